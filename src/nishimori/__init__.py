@@ -1,0 +1,66 @@
+"""nishimori makes classifiers honest about their confidence.
+
+The names below are what people type; each is imported when it is first used, so that ``import nishimori`` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nishimori import errors as errors
+    from nishimori import metrics as metrics
+    from nishimori import plot as plot
+    from nishimori._calibrators import ExpectationConsistency as ExpectationConsistency
+    from nishimori._calibrators import FixedTemperature as FixedTemperature
+    from nishimori._calibrators import TemperatureScaling as TemperatureScaling
+    from nishimori._calibrators import from_temperature as from_temperature
+    from nishimori._calibrators import load as load
+    from nishimori._curve import TemperatureCurve as TemperatureCurve
+    from nishimori._curve import temperature_curve as temperature_curve
+    from nishimori._temperatures import Temperatures as Temperatures
+    from nishimori._temperatures import temperatures as temperatures
+    from nishimori.errors import FewErrorsWarning as FewErrorsWarning
+    from nishimori.errors import FormatError as FormatError
+    from nishimori.errors import InputError as InputError
+    from nishimori.errors import NishimoriError as NishimoriError
+    from nishimori.errors import NotConvergedError as NotConvergedError
+    from nishimori.errors import NoTemperatureError as NoTemperatureError
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "errors": "",
+    "metrics": "",
+    "plot": "",
+    "ExpectationConsistency": "_calibrators",
+    "FixedTemperature": "_calibrators",
+    "TemperatureScaling": "_calibrators",
+    "from_temperature": "_calibrators",
+    "load": "_calibrators",
+    "TemperatureCurve": "_curve",
+    "temperature_curve": "_curve",
+    "Temperatures": "_temperatures",
+    "temperatures": "_temperatures",
+    "FewErrorsWarning": "errors",
+    "FormatError": "errors",
+    "InputError": "errors",
+    "NishimoriError": "errors",
+    "NoTemperatureError": "errors",
+    "NotConvergedError": "errors",
+}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604 - the table is the list
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'nishimori' has no attribute {name!r}")
+    if not _HOME[name]:
+        return import_module(f"nishimori.{name}")
+    value = getattr(import_module(f"nishimori.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

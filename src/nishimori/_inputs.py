@@ -1,0 +1,118 @@
+"""What the user passed, as batches that the rest of the library can trust.
+
+Checks happen here and nowhere else. A `Batches` can be read again and again; each reading yields float64 `Batch`es of a size
+that suits the device, so memory beyond the caller's own array stays constant.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from nishimori import _array
+from nishimori._array import Array, namespace
+from nishimori._labels import HostArray, checked_weights, class_indices
+from nishimori._scores import Input, Scores, scores
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows: float64 logits (n, k), the true column of each, and a positive weight each."""
+
+    logits: Array
+    labels: Array
+    weights: Array
+    has_masks: bool = False
+
+    @property
+    def xp(self) -> Any:
+        """The array API functions of this batch's library."""
+        return namespace(self.logits)
+
+    @cached_property
+    def top(self) -> Array:
+        """The predicted class of each row; of equal maxima the first."""
+        return self.xp.argmax(self.logits, axis=1)
+
+    @cached_property
+    def drops(self) -> Array:
+        """How far each logit lies below the maximum of its row: 0 at the top, 0 where masked, else negative or 0.
+
+        The physics depends on differences alone, and taken from the top they keep their digits whatever constant a row carries.
+        """
+        drops = self.logits - self.at(self.logits, self.top)[:, None]
+        return drops if self.live is None else self.xp.where(self.live, drops, self.xp.zeros_like(drops))
+
+    @cached_property
+    def live(self) -> Array | None:
+        """Which entries are not masked; None if all are live."""
+        return self.logits > -inf if self.has_masks else None
+
+    @cached_property
+    def label_drops(self) -> Array:
+        """The drop of each row's true class: 0 if it is a top class, -inf if it is masked."""
+        return self.at(self.logits, self.labels) - self.at(self.logits, self.top)
+
+    def at(self, table: Array, columns: Array) -> Array:
+        """One entry of each row."""
+        return self.xp.take_along_axis(table, columns[:, None], axis=1)[:, 0]
+
+    def total(self, rows: Array) -> float:
+        """The weighted sum of one number a row."""
+        return float(self.xp.sum(self.weights * rows))
+
+
+class Batches:
+    """Checked rows, readable any number of times."""
+
+    def __init__(self, scores: Scores, labels: HostArray, weights: HostArray) -> None:
+        self.scores = scores
+        self.labels = labels
+        self.weights = weights
+
+    @property
+    def n_samples(self) -> int:
+        return self.scores.n_samples
+
+    @property
+    def n_classes(self) -> int:
+        return self.scores.n_classes
+
+    def __iter__(self) -> Iterator[Batch]:
+        for rows in self.scores.blocks():
+            logits, labels, weights = self.scores.exact_logits(rows), self.labels[rows], self.weights[rows]
+            if not weights.all():  # a weight of zero is zero copies: the row is not there
+                (kept,) = np.nonzero(weights)
+                if not len(kept):
+                    continue
+                logits, labels, weights = _array.rows_at(logits, kept), labels[kept], weights[kept]
+            yield Batch(
+                logits,
+                _array.beside(labels, logits),
+                _array.beside(weights, logits),
+                has_masks=self.scores.n_masked > 0,
+            )
+
+    def sample(self, size: int) -> "Batches":
+        """A random ``size`` of the rows, the same ones each time."""
+        # Random, not every n-th: a stride aliases with periodic data.
+        index = np.sort(np.random.default_rng(0).choice(self.n_samples, size, replace=False))
+        return Batches(self.scores.sample(index), self.labels[index], self.weights[index])
+
+
+def batches(
+    logits: Any,
+    labels: Any,
+    sample_weight: Any = None,
+    *,
+    input: Input = "logits",
+    classes: Sequence[Any] | HostArray | None = None,
+    names: tuple[str, str] = ("logits", "labels"),
+) -> Batches:
+    """Check everything once; ``names`` are what the caller's signature calls the first two arguments."""
+    checked = scores(logits, input=input, name=names[0])
+    columns = class_indices(labels, classes, checked, names[1])
+    return Batches(checked, columns, checked_weights(sample_weight, checked.n_samples))

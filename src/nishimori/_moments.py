@@ -1,0 +1,154 @@
+"""Everything nishimori fits is a sum over rows; this is the sum.
+
+A `Moments` is what remains of the data once it has been read. Adding two gives the moments of the rows behind both, so
+chunks, processes and days of traffic combine with ``+`` and nothing has to be kept. A *pass* is any function from a `Batch`
+to something that adds; `gather` runs one over the data, and `together` makes one of many, to read the data once for all.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+from nishimori._gibbs import Gibbs
+from nishimori._inputs import Batch, Batches
+from nishimori._observables import Observable
+
+
+class Sum(Protocol):
+    """Something that adds."""
+
+    def __add__(self, other: Self) -> Self: ...
+
+
+T = TypeVar("T", bound=Sum)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Weighted sums of one observable: at the labels, and under the model at each of some β."""
+
+    weight: float
+    observed: float
+    expected: np.ndarray[Any, Any]
+    slope: np.ndarray[Any, Any]
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(
+            self.weight + other.weight,
+            self.observed + other.observed,
+            self.expected + other.expected,
+            self.slope + other.slope,
+        )
+
+    @property
+    def gap(self) -> np.ndarray[Any, Any]:
+        """How far the model's mean lies above the labels', at each β: zero where they are consistent."""
+        gap: np.ndarray[Any, Any] = (self.expected - self.observed) / self.weight
+        return gap
+
+    @property
+    def gap_slope(self) -> np.ndarray[Any, Any]:
+        """The derivative of `gap` in β."""
+        slope: np.ndarray[Any, Any] = self.slope / self.weight
+        return slope
+
+    @property
+    def noise(self) -> np.ndarray[Any, Any]:
+        """How large a gap rounding alone can make."""
+        # A few units in the last place of the two terms that the gap is the difference of.
+        noise: np.ndarray[Any, Any] = 16 * np.finfo(float).eps * (np.abs(self.expected) + abs(self.observed)) / self.weight
+        return noise
+
+
+def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Moments:
+    """The moments of one batch."""
+    rows = [observable.expected(Gibbs(batch, beta)) for beta in betas]
+    return Moments(
+        weight=batch.total(batch.xp.ones_like(batch.weights)),
+        observed=batch.total(observable.observed(batch)),
+        expected=np.array([batch.total(expected) for expected, _ in rows]),
+        slope=np.array([batch.total(slope) for _, slope in rows]),
+    )
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How many samples there are and how many are right, counted and weighed."""
+
+    n_samples: int
+    n_right: int
+    n_at_masks: int
+    weight: float
+    right: float
+
+    def __add__(self, other: "Answers") -> "Answers":
+        return Answers(
+            self.n_samples + other.n_samples,
+            self.n_right + other.n_right,
+            self.n_at_masks + other.n_at_masks,
+            self.weight + other.weight,
+            self.right + other.right,
+        )
+
+    @property
+    def accuracy(self) -> float:
+        return self.right / self.weight
+
+
+def count(batch: Batch, observable: Observable) -> Answers:
+    """The answers of one batch; right is what ``observable`` (a `TopN`) calls right."""
+    xp = batch.xp
+    right = observable.observed(batch) == 0
+    return Answers(
+        n_samples=int(batch.labels.shape[0]),
+        n_right=int(xp.sum(xp.astype(right, xp.int64))),
+        n_at_masks=int(xp.sum(xp.astype(xp.isinf(batch.label_drops), xp.int64))) if batch.has_masks else 0,
+        weight=batch.total(xp.ones_like(batch.weights)),
+        right=batch.total(xp.astype(right, batch.weights.dtype)),
+    )
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several sums of the same rows; adds item by item."""
+
+    items: tuple[Any, ...]
+
+    def __add__(self, other: "Together") -> "Together":
+        return Together(tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)))
+
+
+def together(*passes: Callable[[Batch], Any]) -> Callable[[Batch], Together]:
+    """One pass that does the work of many while the data is read once."""
+    return lambda batch: Together(tuple(pass_(batch) for pass_ in passes))
+
+
+def gather(batches: Batches, pass_: Callable[[Batch], T]) -> T:
+    """The sum of ``pass_`` over all rows."""
+    report = _watcher.get()
+    total: T | None = None
+    done = 0
+    for batch in batches:
+        sums = pass_(batch)
+        total = sums if total is None else total + sums
+        done += int(batch.labels.shape[0])
+        report(done / batches.n_samples)
+    assert total is not None, "no rows of positive weight; the checks refuse that"
+    return total
+
+
+_watcher: ContextVar[Callable[[float], None]] = ContextVar("_watcher", default=lambda _: None)
+
+
+@contextmanager
+def watched_by(report: Callable[[float], None]) -> Iterator[None]:
+    """Call ``report`` with the fraction of each pass done, for a progress bar around any fit or metric."""
+    token = _watcher.set(report)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)

@@ -1,0 +1,63 @@
+"""The root of an increasing function, with a receipt.
+
+The search is a generator: it yields where it wants the function, receives value, slope and rounding noise there, and
+returns a `Root`. So several searches can share each reading of the data.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from math import copysign, inf, isfinite
+
+from nishimori.errors import NotConvergedError
+
+# Newton's step is its estimate of the distance left. At 1e-10 in log β the temperature is right to ten digits, two more than
+# promised, and the last evaluation is at the answer itself.
+TOLERANCE = 1e-10
+
+# Newton converges in under ten steps from anywhere once the root is bracketed, and doubling strides bracket it in as many.
+LIMIT = 100
+
+
+@dataclass(frozen=True)
+class Root:
+    """Where the search ended and how well: ``residual`` is the function's value at ``x``."""
+
+    x: float
+    residual: float
+    passes: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Point:
+    """What the search needs to know about the function at a point."""
+
+    value: float
+    slope: float
+    noise: float
+
+
+def increasing_root(start: float) -> Generator[float, Point, Root]:
+    """Newton's method inside a bracket, for a function known to change sign."""
+    low, high = -inf, inf
+    x, stride = start, 1.0
+    for passes in range(1, LIMIT + 1):
+        point = yield x
+        step = -point.value / point.slope if point.slope > 0 else copysign(inf, -point.value)
+        if abs(point.value) <= point.noise or abs(step) <= TOLERANCE:
+            return Root(x, point.value, passes, converged=True)
+        low, high = (x, high) if point.value < 0 else (low, x)
+        if not (isfinite(low) and isfinite(high)):
+            # Where the function is flat Newton leaps too far; walk in doubling strides until the root is bracketed.
+            x += copysign(min(abs(step), stride), step)
+            stride *= 2
+        elif low < x + step < high:
+            x += step
+        else:
+            x = low + (high - low) / 2
+            if x in (low, high):  # neighbouring numbers: there is nothing in between
+                return Root(x, point.value, passes, converged=True)
+    raise NotConvergedError(
+        f"The temperature was still uncertain after {LIMIT} passes, with a gap of {point.value:.3g} at T = exp({-x:.6g}). "
+        "Check the scale of the logits."
+    )

@@ -1,0 +1,190 @@
+"""What the user calls logits or probabilities, checked once and kept as it came.
+
+`Scores` holds the caller's own array. Fitting asks it for blocks of float64 logits, prediction for all logits in the caller's
+precision; neither changes the array, and nothing is inferred from its values: whether it holds logits or probabilities is
+what the caller said.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from nishimori import _array
+from nishimori._array import Array, namespace
+from nishimori.errors import InputError
+
+Input = Literal["logits", "probabilities"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Checked scores of shape (n, k), or (n,) for the positive class of a binary problem."""
+
+    array: Array
+    input: Input
+    n_masked: int = 0
+    n_zeros: int = 0
+
+    @property
+    def is_binary_score(self) -> bool:
+        """Whether one number a row stands for two classes: z for the logits (0, z), p for (1 - p, p)."""
+        return len(self.array.shape) == 1
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.array.shape[0])
+
+    @property
+    def n_classes(self) -> int:
+        return 2 if self.is_binary_score else int(self.array.shape[1])
+
+    def blocks(self) -> Iterator[slice]:
+        """Consecutive rows, as many at a time as suit the device."""
+        step = _array.rows_per_block(self.array, self.n_classes)
+        return (slice(start, start + step) for start in range(0, self.n_samples, step))
+
+    def exact_logits(self, rows: slice) -> Array:
+        """Float64 logits (n, k) of some rows."""
+        return self._logits(_array.in_double(self.array[rows]))
+
+    def logits(self) -> Array:
+        """All logits (n, k) in the precision that results are computed in."""
+        return self._logits(_array.to_compute(self.array))
+
+    def sample(self, index: np.ndarray[Any, Any]) -> "Scores":
+        """The rows whose numbers are in ``index``."""
+        return replace(self, array=_array.rows_at(self.array, index))
+
+    def _logits(self, values: Array) -> Array:
+        xp = namespace(values)
+        if self.is_binary_score:
+            other = xp.zeros_like(values) if self.input == "logits" else 1 - values
+            values = xp.stack([other, values], axis=1)
+        if self.input == "logits":
+            return values
+        # Only an exact zero is raised, to the least its own dtype can hold: a larger floor would move T.
+        floor = _array.smallest_normal(self.array) if _array.kind(self.array) == "float" else _DOUBLE_FLOOR
+        return xp.log(xp.where(values > 0, values, xp.full_like(values, floor)))
+
+
+_DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
+
+
+def scores(x: Any, *, input: Input = "logits", name: str = "logits") -> Scores:
+    """Check shape, type and values of what the user passed as ``name``."""
+    if input not in get_args(Input):
+        raise InputError(f"`input` must be 'logits' or 'probabilities', got {input!r}.")
+    array = numeric(x, name)
+    _check_shape(array.shape, name)
+    unchecked = Scores(array, input)
+    checks = _check_probabilities if input == "probabilities" else _check_logits
+    counts = sum(checks(unchecked, rows, name) for rows in unchecked.blocks())
+    return replace(unchecked, n_zeros=counts) if input == "probabilities" else replace(unchecked, n_masked=counts)
+
+
+def numeric(x: Any, name: str) -> Array:
+    """``x`` as an array of real numbers, or an error that says what else it is."""
+    if _array.is_sparse(x):
+        raise InputError(f"`{name}` must be a dense array, got a sparse matrix. Pass `{name}.toarray()`.")
+    if _array.has_hidden_entries(x):
+        raise InputError(f"`{name}` must not hide entries, got a NumPy masked array. Pass `{name}.filled(-numpy.inf)`.")
+    try:
+        array = _array.as_array(x)
+    except ValueError:
+        raise InputError(f"`{name}` must be a rectangular array of numbers, got rows of different lengths.") from None
+    if _array.kind(array) == "complex":
+        raise InputError(f"`{name}` must be real, got complex data of type {_array.dtype_name(array)}.")
+    if _array.kind(array) == "other":
+        return _from_objects(array, name)
+    return array
+
+
+def _from_objects(array: Array, name: str) -> Array:
+    if array.dtype == object:
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"`{name}` must hold numbers, but one could not be read: {error}.") from None
+    raise InputError(f"`{name}` must hold numbers, got an array of type {_array.dtype_name(array)}.")
+
+
+def _check_shape(shape: tuple[int, ...], name: str) -> None:
+    wanted = f"`{name}` must have shape (n_samples, n_classes), or (n_samples,) for a binary score"
+    if len(shape) not in (1, 2):
+        remedy = (
+            f"Put the classes last and flatten the rest: `{name}.reshape(-1, n_classes)`."
+            if len(shape) > 2
+            else f"Reshape your data: for one sample pass `[{name}]`."
+        )
+        raise InputError(f"{wanted}, got shape {tuple(shape)}. {remedy}")
+    if shape[0] == 0:
+        raise InputError(f"{wanted}, got 0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
+    if len(shape) == 2 and shape[1] < 2:
+        remedy = f" If it is the score of the positive class, pass it as `{name}[:, 0]`." if shape[1] else ""
+        raise InputError(
+            f"{wanted}, one column a class, got {shape[1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is "
+            f"required.{remedy}"
+        )
+
+
+def _check_logits(unchecked: Scores, rows: slice, name: str) -> int:
+    """Refuse NaN, +inf and rows without a class; count what -inf masks."""
+    values = _array.in_double(unchecked.array[rows])
+    xp = namespace(values)
+    finite = xp.isfinite(values)
+    if bool(xp.all(finite)):
+        return 0
+    masked = values == -inf
+    bad = ~(finite | masked)
+    if bool(xp.any(bad)):
+        raise InputError(
+            f"`{name}` must not contain NaN or +inf, got {_first(values, bad, rows)}. "
+            "Drop those rows or find where the model produced them; -inf is allowed and masks a class."
+        )
+    if unchecked.is_binary_score:
+        raise InputError(
+            f"`{name}` must be finite where one score stands for two classes, got {_first(values, masked, rows)}. "
+            "Clip the scores, or pass two columns."
+        )
+    empty = xp.all(masked, axis=1)
+    if bool(xp.any(empty)):
+        row = rows.start + int(np.argmax(_array.on_host(empty)))
+        raise InputError(f"`{name}` must leave each sample at least one class, got only -inf in row {row}.")
+    return int(xp.sum(xp.astype(masked, xp.int64)))
+
+
+def _check_probabilities(unchecked: Scores, rows: slice, name: str) -> int:
+    """Refuse what is no distribution; count the exact zeros."""
+    stored = unchecked.array[rows]
+    values = _array.in_double(stored)
+    xp = namespace(values)
+    outside = ~((values >= 0) & (values <= 1 + 1e-3))  # also true of NaN
+    remedy = "If these are logits, pass them with `input='logits'`."
+    if bool(xp.any(outside)):
+        raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, outside, rows)}. {remedy}")
+    if unchecked.is_binary_score:
+        if bool(xp.any(values > 1)):
+            raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, values > 1, rows)}. {remedy}")
+        zeros = xp.astype(values == 0, xp.int64) + xp.astype(values == 1, xp.int64)
+        return int(xp.sum(zeros))
+    totals = xp.sum(values, axis=1)
+    # Rounding each of many entries to 16 bits moves a sum by a few units of that precision; float32 moves it far less.
+    slack = max(1e-3, 4 * _array.epsilon(stored)) if _array.kind(stored) == "float" else 1e-3
+    off = xp.abs(totals - 1) > slack
+    if bool(xp.any(off)):
+        row = int(np.argmax(_array.on_host(off)))
+        raise InputError(
+            f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in row {rows.start + row}. {remedy}"
+        )
+    return int(xp.sum(xp.astype(values == 0, xp.int64)))
+
+
+def _first(values: Array, bad: Array, rows: slice) -> str:
+    """The first offending entry, in words."""
+    where = np.argwhere(_array.on_host(bad))[0]
+    value = float(_array.on_host(values)[tuple(where)])
+    column = f", column {where[1]}" if len(where) > 1 else ""
+    return f"{value:.6g} in row {rows.start + where[0]}{column}"

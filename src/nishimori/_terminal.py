@@ -1,0 +1,111 @@
+"""What the command shows: results on standard output, everything else on standard error.
+
+Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no.
+"""
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from nishimori import metrics
+from nishimori._moments import watched_by
+from nishimori.errors import NishimoriError
+
+_HEADERS = {
+    "temperature": "T",
+    "error": "error",
+    "confidence": "confidence",
+    "ece": "ECE",
+    "brier": "Brier",
+    "nll": "NLL",
+}
+_PERCENT = ("error", "confidence", "ece")
+
+
+def _err() -> Console:
+    # Made anew each time, so that whatever stands for standard error now is used.
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """A line about what happened."""
+    _err().print(text, markup=False)
+
+
+def print_text(text: str) -> None:
+    """A line of the result."""
+    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """The result for machines: one line."""
+    sys.stdout.write(json.dumps(content) + "\n")
+
+
+def print_table(rows: dict[str, dict[str, float]], title: str | None = None) -> None:
+    """The result for people: one row for each temperature."""
+    table = Table(title=title, title_justify="left", title_style="")
+    table.add_column("")
+    for header in _HEADERS.values():
+        table.add_column(header, justify="right")
+    for name, values in rows.items():
+        cells = (f"{100 * values[key]:.2f} %" if key in _PERCENT else f"{values[key]:.4f}" for key in _HEADERS)
+        table.add_row(name, *cells)
+    Console(highlight=False).print(table)
+
+
+def measures(
+    scores: Any, labels: Any, temperature: float, weights: Any, input: Any, n_bins: int, strategy: Any
+) -> dict[str, float]:
+    """The row of the table at one temperature."""
+    common: dict[str, Any] = {"temperature": temperature, "sample_weight": weights, "input": input}
+    return {
+        "temperature": temperature,
+        "error": metrics.error(scores, labels, **common),
+        "confidence": metrics.confidence(scores, labels, **common),
+        "ece": metrics.ece(scores, labels, n_bins=n_bins, strategy=strategy, **common),
+        "brier": metrics.brier(scores, labels, **common),
+        "nll": metrics.nll(scores, labels, **common),
+    }
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """A bar that fills with each pass over the data; only on a terminal, and gone when done."""
+    console = _err()
+    fields = (TextColumn(what), BarColumn(), TextColumn("pass {task.fields[n]}"), TimeElapsedColumn())
+    bar = Progress(*fields, console=console, transient=True, disable=not console.is_terminal)
+    with bar:
+        task = bar.add_task(what, total=1.0, n=1)
+        passes = 1
+
+        def report(fraction: float) -> None:
+            nonlocal passes
+            bar.update(task, completed=fraction, n=passes)
+            passes += fraction >= 1
+
+        with watched_by(report):
+            yield
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Show warnings and foreseen errors as one line each; the latter end the program with code 1."""
+    warnings.showwarning = _show_warning
+    try:
+        yield
+    except (NishimoriError, OSError, ModuleNotFoundError) as error:
+        _err().print(f"[bold red]error:[/] {escape(' '.join(str(error).split()))}")
+        sys.exit(1)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _err().print(f"[bold yellow]warning:[/] {escape(str(message))}")

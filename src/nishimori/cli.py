@@ -1,0 +1,281 @@
+"""The ``nishimori`` command: fit, apply, eval, demo."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import nishimori
+from nishimori import _logit_files
+from nishimori._labels import HostArray, class_indices
+from nishimori._logit_files import LogitFile, Names
+from nishimori._scores import scores as checked_scores
+from nishimori._terminal import measures, note, one_line_errors, print_json, print_table, print_text, progress
+from nishimori.errors import InputError
+
+app = typer.Typer(
+    help="Make classifiers honest about their confidence: fit a temperature, apply it, and see the difference.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Method(StrEnum):
+    """How to choose the temperature."""
+
+    ec = "ec"
+    ts = "ts"
+
+
+class Input(StrEnum):
+    """What a file's scores are."""
+
+    logits = "logits"
+    probabilities = "probabilities"
+
+
+class Strategy(StrEnum):
+    """How to lay the bins of the ECE."""
+
+    uniform = "uniform"
+    quantile = "quantile"
+
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        help="One .npz, .csv, .parquet, .pt or .safetensors file, or two .npy files: scores, labels.", show_default=False
+    ),
+]
+InputOption = Annotated[Input, typer.Option(help="What the scores are; nothing is guessed.")]
+ScoresOption = Annotated[
+    str | None, typer.Option(help="Name of the array of scores; the value of --input by default.", show_default=False)
+]
+LabelsOption = Annotated[str, typer.Option(help="Name of the array or column of labels.")]
+WeightsOption = Annotated[
+    str | None, typer.Option(help="Name of the array or column of sample weights, if any.", show_default=False)
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(help="Columns of a .csv or .parquet file that hold the scores, comma-separated; all others by default."),
+]
+ClassesOption = Annotated[
+    str | None, typer.Option(help="Label of each column in order, comma-separated, where labels are not 0, 1, ...")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        print_text(nishimori.__version__)
+        raise typer.Exit
+
+
+@app.command()
+def fit(
+    files: Files,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the calibration, a .json file.")],
+    method: Annotated[Method, typer.Option(help="ec: mean confidence = accuracy. ts: least cross-entropy.")] = Method.ec,
+    top_n: Annotated[int, typer.Option(help="With ec: match the mean top-N probability to the top-N accuracy.")] = 1,
+    input: InputOption = Input.logits,
+    scores: ScoresOption = None,
+    labels: LabelsOption = "labels",
+    weights: WeightsOption = None,
+    columns: ColumnsOption = None,
+    classes: ClassesOption = None,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Choose a temperature from validation scores and labels and write it to a file."""
+    if top_n != 1 and method is Method.ts:
+        raise typer.BadParameter("belongs to --method ec", param_hint="--top-n")
+    _refuse_overwriting(output, force)
+    data = _logit_files.read(files, _names(input, scores, labels, weights, columns), labelled=True)
+    known = _split(classes)
+    truth = data.labels if known is None else _as_text(data.labels)
+    calibrator = (
+        nishimori.TemperatureScaling(input=input.value, classes=known)
+        if method is Method.ts
+        else nishimori.ExpectationConsistency(top_n=top_n, input=input.value, classes=known)
+    )
+    with progress("Fitting"):
+        calibrator.fit(data.scores, truth, data.weights)
+    if data.columns is not None:
+        calibrator.name_columns(data.columns)
+    calibrator.save(output, overwrite=force)
+    receipt = calibrator.receipt_
+    result = {
+        "method": method.value,
+        "temperature": calibrator.temperature_,
+        "top_n": top_n,
+        "accuracy": receipt.accuracy,
+        "n_samples": receipt.n_samples,
+        "n_passes": receipt.n_passes,
+        "residual": receipt.residual,
+        "n_zeros": receipt.n_zeros,
+        "n_masked": receipt.n_masked,
+        "file": str(output),
+    }
+    if as_json:
+        print_json(result)
+    else:
+        kind = "over" if calibrator.temperature_ > 1 else "under"
+        print_text(
+            f"T = {calibrator.temperature_:.6g}  ({method.value}, {receipt.n_samples} samples: the model is {kind}confident)"
+        )
+    note(f"Wrote {output}")
+
+
+@app.command()
+def apply(
+    calibration: Annotated[Path, typer.Argument(help="What fit wrote.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Scores to calibrate; labels in the file are not used.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write probabilities, in the format of its ending.")],
+    scores: ScoresOption = None,
+    labels: LabelsOption = "labels",
+    weights: WeightsOption = None,
+    columns: ColumnsOption = None,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Turn scores into calibrated probabilities."""
+    _refuse_overwriting(output, force)
+    calibrator = nishimori.load(calibration)
+    data = _logit_files.read([file], _names(Input(calibrator.input), scores, labels, weights, columns), labelled=False)
+    _check_columns(calibrator, data)
+    probabilities = calibrator.predict_proba(data.scores)
+    headers = data.columns if calibrator.classes is None else calibrator.classes_.tolist()
+    _logit_files.write(output, probabilities, headers, overwrite=force)
+    if as_json:
+        n_samples, n_classes = probabilities.shape
+        print_json(
+            {"file": str(output), "n_samples": n_samples, "n_classes": n_classes, "temperature": calibrator.temperature_}
+        )
+    note(f"Wrote {output}")
+
+
+@app.command("eval")
+def evaluate(
+    files: Files,
+    calibration: Annotated[
+        Path | None, typer.Option(help="What fit wrote; adds a row after calibration.", show_default=False)
+    ] = None,
+    input: Annotated[
+        Input | None, typer.Option(help="What the scores are; the calibration's, or logits.", show_default=False)
+    ] = None,
+    scores: ScoresOption = None,
+    labels: LabelsOption = "labels",
+    weights: WeightsOption = None,
+    columns: ColumnsOption = None,
+    classes: ClassesOption = None,
+    n_bins: Annotated[int, typer.Option(help="Bins of the ECE.")] = 15,
+    strategy: Annotated[
+        Strategy, typer.Option(help="Bins of equal width, or of equal weight as in the paper.")
+    ] = Strategy.uniform,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure error, confidence, ECE, Brier score and loss, before and after calibration."""
+    calibrator = None if calibration is None else nishimori.load(calibration)
+    if calibrator is not None and input is not None and input.value != calibrator.input:
+        raise InputError(f"`--input` must be {calibrator.input}, which the calibration was fitted to, got {input.value}.")
+    kind = Input(calibrator.input) if calibrator is not None else input or Input.logits
+    data = _logit_files.read(files, _names(kind, scores, labels, weights, columns), labelled=True)
+    known: Any = _split(classes)
+    if calibrator is not None:
+        _check_columns(calibrator, data)
+        known = calibrator.classes if known is None else known
+    truth = data.labels if known is None else _column_numbers(data, kind, known)
+    rows = {"before": 1.0} | ({} if calibrator is None else {"after": calibrator.temperature_})
+    with progress("Measuring"):
+        table = {
+            name: measures(data.scores, truth, temperature, data.weights, kind.value, n_bins, strategy.value)
+            for name, temperature in rows.items()
+        }
+    if as_json:
+        print_json(table)
+    else:
+        print_table(table)
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the logits and the picture.")] = Path(
+        "nishimori-demo"
+    ),
+    seed: Annotated[int, typer.Option(help="Of the split and of the network.", min=0)] = 0,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Train a small network on handwritten digits, calibrate it, and show what that does."""
+    from nishimori import _demo  # noqa: PLC0415 - scikit-learn's networks take a second to import
+
+    validation, test, picture = output / "val.npz", output / "test.npz", output / "demo.png"
+    for path in (validation, test, picture):
+        _refuse_overwriting(path, force)
+    with progress("Training on 200 digits"):
+        result = _demo.run(seed)
+    rows = {"before": 1.0, "after EC": result.found.ec, "after TS": result.found.ts}
+    table = {
+        name: measures(result.test.logits, result.test.labels, temperature, None, "logits", 15, "uniform")
+        for name, temperature in rows.items()
+        if temperature is not None
+    }
+    if as_json:
+        print_json(table)
+    else:
+        print_table(table, f"{len(result.test.labels)} test digits; T from {result.found.n_samples} others")
+    output.mkdir(parents=True, exist_ok=True)
+    result.validation.save(validation, overwrite=force)
+    result.test.save(test, overwrite=force)
+    note(f"Wrote {validation} and {test}")
+    try:
+        _demo.draw(result, picture, overwrite=force)
+    except ModuleNotFoundError as missing:
+        note(str(missing))
+    else:
+        note(f"Wrote {picture}")
+
+
+def main() -> None:
+    """Run the command; an error that is the user's to mend is one line and exit code 1."""
+    with one_line_errors():
+        app()
+
+
+def _names(input: Input, scores: str | None, labels: str, weights: str | None, columns: str | None) -> Names:
+    split = _split(columns)
+    return Names(scores or input.value, labels, weights, None if split is None else tuple(split))
+
+
+def _split(text: str | None) -> list[str] | None:
+    return None if text is None else [part.strip() for part in text.split(",")]
+
+
+def _refuse_overwriting(path: Path, force: bool) -> None:
+    if path.exists() and not force:
+        raise InputError(f"{path} exists. Pass --force to replace it.")
+
+
+def _check_columns(calibrator: Any, data: LogitFile) -> None:
+    """Refuse a file whose columns are not those of the calibration, in its order."""
+    names = getattr(calibrator, "feature_names_in_", None)
+    if names is None or data.columns is None or names.tolist() == data.columns:
+        return
+    raise InputError(
+        f"The calibration was fitted to the columns {', '.join(names.tolist())}, but the file has {', '.join(data.columns)}. "
+        "Name the right ones in the right order with --columns."
+    )
+
+
+def _as_text(labels: Any) -> list[str]:
+    """Labels as the shell spells them, so that 3.0 read from a file is the class 3."""
+    return [str(int(v)) if isinstance(v, float) and v == int(v) else str(v) for v in labels.tolist()]
+
+
+def _column_numbers(data: LogitFile, input: Input, classes: list[Any]) -> HostArray:
+    known = [str(label) for label in classes]
+    return class_indices(_as_text(data.labels), known, checked_scores(data.scores, input=input.value), "labels")

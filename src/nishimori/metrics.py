@@ -1,0 +1,253 @@
+"""Scores of a classifier: how often it is right, how sure it is, and whether the two agree.
+
+Every function takes ``(logits, labels)``, in that order and in any array library, and three keywords:
+
+``temperature=1.0``
+    Divide the logits by this first, so that one array serves before and after calibration.
+``sample_weight=None``
+    A weight of w counts a sample as w copies.
+``input="logits"``
+    Say "probabilities" if that is what the first argument holds; nothing is guessed.
+
+A flat array z of shape (n,) stands for the two logits (0, z), a flat array p of probabilities for (1 - p, p). Each function
+returns a Python float, summed in float64; `reliability` returns the curve that `ece` sums.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from nishimori._array import Array
+from nishimori._gibbs import Gibbs
+from nishimori._inputs import Batch, Batches, batches
+from nishimori._moments import gather
+from nishimori._observables import Confidence, TopN
+from nishimori._reliability import Norm, Of, Reliability, Strategy, reliability_of
+from nishimori._scores import Input
+from nishimori.errors import InputError
+
+__all__ = [
+    "Reliability",
+    "accuracy",
+    "brier",
+    "confidence",
+    "ece",
+    "error",
+    "nll",
+    "reliability",
+    "top_n_accuracy",
+]
+
+
+def accuracy(
+    logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+) -> float:
+    """Share of samples whose largest logit is at the true class; of equal largest logits the first counts.
+
+    No temperature changes it; the keyword is there so that all metrics are called alike.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> metrics.accuracy([[2.0, 0.0], [0.0, 2.0]], [0, 0])
+    0.5
+    """
+    return 1 - error(logits, labels, temperature=temperature, sample_weight=sample_weight, input=input)
+
+
+def error(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits") -> float:
+    """Share of samples whose largest logit is not at the true class: one minus `accuracy`.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> metrics.error([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [3.0, 0.0]], [0, 0, 0, 0])
+    0.25
+    """
+    beta = inverse(temperature)
+    data = batches(logits, labels, sample_weight, input=input)
+    return mean(data, beta, lambda gibbs: -Confidence().observed(gibbs.batch))
+
+
+def top_n_accuracy(
+    logits: Any,
+    labels: Any,
+    top_n: int,
+    *,
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+) -> float:
+    """Share of samples whose true class is among the ``top_n`` largest logits; of equal logits the first come first.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> metrics.top_n_accuracy([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], [1, 2], 2)
+    0.5
+    """
+    beta = inverse(temperature)
+    data = batches(logits, labels, sample_weight, input=input)
+    if not isinstance(top_n, int | np.integer) or isinstance(top_n, bool) or not 1 <= top_n <= data.n_classes:
+        raise InputError(f"`top_n` must be an integer from 1 to the number of classes, {data.n_classes}, got {top_n!r}.")
+    return 1 - mean(data, beta, lambda gibbs: -TopN(int(top_n)).observed(gibbs.batch))
+
+
+def nll(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits") -> float:
+    """Mean negative log-likelihood of the true class, the cross-entropy; infinite if a true class is masked.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.nll([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
+    1.1269
+    """
+    return mean(batches(logits, labels, sample_weight, input=input), inverse(temperature), nll_rows)
+
+
+def brier(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits") -> float:
+    """Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
+
+    For two classes this is twice the Brier score of the positive class alone.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.brier([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
+    0.79
+    """
+    return mean(batches(logits, labels, sample_weight, input=input), inverse(temperature), _brier_rows)
+
+
+def confidence(
+    logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+) -> float:
+    """Mean probability of the predicted class. Expectation consistency makes it equal `accuracy`.
+
+    The labels are checked but do not enter.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.confidence([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
+    0.8808
+    """
+    return mean(batches(logits, labels, sample_weight, input=input), inverse(temperature), lambda gibbs: gibbs.top)
+
+
+def ece(
+    logits: Any,
+    labels: Any,
+    *,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    norm: Norm = "l1",
+    of: Of = "top",
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+) -> float:
+    """Expected calibration error: how far confidence is from accuracy, bin by bin.
+
+    Parameters
+    ----------
+    logits, labels, temperature, sample_weight, input
+        As for every metric of this module.
+    n_bins : int
+        Number of bins.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of equal weight with edges at values of the confidence. 15 quantile bins are the ECE of
+        the paper's tables. Equal confidences share a bin, so with many ties there are fewer bins than asked for.
+    norm : {"l1", "l2", "max"}
+        Weighted mean, weighted root mean square, or maximum of the gaps.
+    of : {"top", "positive", "classwise"}
+        What is claimed: that the predicted class is right; that class 1 is true (binary problems only); or, for each class in
+        turn, that it is true, averaged over classes without weights.
+
+    Returns
+    -------
+    float
+        From 0 (calibrated) to 1.
+
+    Notes
+    -----
+    Bin i holds edges[i] < p <= edges[i+1]: a confidence on an edge counts in the bin below it, 0 in the first bin and 1 in the
+    last. Empty bins do not count. There is no correction for the bias of small bins.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.ece([[2.0, 0.0], [0.0, 2.0]], [0, 0], n_bins=10), 4)
+    0.3808
+    """
+    curve = reliability(
+        logits,
+        labels,
+        n_bins=n_bins,
+        strategy=strategy,
+        of=of,
+        temperature=temperature,
+        sample_weight=sample_weight,
+        input=input,
+    )
+    return curve.error(norm)
+
+
+def reliability(
+    logits: Any,
+    labels: Any,
+    *,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    of: Of = "top",
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+) -> Reliability:
+    """Confidence, accuracy, weight and gap of each non-empty bin: what `ece` sums and a reliability diagram shows.
+
+    Parameters are those of `ece`.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> curve = metrics.reliability([[2.0, 0.0], [0.0, 2.0]], [0, 0], n_bins=10)
+    >>> curve.confidence.round(4), curve.accuracy, curve.weight, curve.gap.round(4)
+    (array([0.8808]), array([0.5]), array([2.]), array([0.3808]))
+    """
+    beta = inverse(temperature)
+    data = batches(logits, labels, sample_weight, input=input)
+    return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of)
+
+
+def inverse(temperature: Any) -> float:
+    """β from a temperature the user passed."""
+    try:
+        value = float(temperature)
+    except (TypeError, ValueError):
+        value = -1.0
+    if not 0 < value < inf:
+        raise InputError(f"`temperature` must be a finite positive number, got {temperature!r}.")
+    return 1 / value
+
+
+def mean(data: Batches, beta: float, rows: Callable[[Gibbs], Array]) -> float:
+    """The weighted mean of one number a row, which may depend on the model's distribution at ``beta``."""
+
+    def total(batch: Batch) -> float:
+        return batch.total(rows(Gibbs(batch, beta)))
+
+    return gather(data, total) / float(data.weights.sum())
+
+
+def nll_rows(gibbs: Gibbs) -> Array:
+    """Minus the log-probability of each true class."""
+    return gibbs.batch.xp.log(gibbs.partition) - gibbs.beta * gibbs.batch.label_drops
+
+
+def _brier_rows(gibbs: Gibbs) -> Array:
+    true = gibbs.batch.at(gibbs.probabilities, gibbs.batch.labels)
+    others = gibbs.over_classes(gibbs.probabilities**2) - true**2
+    return (1 - true) ** 2 + others

@@ -1,0 +1,143 @@
+"""Pictures of calibration, drawn on axes you pass. Needs matplotlib: ``pip install 'nishimori[plot]'``.
+
+Both functions draw a result that was computed before, return the axes, and change nothing global.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nishimori._curve import TemperatureCurve
+from nishimori._optional import require
+from nishimori._reliability import Reliability
+from nishimori.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["reliability_diagram", "temperature_curve"]
+
+# Two hues that stay apart for the colour-blind and in grey; the paper's own blue and orange.
+_TS, _EC = "tab:blue", "tab:orange"
+
+
+def reliability_diagram(
+    curve: Reliability, *, ax: "Axes | None" = None, label: str | None = None, color: Any = None, histogram: bool = True
+) -> "Axes":
+    """Accuracy against confidence, with the histogram of the confidence above it.
+
+    Points below the diagonal are overconfident, and the line from each point to the diagonal is its gap. Draw a second curve
+    on the same axes to compare.
+
+    Parameters
+    ----------
+    curve : Reliability
+        From `nishimori.metrics.reliability`, of the top or the positive class.
+    ax : matplotlib axes, optional
+        Where to draw; new axes by default. The histogram goes into a strip above them.
+    label : str, optional
+        Name in the legend, beside the calibration error.
+    color : optional
+        Any matplotlib colour; the next of the cycle by default.
+    histogram : bool
+        Draw the strip.
+
+    Returns
+    -------
+    matplotlib axes
+        ``ax``, or the new axes.
+    """
+    if not isinstance(curve, Reliability):
+        raise InputError(
+            f"`curve` must be a Reliability, got {type(curve).__name__}. Pass `nishimori.metrics.reliability(logits, labels)`."
+        )
+    if curve.group.any():
+        raise InputError("`curve` must hold one claim a sample, got classwise ones. Use `of='top'` or `of='positive'`.")
+    ax = _axes(ax, "reliability_diagram", (4.2, 4.8))
+    if color is None:
+        (line,) = ax.plot([], [])
+        color = line.get_color()
+        line.remove()
+    name = f"{label}: ECE {100 * curve.error():.2f} %" if label else f"ECE {100 * curve.error():.2f} %"
+    ax.axline((0, 0), slope=1, color="0.7", linewidth=1, zorder=0)
+    ax.vlines(curve.confidence, curve.accuracy, curve.confidence, color=color, alpha=0.3, linewidth=3)
+    ax.plot(curve.confidence, curve.accuracy, "o-", color=color, markersize=4, linewidth=1.2, label=name)
+    ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
+    ax.legend(loc="upper left", frameon=False)
+    if histogram:
+        _histogram(curve, ax, color)
+    return ax
+
+
+def _histogram(curve: Reliability, ax: "Axes", color: Any) -> None:
+    """Density of the confidence, in a strip above the axes that all curves on them share."""
+    strip: Any = next((child for child in ax.child_axes if child.get_label() == "confidence histogram"), None)
+    if strip is None:
+        strip = ax.inset_axes((0, 1.03, 1, 0.18), sharex=ax, label="confidence histogram")
+        strip.tick_params(labelbottom=False, left=False, labelleft=False)
+        strip.spines[["top", "left", "right"]].set_visible(False)
+        strip.set_ylabel("density", fontsize="small")
+    # Quantile bins may have no width where confidences tie; a hair of width keeps their density finite.
+    width = np.maximum(curve.upper - curve.lower, 1e-3)
+    density = curve.weight / curve.weight.sum() / width
+    strip.stairs(*_steps(curve, density), color=color, fill=True, alpha=0.25)
+    strip.stairs(*_steps(curve, density), color=color, linewidth=1.2)
+    strip.set_ylim(0, max(strip.get_ylim()[1], 1.1 * float(density.max())))
+
+
+def _steps(curve: Reliability, density: "np.ndarray[Any, Any]") -> tuple[Any, Any]:
+    """Heights and edges from 0 to 1, with zeros where bins were empty."""
+    edges = np.unique(np.concatenate([[0.0], curve.lower, curve.upper, [1.0]]))
+    heights = np.zeros(len(edges) - 1)
+    heights[np.minimum(np.searchsorted(edges, curve.lower), len(heights) - 1)] = density
+    return heights, edges
+
+
+def temperature_curve(curve: TemperatureCurve, *, ax: "Axes | None" = None) -> "Axes":
+    """Validation loss, mean confidence, accuracy and calibration error against T, with both temperatures marked.
+
+    Temperature scaling sits at the minimum of the loss, expectation consistency where confidence crosses accuracy.
+
+    Parameters
+    ----------
+    curve : TemperatureCurve
+        From `nishimori.temperature_curve`.
+    ax : matplotlib axes, optional
+        Where to draw; new axes by default.
+
+    Returns
+    -------
+    matplotlib axes
+        ``ax``, or the new axes.
+    """
+    if not isinstance(curve, TemperatureCurve):
+        raise InputError(
+            f"`curve` must be a TemperatureCurve, got {type(curve).__name__}. "
+            "Pass `nishimori.temperature_curve(logits, labels)`."
+        )
+    ax = _axes(ax, "temperature_curve", (5.6, 4.2))
+    ax.plot(curve.temperature, curve.loss, color=_TS, label="loss")
+    ax.plot(curve.temperature, curve.confidence, color=_EC, label="mean confidence")
+    ax.axhline(curve.accuracy, color="0.2", linestyle="--", linewidth=1, label=f"accuracy {curve.accuracy:.3f}")
+    ax.plot(curve.temperature, curve.ece, color="tab:green", label="ECE")
+    chosen = curve.chosen
+    if chosen.ts is not None:
+        loss = float(np.interp(chosen.ts, curve.temperature, curve.loss))
+        ax.plot([chosen.ts], [loss], "s", color=_TS, label=f"TS: T = {chosen.ts:.3f}")
+        ax.axvline(chosen.ts, color=_TS, linewidth=0.8, alpha=0.5)
+    if chosen.ec is not None:
+        ax.plot([chosen.ec], [curve.accuracy], "o", color=_EC, label=f"EC: T = {chosen.ec:.3f}")
+        ax.axvline(chosen.ec, color=_EC, linewidth=0.8, alpha=0.5)
+    # The loss diverges as T → 0; what matters happens below its value at chance and above zero.
+    lowest = float(curve.loss.min())
+    ax.set(xlabel="temperature T", xscale="log", ylim=(0, max(1.05, 2.5 * lowest)))
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _axes(ax: "Axes | None", for_: str, size: tuple[float, float]) -> "Axes":
+    if ax is not None:
+        return ax
+    figure: Any = require("matplotlib.pyplot", extra="plot", for_=for_).figure(figsize=size, layout="constrained")
+    new: Axes = figure.add_subplot()
+    return new
