@@ -22,6 +22,7 @@ from nishimori._temperatures import Temperatures, temperatures
 from nishimori.metrics import reliability
 
 _N_TRAIN = 200
+_EPOCHS = 2000
 _HIDDEN = (128, 128)
 
 
@@ -53,11 +54,11 @@ def run(seed: int) -> Demo:
     order = np.random.default_rng(seed).permutation(len(digits))
     train, rest = order[:_N_TRAIN], order[_N_TRAIN:]
     half = len(rest) // 2
-    network = MLPClassifier(_HIDDEN, alpha=0.0, max_iter=1000, tol=0.0, n_iter_no_change=1000, random_state=seed)
+    network = MLPClassifier(_HIDDEN, alpha=0.0, max_iter=_EPOCHS, tol=0.0, n_iter_no_change=_EPOCHS, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # training to the end is the point
-        network.fit(images[train] / 16, digits[train])
-    validation, test = (Labelled(_logits(network, images[part] / 16), digits[part]) for part in (rest[:half], rest[half:]))
+        network.fit(images[train], digits[train])
+    validation, test = (Labelled(_logits(network, images[part]), digits[part]) for part in (rest[:half], rest[half:]))
     return Demo(validation, test, temperatures(validation.logits, validation.labels))
 
 
