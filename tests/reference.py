@@ -1,5 +1,7 @@
 """Slow, obvious NumPy and SciPy from the formulas: the only thing that results are compared with."""
 
+import itertools
+
 import numpy as np
 from scipy.optimize import brentq
 
@@ -61,7 +63,7 @@ def ece(claimed, true, edges, weights=None, norm="l1"):
     """Bin by bin with a loop: edges[i] < p <= edges[i+1], and p = 0 in the first bin."""
     weights = np.ones(len(claimed)) if weights is None else np.asarray(weights, dtype=float)
     gaps, shares = [], []
-    for i, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for i, (low, high) in enumerate(itertools.pairwise(edges)):
         inside = (claimed > low) & (claimed <= high) | ((i == 0) & (claimed == 0))
         total = weights[inside].sum()
         if total > 0:

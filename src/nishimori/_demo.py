@@ -76,9 +76,9 @@ def draw(demo: Demo, path: Path, *, overwrite: bool) -> None:
     pyplot = require("matplotlib.pyplot", extra="plot", for_="The picture")
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.8), width_ratios=(4, 5), layout="constrained")
     try:
-        for label, temperature in (("before", 1.0), ("after EC", demo.found.ec), ("after TS", demo.found.ts)):
+        for label, temperature in (("before", 1.0), ("after EC", demo.found.ec)):
             if temperature is not None:
-                curve = reliability(demo.test.logits, demo.test.labels, n_bins=10, temperature=temperature)
+                curve = reliability(demo.test.logits, demo.test.labels, temperature=temperature)
                 plot.reliability_diagram(curve, ax=left, label=label)
         plot.temperature_curve(temperature_curve(demo.validation.logits, demo.validation.labels), ax=right)
         with new_file(path, overwrite=overwrite) as temporary:

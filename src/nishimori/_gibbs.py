@@ -13,7 +13,9 @@ from nishimori._inputs import Batch
 
 
 def boltzmann(drops: Array, beta: float, xp: Any) -> Array:
-    """exp(βd): 1 at the top of each row; at infinite β, 0 everywhere else."""
+    """exp(βd): 1 at the top of each row; everywhere at β = 0, and nowhere else at β = ∞."""
+    if beta == 0:
+        return xp.ones_like(drops)
     return xp.astype(drops == 0, drops.dtype) if beta == inf else xp.exp(beta * drops)
 
 
@@ -28,9 +30,17 @@ class Gibbs:
         self.weights: Array = weights if batch.live is None else batch.xp.where(batch.live, weights, 0 * weights)
         self.partition: Array = self.over_classes(self.weights)
 
+    @classmethod
+    def of(cls, batch: Batch, beta: float) -> "Gibbs":
+        """The distribution at ``beta``, the same one for all observables of a pass."""
+        if beta not in batch.memo:
+            batch.memo[beta] = cls(batch, beta)
+        state: Gibbs = batch.memo[beta]
+        return state
+
     def over_classes(self, table: Array) -> Array:
         """The sum of each row of ``table``."""
-        return table @ self.batch.xp.ones_like(table[0, :])
+        return table @ self.batch.ones[: table.shape[1]]
 
     @property
     def top(self) -> Array:
@@ -47,16 +57,19 @@ class Gibbs:
         return self.weights / self.partition[:, None]
 
     @cached_property
-    def _weighted_drops(self) -> Array:
-        return self.weights * self.batch.drops
+    def moments(self) -> tuple[Array, Array, Array]:
+        """⟨d⟩, ⟨d²⟩ and ⟨d³⟩."""
+        first = self.weights * self.batch.drops
+        second = first * self.batch.drops
+        third = second * self.batch.drops
+        return tuple(self.over_classes(each) / self.partition for each in (first, second, third))
 
-    @cached_property
-    def mean(self) -> Array:
-        """⟨d⟩, the average drop."""
-        return self.over_classes(self._weighted_drops) / self.partition
+    def cumulants(self, average: Array, with_drop: Array, with_square: Array) -> tuple[Array, Array]:
+        """First and second derivative in β of ⟨O⟩, from ⟨O⟩, ⟨Od⟩ and ⟨Od²⟩.
 
-    @cached_property
-    def variance(self) -> Array:
-        """⟨d²⟩ - ⟨d⟩², the slope of ⟨d⟩ in β."""
-        # Safe from cancellation because d counts from the top, which always holds at least 1/k of the probability.
-        return self.over_classes(self._weighted_drops * self.batch.drops) / self.partition - self.mean**2
+        These are the joint cumulants of O with d and with d twice. Counted from the top of the row, which always holds at
+        least 1/k of the probability, they are safe from cancellation.
+        """
+        mean, square, _ = self.moments
+        slope = with_drop - average * mean
+        return slope, with_square - average * square - 2 * mean * slope

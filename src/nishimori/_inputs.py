@@ -5,7 +5,7 @@ that suits the device, so memory beyond the caller's own array stays constant.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -26,8 +26,9 @@ class Batch:
     labels: Array
     weights: Array
     has_masks: bool = False
+    memo: dict[float, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    @property
+    @cached_property
     def xp(self) -> Any:
         """The array API functions of this batch's library."""
         return namespace(self.logits)
@@ -55,6 +56,11 @@ class Batch:
     def label_drops(self) -> Array:
         """The drop of each row's true class: 0 if it is a top class, -inf if it is masked."""
         return self.at(self.logits, self.labels) - self.at(self.logits, self.top)
+
+    @cached_property
+    def ones(self) -> Array:
+        """A one for each class, to sum over classes with."""
+        return self.xp.ones_like(self.logits[0, :])
 
     def at(self, table: Array, columns: Array) -> Array:
         """One entry of each row."""

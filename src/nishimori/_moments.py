@@ -29,12 +29,13 @@ T = TypeVar("T", bound=Sum)
 
 @dataclass(frozen=True)
 class Moments:
-    """Weighted sums of one observable: at the labels, and under the model at each of some β."""
+    """Weighted sums of one observable: at the labels, and under the model at each of some β with two derivatives."""
 
     weight: float
     observed: float
     expected: np.ndarray[Any, Any]
     slope: np.ndarray[Any, Any]
+    curvature: np.ndarray[Any, Any]
 
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(
@@ -42,6 +43,7 @@ class Moments:
             self.observed + other.observed,
             self.expected + other.expected,
             self.slope + other.slope,
+            self.curvature + other.curvature,
         )
 
     @property
@@ -49,12 +51,6 @@ class Moments:
         """How far the model's mean lies above the labels', at each β: zero where they are consistent."""
         gap: np.ndarray[Any, Any] = (self.expected - self.observed) / self.weight
         return gap
-
-    @property
-    def gap_slope(self) -> np.ndarray[Any, Any]:
-        """The derivative of `gap` in β."""
-        slope: np.ndarray[Any, Any] = self.slope / self.weight
-        return slope
 
     @property
     def noise(self) -> np.ndarray[Any, Any]:
@@ -66,12 +62,14 @@ class Moments:
 
 def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Moments:
     """The moments of one batch."""
-    rows = [observable.expected(Gibbs(batch, beta)) for beta in betas]
+    rows = [observable.expected(Gibbs.of(batch, beta)) for beta in betas]
+    expected, slope, curvature = np.array([[batch.total(part) for part in parts] for parts in rows]).T
     return Moments(
         weight=batch.total(batch.xp.ones_like(batch.weights)),
         observed=batch.total(observable.observed(batch)),
-        expected=np.array([batch.total(expected) for expected, _ in rows]),
-        slope=np.array([batch.total(slope) for _, slope in rows]),
+        expected=expected,
+        slope=slope,
+        curvature=curvature,
     )
 
 

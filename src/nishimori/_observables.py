@@ -1,7 +1,7 @@
 """What a temperature is matched to: the observable's mean under the model equals its mean under the labels.
 
-An observable O(k; z) has, for each row, a value at the true class (`observed`), and under p(k) ∝ exp(βz_k) an average and the
-derivative of that average in β (`expected`), which is Cov(O, z) ≥ 0. All are counted from the value at the top class: a good
+An observable O(k; z) has, for each row, a value at the true class (`observed`), and under p(k) ∝ exp(βz_k) an
+average (`expected`) whose derivative in β is Cov(O, z) ≥ 0. Both are counted from the value at the top class: a good
 classifier is there most of the time, so the sums stay small and keep their digits.
 
 Adding an observable is adding a class here. Its two refusals say what it means that no temperature fits: `cold` when the
@@ -19,6 +19,9 @@ from nishimori._array import Array
 from nishimori._gibbs import Gibbs, boltzmann
 from nishimori._inputs import Batch
 
+Expected = tuple[Array, Array, Array]
+"""For each row: an average, its slope and its curvature in β."""
+
 _CLASS_ORDER = "Check that the labels and the columns of the logits use the same class order."
 
 
@@ -28,8 +31,8 @@ class Observable(Protocol):
     def observed(self, batch: Batch) -> Array:
         """O at the true class of each row, minus O at the top."""
 
-    def expected(self, gibbs: Gibbs) -> tuple[Array, Array]:
-        """The average of O under the model, minus O at the top, and its derivative in β."""
+    def expected(self, gibbs: Gibbs) -> Expected:
+        """The average of O under the model, minus O at the top, with its first two derivatives in β."""
 
     def cold(self, n_samples: int, observed: float, limit: float) -> str:
         """Why no temperature fits when the mean stays at or below ``observed`` down to T → 0, where it is ``limit``."""
@@ -53,15 +56,15 @@ class TopN:
         hit = (rank < self.n) & (label[:, 0] > -inf)  # a masked class is never an answer
         return xp.astype(hit, batch.weights.dtype) - 1
 
-    def expected(self, gibbs: Gibbs) -> tuple[Array, Array]:
+    def expected(self, gibbs: Gibbs) -> Expected:
         batch, xp = gibbs.batch, gibbs.batch.xp
         best = _array.largest(batch.logits, self.n)
         drops = best - batch.at(batch.logits, batch.top)[:, None]
         live = drops > -inf
         drops = xp.where(live, drops, xp.zeros_like(drops))
         weights = xp.where(live, boltzmann(drops, gibbs.beta, xp), xp.zeros_like(drops))
-        mass = gibbs.over_classes(weights) / gibbs.partition
-        return mass - 1, gibbs.over_classes(weights * drops) / gibbs.partition - mass * gibbs.mean
+        mass, with_drop, with_square = (gibbs.over_classes(weights * drops**power) / gibbs.partition for power in range(3))
+        return mass - 1, *gibbs.cumulants(mass, with_drop, with_square)
 
     def cold(self, n_samples: int, observed: float, limit: float) -> str:
         what = "correctly" if self.n == 1 else f"within their top {self.n}"
@@ -100,8 +103,9 @@ class Confidence(TopN):
     def observed(self, batch: Batch) -> Array:
         return batch.xp.astype(batch.top == batch.labels, batch.weights.dtype) - 1
 
-    def expected(self, gibbs: Gibbs) -> tuple[Array, Array]:
-        return -gibbs.rest, -gibbs.top * gibbs.mean
+    def expected(self, gibbs: Gibbs) -> Expected:
+        nothing = 0 * gibbs.top  # the only class that counts has no drop
+        return -gibbs.rest, *gibbs.cumulants(gibbs.top, nothing, nothing)
 
 
 @dataclass(frozen=True)
@@ -111,8 +115,8 @@ class Energy:
     def observed(self, batch: Batch) -> Array:
         return batch.label_drops
 
-    def expected(self, gibbs: Gibbs) -> tuple[Array, Array]:
-        return gibbs.mean, gibbs.variance
+    def expected(self, gibbs: Gibbs) -> Expected:
+        return gibbs.moments[0], *gibbs.cumulants(*gibbs.moments)
 
     def cold(self, n_samples: int, observed: float, limit: float) -> str:
         return (

@@ -1,7 +1,7 @@
 """The root of an increasing function, with a receipt.
 
-The search is a generator: it yields where it wants the function, receives value, slope and rounding noise there, and
-returns a `Root`. So several searches can share each reading of the data.
+The search is a generator: it yields where it wants the function, receives a `Point`, and returns a `Root`. So several
+searches can share each reading of the data.
 """
 
 from collections.abc import Generator
@@ -10,11 +10,11 @@ from math import copysign, inf, isfinite
 
 from nishimori.errors import NotConvergedError
 
-# Newton's step is its estimate of the distance left. At 1e-10 in log β the temperature is right to ten digits, two more than
+# The step is an estimate of the distance left. At 1e-10 in log β the temperature is right to ten digits, two more than
 # promised, and the last evaluation is at the answer itself.
 TOLERANCE = 1e-10
 
-# Newton converges in under ten steps from anywhere once the root is bracketed, and doubling strides bracket it in as many.
+# Steps triple the digits once the root is near, bisection and doubling strides get there from anywhere.
 LIMIT = 100
 
 
@@ -34,21 +34,31 @@ class Point:
 
     value: float
     slope: float
+    curvature: float
     noise: float
+
+    @property
+    def step(self) -> float:
+        """How far the root seems to be: Halley's step, or Newton's where the curvature misleads."""
+        if self.slope <= 0:
+            return copysign(inf, -self.value)
+        newton = -self.value / self.slope
+        bend = 1 + 0.5 * newton * self.curvature / self.slope
+        return newton / bend if 0.5 < bend < 2 else newton
 
 
 def increasing_root(start: float) -> Generator[float, Point, Root]:
-    """Newton's method inside a bracket, for a function known to change sign."""
+    """Halley's method inside a bracket, for a function known to change sign."""
     low, high = -inf, inf
     x, stride = start, 1.0
     for passes in range(1, LIMIT + 1):
         point = yield x
-        step = -point.value / point.slope if point.slope > 0 else copysign(inf, -point.value)
+        step = point.step
         if abs(point.value) <= point.noise or abs(step) <= TOLERANCE:
             return Root(x, point.value, passes, converged=True)
         low, high = (x, high) if point.value < 0 else (low, x)
         if not (isfinite(low) and isfinite(high)):
-            # Where the function is flat Newton leaps too far; walk in doubling strides until the root is bracketed.
+            # Where the function is flat a step leaps too far; walk in doubling strides until the root is bracketed.
             x += copysign(min(abs(step), stride), step)
             stride *= 2
         elif low < x + step < high:

@@ -20,9 +20,9 @@ from nishimori._scores import Input
 from nishimori.errors import FewErrorsWarning, InputError, NishimoriError, NoTemperatureError
 
 # A sixteenth of the rows costs less than one full pass to solve and lands within a few standard errors of the answer,
-# from where three passes reach ten digits. Below 64 sampled rows the start is not worth the trouble.
+# from where three passes reach ten digits. Fewer than 16 sampled rows are too few to start from.
 _SAMPLE_SHARE = 16
-_SAMPLE_LEAST = 64
+_SAMPLE_LEAST = 16
 
 _FEW = 10
 
@@ -126,7 +126,13 @@ def _search(data: Batches, starts: dict[Observable, float]) -> tuple[dict[Observ
 
 
 def _in_log_beta(moments: Moments, beta: float) -> Point:
-    return Point(float(moments.gap[0]), beta * float(moments.gap_slope[0]), float(moments.noise[0]))
+    slope, curvature = (float(sums[0]) / moments.weight for sums in (moments.slope, moments.curvature))
+    return Point(
+        value=float(moments.gap[0]),
+        slope=beta * slope,
+        curvature=beta * slope + beta**2 * curvature,
+        noise=float(moments.noise[0]),
+    )
 
 
 def _refusal(observable: Observable, moments: Moments, answers: Answers) -> NishimoriError | None:

@@ -26,8 +26,8 @@ def reliability_diagram(
 ) -> "Axes":
     """Accuracy against confidence, with the histogram of the confidence above it.
 
-    Points below the diagonal are overconfident, and the line from each point to the diagonal is its gap. Draw a second curve
-    on the same axes to compare.
+    Points below the diagonal are overconfident; the line from each to the diagonal is its gap, and its area is its share of the
+    samples. Draw a second curve on the same axes to compare.
 
     Parameters
     ----------
@@ -60,8 +60,11 @@ def reliability_diagram(
         line.remove()
     name = f"{label}: ECE {100 * curve.error():.2f} %" if label else f"ECE {100 * curve.error():.2f} %"
     ax.axline((0, 0), slope=1, color="0.7", linewidth=1, zorder=0)
-    ax.vlines(curve.confidence, curve.accuracy, curve.confidence, color=color, alpha=0.3, linewidth=3)
-    ax.plot(curve.confidence, curve.accuracy, "o-", color=color, markersize=4, linewidth=1.2, label=name)
+    ax.vlines(curve.confidence, curve.accuracy, curve.confidence, color=color, alpha=0.35, linewidth=2)
+    ax.plot(curve.confidence, curve.accuracy, color=color, linewidth=1.2, label=name)
+    # A bin's dot has the area of its share, so that ten samples do not look like a thousand.
+    share = curve.weight / curve.weight.sum()
+    ax.scatter(curve.confidence, curve.accuracy, s=8 + 200 * share, color=color, clip_on=False, zorder=3)
     ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
     ax.legend(loc="upper left", frameon=False)
     if histogram:
@@ -128,11 +131,20 @@ def temperature_curve(curve: TemperatureCurve, *, ax: "Axes | None" = None) -> "
     if chosen.ec is not None:
         ax.plot([chosen.ec], [curve.accuracy], "o", color=_EC, label=f"EC: T = {chosen.ec:.3f}")
         ax.axvline(chosen.ec, color=_EC, linewidth=0.8, alpha=0.5)
-    # The loss diverges as T → 0; what matters happens below its value at chance and above zero.
-    lowest = float(curve.loss.min())
-    ax.set(xlabel="temperature T", xscale="log", ylim=(0, max(1.05, 2.5 * lowest)))
-    ax.legend(frameon=False, fontsize="small")
+    # The loss diverges as T → 0; what matters happens around its minimum.
+    ax.set(xlabel="temperature T", xscale="log", ylim=(0, max(1.05, 2.5 * float(curve.loss.min()))))
+    _plain_ticks(ax, float(curve.temperature.min()), float(curve.temperature.max()))
+    ax.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
     return ax
+
+
+def _plain_ticks(ax: "Axes", low: float, high: float) -> None:
+    """Label a logarithmic axis 0.5, 1, 2, 5, 10, ... rather than with powers of ten."""
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    ticks = (decades[:, None] * [1, 2, 5]).ravel()
+    ax.set_xticks(ticks[(ticks >= low) & (ticks <= high)])
+    ax.set_xticks([], minor=True)
+    ax.xaxis.set_major_formatter("{x:g}")
 
 
 def _axes(ax: "Axes | None", for_: str, size: tuple[float, float]) -> "Axes":

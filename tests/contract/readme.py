@@ -1,0 +1,34 @@
+"""The README's lines as things to run: python blocks with the output shown below them, console blocks line by line."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block, the extra it names if any, and the output the README shows for it."""
+
+    language: str
+    text: str
+    extra: str | None
+    output: str | None
+
+
+def blocks() -> list[Block]:
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    found = []
+    for (language, text), following in zip(fences, [*fences[1:], ("", "")], strict=True):
+        if language in ("python", "console"):
+            needs = re.match(r"# needs: pip install 'nishimori\[(\w+)\]'", text)
+            output = following[1] if following[0] == "text" else None
+            found.append(Block(language, text, needs and needs[1], output))
+    return found
+
+
+def commands(block: Block) -> list[str]:
+    """The shell lines of a console block, without the installation."""
+    lines = [line.removeprefix("$ ") for line in block.text.splitlines() if line.startswith("$ ")]
+    return [line for line in lines if not line.startswith("pip install")]

@@ -1,0 +1,75 @@
+"""Every line of the README runs and prints what the README says, here and from the wheel in an empty environment."""
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from readme import Block, blocks, commands
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_block(block: Block, python: Path, folder: Path) -> str:
+    """Run one block with the programs that lie beside ``python``; its standard output."""
+    # matplotlib must not look for a screen, and rich must draw the table as wide as it is in the README.
+    environment = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "MPLBACKEND": "agg", "COLUMNS": "100"}
+    environment |= {"HOME": str(folder), "PYTHONUTF8": "1"}
+    lines = [[str(python), "-c", block.text]] if block.language == "python" else [line.split() for line in commands(block)]
+    output = ""
+    for line in lines:
+        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        output = done.stdout
+    return output
+
+
+def assert_alike(output: str, shown: str) -> None:
+    """The same words, and numbers within a third: training the demo's network rounds differently on each processor."""
+    number = r"-?\d+(?:\.\d+)?"
+    words = [re.sub(number + r"|\s+", " ", text).split() for text in (output, shown)]
+    assert words[0] == words[1]
+    numbers = [[float(value) for value in re.findall(number, text)] for text in (output, shown)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=1 / 3)
+
+
+def check_all(chosen: list[Block], python: Path, folder: Path) -> None:
+    for block in chosen:
+        output = run_block(block, python, folder)
+        if block.output is not None:
+            assert_alike(output, block.output)
+
+
+def test_the_readme_has_the_blocks_this_test_is_about():
+    kinds = [(block.language, block.extra) for block in blocks()]
+    assert kinds.count(("console", None)) == 2
+    assert kinds.count(("python", None)) >= 3
+    assert {extra for _, extra in kinds} == {None, "plot", "torch"}
+
+
+def test_every_readme_block_runs_and_prints_what_it_shows(tmp_path):
+    check_all(blocks(), Path(sys.executable), tmp_path)
+
+
+@pytest.mark.wheel
+def test_blocks_that_name_no_extra_run_from_the_wheel_in_an_empty_environment(tmp_path):
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    venv.create(tmp_path / "empty", with_pip=True)
+    python = tmp_path / "empty" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True, capture_output=True)
+    installed = subprocess.run([python, "-m", "pip", "list"], check=True, capture_output=True, text=True).stdout.lower()
+    for extra in ("torch", "matplotlib", "pandas", "pyarrow", "jax"):
+        assert extra not in installed
+    folder = tmp_path / "user"
+    folder.mkdir()
+    check_all([block for block in blocks() if block.extra is None], python, folder)
+    says_how = subprocess.run(
+        [python.parent / "nishimori", "demo", "-o", "again"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    assert "pip install 'nishimori[plot]'" in says_how.stderr
+    assert not (folder / "again" / "demo.png").exists()

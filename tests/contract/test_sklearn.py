@@ -1,0 +1,173 @@
+"""scikit-learn's own checks, with the reason for each that cannot hold, and life inside its tools."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import reference
+from nishimori import ExpectationConsistency, FixedTemperature, TemperatureScaling
+
+CLASSES = "it has two columns and labels other than 0 and 1, but a column of logits is a class"
+NAMES = "labels that are text need `classes=`: only the caller knows which column is which"
+LEARNS = "a calibrator keeps the model's answer and does not learn labels from features"
+CHANCE = "its random columns do no better than chance at its labels, so there is no temperature"
+COLUMN = "a column vector of labels is refused with the remedy, not flattened with a warning"
+TYPE = "an entry that is no number is an InputError, which is a ValueError, and not a TypeError"
+
+OF_ALL = {
+    "check_classifier_data_not_an_array": CLASSES,
+    "check_classifiers_classes": NAMES,
+    "check_classifiers_one_label": LEARNS,
+    "check_classifiers_train": LEARNS,
+    "check_dtype_object": TYPE,
+    "check_estimators_fit_returns_self": CLASSES,
+    "check_estimators_overwrite_params": CLASSES,
+    "check_readonly_memmap_input": CLASSES,
+    "check_sample_weights_not_an_array": CLASSES,
+    "check_sample_weights_not_overwritten": CLASSES,
+    "check_sample_weights_pandas_series": CLASSES,
+    "check_sample_weights_shape": CLASSES,
+    "check_supervised_y_2d": COLUMN,
+}
+OF_BOTH_METHODS = OF_ALL | {
+    "check_dict_unchanged": CHANCE,
+    "check_dont_overwrite_parameters": CHANCE,
+    "check_dtype_object": CHANCE,
+    "check_estimators_dtypes": CHANCE,
+    "check_estimators_nan_inf": CHANCE,
+    "check_f_contiguous_array_estimator": CHANCE,
+    "check_fit2d_predict1d": CHANCE,
+    "check_methods_sample_order_invariance": CHANCE,
+    "check_methods_subset_invariance": CHANCE,
+}
+EXPECTED_FAILURES = {
+    ExpectationConsistency: OF_BOTH_METHODS | {"check_fit2d_1sample": CHANCE, "check_fit_idempotent": CHANCE},
+    TemperatureScaling: OF_BOTH_METHODS | {"check_n_features_in_after_fitting": CHANCE},
+    FixedTemperature: OF_ALL,
+}
+
+
+@parametrize_with_checks(
+    [ExpectationConsistency(), TemperatureScaling(), FixedTemperature(2.0)],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator)],
+)
+def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
+    check(estimator)
+
+
+# What the checks above would have asked, on data that has a temperature.
+
+LOGITS, LABELS = reference.drawn(300, 4)
+METHODS = pytest.mark.parametrize(
+    "calibrator", [ExpectationConsistency(), ExpectationConsistency(top_n=2), TemperatureScaling()]
+)
+OUTPUTS = ("predict", "predict_proba", "predict_log_proba", "transform")
+
+
+@METHODS
+def test_fitting_again_changes_nothing(calibrator):
+    first = clone(calibrator).fit(LOGITS, LABELS)
+    again = clone(calibrator).fit(LOGITS, LABELS).fit(LOGITS, LABELS)
+    assert first.temperature_ == again.temperature_
+
+
+@METHODS
+def test_neither_fit_nor_prediction_touches_what_it_should_not(calibrator):
+    fitted = clone(calibrator)
+    parameters = fitted.get_params()
+    fitted.fit(LOGITS, LABELS)
+    assert fitted.get_params() == parameters
+    assert all(name.endswith("_") for name in vars(fitted).keys() - parameters.keys())
+    attributes = dict(vars(fitted))
+    for output in OUTPUTS:
+        getattr(fitted, output)(LOGITS)
+    assert all(vars(fitted)[name] is value for name, value in attributes.items())
+    assert vars(fitted).keys() == attributes.keys()
+
+
+@METHODS
+def test_the_answer_for_a_row_depends_neither_on_its_place_nor_on_its_company(calibrator):
+    fitted = clone(calibrator).fit(LOGITS, LABELS)
+    order = np.random.default_rng(0).permutation(300)
+    for output in OUTPUTS:
+        whole = getattr(fitted, output)(LOGITS)
+        np.testing.assert_allclose(getattr(fitted, output)(LOGITS[order]), whole[order], rtol=1e-13)
+        one_by_one = np.concatenate([getattr(fitted, output)(row[None, :]) for row in LOGITS])
+        np.testing.assert_allclose(one_by_one, whole, rtol=1e-13)
+
+
+@METHODS
+def test_weights_may_be_a_series_a_list_or_floats_and_stay_as_they_are(calibrator):
+    weights = np.arange(300) % 4
+    expected = clone(calibrator).fit(LOGITS, LABELS, sample_weight=weights).temperature_
+    for given in (pd.Series(weights), weights.tolist(), weights.astype(np.float32)):
+        before = np.array(given)
+        assert clone(calibrator).fit(LOGITS, LABELS, sample_weight=given).temperature_ == expected
+        assert np.array_equal(before, np.array(given))
+
+
+def problem():
+    """A model that is too sure of itself, and data it has not seen."""
+    features, classes = make_classification(1200, n_informative=6, n_classes=3, flip_y=0.25, random_state=0)
+    model = LogisticRegression(C=100).fit(features[:100], classes[:100])
+    return FrozenEstimator(model), features[100:], classes[100:]
+
+
+@METHODS
+def test_cross_validation_scores_logits(calibrator):
+    model, features, classes = problem()
+    logits = model.decision_function(features)
+    scores = cross_val_score(calibrator, logits, classes, scoring="neg_log_loss", cv=3)
+    assert scores.mean() > cross_val_score(FixedTemperature(1.0), logits, classes, scoring="neg_log_loss", cv=3).mean()
+    probabilities = cross_val_predict(calibrator, logits, classes, method="predict_proba", cv=3)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
+
+
+def test_a_pipeline_calibrates_behind_a_frozen_model():
+    model, features, classes = problem()
+    pipeline = make_pipeline(FunctionTransformer(model.decision_function), TemperatureScaling())
+    pipeline.fit(features[:600], classes[:600])
+    alone = TemperatureScaling().fit(model.decision_function(features[:600]), classes[:600])
+    np.testing.assert_array_equal(
+        pipeline.predict_proba(features[600:]), alone.predict_proba(model.decision_function(features[600:]))
+    )
+    assert pipeline.score(features[600:], classes[600:]) == model.score(features[600:], classes[600:])
+
+
+def test_a_pipeline_passes_probabilities_on():
+    model, features, classes = problem()
+    pipeline = make_pipeline(FunctionTransformer(model.predict_proba), ExpectationConsistency(input="probabilities"))
+    p = pipeline.fit(features, classes).predict_proba(features)
+    assert p.max(axis=1).mean() == pytest.approx(model.score(features, classes), abs=1e-9)
+
+
+def test_a_search_chooses_among_parameters():
+    model, features, classes = problem()
+    search = GridSearchCV(ExpectationConsistency(), {"top_n": [1, 2]}, scoring="neg_log_loss", cv=3)
+    search.fit(model.decision_function(features), classes)
+    assert set(search.cv_results_["param_top_n"]) == {1, 2}
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_text_labels_pass_through_cross_validation_with_classes():
+    names = np.array(["ant", "bee", "cat", "dog"])
+    scores = cross_val_score(TemperatureScaling(classes=names), LOGITS, names[LABELS], cv=3)
+    assert np.mean(scores) == pytest.approx(np.mean(reference.right(LOGITS, LABELS)), abs=0.01)
+
+
+def test_weights_are_routed_to_fit_where_they_are_asked_for():
+    weights = np.arange(300) % 3
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(TemperatureScaling().set_fit_request(sample_weight=True))
+        pipeline.fit(LOGITS, LABELS, sample_weight=weights)
+    expected = reference.ts_temperature(LOGITS, LABELS, weights)
+    assert pipeline[-1].temperature_ == pytest.approx(expected, rel=1e-8)

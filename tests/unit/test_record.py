@@ -1,0 +1,235 @@
+"""A saved calibration reads back as it was, and a file that is none is refused with what to do."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nishimori
+import reference
+from nishimori import (
+    ExpectationConsistency,
+    FixedTemperature,
+    FormatError,
+    InputError,
+    TemperatureScaling,
+    from_temperature,
+    load,
+)
+
+LOGITS, LABELS = reference.drawn(300, 3)
+PROBABILITIES = reference.softmax(LOGITS)
+ANIMALS = np.array(["ant", "bee", "κάτι"])
+TABLE = pd.DataFrame(LOGITS, columns=ANIMALS)
+MIXED = np.array([1, "two", 2.5], dtype=object)
+
+SAVED = {
+    "ec": (ExpectationConsistency().fit(LOGITS, LABELS), LOGITS),
+    "ec top 2": (ExpectationConsistency(top_n=2).fit(LOGITS, LABELS), LOGITS),
+    "ts": (TemperatureScaling().fit(LOGITS, LABELS), LOGITS),
+    "ts of probabilities": (TemperatureScaling(input="probabilities").fit(PROBABILITIES, LABELS), PROBABILITIES),
+    "text classes": (ExpectationConsistency(classes=ANIMALS).fit(LOGITS, ANIMALS[LABELS]), LOGITS),
+    "integer classes": (TemperatureScaling(classes=[7, 3, 5]).fit(LOGITS, np.array([7, 3, 5])[LABELS]), LOGITS),
+    "float classes": (TemperatureScaling(classes=[0.5, 0.1, 1]).fit(LOGITS, np.array([0.5, 0.1, 1])[LABELS]), LOGITS),
+    "boolean classes": (TemperatureScaling(classes=[False, True]).fit(LOGITS[:, :2], LOGITS[:, 1] + LABELS > 1), LOGITS[:, :2]),
+    "mixed classes": (ExpectationConsistency(classes=list(MIXED)).fit(LOGITS, MIXED[LABELS]), LOGITS),
+    "columns": (ExpectationConsistency().fit(TABLE, LABELS), TABLE),
+    "columns and classes": (TemperatureScaling(classes=ANIMALS).fit(TABLE, ANIMALS[LABELS]), TABLE),
+    "flat scores": (TemperatureScaling().fit(LOGITS[:, 0], LABELS == 0), LOGITS[:, 0]),
+    "a fitted fixed one": (FixedTemperature(3.0).fit(TABLE, LABELS), TABLE),
+    "a known temperature": (from_temperature(0.1 + 0.2), LOGITS),
+    "a known temperature and classes": (from_temperature(2, classes=ANIMALS, input="probabilities"), PROBABILITIES),
+}
+
+
+@pytest.mark.parametrize(("saved", "X"), SAVED.values(), ids=SAVED)
+def test_a_saved_calibrator_loads_as_it_was(saved, X, tmp_path):
+    saved.save(tmp_path / "calibration.json")
+    loaded = load(str(tmp_path / "calibration.json"))
+    assert type(loaded) is type(saved)
+    assert loaded.temperature_ == saved.temperature_
+    np.testing.assert_array_equal(loaded.predict_proba(X), saved.predict_proba(X))
+    np.testing.assert_array_equal(loaded.predict(X), saved.predict(X))
+    for name in ("n_features_in_", "n_samples_"):
+        assert getattr(loaded, name, None) == getattr(saved, name, None)
+    for name in ("classes_", "feature_names_in_"):
+        assert list(getattr(loaded, name, [])) == list(getattr(saved, name, []))
+        assert [type(each) for each in getattr(loaded, name, [])] == [type(each) for each in getattr(saved, name, [])]
+    for key, value in saved.get_params().items():
+        assert np.array_equal(loaded.get_params()[key], value) or (key == "classes" and list(loaded.classes) == list(value))
+
+
+def test_what_is_loaded_can_be_saved_again_to_the_same_text(tmp_path):
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    SAVED["columns and classes"][0].save(first)
+    load(first).save(second)
+    assert first.read_text() == second.read_text()
+
+
+def test_the_file_is_json_that_says_everything(tmp_path):
+    ExpectationConsistency(top_n=2, classes=list(ANIMALS)).fit(TABLE, ANIMALS[LABELS]).save(tmp_path / "c.json")
+    content = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
+    assert content.pop("temperature") == pytest.approx(reference.ec_temperature(LOGITS, LABELS, top_n=2), rel=1e-8)
+    assert content == {
+        "format": "nishimori-calibration",
+        "format_version": 1,
+        "method": "ec",
+        "top_n": 2,
+        "input": "logits",
+        "classes": list(ANIMALS),
+        "columns": list(ANIMALS),
+        "n_classes": 3,
+        "n_samples": 300,
+        "library_version": nishimori.__version__,
+    }
+
+
+FIRST_VERSION = """{"format": "nishimori-calibration", "format_version": 1, "temperature": 1.5, "method": "ts", "top_n": 1,
+"input": "logits", "classes": ["a", "b"], "columns": null, "n_classes": 2, "n_samples": 100, "library_version": "0.1.0"}"""
+
+
+def test_a_file_of_the_first_version_stays_readable(tmp_path):
+    (tmp_path / "old.json").write_text(FIRST_VERSION)
+    loaded = load(tmp_path / "old.json")
+    assert (type(loaded), loaded.temperature_, loaded.classes_.tolist()) == (TemperatureScaling, 1.5, ["a", "b"])
+
+
+def test_loaded_columns_are_still_checked(tmp_path):
+    SAVED["columns"][0].save(tmp_path / "c.json")
+    with pytest.raises(InputError, match="feature names should match"):
+        load(tmp_path / "c.json").predict_proba(TABLE[ANIMALS[::-1]])
+
+
+def test_an_existing_file_is_kept_unless_overwriting_is_asked_for(tmp_path):
+    path = tmp_path / "calibration.json"
+    from_temperature(1.0).save(path)
+    with pytest.raises(FileExistsError) as error:
+        from_temperature(2.0).save(path)
+    assert str(error.value) == f"{path} exists. Pass overwrite=True (--force in the shell) to replace it."
+    assert load(path).temperature_ == 1.0
+    from_temperature(2.0).save(path, overwrite=True)
+    assert load(path).temperature_ == 2.0
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_save_that_fails_leaves_neither_a_part_nor_a_changed_file(tmp_path, monkeypatch):
+    path = tmp_path / "calibration.json"
+    from_temperature(1.0).save(path)
+    before = path.read_text()
+
+    def full(*_, **__):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="disk full"):
+        from_temperature(2.0).save(path, overwrite=True)
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_text() == before
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"There is no folder .*nowhere to write c.json to. Create it first."):
+        from_temperature(1.0).save(tmp_path / "nowhere" / "c.json")
+
+
+def test_classes_that_json_cannot_hold_are_refused_when_saving(tmp_path):
+    calibrator = from_temperature(1.0, classes=[b"a", b"b"])
+    with pytest.raises(InputError, match="must be text or numbers to be saved as JSON"):
+        calibrator.save(tmp_path / "c.json")
+    assert not list(tmp_path.iterdir())
+
+
+NOT_OURS = "is not a calibration file: "
+AGAIN = "Fit and save again."
+REFUSED = {
+    "nothing": ("", NOT_OURS + "Expecting value: line 1 column 1 (char 0). " + AGAIN),
+    "half a file": (FIRST_VERSION[:60], NOT_OURS + "Unterminated string starting at: line 1 column 58 (char 57). " + AGAIN),
+    "an array": ("[1, 2]", NOT_OURS + 'it has no "format": "nishimori-calibration". ' + AGAIN),
+    "another format": ('{"format": "other"}', NOT_OURS + 'it has no "format": "nishimori-calibration". ' + AGAIN),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_file_that_is_no_calibration_is_refused(text, message, tmp_path):
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(FormatError) as error:
+        load(tmp_path / "c.json")
+    assert str(error.value) == f"{tmp_path / 'c.json'} {message}"
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "c.json").write_bytes(b"\x80\x04\x95")
+    with pytest.raises(FormatError, match=r"is not a calibration file: .* Fit and save again\."):
+        load(tmp_path / "c.json")
+
+
+DAMAGED = [
+    ("temperature", 0),
+    ("temperature", -1.5),
+    ("temperature", "1.5"),
+    ("temperature", True),
+    ("temperature", None),
+    ("temperature", float("nan")),
+    ("temperature", float("inf")),
+    pytest.param("temperature", 10**400, id="temperature-huge"),
+    ("method", "other"),
+    ("top_n", 0),
+    ("top_n", 1.5),
+    ("input", "scores"),
+    ("classes", ["a"]),
+    ("classes", ["a", "a"]),
+    ("classes", [["a"], ["b"]]),
+    ("classes", "ab"),
+    ("columns", ["a"]),
+    ("columns", [1, 2]),
+    ("columns", ["b", "a"]),
+    ("n_classes", 1),
+    ("n_samples", 0),
+    ("n_samples", 1.5),
+    ("library_version", 1),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), DAMAGED)
+def test_a_field_with_an_impossible_value_is_named(field, value, tmp_path):
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(json.loads(FIRST_VERSION) | {field: value}))
+    with pytest.raises(FormatError, match=f"is damaged: {field} is ") as error:
+        load(path)
+    assert str(error.value).endswith(AGAIN)
+
+
+@pytest.mark.parametrize("field", sorted(json.loads(FIRST_VERSION).keys() - {"format", "format_version"}))
+def test_a_missing_field_is_named(field, tmp_path):
+    content = json.loads(FIRST_VERSION)
+    del content[field]
+    (tmp_path / "c.json").write_text(json.dumps(content))
+    with pytest.raises(FormatError) as error:
+        load(tmp_path / "c.json")
+    assert str(error.value) == f"{tmp_path / 'c.json'} is damaged: {field} missing. Fit and save again."
+
+
+@pytest.mark.parametrize("version", [None, "1", 0, 1.5])
+def test_a_version_that_is_none_is_damage(version, tmp_path):
+    (tmp_path / "c.json").write_text(json.dumps(json.loads(FIRST_VERSION) | {"format_version": version}))
+    with pytest.raises(FormatError) as error:
+        load(tmp_path / "c.json")
+    assert str(error.value) == f"{tmp_path / 'c.json'} is damaged: its format_version is {version!r}. Fit and save again."
+
+
+def test_a_newer_version_is_refused_with_how_to_upgrade(tmp_path):
+    newer = json.loads(FIRST_VERSION) | {"format_version": 2, "library_version": "9.0"}
+    (tmp_path / "c.json").write_text(json.dumps(newer))
+    with pytest.raises(FormatError) as error:
+        load(tmp_path / "c.json")
+    assert str(error.value) == (
+        f"{tmp_path / 'c.json'} has format version 2, written by nishimori 9.0; this one reads up to 1. "
+        "Run `pip install --upgrade nishimori`."
+    )
+
+
+def test_fields_that_a_later_library_adds_are_passed_over(tmp_path):
+    (tmp_path / "c.json").write_text(json.dumps(json.loads(FIRST_VERSION) | {"note": "hello"}))
+    assert load(tmp_path / "c.json").temperature_ == 1.5

@@ -1,0 +1,181 @@
+import numpy as np
+import pytest
+
+import reference
+from nishimori import metrics
+from nishimori._inputs import batches
+from nishimori._moments import gather
+from nishimori._reliability import Bins, Reliability, quantile_edges, tally, uniform_edges
+from nishimori.errors import InputError, MergeError
+
+OFS = ["top", "positive", "classwise"]
+
+
+def bins(logits, labels, edges, of="top", weights=None, beta=1.0):
+    return gather(batches(logits, labels, weights), lambda batch: tally(batch, edges, beta=beta, of=of))
+
+
+def assert_same_sums(one, other):
+    np.testing.assert_array_equal(one.edges, other.edges)
+    np.testing.assert_allclose(one.weight, other.weight, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(one.confidence, other.confidence, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(one.correct, other.correct, rtol=1e-12, atol=1e-12)
+
+
+def test_bins_add_entry_by_entry():
+    edges = uniform_edges(2)
+    one = Bins(edges, np.array([[1.0, 2.0]]), np.array([[0.25, 1.5]]), np.array([[0.0, 2.0]]))
+    other = Bins(edges, np.array([[4.0, 0.0]]), np.array([[1.5, 0.0]]), np.array([[3.0, 0.0]]))
+    both = one + other
+    np.testing.assert_array_equal(both.edges, edges)
+    np.testing.assert_array_equal(both.weight, [[5, 2]])
+    np.testing.assert_array_equal(both.confidence, [[1.75, 1.5]])
+    np.testing.assert_array_equal(both.correct, [[3, 2]])
+
+
+@pytest.mark.parametrize("other", [uniform_edges(4), uniform_edges(3) ** 2], ids=["another number", "other values"])
+def test_bins_with_other_edges_do_not_add(other):
+    logits, labels = reference.drawn(10, 2)
+    with pytest.raises(MergeError, match=r"^Bins add only if their edges are the same\. Tally both over one set of edges\.$"):
+        bins(logits, labels, uniform_edges(3)) + bins(logits, labels, other)
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+@pytest.mark.parametrize("of", OFS)
+@pytest.mark.parametrize("cut", [1, 37, 100])
+def test_splitting_the_rows_changes_no_sum(of, strategy, cut):
+    logits, labels = reference.drawn(101, 2)
+    weights = 0.5 + np.arange(101) % 3
+    edges = uniform_edges(15)
+    if strategy == "quantile":
+        edges = quantile_edges(batches(logits, labels, weights), 15, beta=0.5, of=of)
+    parts = [bins(logits[r], labels[r], edges, of, weights[r], 0.5) for r in (slice(cut), slice(cut, None))]
+    assert_same_sums(parts[0] + parts[1], bins(logits, labels, edges, of, weights, 0.5))
+
+
+def test_data_of_many_blocks_has_the_sums_of_its_parts():
+    logits, labels = reference.drawn(3000, 50)
+    data = batches(logits, labels)
+    assert len(list(data)) > 1
+    edges = uniform_edges(15)
+    parts = [bins(logits[i : i + 100], labels[i : i + 100], edges) for i in range(0, 3000, 100)]
+    assert_same_sums(bins(logits, labels, edges), sum(parts[1:], start=parts[0]))
+
+
+@pytest.mark.parametrize("of", OFS)
+def test_bins_hold_the_sums_of_the_definition(of):
+    logits, labels = reference.drawn(101, 2)
+    p = reference.softmax(logits, 2.0)
+    groups = {
+        "top": [(p.max(axis=1), reference.right(logits, labels))],
+        "positive": [(p[:, 1], labels == 1)],
+        "classwise": [(p[:, k], labels == k) for k in range(2)],
+    }[of]
+    found = bins(logits, labels, uniform_edges(10), of, beta=0.5)
+    for i, (claimed, true) in enumerate(groups):
+        weight, _ = np.histogram(claimed, bins=10, range=(0, 1))
+        np.testing.assert_array_equal(found.weight[i], weight)
+        np.testing.assert_allclose(found.confidence[i], np.histogram(claimed, 10, (0, 1), weights=claimed)[0])
+        np.testing.assert_allclose(found.correct[i], np.histogram(claimed, 10, (0, 1), weights=true.astype(float))[0])
+    assert len(found.weight) == len(groups)
+
+
+@pytest.mark.parametrize("k", [2, 5])
+@pytest.mark.parametrize("n", [3, 14, 16, 101])
+@pytest.mark.parametrize("of", ["top", "classwise"])
+def test_quantile_edges_are_those_of_the_reference(of, n, k):
+    logits, labels = reference.drawn(n, k)
+    p = reference.softmax(logits)
+    groups = [p.max(axis=1)] if of == "top" else list(p.T)
+    expected = [bins_of(claimed, reference.quantile_edges(claimed, 15)) for claimed in groups]
+    # An edge is a claim; raised a little, it stays above that claim however the softmax rounds.
+    edges = 1e-12 + quantile_edges(batches(logits, labels), 15, beta=1.0, of=of)
+    assert [bins_of(claimed, row) for claimed, row in zip(groups, edges, strict=True)] == expected
+
+
+def bins_of(claimed, edges):
+    """Which claims share a bin, whatever its number: the sets of rows, in order."""
+    index = np.searchsorted(edges[1:-1], claimed)
+    return [set(np.flatnonzero(index == i)) for i in np.unique(index)]
+
+
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_the_fields_of_the_curve_make_the_ece(strategy, temperature):
+    logits, labels = reference.drawn(1003, 4)
+    options = {"strategy": strategy, "temperature": temperature, "sample_weight": 1 + np.arange(1003) % 3}
+    curve = metrics.reliability(logits, labels, **options)
+    share = curve.weight / curve.weight.sum()
+    np.testing.assert_array_equal(curve.gap, curve.confidence - curve.accuracy)
+    close = {"rel": 1e-12}
+    assert metrics.ece(logits, labels, **options) == pytest.approx(share @ abs(curve.gap), **close)
+    assert metrics.ece(logits, labels, norm="l2", **options) == pytest.approx(np.sqrt(share @ curve.gap**2), **close)
+    assert metrics.ece(logits, labels, norm="max", **options) == pytest.approx(abs(curve.gap).max(), **close)
+    assert share @ curve.confidence == pytest.approx(metrics.confidence(logits, labels, **without(options, "strategy")))
+    assert share @ curve.accuracy == pytest.approx(metrics.accuracy(logits, labels, **without(options, "strategy")))
+
+
+def without(options, name):
+    return {key: value for key, value in options.items() if key != name}
+
+
+@pytest.mark.parametrize("of", OFS)
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_each_bin_lies_between_its_bounds_in_order_of_confidence(strategy, of):
+    logits, labels = reference.drawn(203, 2)
+    curve = metrics.reliability(logits, labels, strategy=strategy, of=of)
+    rounding = 1e-15  # a mean of equal claims may round past them
+    assert np.all(curve.lower - rounding <= curve.confidence)
+    assert np.all(curve.confidence <= curve.upper + rounding)
+    for group in np.unique(curve.group):
+        assert np.all(np.diff(curve.confidence[curve.group == group]) > 0)
+    assert np.all(curve.weight > 0)
+    assert np.all((curve.accuracy >= 0) & (curve.accuracy <= 1))
+
+
+def test_classwise_groups_are_the_curves_of_one_class_against_the_rest():
+    logits, labels = reference.drawn(203, 3)
+    p = reference.softmax(logits)
+    curve = metrics.reliability(logits, labels, of="classwise", n_bins=5)
+    np.testing.assert_array_equal(np.unique(curve.group), [0, 1, 2])
+    for k in range(3):
+        alone = metrics.reliability(p[:, k], labels == k, of="positive", n_bins=5, input="probabilities")
+        for name in ("confidence", "accuracy", "weight", "gap", "lower", "upper"):
+            np.testing.assert_allclose(getattr(curve, name)[curve.group == k], getattr(alone, name), atol=1e-12)
+
+
+def test_classwise_error_is_the_unweighted_mean_over_classes():
+    logits, labels = reference.drawn(203, 3)
+    p = reference.softmax(logits)
+    for norm in ("l1", "l2", "max"):
+        alone = [metrics.ece(p[:, k], labels == k, of="positive", norm=norm, input="probabilities") for k in range(3)]
+        assert metrics.ece(logits, labels, of="classwise", norm=norm) == pytest.approx(np.mean(alone), rel=1e-10)
+
+
+def test_claims_other_than_classwise_are_group_0():
+    logits, labels = reference.drawn(50, 2)
+    for of in ("top", "positive"):
+        assert set(metrics.reliability(logits, labels, of=of).group) == {0}
+
+
+def test_a_class_that_never_occurs_still_counts_in_the_mean_over_classes():
+    p = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]])
+    # Class by class in one bin: claims average 0.375, 0.375 and 0.25; truths 0.5, 0.5 and 0.
+    measured = metrics.ece(p, [0, 1], n_bins=1, of="classwise", input="probabilities")
+    assert measured == pytest.approx((0.125 + 0.125 + 0.25) / 3)
+
+
+def test_a_curve_made_of_bins_leaves_out_the_empty_ones():
+    sums = Bins(uniform_edges(3), np.array([[2.0, 0.0, 4.0]]), np.array([[0.5, 0.0, 3.0]]), np.array([[1.0, 0.0, 4.0]]))
+    curve = Reliability.from_bins(sums)
+    np.testing.assert_array_equal(curve.weight, [2, 4])
+    np.testing.assert_array_equal(curve.confidence, [0.25, 0.75])
+    np.testing.assert_array_equal(curve.accuracy, [0.5, 1])
+    np.testing.assert_array_equal([curve.lower, curve.upper], [[0, 2 / 3], [1 / 3, 1]])
+    assert curve.error("l1") == 0.25
+
+
+def test_a_curve_refuses_an_unknown_norm():
+    curve = metrics.reliability([[1.0, 0.0]], [0])
+    with pytest.raises(InputError, match=r"^`norm` must be 'l1', 'l2' or 'max', got 2\.$"):
+        curve.error(2)
