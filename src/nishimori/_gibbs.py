@@ -48,11 +48,6 @@ class Gibbs:
         return 1 / self.partition
 
     @property
-    def rest(self) -> Array:
-        """One minus the confidence, exact also where the confidence rounds to 1."""
-        return (self.partition - 1) / self.partition
-
-    @property
     def probabilities(self) -> Array:
         return self.weights / self.partition[:, None]
 

@@ -20,12 +20,16 @@ from nishimori._scores import Input, Scores, scores
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: float64 logits (n, k), the true column of each, and a positive weight each."""
+    """Some rows: float64 logits (n, k), the true column of each, and a positive weight each.
+
+    ``given`` are the probabilities whose logarithms the logits are, where probabilities were passed.
+    """
 
     logits: Array
     labels: Array
     weights: Array
     has_masks: bool = False
+    given: Array | None = None
     memo: dict[float, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -90,16 +94,19 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         for rows in self.scores.blocks():
             logits, labels, weights = self.scores.exact_logits(rows), self.labels[rows], self.weights[rows]
+            given = self.scores.exact_probabilities(rows)
             if not weights.all():  # a weight of zero is zero copies: the row is not there
                 (kept,) = np.nonzero(weights)
                 if not len(kept):
                     continue
                 logits, labels, weights = _array.rows_at(logits, kept), labels[kept], weights[kept]
+                given = None if given is None else _array.rows_at(given, kept)
             yield Batch(
                 logits,
                 _array.beside(labels, logits),
                 _array.beside(weights, logits),
                 has_masks=self.scores.n_masked > 0,
+                given=given,
             )
 
     def sample(self, size: int) -> "Batches":

@@ -45,7 +45,7 @@ def class_indices(y: Any, classes: Sequence[Any] | HostArray | None, scores: Sco
             "For other labels pass `classes=[...]`, the label of each column in order, to the calibrator."
         )
     if kind == "float":
-        broken = ~(labels == np.floor(labels))
+        broken = ~((labels == np.floor(labels)) & np.isfinite(labels))
         if broken.any():
             raise InputError(
                 f"`{name}` must be integers from 0 to {n_classes - 1}, got {labels[broken][0]:.6g}. "

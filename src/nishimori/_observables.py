@@ -105,7 +105,7 @@ class Confidence(TopN):
 
     def expected(self, gibbs: Gibbs) -> Expected:
         nothing = 0 * gibbs.top  # the only class that counts has no drop
-        return -gibbs.rest, *gibbs.cumulants(gibbs.top, nothing, nothing)
+        return gibbs.top - 1, *gibbs.cumulants(gibbs.top, nothing, nothing)
 
 
 @dataclass(frozen=True)

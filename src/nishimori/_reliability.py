@@ -126,11 +126,13 @@ def tally(batch: Batch, edges: HostArray, *, beta: float = 1.0, of: Of = "top") 
 
 def _claims(batch: Batch, beta: float, of: Of) -> tuple[HostArray, HostArray]:
     """Claimed probabilities and what came true, each (n, groups), on the host."""
-    gibbs = Gibbs(batch, beta)
     labels = _array.on_host(batch.labels)
+    # Given probabilities are claims as they stand: a logarithm and back would move them off the edges they lie on.
+    given = batch.given if beta == 1 else None
     if of == "top":
-        return _array.on_host(gibbs.top)[:, None], _array.on_host(batch.top == batch.labels)[:, None]
-    claimed = _array.on_host(gibbs.probabilities)
+        claimed = Gibbs(batch, beta).top if given is None else batch.at(given, batch.top)
+        return _array.on_host(claimed)[:, None], _array.on_host(batch.top == batch.labels)[:, None]
+    claimed = _array.on_host(Gibbs(batch, beta).probabilities if given is None else given)
     if of == "positive":
         return claimed[:, 1:], labels[:, None] == 1
     return claimed, labels[:, None] == np.arange(claimed.shape[1])

@@ -64,9 +64,10 @@ def increasing_root(start: float) -> Generator[float, Point, Root]:
         elif low < x + step < high:
             x += step
         else:
-            x = low + (high - low) / 2
-            if x in (low, high):  # neighbouring numbers: there is nothing in between
+            middle = low + (high - low) / 2
+            if middle in (low, high):  # neighbouring numbers: there is nothing in between
                 return Root(x, point.value, passes, converged=True)
+            x = middle
     raise NotConvergedError(
         f"The temperature was still uncertain after {LIMIT} passes, with a gap of {point.value:.3g} at T = exp({-x:.6g}). "
         "Check the scale of the logits."

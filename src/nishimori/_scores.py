@@ -50,6 +50,10 @@ class Scores:
         """Float64 logits (n, k) of some rows."""
         return self._logits(_array.in_double(self.array[rows]))
 
+    def exact_probabilities(self, rows: slice) -> Array | None:
+        """The probabilities of some rows as they were given, in float64; None if logits were given."""
+        return self._table(_array.in_double(self.array[rows])) if self.input == "probabilities" else None
+
     def logits(self) -> Array:
         """All logits (n, k) in the precision that results are computed in."""
         return self._logits(_array.to_compute(self.array))
@@ -59,15 +63,20 @@ class Scores:
         return replace(self, array=_array.rows_at(self.array, index))
 
     def _logits(self, values: Array) -> Array:
-        xp = namespace(values)
-        if self.is_binary_score:
-            other = xp.zeros_like(values) if self.input == "logits" else 1 - values
-            values = xp.stack([other, values], axis=1)
+        values, xp = self._table(values), namespace(values)
         if self.input == "logits":
             return values
         # Only an exact zero is raised, to the least its own dtype can hold: a larger floor would move T.
         floor = _array.smallest_normal(self.array) if _array.kind(self.array) == "float" else _DOUBLE_FLOOR
         return xp.log(xp.where(values > 0, values, xp.full_like(values, floor)))
+
+    def _table(self, values: Array) -> Array:
+        """A column a class, where one number stands for two."""
+        if not self.is_binary_score:
+            return values
+        xp = namespace(values)
+        other = xp.zeros_like(values) if self.input == "logits" else 1 - values
+        return xp.stack([other, values], axis=1)
 
 
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)

@@ -225,12 +225,12 @@ def reliability(
 def inverse(temperature: Any) -> float:
     """β from a temperature the user passed."""
     try:
-        value = float(temperature)
-    except (TypeError, ValueError):
-        value = -1.0
-    if not 0 < value < inf:
+        beta = 1 / float(temperature) if not isinstance(temperature, str | bool) else 0.0
+    except (TypeError, ValueError, ZeroDivisionError):
+        beta = 0.0
+    if not 0 < beta < inf:
         raise InputError(f"`temperature` must be a finite positive number, got {temperature!r}.")
-    return 1 / value
+    return beta
 
 
 def mean(data: Batches, beta: float, rows: Callable[[Gibbs], Array]) -> float:

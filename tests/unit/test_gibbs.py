@@ -40,7 +40,6 @@ def test_probabilities_are_the_softmax(logits, beta):
     found = gibbs(logits, beta)
     np.testing.assert_allclose(found.probabilities, p, rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(found.top, p.max(axis=1), rtol=1e-12)
-    np.testing.assert_allclose(found.rest, 1 - p.max(axis=1), rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("beta", [1e-6, 0.1, 1.0, 20.0])
@@ -77,7 +76,7 @@ def test_a_masked_class_changes_nothing_for_the_others(beta):
     z, _ = reference.drawn(40, 5)
     masked = np.insert(z, 2, -INF, axis=1)
     np.testing.assert_array_equal(gibbs(masked, beta).probabilities[:, 2], 0)
-    for name in ("partition", "top", "rest", "moments"):
+    for name in ("partition", "top", "moments"):
         np.testing.assert_allclose(getattr(gibbs(masked, beta), name), getattr(gibbs(z, beta), name), rtol=1e-14, atol=1e-15)
 
 
@@ -90,12 +89,6 @@ def test_a_masked_class_stays_masked_beside_a_batch_that_has_none():
 def test_no_constant_overflows(shift):
     found = gibbs([[shift, shift], [shift, -shift]], 1.0)
     np.testing.assert_array_equal(found.top, [0.5, 1.0])
-
-
-def test_rest_keeps_its_digits_where_the_confidence_rounds_to_1():
-    found = gibbs([[0.0, -40.0]], 1.0)
-    assert found.top[0] == 1.0
-    assert found.rest[0] == pytest.approx(math.exp(-40), rel=1e-12, abs=0)
 
 
 def test_boltzmann_weights_are_1_at_the_top():

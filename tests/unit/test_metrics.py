@@ -137,6 +137,14 @@ def test_a_label_at_a_masked_class_is_a_miss_with_infinite_nll():
     assert metrics.brier(logits, labels) == pytest.approx((p[0] ** 2 + 1 + p[1] ** 2 + second) / 2, **CLOSE)
 
 
+@pytest.mark.parametrize("name", [*PLAIN, "ece"])
+def test_a_sample_of_weight_zero_is_not_there(name):
+    logits, labels = reference.drawn(20, 3)
+    hopeless = np.vstack([logits, [1.0, -np.inf, 0.0]]), np.append(labels, 1)  # its loss is infinite
+    measured = getattr(metrics, name)(*hopeless, sample_weight=np.append(np.ones(20), 0))
+    assert measured == getattr(metrics, name)(logits, labels)
+
+
 def test_of_equal_logits_the_first_come_first():
     logits = [[1.0, 1.0, 1.0, 0.0]] * 3
     assert [metrics.accuracy(logits, [k] * 3) for k in range(4)] == [1, 0, 0, 0]
@@ -214,6 +222,13 @@ def test_quantile_bins_have_equal_weight_not_equal_numbers():
     curve = metrics.reliability(z, [1] * 4, n_bins=2, strategy="quantile", sample_weight=[0.25, 0.25, 0.5, 1.0])
     np.testing.assert_allclose(curve.weight, [1, 1])
     np.testing.assert_allclose(curve.upper, [reference.softmax(z)[2, 1], 1])
+
+
+def test_equal_fractional_weights_make_bins_of_equal_numbers():
+    # Thirty times 0.1 adds up to numbers a little above and below the multiples of 0.3.
+    z = np.stack([np.zeros(30), np.linspace(0.1, 3, 30)], axis=1)
+    curve = metrics.reliability(z, [1] * 30, n_bins=10, strategy="quantile", sample_weight=[0.1] * 30)
+    np.testing.assert_allclose(curve.weight, [0.3] * 10)
 
 
 def test_binary_top_and_positive_claims_differ():

@@ -157,12 +157,15 @@ def test_masked_classes_agree_with_the_definition(top_n):
     assert ExpectationConsistency(top_n=top_n).fit(logits, labels).temperature_ == pytest.approx(expected, rel=CLOSE)
 
 
-def test_expectation_consistency_counts_a_label_at_a_masked_class_as_a_miss():
+@pytest.mark.parametrize("top_n", [1, 2])
+def test_expectation_consistency_counts_a_label_at_a_masked_class_as_a_miss(top_n):
     logits, labels = sample(500, 4, 2.0)
-    logits[np.arange(40), labels[:40]] = -np.inf
-    fitted = ExpectationConsistency().fit(logits, labels)
-    assert fitted.temperature_ == pytest.approx(reference.ec_temperature(logits, labels), rel=CLOSE)
-    assert fitted.receipt_.accuracy == pytest.approx(np.mean(reference.right(logits, labels)))
+    logits[:40] = -np.inf
+    logits[np.arange(40), (labels[:40] + 1) % 4] = 0.0  # one live class, so a masked one can be second
+    fitted = ExpectationConsistency(top_n=top_n).fit(logits, labels)
+    assert fitted.temperature_ == pytest.approx(reference.ec_temperature(logits, labels, top_n=top_n), rel=CLOSE)
+    assert fitted.receipt_.accuracy == pytest.approx(reference.right(logits, labels, top_n).mean())
+    assert not reference.right(logits, labels, top_n)[:40].any()
 
 
 @pytest.mark.parametrize("top_n", [1, 2])

@@ -1,0 +1,27 @@
+"""A binary model with one score: pass it flat. It means the logits (0, z), so T compares with sigmoid(z / T)."""
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from nishimori import TemperatureScaling, metrics
+
+images, digits = load_digits(return_X_y=True)
+x, y = StandardScaler().fit_transform(images), digits >= 5  # is the digit one of 5 to 9?
+train_x, rest_x, train_y, rest_y = train_test_split(x, y, train_size=0.3, random_state=0)
+val_x, test_x, val_y, test_y = train_test_split(rest_x, rest_y, train_size=0.5, random_state=0)
+
+model = SGDClassifier(random_state=0).fit(train_x, train_y)  # a support vector machine: margins, not probabilities
+val, test = model.decision_function(val_x), model.decision_function(test_x)
+
+calibrator = TemperatureScaling().fit(val, val_y)
+p = calibrator.predict_proba(test)
+print(
+    f"T {calibrator.temperature_:.2f}, probabilities of shape {p.shape}, scaled scores of shape {calibrator.transform(test).shape}"
+)
+print(f"P(y = 1) is the sigmoid of z / T: {np.allclose(p[:, 1], 1 / (1 + np.exp(-test / calibrator.temperature_)))}")
+for name, temperature in (("before", 1.0), ("after", calibrator.temperature_)):
+    ece = metrics.ece(test, test_y, of="positive", temperature=temperature)
+    print(f"{name}: ECE of P(y = 1) {ece:.2%}, NLL {metrics.nll(test, test_y, temperature=temperature):.3f}")

@@ -1,0 +1,74 @@
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nishimori
+
+HEAVY = ("sklearn", "scipy", "torch", "jax", "dask", "matplotlib", "pandas")
+
+
+def loaded_after(code: str) -> set[str]:
+    """Which heavy packages a fresh interpreter has loaded after running ``code``."""
+    report = f"{code}\nimport sys; print(*(m for m in {HEAVY!r} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_importing_nishimori_loads_nothing_heavy():
+    assert loaded_after("import nishimori") == set()
+
+
+def test_looking_around_loads_nothing_heavy():
+    assert loaded_after("import nishimori; dir(nishimori); nishimori.__version__; nishimori.InputError") == set()
+
+
+def test_temperatures_and_metrics_never_need_scikit_learn():
+    code = """
+import sys
+sys.modules["sklearn"] = None  # any import of it now fails
+import numpy as np, nishimori
+z = np.random.default_rng(0).normal(size=(500, 4)) * 3
+y = (z / 2 + np.random.default_rng(1).gumbel(size=z.shape)).argmax(axis=1)
+nishimori.temperatures(z, y), nishimori.temperature_curve(z, y, grid=[1.0]), nishimori.metrics.ece(z, y)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_public_name_resolves_and_is_listed():
+    for name in nishimori.__all__:
+        assert getattr(nishimori, name) is not None
+    assert dir(nishimori) == sorted(nishimori.__all__)
+
+
+def test_type_checkers_see_exactly_the_names_of_the_table():
+    tree = ast.parse(Path(nishimori.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = {alias.asname: node.module for node in block.body for alias in node.names}
+    homes = {name: f"nishimori.{home}" if home else "nishimori" for name, home in nishimori._HOME.items()}
+    assert imported == homes
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'nishimori' has no attribute 'TemperatureScalling'"):
+        _ = nishimori.TemperatureScalling
+
+
+def test_a_missing_extra_says_how_to_install_it():
+    code = """
+import sys
+sys.modules["matplotlib"] = None
+import nishimori
+curve = nishimori.metrics.reliability([[2.0, 0.0], [0.0, 2.0]], [0, 0])
+try:
+    nishimori.plot.reliability_diagram(curve)
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (
+        "reliability_diagram needs matplotlib, which is not installed. Run `pip install 'nishimori[plot]'`."
+    )
