@@ -18,9 +18,7 @@ val, test = model.decision_function(val_x), model.decision_function(test_x)
 
 calibrator = TemperatureScaling().fit(val, val_y)
 p = calibrator.predict_proba(test)
-print(
-    f"T {calibrator.temperature_:.2f}, probabilities of shape {p.shape}, scaled scores of shape {calibrator.transform(test).shape}"
-)
+print(f"T {calibrator.temperature_:.2f}, probabilities {p.shape}, scaled scores {calibrator.transform(test).shape}")
 print(f"P(y = 1) is the sigmoid of z / T: {np.allclose(p[:, 1], 1 / (1 + np.exp(-test / calibrator.temperature_)))}")
 for name, temperature in (("before", 1.0), ("after", calibrator.temperature_)):
     ece = metrics.ece(test, test_y, of="positive", temperature=temperature)

@@ -26,9 +26,8 @@ def as_array(x: Any) -> Array:
     """``x`` itself if it is an array of a known library (without its gradient), else what NumPy makes of it."""
     if array_api_compat.is_torch_array(x):
         return x.detach()
-    if array_api_compat.is_array_api_obj(x) and not isinstance(x, np.generic | np.matrix):
-        return x
-    return np.asarray(x)
+    # NumPy's subclasses (masked, matrix, memory-mapped) become plain arrays; what a mask hides was refused before.
+    return x if is_array(x) and not isinstance(x, np.ndarray | np.generic) else np.asarray(x)
 
 
 def namespace(x: Array) -> Any:
@@ -140,7 +139,9 @@ def rows_per_block(x: Array, n_classes: int) -> int:
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether ``x`` is a SciPy sparse array, which NumPy would wrap instead of converting."""
+    """Whether ``x`` is a sparse array, of SciPy, which NumPy would wrap instead of converting, or of PyTorch."""
+    if array_api_compat.is_torch_array(x):
+        return bool(x.layout != sys.modules["torch"].strided)
     return type(x).__module__.startswith("scipy.sparse")
 
 

@@ -15,16 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import nishimori
 from nishimori import _array
 from nishimori._array import Array, namespace
-from nishimori._inputs import batches
-from nishimori._labels import HostArray, class_labels
+from nishimori._inputs import Batches, batches
+from nishimori._labels import Classes, HostArray, class_labels, refuse_permuted
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._record import Method, Record
-from nishimori._scores import Input, Scores, scores
+from nishimori._scores import Input, Scores, check_input, numeric, scores
 from nishimori._temperatures import Receipt, fit_one
 from nishimori.errors import InputError
 from nishimori.metrics import inverse
-
-Classes = Sequence[Any] | HostArray | None
 
 
 class _OneTemperature(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
@@ -42,52 +40,54 @@ class _OneTemperature(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from scores ``X`` and true classes ``y``."""
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, observable: Observable, right: TopN) -> Self:
-        data = batches(X, y, sample_weight, input=self.input, classes=self.classes, names=("X", "y"))
-        _check_top_n(right.n, data.n_classes)
+    def _batches(self, X: Any, y: Any, sample_weight: Any) -> Batches:
+        refuse_permuted(_column_names(X), self.classes)
+        return batches(X, y, sample_weight, input=self.input, classes=self.classes, names=("X", "y"))
+
+    def _fit(self, data: Batches, X: Any, observable: Observable, right: TopN) -> Self:
         temperature, receipt = fit_one(data, observable, right)
         # Only now, so that a fit that fails leaves the calibrator as it was.
-        self._learn_columns(X, data.n_classes)
+        self._learn_columns(X, data.scores)
         self.temperature_ = temperature
         self.n_samples_ = receipt.n_samples
         self.n_passes_ = receipt.n_passes
         self.receipt_: Receipt = receipt
         return self
 
-    def _learn_columns(self, X: Any, n_classes: int) -> None:
-        if np.ndim(X) == 1:
-            self.n_features_in_ = n_classes
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-        else:
-            validate_data(self, X, reset=True, skip_check_array=True)
-        self.classes_ = class_labels(self.classes, n_classes)
-        if hasattr(self, "feature_names_in_"):
-            self.name_columns(self.feature_names_in_.tolist())
+    def _learn_columns(self, X: Any, checked: Scores) -> None:
+        self.n_features_in_ = checked.n_classes
+        self.classes_ = class_labels(self.classes, checked.n_classes)
+        self.name_columns(_column_names(X))
 
-    def name_columns(self, names: Sequence[str]) -> None:
+    def name_columns(self, names: Sequence[str] | None) -> None:
         """Note what the columns of ``X`` are called where ``X`` itself cannot say; other names are refused from then on."""
-        if self.classes is not None:
-            wanted = [str(label) for label in self.classes_]
-            if list(names) != wanted and sorted(names) == sorted(wanted):
-                raise InputError(
-                    f"`classes` must be in the order of the columns, got {wanted} for the columns {list(names)}. "
-                    f"Pass `classes={list(names)}`."
-                )
-        self.feature_names_in_ = np.array(names, dtype=object)
+        refuse_permuted(names, self.classes)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
 
     def _scores(self, X: Any) -> Scores:
         """Check that ``X`` is what the calibrator was fitted to."""
         check_is_fitted(self, "temperature_")
-        checked = scores(X, input=self.input, name="X")
-        if not checked.is_binary_score and hasattr(self, "n_features_in_"):
-            try:
-                validate_data(self, X, reset=False, skip_check_array=True)
-            except ValueError as error:
-                raise InputError(f"{error}\nA wrong class order makes nonsense of probabilities.") from None
-        elif hasattr(self, "classes_") and checked.n_classes != len(self.classes_):
-            raise InputError(f"`X` must have {len(self.classes_)} columns, one a class, got {checked.n_classes}.")
-        return checked
+        array = numeric(X, "X")
+        if hasattr(self, "n_features_in_"):
+            if len(array.shape) == 2:
+                self._check_columns(X)
+            elif len(array.shape) == 1 and self.n_features_in_ != 2:
+                raise InputError(
+                    f"`X` must have {self.n_features_in_} columns, one a class, got shape {tuple(array.shape)}. "
+                    "Reshape your data: for one sample pass `[X]`."
+                )
+        return scores(array, input=self.input, name="X")
+
+    def _check_columns(self, X: Any) -> None:
+        """scikit-learn's own words for a wrong number or wrong names of columns, as our error."""
+        try:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        except ValueError as error:
+            named = "\nA wrong class order makes nonsense of probabilities." if "feature names" in str(error).lower() else ""
+            raise InputError(f"{error}{named}") from None
 
     def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``."""
@@ -160,6 +160,17 @@ def _softmax_parts(logits: Array, temperature: float) -> tuple[Array, Array, Arr
     return weights, xp.sum(weights, axis=1, keepdims=True), exponents
 
 
+def _column_names(X: Any) -> list[str] | None:
+    """The names of the columns of a data frame, if they are text."""
+    names = list(getattr(X, "columns", []))
+    texts = [isinstance(name, str) for name in names]
+    if not any(texts):
+        return None
+    if not all(texts) or len(set(names)) != len(names):
+        raise InputError(f"`X` must have columns with distinct names, all of them text or none, got {names}. Rename them.")
+    return names
+
+
 def _check_top_n(top_n: Any, n_classes: int) -> None:
     if not isinstance(top_n, int | np.integer) or isinstance(top_n, bool) or not 1 <= top_n < n_classes:
         raise InputError(
@@ -209,7 +220,7 @@ class ExpectationConsistency(_OneTemperature):
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
     >>> calibrator = ExpectationConsistency().fit(logits, labels)
     >>> round(calibrator.temperature_, 2)
-    2.06
+    1.99
     >>> p = calibrator.predict_proba(logits)
     >>> bool(np.isclose(p.max(axis=1).mean(), (p.argmax(axis=1) == labels).mean()))
     True
@@ -239,8 +250,10 @@ class ExpectationConsistency(_OneTemperature):
         NoTemperatureError
             If mean confidence cannot equal accuracy: every sample is right, or accuracy is not above chance.
         """
-        observable = Confidence() if self.top_n == 1 else TopN(self.top_n)
-        return self._fit(X, y, sample_weight, observable, observable)
+        data = self._batches(X, y, sample_weight)
+        _check_top_n(self.top_n, data.n_classes)
+        observable = Confidence() if self.top_n == 1 else TopN(int(self.top_n))
+        return self._fit(data, X, observable, right=observable)
 
 
 class TemperatureScaling(_OneTemperature):
@@ -266,7 +279,7 @@ class TemperatureScaling(_OneTemperature):
     >>> logits = 3 * rng.normal(size=(2000, 5))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
     >>> round(TemperatureScaling().fit(logits, labels).temperature_, 2)
-    2.01
+    1.98
     """
 
     method = "ts"
@@ -277,7 +290,7 @@ class TemperatureScaling(_OneTemperature):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Choose the temperature from validation logits ``X`` and labels ``y``; see `ExpectationConsistency.fit`."""
-        return self._fit(X, y, sample_weight, Energy(), Confidence())
+        return self._fit(self._batches(X, y, sample_weight), X, Energy(), right=Confidence())
 
 
 class FixedTemperature(_OneTemperature):
@@ -300,9 +313,9 @@ class FixedTemperature(_OneTemperature):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Check the data and note its columns; the temperature stays as it is."""
-        data = batches(X, y, sample_weight, input=self.input, classes=self.classes, names=("X", "y"))
+        data = self._batches(X, y, sample_weight)
         inverse(self.temperature)
-        self._learn_columns(X, data.n_classes)
+        self._learn_columns(X, data.scores)
         self.temperature_ = float(self.temperature)
         self.n_samples_ = data.n_samples
         return self
@@ -327,12 +340,13 @@ def from_temperature(T: float, *, classes: Classes = None, input: Input = "logit
     array([[0.731, 0.269]])
     """
     calibrator = FixedTemperature(T, input=input, classes=classes)
-    inverse(T)  # refuses what is no temperature
+    inverse(T, "T")  # refuses what is no temperature
+    check_input(input)
     calibrator.temperature_ = float(T)
     calibrator.n_samples_ = None
     if classes is not None:
-        calibrator.classes_ = class_labels(classes, len(classes))
-        calibrator.n_features_in_ = len(classes)
+        calibrator.classes_ = class_labels(classes)
+        calibrator.n_features_in_ = len(calibrator.classes_)
     return calibrator
 
 
@@ -357,8 +371,7 @@ def load(path: str | os.PathLike[str]) -> _OneTemperature:
     if record.n_classes is not None:
         calibrator.classes_ = class_labels(record.classes, record.n_classes)
         calibrator.n_features_in_ = record.n_classes
-    if record.columns is not None:
-        calibrator.name_columns(record.columns)
+    calibrator.name_columns(record.columns)
     return calibrator
 
 

@@ -67,7 +67,7 @@ def temperature_curve(
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
     >>> curve = nishimori.temperature_curve(logits, labels, grid=[1.0, 2.0, 4.0])
     >>> curve.confidence.round(2)
-    array([0.85, 0.69, 0.47])
+    array([0.75, 0.57, 0.4 ])
     """
     data = batches(logits, labels, sample_weight, input=input)
     chosen = temperatures(logits, labels, sample_weight=sample_weight, input=input)

@@ -4,7 +4,7 @@ Checks happen here and nowhere else. A `Batches` can be read again and again; ea
 that suits the device, so memory beyond the caller's own array stays constant.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -14,7 +14,7 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import Array, namespace
-from nishimori._labels import HostArray, checked_weights, class_indices
+from nishimori._labels import Classes, HostArray, checked_weights, class_indices
 from nishimori._scores import Input, Scores, scores
 
 
@@ -78,10 +78,11 @@ class Batch:
 class Batches:
     """Checked rows, readable any number of times."""
 
-    def __init__(self, scores: Scores, labels: HostArray, weights: HostArray) -> None:
+    def __init__(self, scores: Scores, labels: HostArray, weights: HostArray, label_name: str) -> None:
         self.scores = scores
         self.labels = labels
         self.weights = weights
+        self.label_name = label_name
 
     @property
     def n_samples(self) -> int:
@@ -113,7 +114,7 @@ class Batches:
         """A random ``size`` of the rows, the same ones each time."""
         # Random, not every n-th: a stride aliases with periodic data.
         index = np.sort(np.random.default_rng(0).choice(self.n_samples, size, replace=False))
-        return Batches(self.scores.sample(index), self.labels[index], self.weights[index])
+        return Batches(self.scores.sample(index), self.labels[index], self.weights[index], self.label_name)
 
 
 def batches(
@@ -122,10 +123,10 @@ def batches(
     sample_weight: Any = None,
     *,
     input: Input = "logits",
-    classes: Sequence[Any] | HostArray | None = None,
+    classes: Classes = None,
     names: tuple[str, str] = ("logits", "labels"),
 ) -> Batches:
     """Check everything once; ``names`` are what the caller's signature calls the first two arguments."""
     checked = scores(logits, input=input, name=names[0])
     columns = class_indices(labels, classes, checked, names[1])
-    return Batches(checked, columns, checked_weights(sample_weight, checked.n_samples))
+    return Batches(checked, columns, checked_weights(sample_weight, checked.n_samples), names[1])

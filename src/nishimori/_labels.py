@@ -9,63 +9,88 @@ from typing import Any
 import numpy as np
 
 from nishimori import _array
-from nishimori._scores import Scores
+from nishimori._scores import Scores, refuse_hidden
 from nishimori.errors import InputError
 
 HostArray = np.ndarray[Any, Any]
+Classes = Sequence[Any] | HostArray | None
 
 
-def class_labels(classes: Sequence[Any] | HostArray | None, n_classes: int) -> HostArray:
-    """The label of each column: ``classes`` if given, else 0, 1, ..."""
+def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
+    """The label of each column: ``classes`` if given, else 0, 1, ...; their number is checked where it is known."""
     if classes is None:
+        assert n_classes is not None
         return np.arange(n_classes)
-    # A list is kept as given: NumPy would turn the numbers of a mixed one into text.
-    values = _array.on_host(classes).tolist() if _array.is_array(classes) else list(classes)
+    if isinstance(classes, set | frozenset | str) or not hasattr(classes, "__iter__"):
+        shown = f"a {type(classes).__name__}" if isinstance(classes, set | frozenset) else repr(classes)
+        raise InputError(f"`classes` must be a list with the label of each column in order, got {shown}.")
+    values = _as_given(classes).tolist()
     if any(isinstance(value, list) for value in values):
-        raise InputError("`classes` must be a flat list with one label for each column.")
-    if len(values) != n_classes:
+        raise InputError("`classes` must be a flat list with the label of each column in order, got a nested one.")
+    if n_classes is not None and len(values) != n_classes:
         raise InputError(f"`classes` must name {n_classes} classes, one a column in order, got {len(values)}.")
+    if len(values) < 2:
+        raise InputError(f"`classes` must name at least 2 classes, got {len(values)}.")
     if len(set(values)) != len(values):
         twice = next(value for i, value in enumerate(values) if value in values[:i])
         raise InputError(f"`classes` must name each class once, got {twice!r} more than once.")
-    one_type = len({type(value) for value in values}) == 1 and not isinstance(values[0], tuple)
+    one_type = len({type(value) for value in values}) == 1
     return np.asarray(values) if one_type else np.array(values, dtype=object)
 
 
-def class_indices(y: Any, classes: Sequence[Any] | HostArray | None, scores: Scores, name: str) -> HostArray:
-    """The column of each sample's true class, as int64."""
-    labels, n_classes = _flat(y, scores, name), scores.n_classes
-    if classes is not None:
-        return _positions(labels, class_labels(classes, n_classes), name)
-    kind = _array.kind(labels)
-    if kind in ("other", "complex"):
-        shown = labels.tolist()[0]
+def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
+    """Refuse column names that are the classes in another order."""
+    if columns is None or classes is None:
+        return
+    wanted = [str(label) for label in class_labels(classes).tolist()]
+    if list(columns) != wanted and sorted(columns) == sorted(wanted):
         raise InputError(
-            f"`{name}` must be integers from 0 to {n_classes - 1}, got {shown!r}. "
-            "For other labels pass `classes=[...]`, the label of each column in order, to the calibrator."
+            f"`classes` must be in the order of the columns, got {wanted} for the columns {list(columns)}. "
+            f"Pass `classes={list(columns)}`."
         )
-    if kind == "float":
-        broken = ~((labels == np.floor(labels)) & np.isfinite(labels))
-        if broken.any():
-            raise InputError(
-                f"`{name}` must be integers from 0 to {n_classes - 1}, got {labels[broken][0]:.6g}. "
-                "Check that logits and labels are not swapped."
-            )
-    indices = labels.astype(np.int64)
-    outside = (indices < 0) | (indices >= n_classes)
+
+
+def class_indices(y: Any, classes: Classes, scores: Scores, name: str) -> HostArray:
+    """The column of each sample's true class, as int64."""
+    labels = _flat(y, scores, name)
+    if classes is not None:
+        return _positions(labels, class_labels(classes, scores.n_classes), name)
+    labels = _numbers(labels, f"`{name}` must be integers from 0 to {scores.n_classes - 1}, got")
+    outside = ~((labels >= 0) & (labels < scores.n_classes))
     if outside.any():
         row = int(np.argmax(outside))
-        one_based = indices.min() == 1 and indices.max() == n_classes
+        one_based = labels.min() == 1 and labels.max() == scores.n_classes
         remedy = "Labels start at 0: subtract 1." if one_based else "Check that every class has its column."
-        raise InputError(f"`{name}` must be from 0 to {n_classes - 1}, got {indices[row]} in row {row}. {remedy}")
-    return indices
+        raise InputError(f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[row]:.6g} in row {row}. {remedy}")
+    return labels.astype(np.int64)
+
+
+def _numbers(labels: HostArray, refusal: str) -> HostArray:
+    """Whole numbers, or the error that begins with ``refusal``."""
+    if labels.dtype == object and all(isinstance(value, int | float | np.number) for value in labels.tolist()):
+        labels = labels.astype(np.float64)  # a column of a data frame, say
+    if _array.kind(labels) in ("other", "complex"):
+        raise InputError(
+            f"{refusal} {labels.tolist()[0]!r}. "
+            "For other labels pass `classes=[...]`, the label of each column in order, to the calibrator."
+        )
+    broken = ~((labels == np.floor(labels)) & np.isfinite(labels)) if _array.kind(labels) == "float" else np.array(False)
+    if broken.any():
+        raise InputError(
+            f"{refusal} {labels[broken][0]:.6g}: labels are classes, not continuous values. "
+            "Check that scores and labels are not swapped."
+        )
+    return labels
 
 
 def _flat(y: Any, scores: Scores, name: str) -> HostArray:
     if y is None:
-        raise InputError(f"`{name}` must be the true class of each sample; this requires y to be passed, but it is None.")
+        raise InputError(
+            f"`{name}` must be the true class of each sample: this requires y to be passed, but the target y is None."
+        )
+    refuse_hidden(y, name)
     try:
-        labels: HostArray = _array.on_host(_array.as_array(y))
+        labels = _as_given(y)
     except ValueError:
         raise InputError(f"`{name}` must be a flat list of labels, got rows of different lengths.") from None
     if labels.ndim == 2 and scores.is_binary_score and labels.shape[1] > 1:
@@ -86,12 +111,25 @@ def _flat(y: Any, scores: Scores, name: str) -> HostArray:
     return labels
 
 
+def _as_given(values: Any) -> HostArray:
+    """On the host; a list of mixed types stays one, where NumPy would turn its numbers into text."""
+    host: HostArray = _array.on_host(_array.as_array(values))
+    if host.ndim == 1 and host.dtype.kind == "U" and not _array.is_array(values):
+        kept = np.empty(len(host), dtype=object)
+        kept[:] = list(values)
+        return kept
+    return host
+
+
 def _positions(labels: HostArray, classes: HostArray, name: str) -> HostArray:
     column = {value: i for i, value in enumerate(classes.tolist())}
     indices = np.array([column.get(value, -1) for value in labels.tolist()], dtype=np.int64)
     if (indices < 0).any():
         row = int(np.argmax(indices < 0))
-        raise InputError(f"`{name}` must be among `classes`, got {labels.tolist()[row]!r} in row {row}.")
+        raise InputError(
+            f"`{name}` must be among `classes`, got {labels.tolist()[row]!r} in row {row}. "
+            "Add it to `classes` if it has a column, or drop those samples."
+        )
     return indices
 
 
@@ -99,16 +137,25 @@ def checked_weights(sample_weight: Any, n_samples: int) -> HostArray:
     """One float64 weight a sample; ones if none were given."""
     if sample_weight is None:
         return np.ones(n_samples)
+    refuse_hidden(sample_weight, "sample_weight")
+    given: HostArray = _array.on_host(_array.as_array(sample_weight))
+    if _array.kind(given) == "complex":
+        raise InputError("`sample_weight` must be real, got complex numbers.")
     try:
-        weights: HostArray = _array.on_host(_array.as_array(sample_weight)).astype(np.float64)
-    except (TypeError, ValueError):
-        raise InputError("`sample_weight` must hold one number a sample.") from None
+        weights = given.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"`sample_weight` must hold one number a sample, but one could not be read: {error}.") from None
     if weights.shape != (n_samples,):
         raise InputError(f"`sample_weight` must have shape ({n_samples},), one weight a sample, got {weights.shape}.")
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         row = int(np.argmax(bad))
-        raise InputError(f"`sample_weight` must be finite and not negative, got {weights[row]:.6g} in row {row}.")
+        raise InputError(
+            f"`sample_weight` must be finite and not negative, got {weights[row]:.6g} in row {row}. "
+            "A weight counts copies of a sample: give 0 to those that are not to count."
+        )
     if not weights.any():
         raise InputError("`sample_weight` must be positive for some sample, got only zeros.")
+    if weights.max() > 1e100:
+        raise InputError(f"`sample_weight` must be below 1e100, got {weights.max():.6g}. Divide all weights by their mean.")
     return weights

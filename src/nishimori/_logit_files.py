@@ -78,7 +78,8 @@ def _load_arrays(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"There is no file {path}.")
     if path.suffix == ".npz":
         try:
-            with np.load(path, allow_pickle=False) as archive:
+            # Opened here, because NumPy leaves a file that is no archive open.
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise FormatError(f"{path} is not a readable .npz file: {error}. Save it again with numpy.savez.") from None

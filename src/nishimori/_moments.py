@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
+from nishimori import _array
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch, Batches
 from nishimori._observables import Observable
@@ -108,6 +109,17 @@ def count(batch: Batch, observable: Observable) -> Answers:
         weight=batch.total(xp.ones_like(batch.weights)),
         right=batch.total(xp.astype(right, batch.weights.dtype)),
     )
+
+
+def log_scale(batch: Batch) -> float:
+    """The logarithm of how far the second largest logit lies below the largest, summed: where β has to be found.
+
+    Neither a constant per row nor masks, hard or soft, move it, and a mean of logarithms bears near ties.
+    """
+    xp = batch.xp
+    lead = xp.max(batch.logits, axis=1) - xp.min(_array.largest(batch.logits, 2), axis=1)
+    known = (lead > 0) & xp.isfinite(lead)
+    return batch.total(xp.where(known, xp.log(xp.where(known, lead, xp.ones_like(lead))), xp.zeros_like(lead)))
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ reading this one; a file of a version this library does not know is refused.
 import json
 import os
 from dataclasses import asdict, dataclass, fields
-from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nishimori._disk import new_file
+from nishimori._labels import refuse_permuted
 from nishimori._scores import Input
 from nishimori.errors import FormatError, InputError
 
@@ -47,6 +47,8 @@ class Record:
     def read(cls, path: str | os.PathLike[str]) -> "Record":
         """Load and check; raises `FormatError` with what to do."""
         path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no file {path}.")
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
@@ -74,6 +76,13 @@ class Record:
                 raise FormatError(f"{path} is damaged: {name} is {content[name]!r}. Fit and save again.")
         return record
 
+    def _permuted(self) -> bool:
+        try:
+            refuse_permuted(self.columns, self.classes)
+        except InputError:
+            return True
+        return False
+
     def _checks(self) -> dict[str, bool]:
         def count(value: object, least: int) -> bool:
             return type(value) is int and value >= least
@@ -82,14 +91,16 @@ class Record:
             return value is None or (isinstance(value, list) and all(isinstance(item, kinds) for item in value))
 
         return {
-            "temperature": type(self.temperature) in (int, float) and 0 < self.temperature < inf,
+            "temperature": type(self.temperature) in (int, float) and 0 < self.temperature < 1e300,
             "method": self.method in get_args(Method),
-            "top_n": count(self.top_n, 1),
-            "input": self.input in get_args(Input),
             "n_classes": self.n_classes is None or count(self.n_classes, 2),
+            "top_n": count(self.top_n, 1) and (self.n_classes is None or self.top_n < self.n_classes),
+            "input": self.input in get_args(Input),
             "n_samples": self.n_samples is None or count(self.n_samples, 1),
             "classes": listed(self.classes, (str, int, float))
             and (self.classes is None or len(self.classes) == self.n_classes == len(set(self.classes))),
-            "columns": listed(self.columns, str) and (self.columns is None or len(self.columns) == self.n_classes),
+            "columns": listed(self.columns, str)
+            and (self.columns is None or len(self.columns) == self.n_classes == len(set(self.columns)))
+            and not self._permuted(),
             "library_version": isinstance(self.library_version, str),
         }

@@ -17,6 +17,9 @@ TOLERANCE = 1e-10
 # Steps triple the digits once the root is near, bisection and doubling strides get there from anywhere.
 LIMIT = 100
 
+# exp(x) is a β, and beyond this it is no float64.
+_FARTHEST = 690.0
+
 
 @dataclass(frozen=True)
 class Root:
@@ -59,7 +62,7 @@ def increasing_root(start: float) -> Generator[float, Point, Root]:
         low, high = (x, high) if point.value < 0 else (low, x)
         if not (isfinite(low) and isfinite(high)):
             # Where the function is flat a step leaps too far; walk in doubling strides until the root is bracketed.
-            x += copysign(min(abs(step), stride), step)
+            x = max(-_FARTHEST, min(x + copysign(min(abs(step), stride), step), _FARTHEST))
             stride *= 2
         elif low < x + step < high:
             x += step

@@ -79,13 +79,15 @@ class Scores:
         return xp.stack([other, values], axis=1)
 
 
+# The cubes of larger logits overflow float64. Real ones are far smaller; masks are -inf, or the least float32 by habit.
+_LARGEST = 1e100
+
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
 
 def scores(x: Any, *, input: Input = "logits", name: str = "logits") -> Scores:
     """Check shape, type and values of what the user passed as ``name``."""
-    if input not in get_args(Input):
-        raise InputError(f"`input` must be 'logits' or 'probabilities', got {input!r}.")
+    check_input(input)
     array = numeric(x, name)
     _check_shape(array.shape, name)
     unchecked = Scores(array, input)
@@ -94,18 +96,25 @@ def scores(x: Any, *, input: Input = "logits", name: str = "logits") -> Scores:
     return replace(unchecked, n_zeros=counts) if input == "probabilities" else replace(unchecked, n_masked=counts)
 
 
+def check_input(input: Any) -> None:
+    """Refuse a word that says nothing."""
+    if input not in get_args(Input):
+        raise InputError(f"`input` must be 'logits' or 'probabilities', got {input!r}.")
+
+
 def numeric(x: Any, name: str) -> Array:
     """``x`` as an array of real numbers, or an error that says what else it is."""
-    if _array.is_sparse(x):
-        raise InputError(f"`{name}` must be a dense array, got a sparse matrix. Pass `{name}.toarray()`.")
-    if _array.has_hidden_entries(x):
-        raise InputError(f"`{name}` must not hide entries, got a NumPy masked array. Pass `{name}.filled(-numpy.inf)`.")
+    if x is None:
+        raise InputError(f"`{name}` must be an array of scores, got None.")
+    refuse_hidden(x, name)
     try:
         array = _array.as_array(x)
     except ValueError:
         raise InputError(f"`{name}` must be a rectangular array of numbers, got rows of different lengths.") from None
     if _array.kind(array) == "complex":
-        raise InputError(f"`{name}` must be real, got complex data of type {_array.dtype_name(array)}.")
+        raise InputError(
+            f"`{name}` must be real, got {_array.dtype_name(array)}. Complex data not supported: pass `{name}.real`."
+        )
     if _array.kind(array) == "other":
         return _from_objects(array, name)
     return array
@@ -117,7 +126,16 @@ def _from_objects(array: Array, name: str) -> Array:
             return array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise InputError(f"`{name}` must hold numbers, but one could not be read: {error}.") from None
-    raise InputError(f"`{name}` must hold numbers, got an array of type {_array.dtype_name(array)}.")
+    what = "text" if array.dtype.kind in "US" else f"an array of type {_array.dtype_name(array)}"
+    raise InputError(f"`{name}` must hold numbers, got {what}. Convert it first, say with `{name}.astype(float)`.")
+
+
+def refuse_hidden(x: Any, name: str) -> None:
+    """Refuse arrays that do not show all their entries: conversion would change their meaning."""
+    if _array.is_sparse(x):
+        raise InputError(f"`{name}` must be a dense array, got a sparse one. Pass `{name}.toarray()` or `{name}.to_dense()`.")
+    if _array.has_hidden_entries(x):
+        raise InputError(f"`{name}` must not hide entries, got a NumPy masked array. Pass `{name}.filled(value)`.")
 
 
 def _check_shape(shape: tuple[int, ...], name: str) -> None:
@@ -143,11 +161,16 @@ def _check_logits(unchecked: Scores, rows: slice, name: str) -> int:
     """Refuse NaN, +inf and rows without a class; count what -inf masks."""
     values = _array.in_double(unchecked.array[rows])
     xp = namespace(values)
-    finite = xp.isfinite(values)
-    if bool(xp.all(finite)):
+    usual = xp.abs(values) <= _LARGEST  # not true of NaN
+    if bool(xp.all(usual)):
         return 0
     masked = values == -inf
-    bad = ~(finite | masked)
+    bad = ~(usual | masked)
+    if bool(xp.any(bad & xp.isfinite(values))):
+        raise InputError(
+            f"`{name}` must lie between -{_LARGEST:g} and {_LARGEST:g}, got {_first(values, bad, rows)}. "
+            "Pass -inf to mask a class."
+        )
     if bool(xp.any(bad)):
         raise InputError(
             f"`{name}` must not contain NaN or +inf, got {_first(values, bad, rows)}. "
@@ -161,7 +184,9 @@ def _check_logits(unchecked: Scores, rows: slice, name: str) -> int:
     empty = xp.all(masked, axis=1)
     if bool(xp.any(empty)):
         row = rows.start + int(np.argmax(_array.on_host(empty)))
-        raise InputError(f"`{name}` must leave each sample at least one class, got only -inf in row {row}.")
+        raise InputError(
+            f"`{name}` must leave each sample at least one class, got only -inf in row {row}. Unmask its classes or drop it."
+        )
     return int(xp.sum(xp.astype(masked, xp.int64)))
 
 

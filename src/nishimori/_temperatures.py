@@ -5,15 +5,16 @@ it starts: the gap grows with β, so there is a root exactly if it is negative a
 measures both. The search then starts at the answer of a small random sample of the rows.
 """
 
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import exp, inf, log
+from math import exp, inf
 from typing import Any
 
 from nishimori._inputs import Batches, batches
-from nishimori._moments import Answers, Moments, count, gather, measure, together
+from nishimori._moments import Answers, Moments, count, gather, log_scale, measure, together
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._roots import Point, Root, increasing_root
 from nishimori._scores import Input
@@ -39,7 +40,7 @@ class Receipt:
     converged : bool
         Whether the search met its tolerance. It raises if not, so a fitted calibrator says True here.
     n_passes : int
-        How often all logits were read.
+        How often all logits were read, after the reading that checked them.
     n_samples : int
         How many samples had a positive weight.
     accuracy : float
@@ -81,26 +82,31 @@ def match(data: Batches, *observables: Observable, right: TopN) -> Match:
         data,
         together(
             partial(count, observable=right),
-            partial(measure, observable=Energy(), betas=[0.0]),
             *(partial(measure, observable=each, betas=[0.0, inf]) for each in observables),
         ),
     )
-    answers, energy, *ends = limits.items
+    answers, *ends = limits.items
     roots: dict[Observable, Root | NishimoriError] = {}
     for each, moments in zip(observables, ends, strict=True):
-        if reason := _refusal(each, moments, answers):
+        if reason := _refusal(each, moments, answers, data.label_name):
             roots[each] = reason
-    # At β = 1 / (mean drop) a typical row is neither uniform nor frozen, whatever the scale of the logits.
-    scale_free = -log(-energy.expected[0] / energy.weight) if len(roots) < len(observables) else 0.0
-    starts = {each: scale_free for each in observables if each not in roots}
+    wanted = [each for each in observables if each not in roots]
+    starts = _starts_from_sample(data, wanted, right)
     n_passes = 1
-    if starts and data.n_samples // _SAMPLE_SHARE >= _SAMPLE_LEAST:
-        starts |= _starts_from_sample(data.sample(data.n_samples // _SAMPLE_SHARE), tuple(starts), right)
+    if len(starts) < len(wanted):
+        start = -gather(data, log_scale) / float(data.weights.sum())
+        starts = dict.fromkeys(wanted, start) | starts
+        n_passes += 1
     found, searched = _search(data, starts)
     return Match(roots | found, answers, n_passes + searched)
 
 
-def _starts_from_sample(sample: Batches, observables: Sequence[Observable], right: TopN) -> dict[Observable, float]:
+def _starts_from_sample(data: Batches, observables: Sequence[Observable], right: TopN) -> dict[Observable, float]:
+    """The answers of a sample, as far as it has any."""
+    size = data.n_samples // _SAMPLE_SHARE
+    if not observables or size < _SAMPLE_LEAST:
+        return {}
+    sample = data.sample(size)
     if not sample.weights.any():
         return {}
     roots = match(sample, *observables, right=right).roots
@@ -135,12 +141,12 @@ def _in_log_beta(moments: Moments, beta: float) -> Point:
     )
 
 
-def _refusal(observable: Observable, moments: Moments, answers: Answers) -> NishimoriError | None:
+def _refusal(observable: Observable, moments: Moments, answers: Answers, label_name: str) -> NishimoriError | None:
     """Why the gap does not change sign, or None if it does."""
     if moments.observed == -inf:
         return InputError(
-            f"`labels` must not name a masked class for temperature scaling, got {answers.n_at_masks} samples whose true class "
-            "has logit -inf: their loss is infinite at every T. Unmask the class, drop those samples, or use "
+            f"`{label_name}` must not name a masked class for temperature scaling, got {answers.n_at_masks} samples whose true "
+            "class has logit -inf: their loss is infinite at every T. Unmask the class, drop those samples, or use "
             "ExpectationConsistency, which counts them as misses."
         )
     hot, cold = moments.gap
@@ -151,7 +157,8 @@ def _refusal(observable: Observable, moments: Moments, answers: Answers) -> Nish
     if at_cold - at_hot <= moments.noise.sum():
         end, why = (
             "flat",
-            "the logits of each sample are all equal, so no temperature changes anything. Check the model's output.",
+            "no temperature changes anything, because each sample's unmasked logits are all equal or too few to choose from. "
+            "Check the model's output.",
         )
     elif cold <= moments.noise[1]:
         end, why = "cold", observable.cold(answers.n_samples, observed, at_cold)
@@ -161,15 +168,12 @@ def _refusal(observable: Observable, moments: Moments, answers: Answers) -> Nish
 
 
 def fit_one(data: Batches, observable: Observable, right: TopN) -> tuple[float, Receipt]:
-    """The temperature of one observable and its receipt; raises if there is none.
-
-    A calibrator's public method calls a private one that calls this: warnings name the line two calls further out.
-    """
+    """The temperature of one observable and its receipt; raises if there is none."""
     matched = match(data, observable, right=right)
     temperature = matched.temperature(observable)
     root = matched.roots[observable]
     assert isinstance(root, Root)
-    warn_if_few(matched.answers, stacklevel=5)
+    warn_if_few(matched.answers)
     return temperature, Receipt(
         residual=root.residual,
         converged=root.converged,
@@ -181,7 +185,7 @@ def fit_one(data: Batches, observable: Observable, right: TopN) -> tuple[float, 
     )
 
 
-def warn_if_few(answers: Answers, *, stacklevel: int) -> None:
+def warn_if_few(answers: Answers) -> None:
     """Warn when a handful of samples decides the temperature."""
     n_wrong = answers.n_samples - answers.n_right
     few, what = min((n_wrong, "wrong"), (answers.n_right, "right"))
@@ -190,8 +194,16 @@ def warn_if_few(answers: Answers, *, stacklevel: int) -> None:
             f"Only {few} of {answers.n_samples} validation samples are answered {what}, so the temperature is uncertain; "
             f"use a validation set with at least {_FEW} wrong and {_FEW} right answers.",
             FewErrorsWarning,
-            stacklevel=stacklevel,
+            stacklevel=_levels_to_the_caller(),
         )
+
+
+def _levels_to_the_caller() -> int:
+    """How many calls up the code is that is neither ours nor scikit-learn's, so that a warning names its line."""
+    levels, frame = 0, sys._getframe()  # what `warnings` itself uses
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("nishimori", "sklearn"):
+        levels, frame = levels + 1, frame.f_back
+    return levels
 
 
 @dataclass(frozen=True)
@@ -256,7 +268,7 @@ def temperatures(logits: Any, labels: Any, *, sample_weight: Any = None, input: 
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
     >>> found = nishimori.temperatures(logits, labels)
     >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
-    2.06 2.01 0.679
+    1.99 1.98 0.570
     """
     confidence, energy = Confidence(), Energy()
     matched = match(batches(logits, labels, sample_weight, input=input), confidence, energy, right=confidence)
@@ -267,7 +279,7 @@ def temperatures(logits: Any, labels: Any, *, sample_weight: Any = None, input: 
         reasons[each] = None if isinstance(root, Root) else str(root)
     if values[confidence] is None and values[energy] is None:
         matched.temperature(confidence)  # raises its reason
-    warn_if_few(matched.answers, stacklevel=3)
+    warn_if_few(matched.answers)
     return Temperatures(
         ec=values[confidence],
         ts=values[energy],

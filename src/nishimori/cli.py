@@ -263,12 +263,12 @@ def _refuse_overwriting(path: Path, force: bool) -> None:
 def _check_columns(calibrator: Any, data: LogitFile) -> None:
     """Refuse a file whose columns are not those of the calibration, in its order."""
     names = getattr(calibrator, "feature_names_in_", None)
-    if names is None or data.columns is None or names.tolist() == data.columns:
-        return
-    raise InputError(
-        f"The calibration was fitted to the columns {', '.join(names.tolist())}, but the file has {', '.join(data.columns)}. "
-        "Name the right ones in the right order with --columns."
-    )
+    if names is not None and data.columns is not None and names.tolist() != data.columns:
+        raise InputError(
+            f"The calibration was fitted to the columns {', '.join(names.tolist())}, but the file has {', '.join(data.columns)}. "
+            "Name the right ones in the right order with --columns."
+        )
+    calibrator.name_columns(None)  # checked; the plain arrays that follow have no names to compare
 
 
 def _as_text(labels: Any) -> list[str]:

@@ -222,14 +222,14 @@ def reliability(
     return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of)
 
 
-def inverse(temperature: Any) -> float:
-    """β from a temperature the user passed."""
+def inverse(temperature: Any, name: str = "temperature") -> float:
+    """β from a temperature the user passed as ``name``."""
     try:
         beta = 1 / float(temperature) if not isinstance(temperature, str | bool) else 0.0
     except (TypeError, ValueError, ZeroDivisionError):
         beta = 0.0
     if not 0 < beta < inf:
-        raise InputError(f"`temperature` must be a finite positive number, got {temperature!r}.")
+        raise InputError(f"`{name}` must be a finite positive number, got {temperature!r}.")
     return beta
 
 

@@ -51,69 +51,71 @@ def rows(table):
 REFUSED = """
 # scores
 EC().fit(X.reshape(5, 12, 3), y)
-    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got shape (5, 12, 3).
-    Put the classes last and flatten the rest: `X.reshape(-1, n_classes)`.
+    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got shape (5, 12, 3). Put the
+    classes last and flatten the rest: `X.reshape(-1, n_classes)`.
 EC().fit(3.0, y)
-    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got shape ().
-    Reshape your data: for one sample pass `[X]`.
+    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got shape (). Reshape your data:
+    for one sample pass `[X]`.
 EC().fit(X[:0], y[:0])
     `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got 0 sample(s) (shape=(0, 3))
     while a minimum of 1 is required.
 EC().fit([], [])
-    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got 0 sample(s) (shape=(0,))
-    while a minimum of 1 is required.
+    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got 0 sample(s) (shape=(0,)) while
+    a minimum of 1 is required.
 EC().fit(X[:, :0], y)
-    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, one column a class,
-    got 0 feature(s) (shape=(60, 0)) while a minimum of 2 is required.
+    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, one column a class, got 0
+    feature(s) (shape=(60, 0)) while a minimum of 2 is required.
 EC().fit(X[:, :1], y)
-    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, one column a class,
-    got 1 feature(s) (shape=(60, 1)) while a minimum of 2 is required.
-    If it is the score of the positive class, pass it as `X[:, 0]`.
+    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, one column a class, got 1
+    feature(s) (shape=(60, 1)) while a minimum of 2 is required. If it is the score of the positive class, pass it as
+    `X[:, 0]`.
 EC().fit(put(X, (4, 1), np.nan), y)
-    `X` must not contain NaN or +inf, got nan in row 4, column 1.
-    Drop those rows or find where the model produced them; -inf is allowed and masks a class.
+    `X` must not contain NaN or +inf, got nan in row 4, column 1. Drop those rows or find where the model produced
+    them; -inf is allowed and masks a class.
 EC().fit(put(X, (59, 2), np.inf), y)
-    `X` must not contain NaN or +inf, got inf in row 59, column 2.
-    Drop those rows or find where the model produced them; -inf is allowed and masks a class.
+    `X` must not contain NaN or +inf, got inf in row 59, column 2. Drop those rows or find where the model produced
+    them; -inf is allowed and masks a class.
 EC().fit(torch.tensor(put(X, (4, 1), np.nan)), y)
-    `X` must not contain NaN or +inf, got nan in row 4, column 1.
-    Drop those rows or find where the model produced them; -inf is allowed and masks a class.
+    `X` must not contain NaN or +inf, got nan in row 4, column 1. Drop those rows or find where the model produced
+    them; -inf is allowed and masks a class.
 temperatures(put(X, (4, 1), np.nan), y)
-    `logits` must not contain NaN or +inf, got nan in row 4, column 1.
-    Drop those rows or find where the model produced them; -inf is allowed and masks a class.
+    `logits` must not contain NaN or +inf, got nan in row 4, column 1. Drop those rows or find where the model
+    produced them; -inf is allowed and masks a class.
 from_temperature(2.0).predict_proba([[np.nan, 0.0]])
-    `X` must not contain NaN or +inf, got nan in row 0, column 0.
-    Drop those rows or find where the model produced them; -inf is allowed and masks a class.
+    `X` must not contain NaN or +inf, got nan in row 0, column 0. Drop those rows or find where the model produced
+    them; -inf is allowed and masks a class.
 EC().fit(put(X, 7, -np.inf), y)
-    `X` must leave each sample at least one class, got only -inf in row 7.
+    `X` must leave each sample at least one class, got only -inf in row 7. Unmask its classes or drop it.
 EC().fit(put(X[:, 0], 7, -np.inf), y > 0)
-    `X` must be finite where one score stands for two classes, got -inf in row 7. Clip the scores, or pass two columns.
+    `X` must be finite where one score stands for two classes, got -inf in row 7. Clip the scores, or pass two
+    columns.
 EC().fit(X + 1j, y)
-    `X` must be real, got complex data of type complex128.
+    `X` must be real, got complex128. Complex data not supported: pass `X.real`.
 EC().fit([["a", "b"]] * 60, y)
-    `X` must hold numbers, got an array of type str32.
+    `X` must hold numbers, got text. Convert it first, say with `X.astype(float)`.
 EC().fit(np.array([[1.0, "b"]] * 60, dtype=object), y)
     `X` must hold numbers, but one could not be read: could not convert string to float: 'b'.
 EC().fit(np.zeros((60, 2), "datetime64[s]"), y)
-    `X` must hold numbers, got an array of type datetime64[s].
+    `X` must hold numbers, got an array of type datetime64[s]. Convert it first, say with `X.astype(float)`.
 EC().fit([[1.0, 2.0], [1.0]], [0, 1])
     `X` must be a rectangular array of numbers, got rows of different lengths.
 EC().fit(sparse.csr_array(X), y)
-    `X` must be a dense array, got a sparse matrix. Pass `X.toarray()`.
+    `X` must be a dense array, got a sparse one. Pass `X.toarray()` or `X.to_dense()`.
 EC().fit(np.ma.masked_array(X, X > 5), y)
-    `X` must not hide entries, got a NumPy masked array. Pass `X.filled(-numpy.inf)`.
+    `X` must not hide entries, got a NumPy masked array. Pass `X.filled(value)`.
 
 # labels
 EC().fit(y, X)
-    `y` must be one label a sample, got a table of shape (60, 3) after a flat array of scores.
-    Swap the two arguments: scores come first.
+    `y` must be one label a sample, got a table of shape (60, 3) after a flat array of scores. Swap the two arguments:
+    scores come first.
 temperatures(y, X)
-    `labels` must be one label a sample, got a table of shape (60, 3) after a flat array of scores.
-    Swap the two arguments: scores come first.
+    `labels` must be one label a sample, got a table of shape (60, 3) after a flat array of scores. Swap the two
+    arguments: scores come first.
 EC().fit(y > 0, X[:, 0])
-    `y` must be integers from 0 to 1, got 0.377191. Check that logits and labels are not swapped.
+    `y` must be integers from 0 to 1, got 0.377191: labels are classes, not continuous values. Check that scores and
+    labels are not swapped.
 EC().fit(X, None)
-    `y` must be the true class of each sample; this requires y to be passed, but it is None.
+    `y` must be the true class of each sample: this requires y to be passed, but the target y is None.
 EC().fit(X, np.eye(3)[y])
     `y` must be one label a sample, got shape (60, 3), which looks one-hot. Pass `y.argmax(axis=1)`.
 EC().fit(X, y[:, None])
@@ -131,38 +133,42 @@ EC().fit(X, put(y, 5, -100))
 EC().fit(X, y + 1)
     `y` must be from 0 to 2, got 3 in row 0. Labels start at 0: subtract 1.
 EC().fit(X, put(y, 5, 0.5))
-    `y` must be integers from 0 to 2, got 0.5. Check that logits and labels are not swapped.
+    `y` must be integers from 0 to 2, got 0.5: labels are classes, not continuous values. Check that scores and labels
+    are not swapped.
 EC().fit(X, put(y, 5, np.nan))
-    `y` must be integers from 0 to 2, got nan. Check that logits and labels are not swapped.
+    `y` must be integers from 0 to 2, got nan: labels are classes, not continuous values. Check that scores and labels
+    are not swapped.
 EC().fit(X, np.array(NAMES)[y])
-    `y` must be integers from 0 to 2, got 'cat'.
-    For other labels pass `classes=[...]`, the label of each column in order, to the calibrator.
+    `y` must be integers from 0 to 2, got 'cat'. For other labels pass `classes=[...]`, the label of each column in
+    order, to the calibrator.
 EC().fit(X, y + 1j)
-    `y` must be integers from 0 to 2, got (2+1j).
-    For other labels pass `classes=[...]`, the label of each column in order, to the calibrator.
+    `y` must be integers from 0 to 2, got (2+1j). For other labels pass `classes=[...]`, the label of each column in
+    order, to the calibrator.
 TS().fit(put(X, (0, y[0]), -np.inf), y)
-    `y` must not name a masked class for temperature scaling, got 1 samples whose true class has logit -inf:
-    their loss is infinite at every T. Unmask the class, drop those samples, or use ExpectationConsistency,
-    which counts them as misses.
+    `y` must not name a masked class for temperature scaling, got 1 samples whose true class has logit -inf: their
+    loss is infinite at every T. Unmask the class, drop those samples, or use ExpectationConsistency, which counts
+    them as misses.
 
 # classes
 EC(classes=NAMES).fit(X, ["eel"] * 60)
-    `y` must be among `classes`, got 'eel' in row 0.
+    `y` must be among `classes`, got 'eel' in row 0. Add it to `classes` if it has a column, or drop those samples.
 EC(classes=NAMES[:2]).fit(X, y)
     `classes` must name 3 classes, one a column in order, got 2.
 EC(classes=["ant", "bee", "ant"]).fit(X, y)
     `classes` must name each class once, got 'ant' more than once.
 EC(classes=np.eye(3)).fit(X, y)
-    `classes` must be a flat list with one label for each column.
+    `classes` must be a flat list with the label of each column in order, got a nested one.
 EC(classes=NAMES[::-1]).fit(pd.DataFrame(X, columns=NAMES), np.array(NAMES[::-1])[y])
     `classes` must be in the order of the columns, got ['cat', 'bee', 'ant'] for the columns ['ant', 'bee', 'cat'].
     Pass `classes=['ant', 'bee', 'cat']`.
 
 # weights
 EC().fit(X, y, put(np.ones(60), 5, -0.5))
-    `sample_weight` must be finite and not negative, got -0.5 in row 5.
+    `sample_weight` must be finite and not negative, got -0.5 in row 5. A weight counts copies of a sample: give 0 to
+    those that are not to count.
 EC().fit(X, y, put(np.ones(60), 5, np.nan))
-    `sample_weight` must be finite and not negative, got nan in row 5.
+    `sample_weight` must be finite and not negative, got nan in row 5. A weight counts copies of a sample: give 0 to
+    those that are not to count.
 EC().fit(X, y, np.zeros(60))
     `sample_weight` must be positive for some sample, got only zeros.
 EC().fit(X, y, np.ones(59))
@@ -172,7 +178,8 @@ EC().fit(X, y, np.ones((60, 3)))
 EC().fit(X, y, 2.0)
     `sample_weight` must have shape (60,), one weight a sample, got ().
 EC().fit(X, y, ["heavy"] * 60)
-    `sample_weight` must hold one number a sample.
+    `sample_weight` must hold one number a sample, but one could not be read: could not convert string to float:
+    np.str_('heavy').
 
 # probabilities
 EC(input="probabilities").fit(put(P, 5, 0.25), y)
@@ -203,10 +210,9 @@ FixedTemperature(-1.0).fit(X, y)
 # prediction
 EC().fit(X, y).predict(X[:, :2])
     X has 2 features, but ExpectationConsistency is expecting 3 features as input.
-    A wrong class order makes nonsense of probabilities.
 EC().fit(pd.DataFrame(X, columns=NAMES), y).predict(pd.DataFrame(X, columns=NAMES[::-1]))
-    The feature names should match those that were passed during fit. Feature names must be in the same order
-    as they were in fit. A wrong class order makes nonsense of probabilities.
+    The feature names should match those that were passed during fit. Feature names must be in the same order as they
+    were in fit. A wrong class order makes nonsense of probabilities.
 """
 
 
@@ -219,29 +225,30 @@ def test_bad_input_is_refused_in_these_words(call, message):
 
 NO_TEMPERATURE = """
 EC().fit(X, X.argmax(axis=1))
-    No temperature fits: all 60 samples are classified correctly, so mean confidence could reach accuracy only at T = 0.
-    Add validation samples that the model gets wrong.
+    No temperature fits: all 60 samples are classified correctly, so mean confidence could reach accuracy only at T =
+    0. Add validation samples that the model gets wrong.
 EC(top_n=2).fit(X, X.argmax(axis=1))
-    No temperature fits: all 60 samples are classified within their top 2, so the mean top-2 probability could reach accuracy
-    only at T = 0. Add validation samples that the model gets wrong, or ask for a smaller `top_n`.
+    No temperature fits: all 60 samples are classified within their top 2, so the mean top-2 probability could reach
+    accuracy only at T = 0. Add validation samples that the model gets wrong, or ask for a smaller `top_n`.
 TS().fit(X, X.argmax(axis=1))
-    No temperature fits: the true class has the largest logit in all 60 samples, so the loss falls all the way to T = 0.
-    Add validation samples that the model gets wrong.
+    No temperature fits: the true class has the largest logit in all 60 samples, so the loss falls all the way to T =
+    0. Add validation samples that the model gets wrong.
 EC().fit(X, X.argmin(axis=1))
     No temperature fits: accuracy 0 is not above chance (0.3333), and mean confidence stays above chance at every T.
     Check that the labels and the columns of the logits use the same class order.
 EC(top_n=2).fit(X, X.argmin(axis=1))
-    No temperature fits: top-2 accuracy 0 is not above chance (0.6667), and the mean top-2 probability stays above chance
-    at every T. Check that the labels and the columns of the logits use the same class order.
+    No temperature fits: top-2 accuracy 0 is not above chance (0.6667), and the mean top-2 probability stays above
+    chance at every T. Check that the labels and the columns of the logits use the same class order.
 TS().fit([[4.0, 1.0, 1.0]], [1])
-    No temperature fits: the logit of the true class is on average 1 below the mean logit of its row, so the loss falls all
-    the way to T = ∞: the model does no better than chance.
-    Check that the labels and the columns of the logits use the same class order.
+    No temperature fits: the logit of the true class is on average 1 below the mean logit of its row, so the loss
+    falls all the way to T = ∞: the model does no better than chance. Check that the labels and the columns of the
+    logits use the same class order.
 EC().fit(np.ones((60, 3)), y)
-    No temperature fits: the logits of each sample are all equal, so no temperature changes anything. Check the model's output.
+    No temperature fits: no temperature changes anything, because each sample's unmasked logits are all equal or too
+    few to choose from. Check the model's output.
 EC().fit([[1, 1, 0], [1, 1, 0]], [0, 2])
-    No temperature fits: accuracy 0.5 is not below 0.5, which mean confidence approaches as T → 0: equal largest logits share
-    their probability however low the temperature. Pass logits before they were rounded or quantised.
+    No temperature fits: accuracy 0.5 is not below 0.5, which mean confidence approaches as T → 0: equal largest
+    logits share their probability however low the temperature. Pass logits before they were rounded or quantised.
 """
 
 

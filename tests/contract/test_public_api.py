@@ -60,7 +60,11 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_a_missing_extra_says_how_to_install_it():
     code = """
 import sys
-sys.modules["matplotlib"] = None
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "matplotlib":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
 import nishimori
 curve = nishimori.metrics.reliability([[2.0, 0.0], [0.0, 2.0]], [0, 0])
 try:

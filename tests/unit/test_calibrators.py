@@ -137,7 +137,7 @@ UNFITTABLE = {
     "no temperature": (NoTemperatureError, LOGITS, LOGITS.argmin(axis=1)),
     "bad labels": (InputError, LOGITS, LABELS + 1),
     "columns in another order than the classes": (InputError, pd.DataFrame(LOGITS, columns=NAMES[::-1]), LABELS),
-    "names of mixed types": (TypeError, pd.DataFrame(LOGITS, columns=["a", 1, 2, 3]), LABELS),
+    "names of mixed types": (InputError, pd.DataFrame(LOGITS, columns=["a", 1, 2, 3]), LABELS),
 }
 
 

@@ -1,0 +1,226 @@
+"""The command as a person types it: what it prints where, what it writes, and how it ends."""
+
+import json
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nishimori
+import reference
+from nishimori import cli, metrics
+
+VAL, TEST = reference.drawn(400, 4, seed=1), reference.drawn(300, 4, seed=2)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Run ``nishimori`` in a new folder; exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "dumb")
+    for name, (logits, labels) in {"val": VAL, "test": TEST}.items():
+        np.savez(f"{name}.npz", logits=logits, labels=labels, w=np.arange(len(labels)) % 3)
+
+    def call(line):
+        monkeypatch.setattr(sys, "argv", ["nishimori", *line.split()])
+        capsys.readouterr()
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        else:
+            code = 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_fit_writes_what_load_reads_and_says_the_temperature(run):
+    code, out, err = run("fit val.npz -o c.json")
+    assert (code, err) == (0, "Wrote c.json\n")
+    loaded = nishimori.load("c.json")
+    assert loaded.temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
+    assert out == f"T = {loaded.temperature_:.6g}  (ec, 400 samples: the model is overconfident)\n"
+
+
+def test_fit_has_both_methods_top_n_and_weights(run):
+    assert run("fit val.npz -o ts.json --method ts")[0] == 0
+    assert run("fit val.npz -o top2.json --top-n 2")[0] == 0
+    assert run("fit val.npz -o weighted.json --weights w")[0] == 0
+    assert nishimori.load("ts.json").temperature_ == pytest.approx(reference.ts_temperature(*VAL), rel=1e-8)
+    assert nishimori.load("top2.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL, top_n=2), rel=1e-8)
+    weights = np.arange(400) % 3
+    assert nishimori.load("weighted.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL, weights), rel=1e-8)
+
+
+def test_fit_prints_one_json_object_for_machines(run):
+    code, out, _ = run("fit val.npz -o c.json --json")
+    result = json.loads(out)
+    assert code == 0
+    assert result["temperature"] == nishimori.load("c.json").temperature_
+    assert result["n_samples"] == 400
+    assert abs(result["residual"]) < 1e-9
+
+
+def test_fit_takes_probabilities_only_when_told(run):
+    np.savez("p.npz", probabilities=reference.softmax(VAL[0]), labels=VAL[1])
+    assert run("fit p.npz -o p.json --input probabilities")[0] == 0
+    assert nishimori.load("p.json").input == "probabilities"
+    assert nishimori.load("p.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
+    code, _, err = run("fit p.npz -o q.json")
+    assert code == 1
+    assert err == "error: p.npz has no array 'logits', only 'probabilities', 'labels'. Name yours with --scores.\n"
+
+
+def test_apply_writes_calibrated_probabilities(run):
+    run("fit val.npz -o c.json")
+    assert run("apply c.json test.npz -o p.npz") == (0, "", "Wrote p.npz\n")
+    with np.load("p.npz") as file:
+        expected = reference.softmax(TEST[0], nishimori.load("c.json").temperature_)
+        np.testing.assert_allclose(file["probabilities"], expected, rtol=1e-12)
+
+
+def test_eval_measures_before_and_after(run):
+    run("fit val.npz -o c.json")
+    code, out, _ = run("eval test.npz --calibration c.json --json --strategy quantile")
+    result = json.loads(out)
+    T = nishimori.load("c.json").temperature_
+    assert code == 0
+    assert result["before"]["ece"] == metrics.ece(*TEST, strategy="quantile")
+    assert result["after"]["ece"] == metrics.ece(*TEST, strategy="quantile", temperature=T)
+    assert result["after"]["nll"] == metrics.nll(*TEST, temperature=T)
+    assert result["after"]["temperature"] == T
+
+
+def test_eval_prints_a_table_for_people(run):
+    code, out, err = run("eval test.npz")
+    assert (code, err) == (0, "")
+    assert "before" in out
+    assert f"{100 * metrics.error(*TEST):.2f} %" in out
+    assert "after" not in out
+
+
+def test_tables_keep_the_names_of_their_columns(run):
+    columns = ["ant", "bee", "cat", "dog"]
+    frame = pd.DataFrame(VAL[0], columns=columns)
+    frame.assign(labels=np.array(columns)[VAL[1]]).to_csv("val.csv", index=False)
+    frame[columns[::-1]].to_csv("permuted.csv", index=False)
+    frame.to_csv("fine.csv", index=False)
+    assert run("fit val.csv -o c.json --classes ant,bee,cat,dog")[0] == 0
+    assert nishimori.load("c.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
+    assert run("apply c.json fine.csv -o p.csv")[0] == 0
+    assert pd.read_csv("p.csv").columns.tolist() == columns
+    code, _, err = run("apply c.json permuted.csv -o q.csv")
+    assert code == 1
+    assert err == (
+        "error: The calibration was fitted to the columns ant, bee, cat, dog, but the file has dog, cat, bee, ant. "
+        "Name the right ones in the right order with --columns.\n"
+    )
+    assert run("apply c.json permuted.csv -o q.csv --columns ant,bee,cat,dog")[0] == 0
+    code, out, _ = run("eval val.csv --calibration c.json --json")
+    assert json.loads(out)["before"]["error"] == pytest.approx(metrics.error(*VAL))
+    code, _, err = run("fit val.csv -o d.json")
+    assert code == 1
+    assert "For other labels pass `classes=[...]`" in err
+    code, _, err = run("fit val.csv -o d.json --classes dog,cat,bee,ant")
+    assert code == 1
+    assert "`classes` must be in the order of the columns" in err
+
+
+def test_whole_number_classes_match_numbers_in_files(run):
+    np.savez("shifted.npz", logits=VAL[0], labels=VAL[1] + 1)
+    assert run("fit shifted.npz -o c.json --classes 1,2,3,4")[0] == 0
+    assert nishimori.load("c.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
+    _code, out, _ = run("eval shifted.npz --calibration c.json --json")
+    assert json.loads(out)["before"]["error"] == pytest.approx(metrics.error(*VAL))
+
+
+def test_two_npy_files_work_for_fit_and_eval(run):
+    np.save("z.npy", VAL[0])
+    np.save("y.npy", VAL[1])
+    assert run("fit z.npy y.npy -o c.json")[0] == 0
+    assert run("eval z.npy y.npy --calibration c.json")[0] == 0
+    assert run("apply c.json z.npy -o p.npy")[0] == 0
+
+
+def test_nothing_is_overwritten_without_force(run):
+    run("fit val.npz -o c.json")
+    run("apply c.json test.npz -o p.npz")
+    assert run("fit val.npz -o c.json") == (1, "", "error: c.json exists. Pass --force to replace it.\n")
+    assert run("apply c.json test.npz -o p.npz") == (1, "", "error: p.npz exists. Pass --force to replace it.\n")
+    assert run("fit val.npz -o c.json --force")[0] == 0
+    assert run("apply c.json test.npz -o p.npz --force")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("fit nowhere.npz -o c.json", "There is no file nowhere.npz."),
+        ("fit val.npz -o nowhere/c.json", "There is no folder nowhere to write c.json to. Create it first."),
+        ("apply nowhere.json test.npz -o p.npz", "There is no file nowhere.json."),
+        ("fit val.npz test.npz -o c.json", "Pass one file, or two .npy files: scores first, labels second."),
+        ("eval test.npz --n-bins 0", "`n_bins` must be a positive integer, got 0."),
+        (
+            "fit val.npz -o c.json --top-n 4",
+            "`top_n` must be an integer from 1 to 3, one less than the number of classes, got 4.",
+        ),
+    ],
+)
+def test_an_error_is_one_line_and_exit_code_1(run, line, message):
+    code, out, err = run(line)
+    assert (code, out) == (1, "")
+    assert err == f"error: {message}\n"
+
+
+def test_no_temperature_is_an_error_of_one_line_and_no_file(run, tmp_path):
+    np.savez("perfect.npz", logits=VAL[0], labels=VAL[0].argmax(axis=1))
+    code, _, err = run("fit perfect.npz -o c.json")
+    assert code == 1
+    assert err.startswith("error: No temperature fits: all 400 samples are classified correctly")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "c.json").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["fit", "fit val.npz", "fit val.npz -o c.json --method xx", "frobnicate", "fit val.npz -o c.json --method ts --top-n 2"],
+)
+def test_wrong_usage_is_exit_code_2(run, line):
+    code, _, err = run(line)
+    assert code == 2
+    assert "Traceback" not in err
+
+
+def test_few_errors_are_a_warning_of_one_line(run):
+    np.savez("few.npz", logits=VAL[0][:12], labels=VAL[1][:12])
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        code, _, err = run("fit few.npz -o c.json")
+    assert code == 0
+    assert err.startswith("warning: Only ")
+    assert len(err.splitlines()) == 2
+
+
+def test_version_and_help(run):
+    assert run("--version") == (0, f"{nishimori.__version__}\n", "")
+    code, out, _ = run("--help")
+    assert code == 0
+    assert all(command in out for command in ("fit", "apply", "eval", "demo"))
+
+
+def test_the_demo_calibrates_an_overconfident_network_and_draws_it(run, tmp_path):
+    code, out, _err = run("demo --json")
+    assert code == 0
+    table = json.loads(out)
+    assert list(table) == ["before", "after EC", "after TS"]
+    assert 1.5 < table["after EC"]["temperature"] < 3.5
+    assert table["before"]["confidence"] > 1 - table["before"]["error"] + 0.02
+    assert table["after EC"]["ece"] < table["before"]["ece"]
+    assert (tmp_path / "nishimori-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    found = nishimori.temperatures(*(np.load("nishimori-demo/val.npz")[name] for name in ("logits", "labels")))
+    assert found.ec == pytest.approx(table["after EC"]["temperature"], rel=1e-12)
+    assert run("demo")[0] == 1
