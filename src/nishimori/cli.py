@@ -8,7 +8,7 @@ import typer
 
 import nishimori
 from nishimori import _logit_files
-from nishimori._labels import HostArray, class_indices
+from nishimori._labels import HostArray, class_indices, refuse_permuted
 from nishimori._logit_files import LogitFile, Names
 from nishimori._scores import scores as checked_scores
 from nishimori._terminal import measures, note, one_line_errors, print_json, print_table, print_text, progress
@@ -96,6 +96,7 @@ def fit(
     _refuse_overwriting(output, force)
     data = _logit_files.read(files, _names(input, scores, labels, weights, columns), labelled=True)
     known = _split(classes)
+    refuse_permuted(data.columns, known)
     truth = data.labels if known is None else _as_text(data.labels)
     calibrator = (
         nishimori.TemperatureScaling(input=input.value, classes=known)
@@ -265,8 +266,8 @@ def _check_columns(calibrator: Any, data: LogitFile) -> None:
     names = getattr(calibrator, "feature_names_in_", None)
     if names is not None and data.columns is not None and names.tolist() != data.columns:
         raise InputError(
-            f"The calibration was fitted to the columns {', '.join(names.tolist())}, but the file has {', '.join(data.columns)}. "
-            "Name the right ones in the right order with --columns."
+            f"The calibration was fitted to the columns {', '.join(names.tolist())}, "
+            f"but the file has {', '.join(data.columns)}. Name the right ones in the right order with --columns."
         )
     calibrator.name_columns(None)  # checked; the plain arrays that follow have no names to compare
 
