@@ -146,11 +146,6 @@ class _OneTemperature(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         )
         record.write(path, overwrite=overwrite)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.array_api_support = True
-        return tags
-
 
 def _softmax_parts(logits: Array, temperature: float) -> tuple[Array, Array, Array]:
     """Weights, their row totals, and the exponents behind them, shifted so that the largest is 0."""

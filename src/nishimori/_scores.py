@@ -44,15 +44,15 @@ class Scores:
     def blocks(self) -> Iterator[slice]:
         """Consecutive rows, as many at a time as suit the device."""
         step = _array.rows_per_block(self.array, self.n_classes)
-        return (slice(start, start + step) for start in range(0, self.n_samples, step))
+        return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
 
     def exact_logits(self, rows: slice) -> Array:
         """Float64 logits (n, k) of some rows."""
-        return self._logits(_array.in_double(self.array[rows]))
+        return self._logits(_array.in_double(self.array[rows, ...]))
 
     def exact_probabilities(self, rows: slice) -> Array | None:
         """The probabilities of some rows as they were given, in float64; None if logits were given."""
-        return self._table(_array.in_double(self.array[rows])) if self.input == "probabilities" else None
+        return self._table(_array.in_double(self.array[rows, ...])) if self.input == "probabilities" else None
 
     def logits(self) -> Array:
         """All logits (n, k) in the precision that results are computed in."""
@@ -159,7 +159,7 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
 
 def _check_logits(unchecked: Scores, rows: slice, name: str) -> int:
     """Refuse NaN, +inf and rows without a class; count what -inf masks."""
-    values = _array.in_double(unchecked.array[rows])
+    values = _array.in_double(unchecked.array[rows, ...])
     xp = namespace(values)
     usual = xp.abs(values) <= _LARGEST  # not true of NaN
     if bool(xp.all(usual)):
@@ -192,7 +192,7 @@ def _check_logits(unchecked: Scores, rows: slice, name: str) -> int:
 
 def _check_probabilities(unchecked: Scores, rows: slice, name: str) -> int:
     """Refuse what is no distribution; count the exact zeros."""
-    stored = unchecked.array[rows]
+    stored = unchecked.array[rows, ...]
     values = _array.in_double(stored)
     xp = namespace(values)
     outside = ~((values >= 0) & (values <= 1 + 1e-3))  # also true of NaN

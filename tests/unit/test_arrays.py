@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
 
 import reference
-from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, temperatures
+from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, metrics, temperatures
 
 LOGITS, LABELS = reference.drawn(400, 4)
 EC = reference.ec_temperature(LOGITS, LABELS)
@@ -222,3 +223,21 @@ def test_jax_with_float64_keeps_it_and_agrees():
     environment = os.environ | {"JAX_ENABLE_X64": "1", "PYTHONPATH": tests}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
     assert not jax.config.jax_enable_x64
+
+
+def test_nothing_beyond_the_array_api_standard_is_asked_of_a_library():
+    strict = pytest.importorskip("array_api_strict")
+    logits, labels = reference.drawn(500, 4)
+    masked = np.where(np.arange(4) == 3, -np.inf, logits)
+    for dtype, table in [(strict.float64, logits), (strict.float32, logits), (strict.float64, masked)]:
+        X, y = strict.asarray(table, dtype=dtype), strict.asarray(np.minimum(labels, 2))
+        stored = np.asarray(table, dtype=dtype._np_dtype)
+        for calibrator in (ExpectationConsistency(top_n=2), TemperatureScaling()):
+            mine = calibrator.fit(X, y)
+            p = mine.predict_proba(X)
+            assert p.dtype == dtype
+            assert mine.temperature_ == pytest.approx(clone(calibrator).fit(stored, np.asarray(y)).temperature_, rel=1e-9)
+            np.testing.assert_allclose(np.asarray(p), reference.softmax(table, mine.temperature_), atol=1e-6)
+        for of in ("top", "classwise"):
+            ece = metrics.ece(stored, np.asarray(y), of=of, strategy="quantile")
+            assert metrics.ece(X, y, of=of, strategy="quantile") == pytest.approx(ece)
