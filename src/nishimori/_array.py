@@ -59,7 +59,8 @@ def smallest_normal(x: Array) -> float:
     """The smallest positive normal number of the dtype of ``x``."""
     if dtype_name(x) == "bfloat16":
         return float(np.finfo(np.float32).smallest_normal)  # same exponents as float32
-    return float(namespace(x).finfo(x.dtype).smallest_normal)
+    # Sums are in float64, where the least long double would be zero.
+    return max(float(namespace(x).finfo(x.dtype).smallest_normal), float(np.finfo(np.float64).smallest_normal))
 
 
 def epsilon(x: Array) -> float:
@@ -113,7 +114,8 @@ def beside(values: np.ndarray[Any, Any], x: Array) -> Array:
     """The host's ``values`` as an array of the same library and on the same device as ``x``."""
     if isinstance(x, np.ndarray):
         return values
-    return namespace(x).asarray(values, device=array_api_compat.device(x))
+    # Some libraries share memory with NumPy and so want it writable.
+    return namespace(x).asarray(values if values.flags.writeable else values.copy(), device=array_api_compat.device(x))
 
 
 def rows_at(x: Array, index: np.ndarray[Any, Any]) -> Array:

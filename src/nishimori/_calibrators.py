@@ -15,14 +15,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import nishimori
 from nishimori import _array
 from nishimori._array import Array, namespace
-from nishimori._inputs import Batches, batches
+from nishimori._inputs import Batches, batches, inverse
 from nishimori._labels import Classes, HostArray, class_labels, refuse_permuted
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._record import Method, Record
 from nishimori._scores import Input, Scores, check_input, numeric, scores
 from nishimori._temperatures import Receipt, fit_one
 from nishimori.errors import InputError
-from nishimori.metrics import inverse
 
 
 class _OneTemperature(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
@@ -114,12 +113,16 @@ class _OneTemperature(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         return self.classes_[_array.on_host(columns)]
 
     def transform(self, X: Any) -> Array:
-        """The scaled logits, ``logits / temperature_``; flat if ``X`` is flat."""
+        """The scaled logits, ``logits / temperature_``; flat if ``X`` is flat.
+
+        What the dtype of ``X`` cannot hold becomes infinite, as in float16 beyond 65,504.
+        """
         checked = self._scores(X)
         logits = checked.logits()
         if checked.is_binary_score:
             logits = logits[:, 1] - logits[:, 0]
-        return _array.like(logits / self.temperature_, checked.array)
+        with np.errstate(over="ignore"):
+            return _array.like(logits / self.temperature_, checked.array)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted calibrator to a small JSON file; `nishimori.load` reads it back.
@@ -150,7 +153,9 @@ class _OneTemperature(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
 def _softmax_parts(logits: Array, temperature: float) -> tuple[Array, Array, Array]:
     """Weights, their row totals, and the exponents behind them, shifted so that the largest is 0."""
     xp = namespace(logits)
-    exponents = (logits - xp.max(logits, axis=1, keepdims=True)) / temperature
+    exponents = logits - xp.max(logits, axis=1, keepdims=True)
+    with np.errstate(over="ignore"):  # the least float32, a mask by habit, becomes -inf at T < 1, as it should
+        exponents /= temperature
     weights = xp.exp(exponents)
     return weights, xp.sum(weights, axis=1, keepdims=True), exponents
 
@@ -312,7 +317,7 @@ class FixedTemperature(_OneTemperature):
         inverse(self.temperature)
         self._learn_columns(X, data.scores)
         self.temperature_ = float(self.temperature)
-        self.n_samples_ = data.n_samples
+        self.n_samples_ = int(np.count_nonzero(data.weights))
         return self
 
 

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from nishimori._inputs import batches
+from nishimori._gibbs import Gibbs
+from nishimori._inputs import Batch, batches, inverse
 from nishimori._labels import HostArray
-from nishimori._reliability import Strategy, reliability_of
+from nishimori._moments import Together, gather, together
+from nishimori._reliability import Reliability, Strategy, bin_edges, tally
 from nishimori._scores import Input
-from nishimori._temperatures import Temperatures, temperatures
+from nishimori._temperatures import Temperatures, temperatures_of
 from nishimori.errors import InputError
-from nishimori.metrics import inverse, mean, nll_rows
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ def temperature_curve(
     logits, labels, sample_weight, input
         As for `temperatures`.
     grid : sequence of float, optional
-        The temperatures to evaluate; by default 61 from a quarter of the smaller chosen one to four times the larger.
+        The temperatures to evaluate; by default 61 from a quarter of the smaller chosen one to four times the larger
+        (around 1 if there is neither).
     n_bins, strategy
         As for `metrics.ece`.
 
@@ -70,20 +73,33 @@ def temperature_curve(
     array([0.75, 0.57, 0.4 ])
     """
     data = batches(logits, labels, sample_weight, input=input)
-    chosen = temperatures(logits, labels, sample_weight=sample_weight, input=input)
+    chosen = temperatures_of(data)
     if grid is None:
-        ends = [t for t in (chosen.ec, chosen.ts) if t is not None]
+        ends = [t for t in (chosen.ec, chosen.ts) if t is not None] or [1.0]
         grid = np.geomspace(min(ends) / 4, max(ends) * 4, 61)
-    points = np.asarray(grid, dtype=np.float64)
-    if points.ndim != 1 or len(points) == 0:
-        raise InputError(f"`grid` must be a flat list of temperatures, got shape {points.shape}.")
-    betas = [inverse(t) for t in points]
-    curves = [reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of="top") for beta in betas]
+    betas = [inverse(t) for t in _flat(grid)]
+    edges = [bin_edges(data, n_bins, strategy, beta=beta) for beta in betas]
+    sums = gather(data, together(*(partial(_point, beta=b, edges=e) for b, e in zip(betas, edges, strict=True)))).items
+    losses, curves = zip(*((each.items[0], Reliability.from_bins(each.items[1])) for each in sums), strict=True)
+    weight = float(data.weights.sum())
     return TemperatureCurve(
-        temperature=points,
-        loss=np.array([mean(data, beta, nll_rows) for beta in betas]),
-        confidence=np.array([float(c.weight @ c.confidence / c.weight.sum()) for c in curves]),
+        temperature=np.array([1 / beta for beta in betas]),
+        loss=np.array(losses) / weight,
+        confidence=np.array([float(c.weight @ c.confidence) / weight for c in curves]),
         ece=np.array([curve.error() for curve in curves]),
         accuracy=chosen.accuracy,
         chosen=chosen,
     )
+
+
+def _flat(grid: Any) -> list[Any]:
+    if np.ndim(grid) != 1 or not len(grid):
+        raise InputError(f"`grid` must be a flat list of temperatures, got shape {np.shape(grid)}.")
+    return list(grid)
+
+
+def _point(batch: Batch, beta: float, edges: HostArray) -> Together:
+    """Loss and bins of one batch at one temperature."""
+    sums = Together((batch.total(Gibbs.of(batch, beta).nll), tally(batch, edges, beta=beta)))
+    batch.memo.clear()  # one distribution at a time
+    return sums

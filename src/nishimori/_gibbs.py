@@ -23,12 +23,8 @@ class Gibbs:
     """The distribution of each row of a batch at inverse temperature ``beta``, from 0 (uniform) to infinity (the maximum)."""
 
     def __init__(self, batch: Batch, beta: float) -> None:
-        weights = boltzmann(batch.drops, beta, batch.xp)
         self.batch = batch
         self.beta = beta
-        # Unnormalised probabilities: 1 at the top of each row, 0 where masked.
-        self.weights: Array = weights if batch.live is None else batch.xp.where(batch.live, weights, 0 * weights)
-        self.partition: Array = self.over_classes(self.weights)
 
     @classmethod
     def of(cls, batch: Batch, beta: float) -> "Gibbs":
@@ -37,6 +33,17 @@ class Gibbs:
             batch.memo[beta] = cls(batch, beta)
         state: Gibbs = batch.memo[beta]
         return state
+
+    @cached_property
+    def weights(self) -> Array:
+        """Unnormalised probabilities: 1 at the top of each row, 0 where masked."""
+        weights = boltzmann(self.batch.drops, self.beta, self.batch.xp)
+        return weights if self.batch.live is None else self.batch.xp.where(self.batch.live, weights, 0 * weights)
+
+    @cached_property
+    def partition(self) -> Array:
+        """The sum of the weights of each row."""
+        return self.over_classes(self.weights)
 
     def over_classes(self, table: Array) -> Array:
         """The sum of each row of ``table``."""
@@ -48,22 +55,29 @@ class Gibbs:
         return 1 / self.partition
 
     @property
+    def nll(self) -> Array:
+        """Minus the log-probability of each true class."""
+        return self.batch.xp.log(self.partition) - self.beta * self.batch.label_drops
+
+    @property
     def probabilities(self) -> Array:
         return self.weights / self.partition[:, None]
 
     @cached_property
     def moments(self) -> tuple[Array, Array, Array]:
         """⟨d⟩, ⟨d²⟩ and ⟨d³⟩."""
-        first = self.weights * self.batch.drops
-        second = first * self.batch.drops
-        third = second * self.batch.drops
-        return tuple(self.over_classes(each) / self.partition for each in (first, second, third))
+        product = self.weights * self.batch.drops
+        first = self.over_classes(product) / self.partition
+        product *= self.batch.drops  # in place where the library can: a new array each time costs as much as the product
+        second = self.over_classes(product) / self.partition
+        product *= self.batch.drops
+        return first, second, self.over_classes(product) / self.partition
 
     def cumulants(self, average: Array, with_drop: Array, with_square: Array) -> tuple[Array, Array]:
         """First and second derivative in β of ⟨O⟩, from ⟨O⟩, ⟨Od⟩ and ⟨Od²⟩.
 
         These are the joint cumulants of O with d and with d twice. Counted from the top of the row, which always holds at
-        least 1/k of the probability, they are safe from cancellation.
+        least 1/k of the probability, they lose no more digits than k has.
         """
         mean, square, _ = self.moments
         slope = with_drop - average * mean

@@ -1,7 +1,7 @@
 """What the user passed, as batches that the rest of the library can trust.
 
-Checks happen here and nowhere else. A `Batches` can be read again and again; each reading yields float64 `Batch`es of a size
-that suits the device, so memory beyond the caller's own array stays constant.
+A `Batches` can be read again and again; each reading yields float64 `Batch`es of a size that suits the device, so that beyond
+the caller's own arrays only one block of rows is in memory at a time.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from nishimori import _array
 from nishimori._array import Array, namespace
 from nishimori._labels import Classes, HostArray, checked_weights, class_indices
 from nishimori._scores import Input, Scores, scores
+from nishimori.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -130,3 +131,14 @@ def batches(
     checked = scores(logits, input=input, name=names[0])
     columns = class_indices(labels, classes, checked, names[1])
     return Batches(checked, columns, checked_weights(sample_weight, checked.n_samples), names[1])
+
+
+def inverse(temperature: Any, name: str = "temperature") -> float:
+    """β from a temperature the user passed as ``name``."""
+    try:
+        beta = 1 / float(temperature) if not isinstance(temperature, str | bool) else 0.0
+    except (TypeError, ValueError, ZeroDivisionError):
+        beta = 0.0
+    if not 0 < beta < inf:
+        raise InputError(f"`{name}` must be a finite positive number, got {temperature!r}.")
+    return beta

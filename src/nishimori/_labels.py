@@ -3,7 +3,7 @@
 Labels are small beside logits, so they live on the host and follow each block of rows to its device.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
     if classes is None:
         assert n_classes is not None
         return np.arange(n_classes)
-    if isinstance(classes, set | frozenset | str) or not hasattr(classes, "__iter__"):
-        shown = f"a {type(classes).__name__}" if isinstance(classes, set | frozenset) else repr(classes)
+    if isinstance(classes, str | Mapping) or not (hasattr(classes, "__len__") and hasattr(classes, "__getitem__")):
+        shown = repr(classes) if isinstance(classes, str | int | float) else f"a {type(classes).__name__}"
         raise InputError(f"`classes` must be a list with the label of each column in order, got {shown}.")
     values = _as_given(classes).tolist()
     if any(isinstance(value, list) for value in values):
@@ -60,27 +60,37 @@ def class_indices(y: Any, classes: Classes, scores: Scores, name: str) -> HostAr
     if outside.any():
         row = int(np.argmax(outside))
         one_based = labels.min() == 1 and labels.max() == scores.n_classes
-        remedy = "Labels start at 0: subtract 1." if one_based else "Check that every class has its column."
+        remedy = "Check that every class has its column."
+        if one_based:
+            remedy = "Labels start at 0: subtract 1."
+        elif labels[row] < 0:
+            remedy = "Drop the samples that are to be ignored."
         raise InputError(f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[row]:.6g} in row {row}. {remedy}")
-    return labels.astype(np.int64)
+    return labels.astype(np.int64, copy=False)
 
 
 def _numbers(labels: HostArray, refusal: str) -> HostArray:
     """Whole numbers, or the error that begins with ``refusal``."""
-    if labels.dtype == object and all(isinstance(value, int | float | np.number) for value in labels.tolist()):
+    if labels.dtype == object and all(_is_number(value) for value in labels.tolist()):
         labels = labels.astype(np.float64)  # a column of a data frame, say
     if _array.kind(labels) in ("other", "complex"):
         raise InputError(
-            f"{refusal} {labels.tolist()[0]!r}. "
-            "For other labels pass `classes=[...]`, the label of each column in order, to the calibrator."
+            f"{refusal} {next(value for value in labels.tolist() if not _is_number(value))!r}. "
+            "For other labels pass the label of each column in order: `classes=[...]`, or --classes in the shell."
         )
     broken = ~((labels == np.floor(labels)) & np.isfinite(labels)) if _array.kind(labels) == "float" else np.array(False)
+    if broken.any() and np.isnan(labels[broken][0]):
+        raise InputError(f"{refusal} nan: a label is missing in row {int(np.argmax(broken))}. Drop such samples.")
     if broken.any():
         raise InputError(
             f"{refusal} {labels[broken][0]:.6g}: labels are classes, not continuous values. "
             "Check that scores and labels are not swapped."
         )
     return labels
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number)
 
 
 def _flat(y: Any, scores: Scores, name: str) -> HostArray:
@@ -136,13 +146,15 @@ def _positions(labels: HostArray, classes: HostArray, name: str) -> HostArray:
 def checked_weights(sample_weight: Any, n_samples: int) -> HostArray:
     """One float64 weight a sample; ones if none were given."""
     if sample_weight is None:
-        return np.ones(n_samples)
+        return np.broadcast_to(np.float64(1), (n_samples,))  # ones that take no memory
     refuse_hidden(sample_weight, "sample_weight")
-    given: HostArray = _array.on_host(_array.as_array(sample_weight))
-    if _array.kind(given) == "complex":
-        raise InputError("`sample_weight` must be real, got complex numbers.")
     try:
+        given: HostArray = _array.on_host(_array.as_array(sample_weight))
+        if _array.kind(given) == "complex":
+            raise InputError("`sample_weight` must be real, got complex numbers.")
         weights = given.astype(np.float64)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputError(f"`sample_weight` must hold one number a sample, but one could not be read: {error}.") from None
     if weights.shape != (n_samples,):
@@ -156,6 +168,9 @@ def checked_weights(sample_weight: Any, n_samples: int) -> HostArray:
         )
     if not weights.any():
         raise InputError("`sample_weight` must be positive for some sample, got only zeros.")
-    if weights.max() > 1e100:
-        raise InputError(f"`sample_weight` must be below 1e100, got {weights.max():.6g}. Divide all weights by their mean.")
+    if not 1e-100 < weights.max() < 1e100:
+        raise InputError(
+            f"`sample_weight` must be at most something between 1e-100 and 1e100, got {weights.max():.6g}. "
+            "Divide all weights by their mean."
+        )
     return weights

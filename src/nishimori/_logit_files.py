@@ -5,6 +5,7 @@ is answered with the names that are. Nothing is ever unpickled.
 """
 
 import csv
+import warnings
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from nishimori import _array
-from nishimori._disk import new_file
+from nishimori._disk import existing_file, new_file
 from nishimori._labels import HostArray
 from nishimori._optional import require
 from nishimori.errors import FormatError, InputError
 
-SUFFIXES = (".npz", ".npy", ".csv", ".parquet", ".pt", ".safetensors")
+SUFFIXES = (".npz", ".npy", ".csv", ".parquet", ".pt", ".pth", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -44,97 +45,117 @@ class LogitFile:
 
 def read(paths: Sequence[Path], names: Names, *, labelled: bool) -> LogitFile:
     """Load one file, or a pair of .npy files with scores first and labels second."""
-    if [path.suffix for path in paths] == [".npy", ".npy"] and labelled:
-        return LogitFile(_load_npy(paths[0]), _load_npy(paths[1]), None)
+    if {ending(existing_file(path)) for path in paths} == {".npy"}:
+        return _from_npy(paths, names, labelled)
     if len(paths) != 1:
         raise InputError("Pass one file, or two .npy files: scores first, labels second.")
     (path,) = paths
-    if path.suffix == ".npy":
-        if labelled:
-            raise InputError(f"{path} holds scores but no labels. Pass two .npy files: scores first, labels second.")
-        return LogitFile(_load_npy(path), None, None)
-    if path.suffix in (".csv", ".parquet"):
+    if ending(path) in (".csv", ".parquet"):
         return _from_columns(path, names, labelled)
     return _from_arrays(path, names, labelled)
 
 
+def ending(path: Path) -> str:
+    """The known ending of a file's name, in small letters."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path} has an unknown ending. Known are {', '.join(SUFFIXES)}.")
+    return path.suffix.lower()
+
+
+def _from_npy(paths: Sequence[Path], names: Names, labelled: bool) -> LogitFile:
+    if names.weights or names.columns:
+        raise InputError("--weights and --columns name parts of a file, and a .npy file has none. Use .npz for weights.")
+    if len(paths) != 1 + labelled:
+        wanted = "two .npy files: scores first, labels second" if labelled else "one .npy file of scores"
+        raise InputError(f"Pass {wanted}; got {len(paths)}.")
+    scores, *labels = (_load_npy(path) for path in paths)
+    return LogitFile(scores, labels[0] if labels else None, None)
+
+
 def _from_arrays(path: Path, names: Names, labelled: bool) -> LogitFile:
-    arrays = _load_arrays(path)
-
-    def named(name: str, option: str) -> Any:
+    if names.columns:
+        raise InputError(f"--columns names columns of a .csv or .parquet file, and {path} has arrays. Use --scores.")
+    wanted = {"scores": names.scores}
+    if labelled:
+        wanted |= {"labels": names.labels} | ({"weights": names.weights} if names.weights else {})
+    present, arrays = _load_arrays(path, list(wanted.values()))
+    for option, name in wanted.items():
         if name not in arrays:
-            raise InputError(f"{path} has no array {name!r}, only {_listed(arrays)}. Name yours with --{option}.")
-        return arrays[name]
-
-    return LogitFile(
-        scores=named(names.scores, "scores"),
-        labels=named(names.labels, "labels") if labelled else None,
-        weights=named(names.weights, "weights") if names.weights and labelled else None,
-    )
+            other = " or pass --input probabilities" if option == "scores" and "probabilities" in present else ""
+            raise InputError(f"{path} has no array {name!r}, only {_listed(present)}. Name yours with --{option}{other}.")
+    return LogitFile(arrays[names.scores], *(arrays[wanted[o]] if o in wanted else None for o in ("labels", "weights")))
 
 
-def _load_arrays(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    if path.suffix == ".npz":
+def _load_arrays(path: Path, wanted: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """The names of all arrays of a file, and those wanted; the others are not even looked at."""
+    if ending(path) == ".npz":
         try:
             # Opened here, because NumPy leaves a file that is no archive open.
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-        except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-            raise FormatError(f"{path} is not a readable .npz file: {error}. Save it again with numpy.savez.") from None
-    if path.suffix == ".pt":
-        torch = require("torch", extra="torch", for_=f"Reading {path.name}")
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises many types, pickle's among them
-            reason = str(error).splitlines()[0]
-            raise FormatError(
-                f"{path} is not a dictionary of tensors: {reason}. Save {{name: tensor}} with torch.save."
-            ) from None
-        if not isinstance(content, dict) or not all(isinstance(v, torch.Tensor) for v in content.values()):
-            raise FormatError(f"{path} is not a dictionary of tensors. Save {{name: tensor}} with torch.save.")
-        return content
-    if path.suffix == ".safetensors":
-        return _load_safetensors(path)
-    raise InputError(f"{path} has an unknown ending. Known are {', '.join(SUFFIXES)}.")
+                return archive.files, {name: archive[name] for name in wanted if name in archive.files}
+        except (AttributeError, ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile):
+            raise FormatError(f"{path} is not an archive of plain arrays. Save it again with numpy.savez.") from None
+    if ending(path) in (".pt", ".pth"):
+        return _load_pt(path, wanted)
+    return _load_safetensors(path, wanted)
 
 
-def _load_safetensors(path: Path) -> dict[str, Any]:
-    safetensors = require("safetensors", extra="safetensors", for_=f"Reading {path.name}")
+def _load_pt(path: Path, wanted: list[str]) -> tuple[list[str], dict[str, Any]]:
+    torch = require("torch", extra="torch", for_=f"Reading {path.name}")
+    remedy = "Save {name: tensor} with torch.save."
     try:
-        with safetensors.safe_open(path, framework="np") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # torch raises many types, pickle's among them
+        raise FormatError(f"{path} is not a dictionary of tensors, and nothing else is unpickled. {remedy}") from None
+    if not isinstance(content, dict):
+        raise FormatError(f"{path} is not a dictionary of tensors, but a {type(content).__name__}. {remedy}")
+    found = {name: content[name] for name in wanted if name in content}
+    for name, value in found.items():
+        if not isinstance(value, torch.Tensor):
+            raise FormatError(f"{path} has no tensor {name!r}, but a {type(value).__name__} of that name. {remedy}")
+    return [str(name) for name in content], found
+
+
+def _load_safetensors(path: Path, wanted: list[str]) -> tuple[list[str], dict[str, Any]]:
+    safetensors = require("safetensors", extra="safetensors", for_=f"Reading {path.name}")
+
+    def load(framework: str) -> tuple[list[str], dict[str, Any]]:
+        with safetensors.safe_open(path, framework=framework) as file:
+            present = list(file.keys())
+            return present, {name: file.get_tensor(name) for name in wanted if name in present}
+
+    try:
+        return load("np")
     except safetensors.SafetensorError as error:
         raise FormatError(f"{path} is not a readable .safetensors file: {error}.") from None
     except TypeError:
         # NumPy has no bfloat16 of its own; torch has.
         require("torch", extra="torch", for_=f"Reading the bfloat16 of {path.name}")
-        with safetensors.safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        return load("pt")
 
 
 def _load_npy(path: Path) -> HostArray:
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
     try:
         array: HostArray = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (ValueError, OSError, EOFError) as error:
-        raise FormatError(f"{path} is not a readable .npy file: {error}. Save it again with numpy.save.") from None
+    except (ValueError, EOFError):
+        raise FormatError(f"{path} is not a plain array. Save it again with numpy.save.") from None
     return array
 
 
 def _from_columns(path: Path, names: Names, labelled: bool) -> LogitFile:
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
-    table = _Csv(path) if path.suffix == ".csv" else _Parquet(path)
+    table = _Csv(path) if ending(path) == ".csv" else _Parquet(path)
     special = [name for name in (names.labels, names.weights) if name]
     if names.columns is not None:
         chosen = list(names.columns)
-    elif names.scores in table.names:
+    elif names.scores in table.names and ending(path) == ".parquet":
         chosen = [names.scores]  # one column of lists
     else:
         chosen = [name for name in table.names if name not in special]
+        unnamed = [name for name in chosen if not name or name.startswith(("Unnamed: ", "__index_level_"))]
+        if unnamed:
+            raise InputError(
+                f"{path} has a column {unnamed[0]!r}, which looks like row numbers. Name the columns of scores with --columns."
+            )
     for name, option in [*((c, "columns") for c in chosen), *(((names.labels, "labels"),) if labelled else ())]:
         if name not in table.names:
             raise InputError(f"{path} has no column {name!r}, only {_listed(table.names)}. Name yours with --{option}.")
@@ -155,8 +176,8 @@ class _Csv:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open(newline="", encoding="utf-8") as file:
-                self.names = next(csv.reader(file), [])
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                self.names = [name.strip() for name in next(csv.reader(file, skipinitialspace=True), [])]
         except UnicodeDecodeError:
             raise FormatError(f"{path} is not a text file in UTF-8.") from None
         if len(set(self.names)) != len(self.names) or not self.names:
@@ -164,30 +185,19 @@ class _Csv:
 
     def _load(self, columns: list[str], dtype: Any) -> HostArray:
         index = [self.names.index(name) for name in columns]
+        options: dict[str, Any] = {"delimiter": ",", "quotechar": '"', "comments": None, "encoding": "utf-8-sig"}
         try:
-            return np.loadtxt(
-                self.path,
-                dtype,
-                delimiter=",",
-                skiprows=1,
-                usecols=index,
-                ndmin=2,
-                quotechar='"',
-                comments=None,
-                encoding="utf-8",
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # about blank lines at the end
+                return np.loadtxt(self.path, dtype, skiprows=1, usecols=index, ndmin=2, **options)
         except ValueError as error:
-            raise FormatError(f"{self.path} is not a table of numbers: {error}.") from None
+            raise FormatError(f"{self.path} is not a table of numbers in {_listed(columns)}: {error}.") from None
 
     def numbers(self, columns: list[str]) -> HostArray:
         return self._load(columns, np.float64)
 
     def values(self, column: str) -> HostArray:
-        text = self._load([column], np.str_)[:, 0]
-        try:
-            return text.astype(np.float64)
-        except ValueError:
-            return text
+        return np.char.strip(self._load([column], np.str_)[:, 0])  # as written: 007 may be a class
 
 
 class _Parquet:
@@ -209,6 +219,9 @@ class _Parquet:
                 return np.stack(list(arrays[0]))
             except (TypeError, ValueError):
                 raise FormatError(f"{self.path} has lists of different lengths in column {columns[0]!r}.") from None
+        for name, array in zip(columns, arrays, strict=True):
+            if array.dtype.kind not in "fiub":
+                raise FormatError(f"{self.path} has no numbers in column {name!r}. Name the columns of scores with --columns.")
         return np.stack(arrays, axis=1)
 
     def values(self, column: str) -> HostArray:
@@ -218,12 +231,11 @@ class _Parquet:
 
 def write(path: Path, probabilities: Any, columns: Sequence[Any] | None, *, overwrite: bool) -> None:
     """Store probabilities under that name, or a column a class where the format has columns."""
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"{path} has an unknown ending. Known are {', '.join(SUFFIXES)}.")
+    kind = ending(path)
     host = np.ascontiguousarray(_array.on_host(probabilities))
     headers = [str(c) for c in columns] if columns is not None else [str(k) for k in range(host.shape[1])]
     with new_file(path, overwrite=overwrite) as temporary:
-        match path.suffix:
+        match kind:
             case ".npz":
                 np.savez(temporary, probabilities=host)
             case ".npy":
@@ -234,7 +246,7 @@ def write(path: Path, probabilities: Any, columns: Sequence[Any] | None, *, over
                 pyarrow = require("pyarrow", extra="parquet", for_=f"Writing {path.name}")
                 parquet = require("pyarrow.parquet", extra="parquet", for_=f"Writing {path.name}")
                 parquet.write_table(pyarrow.table(dict(zip(headers, host.T, strict=True))), temporary)
-            case ".pt":
+            case ".pt" | ".pth":
                 torch = require("torch", extra="torch", for_=f"Writing {path.name}")
                 torch.save({"probabilities": torch.from_numpy(host)}, temporary)
             case ".safetensors":
@@ -246,7 +258,8 @@ def _write_csv(path: Path, table: HostArray, headers: list[str]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(headers)
-        writer.writerows(table.tolist())
+        for start in range(0, len(table), 10_000):  # Python's numbers take ten times the room
+            writer.writerows(table[start : start + 10_000].tolist())
 
 
 def _listed(names: Any) -> str:

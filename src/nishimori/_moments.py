@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 
 from nishimori import _array
+from nishimori._array import Array
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch, Batches
 from nishimori._observables import Observable
@@ -33,6 +34,7 @@ class Moments:
     """Weighted sums of one observable: at the labels, and under the model at each of some β with two derivatives."""
 
     weight: float
+    unit: float
     observed: float
     expected: np.ndarray[Any, Any]
     slope: np.ndarray[Any, Any]
@@ -41,6 +43,7 @@ class Moments:
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(
             self.weight + other.weight,
+            self.unit,
             self.observed + other.observed,
             self.expected + other.expected,
             self.slope + other.slope,
@@ -56,8 +59,9 @@ class Moments:
     @property
     def noise(self) -> np.ndarray[Any, Any]:
         """How large a gap rounding alone can make."""
-        # A few units in the last place of the two terms that the gap is the difference of.
-        noise: np.ndarray[Any, Any] = 16 * np.finfo(float).eps * (np.abs(self.expected) + abs(self.observed)) / self.weight
+        # A few units in the last place of the two terms that the gap is the difference of, and of the observable at the top.
+        sizes = (np.abs(self.expected) + abs(self.observed)) / self.weight
+        noise: np.ndarray[Any, Any] = np.finfo(float).eps * (16 * sizes + 2 * self.unit)
         return noise
 
 
@@ -67,6 +71,7 @@ def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Mom
     expected, slope, curvature = np.array([[batch.total(part) for part in parts] for parts in rows]).T
     return Moments(
         weight=batch.total(batch.xp.ones_like(batch.weights)),
+        unit=observable.unit,
         observed=batch.total(observable.observed(batch)),
         expected=expected,
         slope=slope,
@@ -98,6 +103,15 @@ class Answers:
         return self.right / self.weight
 
 
+def average(batches: Batches, rows: Callable[[Gibbs], Array], beta: float) -> float:
+    """The weighted mean of one number a row, which may depend on the model's distribution at ``beta``."""
+
+    def total(batch: Batch) -> float:
+        return batch.total(rows(Gibbs(batch, beta)))
+
+    return gather(batches, total) / float(batches.weights.sum())
+
+
 def count(batch: Batch, observable: Observable) -> Answers:
     """The answers of one batch; right is what ``observable`` (a `TopN`) calls right."""
     xp = batch.xp
@@ -114,7 +128,7 @@ def count(batch: Batch, observable: Observable) -> Answers:
 def log_scale(batch: Batch) -> float:
     """The logarithm of how far the second largest logit lies below the largest, summed: where β has to be found.
 
-    Neither a constant per row nor masks, hard or soft, move it, and a mean of logarithms bears near ties.
+    No constant per row moves it, and a mean of logarithms bears near ties and soft masks.
     """
     xp = batch.xp
     lead = xp.max(batch.logits, axis=1) - xp.min(_array.largest(batch.logits, 2), axis=1)
@@ -144,9 +158,11 @@ def gather(batches: Batches, pass_: Callable[[Batch], T]) -> T:
     done = 0
     for batch in batches:
         sums = pass_(batch)
+        batch.memo.clear()  # it refers back to the batch, which only the garbage collector would find
         total = sums if total is None else total + sums
         done += int(batch.labels.shape[0])
-        report(done / batches.n_samples)
+        report(min(done / batches.n_samples, 0.99))
+    report(1.0)
     assert total is not None, "no rows of positive weight; the checks refuse that"
     return total
 

@@ -10,7 +10,7 @@ average stays below its target down to T → 0, `hot` when it stays above up to 
 
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -27,6 +27,10 @@ _CLASS_ORDER = "Check that the labels and the columns of the logits use the same
 
 class Observable(Protocol):
     """What `nishimori._temperatures.match` needs to know."""
+
+    @property
+    def unit(self) -> float:
+        """The size of O at the top where it does not scale with the logits, else 0."""
 
     def observed(self, batch: Batch) -> Array:
         """O at the true class of each row, minus O at the top."""
@@ -46,6 +50,7 @@ class TopN:
     """O = 1 if the class is among the N largest of its row, ties broken by the first: top-N expectation consistency."""
 
     n: int
+    unit: ClassVar[float] = 1.0
 
     def observed(self, batch: Batch) -> Array:
         xp = batch.xp
@@ -111,6 +116,8 @@ class Confidence(TopN):
 @dataclass(frozen=True)
 class Energy:
     """O = z, the logit itself: matching it minimises the cross-entropy, so this is temperature scaling."""
+
+    unit: ClassVar[float] = 0.0
 
     def observed(self, batch: Batch) -> Array:
         return batch.label_drops

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from nishimori._disk import new_file
+from nishimori._disk import existing_file, new_file
 from nishimori._labels import refuse_permuted
 from nishimori._scores import Input
 from nishimori.errors import FormatError, InputError
@@ -46,13 +46,12 @@ class Record:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Record":
         """Load and check; raises `FormatError` with what to do."""
-        path = Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"There is no file {path}.")
+        path = existing_file(path)
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise FormatError(f"{path} is not a calibration file: {error}. Fit and save again.") from None
+            what = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
+            raise FormatError(f"{path} is not a calibration file: {what}. Fit and save again.") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". Fit and save again.')
         version = content.get("format_version")

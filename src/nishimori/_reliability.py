@@ -130,9 +130,9 @@ def _claims(batch: Batch, beta: float, of: Of) -> tuple[HostArray, HostArray]:
     # Given probabilities are claims as they stand: a logarithm and back would move them off the edges they lie on.
     given = batch.given if beta == 1 else None
     if of == "top":
-        claimed = Gibbs(batch, beta).top if given is None else batch.at(given, batch.top)
+        claimed = Gibbs.of(batch, beta).top if given is None else batch.at(given, batch.top)
         return _array.on_host(claimed)[:, None], _array.on_host(batch.top == batch.labels)[:, None]
-    claimed = _array.on_host(Gibbs(batch, beta).probabilities if given is None else given)
+    claimed = _array.on_host(Gibbs.of(batch, beta).probabilities if given is None else given)
     if of == "positive":
         return claimed[:, 1:], labels[:, None] == 1
     return claimed, labels[:, None] == np.arange(claimed.shape[1])
@@ -149,7 +149,10 @@ def quantile_edges(data: Batches, n_bins: int, *, beta: float, of: Of) -> HostAr
 
     This has to see the claims themselves, so it keeps one number a row, or one a row and class for classwise claims.
     """
-    parts = [(_claims(batch, beta, of)[0], _array.on_host(batch.weights)) for batch in data]
+    parts = []
+    for batch in data:
+        parts.append((_claims(batch, beta, of)[0], _array.on_host(batch.weights)))
+        batch.memo.clear()
     claimed = np.concatenate([p for p, _ in parts])
     weights = np.concatenate([w for _, w in parts])
     return np.stack([_equal_weight_edges(column, weights, n_bins) for column in claimed.T])
@@ -168,10 +171,15 @@ def _equal_weight_edges(claimed: HostArray, weights: HostArray, n_bins: int) -> 
     return np.concatenate([[0.0], claimed[order][np.searchsorted(below, shares)], [1.0]])
 
 
-def reliability_of(data: Batches, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
-    """The reliability curve of checked data; two readings for quantile bins, one for uniform ones."""
+def bin_edges(data: Batches, n_bins: int, strategy: Strategy, *, beta: float, of: Of = "top") -> HostArray:
+    """The edges to `tally` with; quantile ones cost a reading of the data."""
     _check(data, n_bins, strategy, of)
-    edges = uniform_edges(n_bins) if strategy == "uniform" else quantile_edges(data, n_bins, beta=beta, of=of)
+    return uniform_edges(n_bins) if strategy == "uniform" else quantile_edges(data, n_bins, beta=beta, of=of)
+
+
+def reliability_of(data: Batches, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
+    """The reliability curve of checked data."""
+    edges = bin_edges(data, n_bins, strategy, beta=beta, of=of)
     return Reliability.from_bins(gather(data, lambda batch: tally(batch, edges, beta=beta, of=of)))
 
 

@@ -17,8 +17,8 @@ TOLERANCE = 1e-10
 # Steps triple the digits once the root is near, bisection and doubling strides get there from anywhere.
 LIMIT = 100
 
-# exp(x) is a β, and beyond this it is no float64.
-_FARTHEST = 690.0
+# exp(x) is a β, and beyond this its square is no float64.
+_FARTHEST = 340.0
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,10 @@ def increasing_root(start: float) -> Generator[float, Point, Root]:
         low, high = (x, high) if point.value < 0 else (low, x)
         if not (isfinite(low) and isfinite(high)):
             # Where the function is flat a step leaps too far; walk in doubling strides until the root is bracketed.
-            x = max(-_FARTHEST, min(x + copysign(min(abs(step), stride), step), _FARTHEST))
-            stride *= 2
+            if abs(step) > stride:
+                step = copysign(stride, step)
+                stride *= 2
+            x = max(-_FARTHEST, min(x + step, _FARTHEST))
         elif low < x + step < high:
             x += step
         else:

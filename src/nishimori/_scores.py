@@ -196,7 +196,7 @@ def _check_probabilities(unchecked: Scores, rows: slice, name: str) -> int:
     values = _array.in_double(stored)
     xp = namespace(values)
     outside = ~((values >= 0) & (values <= 1 + 1e-3))  # also true of NaN
-    remedy = "If these are logits, pass them with `input='logits'`."
+    remedy = "If these are logits, say so: `input='logits'`, or --input logits in the shell."
     if bool(xp.any(outside)):
         raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, outside, rows)}. {remedy}")
     if unchecked.is_binary_score:

@@ -14,16 +14,19 @@ from math import exp, inf
 from typing import Any
 
 from nishimori._inputs import Batches, batches
-from nishimori._moments import Answers, Moments, count, gather, log_scale, measure, together
+from nishimori._moments import Answers, Moments, count, gather, log_scale, measure, together, watched_by
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._roots import Point, Root, increasing_root
 from nishimori._scores import Input
-from nishimori.errors import FewErrorsWarning, InputError, NishimoriError, NoTemperatureError
+from nishimori.errors import FewErrorsWarning, InputError, NishimoriError, NotConvergedError, NoTemperatureError
 
 # A sixteenth of the rows costs less than one full pass to solve and lands within a few standard errors of the answer,
 # from where three passes reach ten digits. Fewer than 16 sampled rows are too few to start from.
 _SAMPLE_SHARE = 16
 _SAMPLE_LEAST = 16
+
+# The sample is a copy, so it is kept small however large the data are: 32 MiB of float64.
+_SAMPLE_ELEMENTS = 2**22
 
 _FEW = 10
 
@@ -103,13 +106,14 @@ def match(data: Batches, *observables: Observable, right: TopN) -> Match:
 
 def _starts_from_sample(data: Batches, observables: Sequence[Observable], right: TopN) -> dict[Observable, float]:
     """The answers of a sample, as far as it has any."""
-    size = data.n_samples // _SAMPLE_SHARE
+    size = min(data.n_samples // _SAMPLE_SHARE, max(_SAMPLE_LEAST, _SAMPLE_ELEMENTS // data.n_classes))
     if not observables or size < _SAMPLE_LEAST:
         return {}
     sample = data.sample(size)
     if not sample.weights.any():
         return {}
-    roots = match(sample, *observables, right=right).roots
+    with watched_by(lambda _: None):  # too short to show
+        roots = match(sample, *observables, right=right).roots
     return {each: root.x for each, root in roots.items() if isinstance(root, Root)}
 
 
@@ -127,6 +131,9 @@ def _search(data: Batches, starts: dict[Observable, float]) -> tuple[dict[Observ
                 wanted[each] = searches[each].send(_in_log_beta(moments, exp(wanted[each])))
             except StopIteration as end:
                 found[each] = end.value
+                del wanted[each]
+            except NotConvergedError as error:
+                found[each] = error
                 del wanted[each]
     return found, n_passes
 
@@ -224,6 +231,8 @@ class Temperatures:
         How many samples had a positive weight.
     why_no_ec, why_no_ts : str or None
         Why the temperature does not exist, where it does not.
+    end : str or None
+        Where `ec` would be, if it does not exist: "cold", "hot" or "flat", as in `NoTemperatureError`.
     """
 
     ec: float | None
@@ -233,6 +242,7 @@ class Temperatures:
     n_samples: int
     why_no_ec: str | None = None
     why_no_ts: str | None = None
+    end: str | None = None
 
 
 def temperatures(logits: Any, labels: Any, *, sample_weight: Any = None, input: Input = "logits") -> Temperatures:
@@ -270,16 +280,25 @@ def temperatures(logits: Any, labels: Any, *, sample_weight: Any = None, input: 
     >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
     1.99 1.98 0.570
     """
+    found = temperatures_of(batches(logits, labels, sample_weight, input=input))
+    if found.ec is None and found.ts is None:
+        raise NoTemperatureError(
+            f"Expectation consistency: {found.why_no_ec} Temperature scaling: {found.why_no_ts}", end=found.end or "flat"
+        )
+    return found
+
+
+def temperatures_of(data: Batches) -> Temperatures:
+    """Both temperatures of checked data, or neither."""
     confidence, energy = Confidence(), Energy()
-    matched = match(batches(logits, labels, sample_weight, input=input), confidence, energy, right=confidence)
+    matched = match(data, confidence, energy, right=confidence)
     values: dict[Observable, float | None] = {}
     reasons: dict[Observable, str | None] = {}
     for each, root in matched.roots.items():
         values[each] = exp(-root.x) if isinstance(root, Root) else None
         reasons[each] = None if isinstance(root, Root) else str(root)
-    if values[confidence] is None and values[energy] is None:
-        matched.temperature(confidence)  # raises its reason
-    warn_if_few(matched.answers)
+    if values[confidence] is not None or values[energy] is not None:
+        warn_if_few(matched.answers)
     return Temperatures(
         ec=values[confidence],
         ts=values[energy],
@@ -288,4 +307,5 @@ def temperatures(logits: Any, labels: Any, *, sample_weight: Any = None, input: 
         n_samples=matched.answers.n_samples,
         why_no_ec=reasons[confidence],
         why_no_ts=reasons[energy],
+        end=getattr(matched.roots[confidence], "end", None),
     )

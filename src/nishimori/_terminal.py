@@ -6,7 +6,7 @@ Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from nishimori import metrics
 from nishimori._moments import watched_by
 from nishimori.errors import NishimoriError
 
@@ -62,23 +61,8 @@ def print_table(rows: dict[str, dict[str, float]], title: str | None = None) -> 
     Console(highlight=False).print(table)
 
 
-def measures(
-    scores: Any, labels: Any, temperature: float, weights: Any, input: Any, n_bins: int, strategy: Any
-) -> dict[str, float]:
-    """The row of the table at one temperature."""
-    common: dict[str, Any] = {"temperature": temperature, "sample_weight": weights, "input": input}
-    return {
-        "temperature": temperature,
-        "error": metrics.error(scores, labels, **common),
-        "confidence": metrics.confidence(scores, labels, **common),
-        "ece": metrics.ece(scores, labels, n_bins=n_bins, strategy=strategy, **common),
-        "brier": metrics.brier(scores, labels, **common),
-        "nll": metrics.nll(scores, labels, **common),
-    }
-
-
 @contextmanager
-def progress(what: str) -> Iterator[None]:
+def progress(what: str) -> Iterator[Callable[[float], None]]:
     """A bar that fills with each pass over the data; only on a terminal, and gone when done."""
     console = _err()
     fields = (TextColumn(what), BarColumn(), TextColumn("pass {task.fields[n]}"), TimeElapsedColumn())
@@ -93,7 +77,7 @@ def progress(what: str) -> Iterator[None]:
             passes += fraction >= 1
 
         with watched_by(report):
-            yield
+            yield report
 
 
 @contextmanager

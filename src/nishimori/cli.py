@@ -1,18 +1,25 @@
 """The ``nishimori`` command: fit, apply, eval, demo."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import nishimori
-from nishimori import _logit_files
-from nishimori._labels import HostArray, class_indices, refuse_permuted
+from nishimori import _logit_files, metrics
+from nishimori._array import on_host
+from nishimori._disk import check_target
+from nishimori._labels import class_indices, refuse_permuted
 from nishimori._logit_files import LogitFile, Names
 from nishimori._scores import scores as checked_scores
-from nishimori._terminal import measures, note, one_line_errors, print_json, print_table, print_text, progress
+from nishimori._terminal import note, one_line_errors, print_json, print_table, print_text, progress
 from nishimori.errors import InputError
+
+# Rows that apply takes at a time, for the sake of the progress bar.
+_ROWS = 2**16
 
 app = typer.Typer(
     help="Make classifiers honest about their confidence: fit a temperature, apply it, and see the difference.",
@@ -93,11 +100,14 @@ def fit(
     """Choose a temperature from validation scores and labels and write it to a file."""
     if top_n != 1 and method is Method.ts:
         raise typer.BadParameter("belongs to --method ec", param_hint="--top-n")
-    _refuse_overwriting(output, force)
+    if output.suffix in _logit_files.SUFFIXES:
+        raise InputError(f"{output} would hold a calibration, which is JSON. Choose a name that ends in .json.")
+    check_target(output, overwrite=force)
     data = _logit_files.read(files, _names(input, scores, labels, weights, columns), labelled=True)
     known = _split(classes)
     refuse_permuted(data.columns, known)
-    truth = data.labels if known is None else _as_text(data.labels)
+    _mention(data, input)
+    truth = _truth(data.labels, known)
     calibrator = (
         nishimori.TemperatureScaling(input=input.value, classes=known)
         if method is Method.ts
@@ -144,11 +154,19 @@ def apply(
     force: ForceOption = False,
 ) -> None:
     """Turn scores into calibrated probabilities."""
-    _refuse_overwriting(output, force)
+    check_target(output, overwrite=force)
+    if calibration.suffix in _logit_files.SUFFIXES:
+        raise InputError(f"{calibration} is no calibration. Pass the calibration first, then the file: apply c.json test.npz.")
+    _logit_files.ending(output)  # known before the work is done
     calibrator = nishimori.load(calibration)
     data = _logit_files.read([file], _names(Input(calibrator.input), scores, labels, weights, columns), labelled=False)
     _check_columns(calibrator, data)
-    probabilities = calibrator.predict_proba(data.scores)
+    parts = []
+    with progress("Applying") as report:
+        for start in range(0, len(data.scores), _ROWS):
+            parts.append(on_host(calibrator.predict_proba(data.scores[start : start + _ROWS])))
+            report(min(start + _ROWS, len(data.scores)) / len(data.scores))
+    probabilities = np.concatenate(parts)
     headers = data.columns if calibrator.classes is None else calibrator.classes_.tolist()
     _logit_files.write(output, probabilities, headers, overwrite=force)
     if as_json:
@@ -189,11 +207,14 @@ def evaluate(
     if calibrator is not None:
         _check_columns(calibrator, data)
         known = calibrator.classes if known is None else known
-    truth = data.labels if known is None else _column_numbers(data, kind, known)
+    truth = _truth(data.labels, known)
+    if known is not None:
+        texts = [str(label) for label in known]
+        truth = class_indices(truth, texts, checked_scores(data.scores, input=kind.value), "labels")
     rows = {"before": 1.0} | ({} if calibrator is None else {"after": calibrator.temperature_})
     with progress("Measuring"):
         table = {
-            name: measures(data.scores, truth, temperature, data.weights, kind.value, n_bins, strategy.value)
+            name: _measures(data.scores, truth, temperature, data.weights, kind.value, n_bins, strategy.value)
             for name, temperature in rows.items()
         }
     if as_json:
@@ -207,21 +228,24 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the logits and the picture.")] = Path(
         "nishimori-demo"
     ),
-    seed: Annotated[int, typer.Option(help="Of the split and of the network.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Of the split and of the network.", min=0, max=2**32 - 1)] = 0,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """Train a small network on handwritten digits, calibrate it, and show what that does."""
     from nishimori import _demo  # noqa: PLC0415 - scikit-learn's networks take a second to import
 
+    if output.exists() and not output.is_dir():
+        raise InputError(f"{output} is a file, and the demo needs a folder. Choose another name with -o.")
     validation, test, picture = output / "val.npz", output / "test.npz", output / "demo.png"
+    output.mkdir(parents=True, exist_ok=True)
     for path in (validation, test, picture):
-        _refuse_overwriting(path, force)
+        check_target(path, overwrite=force)
     with progress("Training on 200 digits"):
         result = _demo.run(seed)
     rows = {"before": 1.0, "after EC": result.found.ec, "after TS": result.found.ts}
     table = {
-        name: measures(result.test.logits, result.test.labels, temperature, None, "logits", 15, "uniform")
+        name: _measures(result.test.logits, result.test.labels, temperature, None, "logits", 15, "uniform")
         for name, temperature in rows.items()
         if temperature is not None
     }
@@ -229,7 +253,6 @@ def demo(
         print_json(table)
     else:
         print_table(table, f"{len(result.test.labels)} test digits; T from {result.found.n_samples} others")
-    output.mkdir(parents=True, exist_ok=True)
     result.validation.save(validation, overwrite=force)
     result.test.save(test, overwrite=force)
     note(f"Wrote {validation} and {test}")
@@ -256,9 +279,14 @@ def _split(text: str | None) -> list[str] | None:
     return None if text is None else [part.strip() for part in text.split(",")]
 
 
-def _refuse_overwriting(path: Path, force: bool) -> None:
-    if path.exists() and not force:
-        raise InputError(f"{path} exists. Pass --force to replace it.")
+def _mention(data: LogitFile, input: Input) -> None:
+    """Say what would go unnoticed: which columns count, and logits that could be probabilities."""
+    if data.columns is not None:
+        note(f"Scores are the {len(data.columns)} columns {data.columns[0]} to {data.columns[-1]}")
+    values = on_host(data.scores[:1000])
+    plain = input is Input.logits and values.ndim == 2 and values.dtype.kind == "f"
+    if plain and (values >= 0).all() and np.allclose(values.sum(axis=1), 1, atol=1e-3):
+        note("Each row of logits sums to 1. If they are probabilities, pass --input probabilities")
 
 
 def _check_columns(calibrator: Any, data: LogitFile) -> None:
@@ -269,14 +297,48 @@ def _check_columns(calibrator: Any, data: LogitFile) -> None:
             f"The calibration was fitted to the columns {', '.join(names.tolist())}, "
             f"but the file has {', '.join(data.columns)}. Name the right ones in the right order with --columns."
         )
+    n_classes = getattr(calibrator, "n_features_in_", None)
+    if data.columns is not None and n_classes not in (None, len(data.columns)):
+        raise InputError(
+            f"The calibration has {n_classes} classes, but the file has {len(data.columns)} columns of scores: "
+            f"{', '.join(data.columns)}. Name the right ones with --columns, and labels with --labels."
+        )
     calibrator.name_columns(None)  # checked; the plain arrays that follow have no names to compare
 
 
-def _as_text(labels: Any) -> list[str]:
-    """Labels as the shell spells them, so that 3.0 read from a file is the class 3."""
-    return [str(int(v)) if isinstance(v, float) and v == int(v) else str(v) for v in labels.tolist()]
+def _truth(labels: Any, classes: Sequence[Any] | None) -> Any:
+    """Labels as numbers, or spelled as ``classes`` are where there are any: 3.0 in a file is the class 3 of the shell."""
+    values = on_host(labels)
+    if values.ndim != 1:
+        return labels  # refused with its shape
+    if classes is None:
+        try:
+            return values.astype(np.float64) if values.dtype.kind == "U" else values
+        except ValueError:
+            return values
+    known = {str(label) for label in classes}
+    return [_spelled(value, known) for value in values.tolist()]
 
 
-def _column_numbers(data: LogitFile, input: Input, classes: list[Any]) -> HostArray:
-    known = [str(label) for label in classes]
-    return class_indices(_as_text(data.labels), known, checked_scores(data.scores, input=input.value), "labels")
+def _spelled(value: Any, known: set[str]) -> str:
+    text = str(value)
+    try:
+        whole = text if text in known else str(int(float(text)))
+    except (ValueError, OverflowError):
+        return text
+    return whole if whole in known else text
+
+
+def _measures(
+    scores: Any, labels: Any, temperature: float, weights: Any, input: Any, n_bins: int, strategy: Any
+) -> dict[str, float]:
+    """The row of the table at one temperature."""
+    common: dict[str, Any] = {"temperature": temperature, "sample_weight": weights, "input": input}
+    return {
+        "temperature": temperature,
+        "error": metrics.error(scores, labels, **common),
+        "confidence": metrics.confidence(scores, labels, **common),
+        "ece": metrics.ece(scores, labels, n_bins=n_bins, strategy=strategy, **common),
+        "brier": metrics.brier(scores, labels, **common),
+        "nll": metrics.nll(scores, labels, **common),
+    }

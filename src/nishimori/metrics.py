@@ -13,16 +13,14 @@ A flat array z of shape (n,) stands for the two logits (0, z), a flat array p of
 returns a Python float, summed in float64; `reliability` returns the curve that `ece` sums.
 """
 
-from collections.abc import Callable
-from math import inf
 from typing import Any
 
 import numpy as np
 
 from nishimori._array import Array
 from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch, Batches, batches
-from nishimori._moments import gather
+from nishimori._inputs import batches, inverse
+from nishimori._moments import average
 from nishimori._observables import Confidence, TopN
 from nishimori._reliability import Norm, Of, Reliability, Strategy, reliability_of
 from nishimori._scores import Input
@@ -68,7 +66,7 @@ def error(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: 
     """
     beta = inverse(temperature)
     data = batches(logits, labels, sample_weight, input=input)
-    return mean(data, beta, lambda gibbs: -Confidence().observed(gibbs.batch))
+    return average(data, lambda gibbs: -Confidence().observed(gibbs.batch), beta)
 
 
 def top_n_accuracy(
@@ -92,7 +90,7 @@ def top_n_accuracy(
     data = batches(logits, labels, sample_weight, input=input)
     if not isinstance(top_n, int | np.integer) or isinstance(top_n, bool) or not 1 <= top_n <= data.n_classes:
         raise InputError(f"`top_n` must be an integer from 1 to the number of classes, {data.n_classes}, got {top_n!r}.")
-    return 1 - mean(data, beta, lambda gibbs: -TopN(int(top_n)).observed(gibbs.batch))
+    return 1 - average(data, lambda gibbs: -TopN(int(top_n)).observed(gibbs.batch), beta)
 
 
 def nll(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits") -> float:
@@ -104,7 +102,7 @@ def nll(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: An
     >>> round(metrics.nll([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     1.1269
     """
-    return mean(batches(logits, labels, sample_weight, input=input), inverse(temperature), nll_rows)
+    return average(batches(logits, labels, sample_weight, input=input), lambda gibbs: gibbs.nll, inverse(temperature))
 
 
 def brier(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits") -> float:
@@ -118,7 +116,7 @@ def brier(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: 
     >>> round(metrics.brier([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.79
     """
-    return mean(batches(logits, labels, sample_weight, input=input), inverse(temperature), _brier_rows)
+    return average(batches(logits, labels, sample_weight, input=input), _brier_rows, inverse(temperature))
 
 
 def confidence(
@@ -134,7 +132,7 @@ def confidence(
     >>> round(metrics.confidence([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.8808
     """
-    return mean(batches(logits, labels, sample_weight, input=input), inverse(temperature), lambda gibbs: gibbs.top)
+    return average(batches(logits, labels, sample_weight, input=input), lambda gibbs: gibbs.top, inverse(temperature))
 
 
 def ece(
@@ -220,31 +218,6 @@ def reliability(
     beta = inverse(temperature)
     data = batches(logits, labels, sample_weight, input=input)
     return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of)
-
-
-def inverse(temperature: Any, name: str = "temperature") -> float:
-    """β from a temperature the user passed as ``name``."""
-    try:
-        beta = 1 / float(temperature) if not isinstance(temperature, str | bool) else 0.0
-    except (TypeError, ValueError, ZeroDivisionError):
-        beta = 0.0
-    if not 0 < beta < inf:
-        raise InputError(f"`{name}` must be a finite positive number, got {temperature!r}.")
-    return beta
-
-
-def mean(data: Batches, beta: float, rows: Callable[[Gibbs], Array]) -> float:
-    """The weighted mean of one number a row, which may depend on the model's distribution at ``beta``."""
-
-    def total(batch: Batch) -> float:
-        return batch.total(rows(Gibbs(batch, beta)))
-
-    return gather(data, total) / float(data.weights.sum())
-
-
-def nll_rows(gibbs: Gibbs) -> Array:
-    """Minus the log-probability of each true class."""
-    return gibbs.batch.xp.log(gibbs.partition) - gibbs.beta * gibbs.batch.label_drops
 
 
 def _brier_rows(gibbs: Gibbs) -> Array:

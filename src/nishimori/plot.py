@@ -60,11 +60,12 @@ def reliability_diagram(
         line.remove()
     name = f"{label}: ECE {100 * curve.error():.2f} %" if label else f"ECE {100 * curve.error():.2f} %"
     ax.axline((0, 0), slope=1, color="0.7", linewidth=1, zorder=0)
-    ax.vlines(curve.confidence, curve.accuracy, curve.confidence, color=color, alpha=0.35, linewidth=2)
-    ax.plot(curve.confidence, curve.accuracy, color=color, linewidth=1.2, label=name)
+    ax.vlines(curve.confidence, curve.accuracy, curve.confidence, color=color, alpha=0.35, linewidth=2, clip_on=False)
+    ax.plot(curve.confidence, curve.accuracy, color=color, linewidth=1, alpha=0.4)
     # A bin's dot has the area of its share, so that ten samples do not look like a thousand.
     share = curve.weight / curve.weight.sum()
     ax.scatter(curve.confidence, curve.accuracy, s=8 + 200 * share, color=color, clip_on=False, zorder=3)
+    ax.plot([], [], "o", color=color, label=name)
     ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
     ax.legend(loc="upper left", frameon=False)
     if histogram:
@@ -119,22 +120,28 @@ def temperature_curve(curve: TemperatureCurve, *, ax: "Axes | None" = None) -> "
             "Pass `nishimori.temperature_curve(logits, labels)`."
         )
     ax = _axes(ax, "temperature_curve", (5.6, 4.2))
-    ax.plot(curve.temperature, curve.loss, color=_TS, label="loss")
+    right = ax.twinx()
+    right.set_label("loss")
+    right.plot(curve.temperature, curve.loss, color=_TS, label="loss (right)")
     ax.plot(curve.temperature, curve.confidence, color=_EC, label="mean confidence")
     ax.axhline(curve.accuracy, color="0.2", linestyle="--", linewidth=1, label=f"accuracy {curve.accuracy:.3f}")
     ax.plot(curve.temperature, curve.ece, color="tab:green", label="ECE")
     chosen = curve.chosen
     if chosen.ts is not None:
         loss = float(np.interp(chosen.ts, curve.temperature, curve.loss))
-        ax.plot([chosen.ts], [loss], "s", color=_TS, label=f"TS: T = {chosen.ts:.3f}")
+        right.plot([chosen.ts], [loss], "s", color=_TS, label=f"TS: T = {chosen.ts:.3f}")
         ax.axvline(chosen.ts, color=_TS, linewidth=0.8, alpha=0.5)
     if chosen.ec is not None:
         ax.plot([chosen.ec], [curve.accuracy], "o", color=_EC, label=f"EC: T = {chosen.ec:.3f}")
         ax.axvline(chosen.ec, color=_EC, linewidth=0.8, alpha=0.5)
+    ax.set(xlabel="temperature T", xscale="log", ylim=(0, 1.05))
     # The loss diverges as T → 0; what matters happens around its minimum.
-    ax.set(xlabel="temperature T", xscale="log", ylim=(0, max(1.05, 2.5 * float(curve.loss.min()))))
+    right.set_ylim(0, 3 * float(curve.loss.min()))
+    right.tick_params(axis="y", colors=_TS)
+    right.set_ylabel("loss", color=_TS)
     _plain_ticks(ax, float(curve.temperature.min()), float(curve.temperature.max()))
-    ax.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+    handles = [handle for axes in (ax, right) for handle in axes.get_legend_handles_labels()[0]]
+    ax.legend(handles=handles, frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
     return ax
 
 

@@ -129,21 +129,20 @@ EC().fit(X, y[:59])
 EC().fit(X, put(y, 5, 3))
     `y` must be from 0 to 2, got 3 in row 5. Check that every class has its column.
 EC().fit(X, put(y, 5, -100))
-    `y` must be from 0 to 2, got -100 in row 5. Check that every class has its column.
+    `y` must be from 0 to 2, got -100 in row 5. Drop the samples that are to be ignored.
 EC().fit(X, y + 1)
     `y` must be from 0 to 2, got 3 in row 0. Labels start at 0: subtract 1.
 EC().fit(X, put(y, 5, 0.5))
     `y` must be integers from 0 to 2, got 0.5: labels are classes, not continuous values. Check that scores and labels
     are not swapped.
 EC().fit(X, put(y, 5, np.nan))
-    `y` must be integers from 0 to 2, got nan: labels are classes, not continuous values. Check that scores and labels
-    are not swapped.
+    `y` must be integers from 0 to 2, got nan: a label is missing in row 5. Drop such samples.
 EC().fit(X, np.array(NAMES)[y])
-    `y` must be integers from 0 to 2, got 'cat'. For other labels pass `classes=[...]`, the label of each column in
-    order, to the calibrator.
+    `y` must be integers from 0 to 2, got 'cat'. For other labels pass the label of each column in order:
+    `classes=[...]`, or --classes in the shell.
 EC().fit(X, y + 1j)
-    `y` must be integers from 0 to 2, got (2+1j). For other labels pass `classes=[...]`, the label of each column in
-    order, to the calibrator.
+    `y` must be integers from 0 to 2, got (2+1j). For other labels pass the label of each column in order:
+    `classes=[...]`, or --classes in the shell.
 TS().fit(put(X, (0, y[0]), -np.inf), y)
     `y` must not name a masked class for temperature scaling, got 1 samples whose true class has logit -inf: their
     loss is infinite at every T. Unmask the class, drop those samples, or use ExpectationConsistency, which counts
@@ -183,15 +182,20 @@ EC().fit(X, y, ["heavy"] * 60)
 
 # probabilities
 EC(input="probabilities").fit(put(P, 5, 0.25), y)
-    `X` must sum to 1 over classes, got 0.75 in row 5. If these are logits, pass them with `input='logits'`.
+    `X` must sum to 1 over classes, got 0.75 in row 5. If these are logits, say so: `input='logits'`, or --input
+    logits in the shell.
 EC(input="probabilities").fit(put(P, (5, 1), -0.5), y)
-    `X` must be between 0 and 1, got -0.5 in row 5, column 1. If these are logits, pass them with `input='logits'`.
+    `X` must be between 0 and 1, got -0.5 in row 5, column 1. If these are logits, say so: `input='logits'`, or
+    --input logits in the shell.
 EC(input="probabilities").fit(put(P, (5, 1), 1.5), y)
-    `X` must be between 0 and 1, got 1.5 in row 5, column 1. If these are logits, pass them with `input='logits'`.
+    `X` must be between 0 and 1, got 1.5 in row 5, column 1. If these are logits, say so: `input='logits'`, or --input
+    logits in the shell.
 EC(input="probabilities").fit(put(P, (5, 1), np.nan), y)
-    `X` must be between 0 and 1, got nan in row 5, column 1. If these are logits, pass them with `input='logits'`.
+    `X` must be between 0 and 1, got nan in row 5, column 1. If these are logits, say so: `input='logits'`, or --input
+    logits in the shell.
 TS(input="probabilities").fit(put(P[:, 0], 5, 1.0005), y > 0)
-    `X` must be between 0 and 1, got 1.0005 in row 5. If these are logits, pass them with `input='logits'`.
+    `X` must be between 0 and 1, got 1.0005 in row 5. If these are logits, say so: `input='logits'`, or --input logits
+    in the shell.
 
 # parameters
 EC(input="scores").fit(X, y)

@@ -73,7 +73,13 @@ def test_fit_takes_probabilities_only_when_told(run):
     assert nishimori.load("p.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
     code, _, err = run("fit p.npz -o q.json")
     assert code == 1
-    assert err == "error: p.npz has no array 'logits', only 'probabilities', 'labels'. Name yours with --scores.\n"
+    assert err == (
+        "error: p.npz has no array 'logits', only 'probabilities', 'labels'. "
+        "Name yours with --scores or pass --input probabilities.\n"
+    )
+    code, _, err = run("fit p.npz -o q.json --scores probabilities")
+    assert code == 0
+    assert err.startswith("Each row of logits sums to 1. If they are probabilities, pass --input probabilities\n")
 
 
 def test_apply_writes_calibrated_probabilities(run):
@@ -125,10 +131,25 @@ def test_tables_keep_the_names_of_their_columns(run):
     assert json.loads(out)["before"]["error"] == pytest.approx(metrics.error(*VAL))
     code, _, err = run("fit val.csv -o d.json")
     assert code == 1
-    assert "For other labels pass `classes=[...]`" in err
+    assert "--classes in the shell" in err
     code, _, err = run("fit val.csv -o d.json --classes dog,cat,bee,ant")
     assert code == 1
     assert "`classes` must be in the order of the columns" in err
+
+
+def test_row_numbers_are_not_taken_for_scores(run):
+    frame = pd.DataFrame(VAL[0], columns=list("abcd")).assign(labels=VAL[1])
+    frame.to_csv("numbered.csv")
+    code, _, err = run("fit numbered.csv -o c.json")
+    assert code == 1
+    assert "has a column '', which looks like row numbers. Name the columns of scores with --columns" in err
+    code, _, err = run("fit numbered.csv -o c.json --columns a,b,c,d")
+    assert code == 0
+    assert err.startswith("Scores are the 4 columns a to d\n")
+    frame.assign(id=np.arange(400)).to_csv("wide.csv", index=False)
+    code, _, err = run("apply c.json wide.csv -o p.csv")
+    assert code == 1
+    assert "The calibration was fitted to the columns a, b, c, d, but the file has a, b, c, d, id" in err
 
 
 def test_whole_number_classes_match_numbers_in_files(run):
@@ -137,6 +158,23 @@ def test_whole_number_classes_match_numbers_in_files(run):
     assert nishimori.load("c.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
     _code, out, _ = run("eval shifted.npz --calibration c.json --json")
     assert json.loads(out)["before"]["error"] == pytest.approx(metrics.error(*VAL))
+
+
+def test_labels_in_text_files_keep_their_zeros(run):
+    names = np.array(["00", "01", "02", "03"])
+    pd.DataFrame(VAL[0]).assign(labels=names[VAL[1]]).to_csv("val.csv", index=False)
+    assert run("fit val.csv -o c.json --classes 00,01,02,03")[0] == 0
+    assert nishimori.load("c.json").classes == names.tolist()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 7.0])
+def test_a_label_outside_the_classes_is_one_line(run, bad):
+    labels = VAL[1].astype(float)
+    labels[3] = bad
+    np.savez("bad.npz", logits=VAL[0], labels=labels)
+    code, _, err = run("fit bad.npz -o c.json --classes 0,1,2,3")
+    assert code == 1
+    assert f"must be among `classes`, got '{bad}' in row 3" in err
 
 
 def test_two_npy_files_work_for_fit_and_eval(run):
@@ -150,8 +188,16 @@ def test_two_npy_files_work_for_fit_and_eval(run):
 def test_nothing_is_overwritten_without_force(run):
     run("fit val.npz -o c.json")
     run("apply c.json test.npz -o p.npz")
-    assert run("fit val.npz -o c.json") == (1, "", "error: c.json exists. Pass --force to replace it.\n")
-    assert run("apply c.json test.npz -o p.npz") == (1, "", "error: p.npz exists. Pass --force to replace it.\n")
+    assert run("fit val.npz -o c.json") == (
+        1,
+        "",
+        "error: c.json exists. Pass overwrite=True (--force in the shell) to replace it.\n",
+    )
+    assert run("apply c.json test.npz -o p.npz") == (
+        1,
+        "",
+        "error: p.npz exists. Pass overwrite=True (--force in the shell) to replace it.\n",
+    )
     assert run("fit val.npz -o c.json --force")[0] == 0
     assert run("apply c.json test.npz -o p.npz --force")[0] == 0
 
@@ -162,6 +208,15 @@ def test_nothing_is_overwritten_without_force(run):
         ("fit nowhere.npz -o c.json", "There is no file nowhere.npz."),
         ("fit val.npz -o nowhere/c.json", "There is no folder nowhere to write c.json to. Create it first."),
         ("apply nowhere.json test.npz -o p.npz", "There is no file nowhere.json."),
+        ("fit . -o c.json", ". is a folder. Name a file in it."),
+        ("fit val.npz -o .", ". is no plain file, but a folder or a device. Choose another name."),
+        ("fit val.npz -o /dev/null --force", "/dev/null is no plain file, but a folder or a device. Choose another name."),
+        ("fit val.npz -o c.npz", "c.npz would hold a calibration, which is JSON. Choose a name that ends in .json."),
+        (
+            "apply test.npz c.json -o p.npz",
+            "test.npz is no calibration. Pass the calibration first, then the file: apply c.json test.npz.",
+        ),
+        ("demo -o val.npz", "val.npz is a file, and the demo needs a folder. Choose another name with -o."),
         ("fit val.npz test.npz -o c.json", "Pass one file, or two .npy files: scores first, labels second."),
         ("eval test.npz --n-bins 0", "`n_bins` must be a positive integer, got 0."),
         (

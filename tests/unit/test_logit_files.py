@@ -56,7 +56,7 @@ def test_what_was_stored_is_what_is_read(name, tmp_path):
     WRITERS[name](path)
     data = _logit_files.read([path], Names(weights="w"), labelled=True)
     np.testing.assert_array_equal(np.asarray(data.scores), LOGITS)
-    np.testing.assert_array_equal(np.asarray(data.labels), LABELS)
+    np.testing.assert_array_equal(np.asarray(data.labels).astype(np.int64), LABELS)  # text in .csv: 007 may be a class
     np.testing.assert_array_equal(np.asarray(data.weights), WEIGHTS)
     assert data.columns == (COLUMNS if name in ("data.csv", "data.parquet") else None)
 
@@ -206,10 +206,32 @@ def test_an_unknown_name_is_answered_with_the_names_there_are(name, names, messa
 
 def test_an_unknown_ending_is_answered_with_the_known_ones(tmp_path):
     (tmp_path / "data.xlsx").touch()
-    with pytest.raises(InputError, match=r"unknown ending. Known are .npz, .npy, .csv, .parquet, .pt, .safetensors."):
+    with pytest.raises(InputError, match=r"unknown ending. Known are .npz, .npy, .csv, .parquet, .pt, .pth, .safetensors."):
         _logit_files.read([tmp_path / "data.xlsx"], Names(), labelled=True)
     with pytest.raises(InputError, match="unknown ending"):
         _logit_files.write(tmp_path / "out.xlsx", LOGITS, None, overwrite=False)
+
+
+def test_what_else_a_file_holds_does_not_matter(tmp_path):
+    np.savez(tmp_path / "data.npz", logits=LOGITS, labels=LABELS, notes=np.array([{"any": "thing"}], dtype=object))
+    torch.save({"logits": torch.tensor(LOGITS), "labels": torch.tensor(LABELS), "epoch": 3}, tmp_path / "data.pt")
+    for name in ("data.npz", "data.pt"):
+        data = _logit_files.read([tmp_path / name], Names(), labelled=True)
+        np.testing.assert_array_equal(np.asarray(data.scores), LOGITS)
+    with pytest.raises(FormatError, match="has no tensor 'epoch', but a int of that name"):
+        _logit_files.read([tmp_path / "data.pt"], Names(scores="epoch"), labelled=False)
+
+
+def test_an_option_that_cannot_apply_is_refused(tmp_path):
+    np.save(tmp_path / "z.npy", LOGITS)
+    np.save(tmp_path / "y.npy", LABELS)
+    write_npz(tmp_path / "data.npz")
+    pair = [tmp_path / "z.npy", tmp_path / "y.npy"]
+    for names in (Names(weights="w"), Names(columns=("a", "b"))):
+        with pytest.raises(InputError, match=r"a .npy file has none"):
+            _logit_files.read(pair, names, labelled=True)
+    with pytest.raises(InputError, match=r"has arrays. Use --scores"):
+        _logit_files.read([tmp_path / "data.npz"], Names(columns=("a", "b")), labelled=True)
 
 
 def test_one_npy_file_has_no_labels(tmp_path):

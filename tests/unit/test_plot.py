@@ -3,6 +3,7 @@
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 import nishimori
@@ -21,7 +22,7 @@ def ax():
 def test_the_diagram_shows_each_bin_of_the_curve(ax):
     curve = metrics.reliability(LOGITS, LABELS)
     assert plot.reliability_diagram(curve, ax=ax, label="mine") is ax
-    (dots,) = [c for c in ax.collections if len(c.get_offsets()) == len(curve.confidence) and c.get_sizes().size > 1]
+    (dots,) = [each for each in ax.collections if isinstance(each, PathCollection)]
     np.testing.assert_allclose(dots.get_offsets(), np.column_stack([curve.confidence, curve.accuracy]))
     (text,) = ax.get_legend().get_texts()
     assert text.get_text() == f"mine: ECE {100 * metrics.ece(LOGITS, LABELS):.2f} %"
@@ -58,8 +59,9 @@ def test_certain_predictions_can_be_drawn(ax):
 def test_the_curve_marks_both_temperatures(ax):
     curve = nishimori.temperature_curve(LOGITS, LABELS)
     assert plot.temperature_curve(curve, ax=ax) is ax
-    lines = {line.get_label(): line for line in ax.get_lines()}
-    np.testing.assert_array_equal(lines["loss"].get_ydata(), curve.loss)
+    (right,) = (other for other in ax.figure.axes if other is not ax)
+    lines = {line.get_label(): line for axes in (ax, right) for line in axes.get_lines()}
+    np.testing.assert_array_equal(lines["loss (right)"].get_ydata(), curve.loss)
     np.testing.assert_array_equal(lines["mean confidence"].get_ydata(), curve.confidence)
     np.testing.assert_array_equal(lines["ECE"].get_ydata(), curve.ece)
     assert lines[f"EC: T = {curve.chosen.ec:.3f}"].get_xdata() == [curve.chosen.ec]
@@ -74,12 +76,11 @@ def test_the_curve_is_the_metrics_at_each_temperature():
     np.testing.assert_allclose(curve.ece, [metrics.ece(LOGITS, LABELS, strategy="quantile", temperature=T) for T in grid])
 
 
-def test_a_curve_without_one_of_the_temperatures_is_drawn_with_the_other(ax):
-    labels = LOGITS.argmin(axis=1)
-    labels[:100] = LOGITS[:100].argmax(axis=1)  # below chance, but the true logits are not low on average
-    curve = nishimori.temperature_curve(3 * LOGITS[:180], labels[:180])
+def test_a_curve_without_temperatures_is_drawn_without_marks(ax):
+    curve = nishimori.temperature_curve(LOGITS, LOGITS.argmax(axis=1))
+    assert (curve.chosen.ec, curve.chosen.ts) == (None, None)
     plot.temperature_curve(curve, ax=ax)
-    assert curve.chosen.ec is not None
+    assert not any("T = " in text.get_text() for text in ax.get_legend().get_texts())
 
 
 def test_new_axes_are_made_where_none_are_passed():
