@@ -14,9 +14,10 @@ import numpy as np
 Array = Any
 """An array of any library; its `namespace` says which."""
 
-# Elements in one block of rows. On a CPU smaller blocks pay for the calls and larger ones leave the cache (measured: 2**17 and
-# 2**19 take 3 to 10 % longer, 2**14 twice as long); on an accelerator 128 MiB of float64 are enough to hide the launches.
-_HOST_BLOCK = 2**18
+# Elements in one block of rows. Measured on a CPU with 1 MiB of cache a core: 2**15 takes half as long again, because of the
+# calls; 2**18 is a tenth faster on large arrays, but on small ones the allocator then hands memory back between blocks, which
+# doubles their time. On an accelerator 128 MiB of float64 are enough to hide the launches.
+_HOST_BLOCK = 2**17
 _DEVICE_BLOCK = 2**24
 
 _HALF = {"float16", "bfloat16"}

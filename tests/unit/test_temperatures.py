@@ -215,3 +215,15 @@ def test_both_temperatures_never_need_scikit_learn():
         "found = nishimori.temperatures(z, y); assert found.ec > 0 and found.ts > 0"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+@pytest.mark.parametrize("mask", [-1e9, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_soft_masks_that_leave_most_rows_one_class_change_nothing(mask, share):
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        logits, labels = reference.drawn(400, 4, seed=seed)
+        masked = (rng.random(400) < share)[:, None] & (np.arange(4) != labels[:, None])
+        soft = temperatures(np.where(masked, mask, logits), labels)
+        hard = temperatures(np.where(masked, -np.inf, logits), labels)
+        assert (soft.ec, soft.ts) == pytest.approx((hard.ec, hard.ts), rel=1e-8)
