@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isfinite
 from typing import Any
 
 from rich.console import Console
@@ -45,8 +46,14 @@ def print_text(text: str) -> None:
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """The result for machines: one line."""
-    sys.stdout.write(json.dumps(content) + "\n")
+    """The result for machines: one line. What is not finite, such as the loss at a masked label, is null."""
+    sys.stdout.write(json.dumps(_finite(content), allow_nan=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def print_table(rows: dict[str, dict[str, float]], title: str | None = None) -> None:

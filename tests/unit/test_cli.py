@@ -102,6 +102,12 @@ def test_eval_measures_before_and_after(run):
     assert result["after"]["temperature"] == T
 
 
+def test_an_infinite_loss_is_null_for_machines(run):
+    logits = np.where(np.arange(4) == VAL[1][:, None], -np.inf, VAL[0])
+    np.savez("masked.npz", logits=logits, labels=VAL[1])
+    assert json.loads(run("eval masked.npz --json")[1])["before"]["nll"] is None
+
+
 def test_eval_prints_a_table_for_people(run):
     code, out, err = run("eval test.npz")
     assert (code, err) == (0, "")
