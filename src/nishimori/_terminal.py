@@ -72,15 +72,18 @@ def print_table(rows: dict[str, dict[str, float]], title: str | None = None) -> 
 def progress(what: str) -> Iterator[Callable[[float], None]]:
     """A bar that fills with each pass over the data; only on a terminal, and gone when done."""
     console = _err()
+    if not console.is_terminal:
+        yield lambda _: None
+        return
     fields = (TextColumn(what), BarColumn(), TextColumn("pass {task.fields[n]}"), TimeElapsedColumn())
-    bar = Progress(*fields, console=console, transient=True, disable=not console.is_terminal)
+    bar = Progress(*fields, console=console, transient=True)
     with bar:
         task = bar.add_task(what, total=1.0, n=1)
         passes = 1
 
         def report(fraction: float) -> None:
             nonlocal passes
-            bar.update(task, completed=fraction, n=passes)
+            bar.update(task, completed=min(fraction, 0.999), n=passes)  # a bar that is full once stops its clock
             passes += fraction >= 1
 
         with watched_by(report):
