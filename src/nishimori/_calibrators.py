@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import nishimori
 from nishimori import _array
 from nishimori._array import Array, namespace
-from nishimori._inputs import Batches, batches, inverse
+from nishimori._inputs import Batches, batches, inverse, is_whole
 from nishimori._labels import Classes, HostArray, class_labels, refuse_permuted
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._record import Method, Record
@@ -172,7 +172,7 @@ def _column_names(X: Any) -> list[str] | None:
 
 
 def _check_top_n(top_n: Any, n_classes: int) -> None:
-    if not isinstance(top_n, int | np.integer) or isinstance(top_n, bool) or not 1 <= top_n < n_classes:
+    if not is_whole(top_n) or not 1 <= top_n < n_classes:
         raise InputError(
             f"`top_n` must be an integer from 1 to {n_classes - 1}, one less than the number of classes, got {top_n!r}."
         )

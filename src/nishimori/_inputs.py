@@ -142,3 +142,8 @@ def inverse(temperature: Any, name: str = "temperature") -> float:
     if not 0 < beta < inf:
         raise InputError(f"`{name}` must be a finite positive number, got {temperature!r}.")
     return beta
+
+
+def is_whole(value: Any) -> bool:
+    """Whether ``value`` is an integer; True and 1.0 are not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -14,7 +14,7 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch, Batches
+from nishimori._inputs import Batch, Batches, is_whole
 from nishimori._labels import HostArray
 from nishimori._moments import gather
 from nishimori.errors import InputError, MergeError
@@ -184,7 +184,7 @@ def reliability_of(data: Batches, *, beta: float, n_bins: int, strategy: Strateg
 
 
 def _check(data: Batches, n_bins: Any, strategy: Any, of: Any) -> None:
-    if not isinstance(n_bins, int | np.integer) or isinstance(n_bins, bool) or n_bins < 1:
+    if not is_whole(n_bins) or n_bins < 1:
         raise InputError(f"`n_bins` must be a positive integer, got {n_bins!r}.")
     if strategy not in get_args(Strategy):
         raise InputError(f"`strategy` must be 'uniform' or 'quantile', got {strategy!r}.")

@@ -15,11 +15,9 @@ returns a Python float, summed in float64; `reliability` returns the curve that 
 
 from typing import Any
 
-import numpy as np
-
 from nishimori._array import Array
 from nishimori._gibbs import Gibbs
-from nishimori._inputs import batches, inverse
+from nishimori._inputs import batches, inverse, is_whole
 from nishimori._moments import average
 from nishimori._observables import Confidence, TopN
 from nishimori._reliability import Norm, Of, Reliability, Strategy, reliability_of
@@ -88,7 +86,7 @@ def top_n_accuracy(
     """
     beta = inverse(temperature)
     data = batches(logits, labels, sample_weight, input=input)
-    if not isinstance(top_n, int | np.integer) or isinstance(top_n, bool) or not 1 <= top_n <= data.n_classes:
+    if not is_whole(top_n) or not 1 <= top_n <= data.n_classes:
         raise InputError(f"`top_n` must be an integer from 1 to the number of classes, {data.n_classes}, got {top_n!r}.")
     return 1 - average(data, lambda gibbs: -TopN(int(top_n)).observed(gibbs.batch), beta)
 
