@@ -60,6 +60,13 @@ class Gibbs:
         return self.batch.xp.log(self.partition) - self.beta * self.batch.label_drops
 
     @property
+    def brier(self) -> Array:
+        """The squared distance between probabilities and truth, summed over classes."""
+        true = self.batch.at(self.probabilities, self.batch.labels)
+        others = self.over_classes(self.probabilities**2) - true**2
+        return (1 - true) ** 2 + others
+
+    @cached_property
     def probabilities(self) -> Array:
         return self.weights / self.partition[:, None]
 

@@ -95,21 +95,22 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         for rows in self.scores.blocks():
-            logits, labels, weights = self.scores.exact_logits(rows), self.labels[rows], self.weights[rows]
-            given = self.scores.exact_probabilities(rows)
+            (logits, given), labels, weights = self.scores.exact(rows), self.labels[rows], self.weights[rows]
             if not weights.all():  # a weight of zero is zero copies: the row is not there
                 (kept,) = np.nonzero(weights)
                 if not len(kept):
                     continue
                 logits, labels, weights = _array.rows_at(logits, kept), labels[kept], weights[kept]
                 given = None if given is None else _array.rows_at(given, kept)
-            yield Batch(
+            batch = Batch(
                 logits,
                 _array.beside(labels, logits),
                 _array.beside(weights, logits),
                 has_masks=self.scores.n_masked > 0,
                 given=given,
             )
+            yield batch
+            batch.memo.clear()  # it refers back to the batch, which only the garbage collector would find
 
     def sample(self, size: int) -> "Batches":
         """A random ``size`` of the rows, the same ones each time."""

@@ -156,11 +156,12 @@ def _from_columns(path: Path, names: Names, labelled: bool) -> LogitFile:
             raise InputError(
                 f"{path} has a column {unnamed[0]!r}, which looks like row numbers. Name the columns of scores with --columns."
             )
-    for name, option in [*((c, "columns") for c in chosen), *(((names.labels, "labels"),) if labelled else ())]:
+    wanted = [(name, "columns") for name in chosen]
+    if labelled:
+        wanted += [(names.labels, "labels")] + ([(names.weights, "weights")] if names.weights else [])
+    for name, option in wanted:
         if name not in table.names:
             raise InputError(f"{path} has no column {name!r}, only {_listed(table.names)}. Name yours with --{option}.")
-    if names.weights and labelled and names.weights not in table.names:
-        raise InputError(f"{path} has no column {names.weights!r}, only {_listed(table.names)}. Name yours with --weights.")
     scores = table.numbers(chosen)
     return LogitFile(
         scores=scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores,

@@ -158,7 +158,6 @@ def gather(batches: Batches, pass_: Callable[[Batch], T]) -> T:
     done = 0
     for batch in batches:
         sums = pass_(batch)
-        batch.memo.clear()  # it refers back to the batch, which only the garbage collector would find
         total = sums if total is None else total + sums
         done += int(batch.labels.shape[0])
         report(min(done / batches.n_samples, 0.99))

@@ -149,10 +149,7 @@ def quantile_edges(data: Batches, n_bins: int, *, beta: float, of: Of) -> HostAr
 
     This has to see the claims themselves, so it keeps one number a row, or one a row and class for classwise claims.
     """
-    parts = []
-    for batch in data:
-        parts.append((_claims(batch, beta, of)[0], _array.on_host(batch.weights)))
-        batch.memo.clear()
+    parts = [(_claims(batch, beta, of)[0], _array.on_host(batch.weights)) for batch in data]
     claimed = np.concatenate([p for p, _ in parts])
     weights = np.concatenate([w for _, w in parts])
     return np.stack([_equal_weight_edges(column, weights, n_bins) for column in claimed.T])

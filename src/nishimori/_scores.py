@@ -46,26 +46,23 @@ class Scores:
         step = _array.rows_per_block(self.array, self.n_classes)
         return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
 
-    def exact_logits(self, rows: slice) -> Array:
-        """Float64 logits (n, k) of some rows."""
-        return self._logits(_array.in_double(self.array[rows, ...]))
-
-    def exact_probabilities(self, rows: slice) -> Array | None:
-        """The probabilities of some rows as they were given, in float64; None if logits were given."""
-        return self._table(_array.in_double(self.array[rows, ...])) if self.input == "probabilities" else None
+    def exact(self, rows: slice) -> tuple[Array, Array | None]:
+        """Float64 logits (n, k) of some rows, and the probabilities they are the logarithms of, if those were given."""
+        values = self._table(_array.in_double(self.array[rows, ...]))
+        return self._logits(values), values if self.input == "probabilities" else None
 
     def logits(self) -> Array:
         """All logits (n, k) in the precision that results are computed in."""
-        return self._logits(_array.to_compute(self.array))
+        return self._logits(self._table(_array.to_compute(self.array)))
 
     def sample(self, index: np.ndarray[Any, Any]) -> "Scores":
         """The rows whose numbers are in ``index``."""
         return replace(self, array=_array.rows_at(self.array, index))
 
     def _logits(self, values: Array) -> Array:
-        values, xp = self._table(values), namespace(values)
         if self.input == "logits":
             return values
+        xp = namespace(values)
         # Only an exact zero is raised, to the least its own dtype can hold: a larger floor would move T.
         floor = _array.smallest_normal(self.array) if _array.kind(self.array) == "float" else _DOUBLE_FLOOR
         return xp.log(xp.where(values > 0, values, xp.full_like(values, floor)))

@@ -71,13 +71,6 @@ class Match:
     answers: Answers
     n_passes: int
 
-    def temperature(self, observable: Observable) -> float:
-        """The temperature, or the error that says why there is none."""
-        found = self.roots[observable]
-        if isinstance(found, NishimoriError):
-            raise found
-        return exp(-found.x)
-
 
 def match(data: Batches, *observables: Observable, right: TopN) -> Match:
     """Search for the temperatures of several observables at once; ``right`` says which answers count as such."""
@@ -177,11 +170,11 @@ def _refusal(observable: Observable, moments: Moments, answers: Answers, label_n
 def fit_one(data: Batches, observable: Observable, right: TopN) -> tuple[float, Receipt]:
     """The temperature of one observable and its receipt; raises if there is none."""
     matched = match(data, observable, right=right)
-    temperature = matched.temperature(observable)
     root = matched.roots[observable]
-    assert isinstance(root, Root)
+    if isinstance(root, NishimoriError):
+        raise root
     warn_if_few(matched.answers)
-    return temperature, Receipt(
+    return exp(-root.x), Receipt(
         residual=root.residual,
         converged=root.converged,
         n_passes=matched.n_passes,

@@ -1,20 +1,24 @@
 """The ``nishimori`` command: fit, apply, eval, demo."""
 
 from collections.abc import Sequence
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 
 import nishimori
-from nishimori import _logit_files, metrics
+from nishimori import _logit_files
 from nishimori._array import on_host
 from nishimori._disk import check_target
-from nishimori._labels import class_indices, refuse_permuted
+from nishimori._inputs import Batches, batches, inverse
+from nishimori._labels import refuse_permuted
 from nishimori._logit_files import LogitFile, Names
-from nishimori._scores import scores as checked_scores
+from nishimori._moments import average
+from nishimori._observables import Confidence
+from nishimori._reliability import Strategy, reliability_of
+from nishimori._scores import Input
 from nishimori._terminal import note, one_line_errors, print_json, print_table, print_text, progress
 from nishimori.errors import InputError
 
@@ -29,26 +33,7 @@ app = typer.Typer(
 )
 
 
-class Method(StrEnum):
-    """How to choose the temperature."""
-
-    ec = "ec"
-    ts = "ts"
-
-
-class Input(StrEnum):
-    """What a file's scores are."""
-
-    logits = "logits"
-    probabilities = "probabilities"
-
-
-class Strategy(StrEnum):
-    """How to lay the bins of the ECE."""
-
-    uniform = "uniform"
-    quantile = "quantile"
-
+Method = Literal["ec", "ts"]
 
 Files = Annotated[
     list[Path],
@@ -86,9 +71,9 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 def fit(
     files: Files,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the calibration, a .json file.")],
-    method: Annotated[Method, typer.Option(help="ec: mean confidence = accuracy. ts: least cross-entropy.")] = Method.ec,
+    method: Annotated[Method, typer.Option(help="ec: mean confidence = accuracy. ts: least cross-entropy.")] = "ec",
     top_n: Annotated[int, typer.Option(help="With ec: match the mean top-N probability to the top-N accuracy.")] = 1,
-    input: InputOption = Input.logits,
+    input: InputOption = "logits",
     scores: ScoresOption = None,
     labels: LabelsOption = "labels",
     weights: WeightsOption = None,
@@ -98,7 +83,7 @@ def fit(
     force: ForceOption = False,
 ) -> None:
     """Choose a temperature from validation scores and labels and write it to a file."""
-    if top_n != 1 and method is Method.ts:
+    if top_n != 1 and method == "ts":
         raise typer.BadParameter("belongs to --method ec", param_hint="--top-n")
     if output.suffix in _logit_files.SUFFIXES:
         raise InputError(f"{output} would hold a calibration, which is JSON. Choose a name that ends in .json.")
@@ -109,9 +94,9 @@ def fit(
     _mention(data, input)
     truth = _truth(data.labels, known)
     calibrator = (
-        nishimori.TemperatureScaling(input=input.value, classes=known)
-        if method is Method.ts
-        else nishimori.ExpectationConsistency(top_n=top_n, input=input.value, classes=known)
+        nishimori.TemperatureScaling(input=input, classes=known)
+        if method == "ts"
+        else nishimori.ExpectationConsistency(top_n=top_n, input=input, classes=known)
     )
     with progress("Fitting"):
         calibrator.fit(data.scores, truth, data.weights)
@@ -120,7 +105,7 @@ def fit(
     calibrator.save(output, overwrite=force)
     receipt = calibrator.receipt_
     result = {
-        "method": method.value,
+        "method": method,
         "temperature": calibrator.temperature_,
         "top_n": top_n,
         "accuracy": receipt.accuracy,
@@ -135,9 +120,7 @@ def fit(
         print_json(result)
     else:
         kind = "over" if calibrator.temperature_ > 1 else "under"
-        print_text(
-            f"T = {calibrator.temperature_:.6g}  ({method.value}, {receipt.n_samples} samples: the model is {kind}confident)"
-        )
+        print_text(f"T = {calibrator.temperature_:.6g}  ({method}, {receipt.n_samples} samples: the model is {kind}confident)")
     note(f"Wrote {output}")
 
 
@@ -159,7 +142,7 @@ def apply(
         raise InputError(f"{calibration} is no calibration. Pass the calibration first, then the file: apply c.json test.npz.")
     _logit_files.ending(output)  # known before the work is done
     calibrator = nishimori.load(calibration)
-    data = _logit_files.read([file], _names(Input(calibrator.input), scores, labels, weights, columns), labelled=False)
+    data = _logit_files.read([file], _names(calibrator.input, scores, labels, weights, columns), labelled=False)
     _check_columns(calibrator, data)
     parts = []
     with progress("Applying") as report:
@@ -192,31 +175,24 @@ def evaluate(
     columns: ColumnsOption = None,
     classes: ClassesOption = None,
     n_bins: Annotated[int, typer.Option(help="Bins of the ECE.")] = 15,
-    strategy: Annotated[
-        Strategy, typer.Option(help="Bins of equal width, or of equal weight as in the paper.")
-    ] = Strategy.uniform,
+    strategy: Annotated[Strategy, typer.Option(help="Bins of equal width, or of equal weight as in the paper.")] = "uniform",
     as_json: JsonOption = False,
 ) -> None:
     """Measure error, confidence, ECE, Brier score and loss, before and after calibration."""
     calibrator = None if calibration is None else nishimori.load(calibration)
-    if calibrator is not None and input is not None and input.value != calibrator.input:
-        raise InputError(f"`--input` must be {calibrator.input}, which the calibration was fitted to, got {input.value}.")
-    kind = Input(calibrator.input) if calibrator is not None else input or Input.logits
+    if calibrator is not None and input is not None and input != calibrator.input:
+        raise InputError(f"`--input` must be {calibrator.input}, which the calibration was fitted to, got {input}.")
+    kind = calibrator.input if calibrator is not None else input or "logits"
     data = _logit_files.read(files, _names(kind, scores, labels, weights, columns), labelled=True)
     known: Any = _split(classes)
     if calibrator is not None:
         _check_columns(calibrator, data)
         known = calibrator.classes if known is None else known
-    truth = _truth(data.labels, known)
-    if known is not None:
-        texts = [str(label) for label in known]
-        truth = class_indices(truth, texts, checked_scores(data.scores, input=kind.value), "labels")
+    texts = None if known is None else [str(label) for label in known]
     rows = {"before": 1.0} | ({} if calibrator is None else {"after": calibrator.temperature_})
     with progress("Measuring"):
-        table = {
-            name: _measures(data.scores, truth, temperature, data.weights, kind.value, n_bins, strategy.value)
-            for name, temperature in rows.items()
-        }
+        checked = batches(data.scores, _truth(data.labels, known), data.weights, input=kind, classes=texts)
+        table = {name: _measures(checked, temperature, n_bins, strategy) for name, temperature in rows.items()}
     if as_json:
         print_json(table)
     else:
@@ -244,11 +220,8 @@ def demo(
     with progress("Training on 200 digits"):
         result = _demo.run(seed)
     rows = {"before": 1.0, "after EC": result.found.ec, "after TS": result.found.ts}
-    table = {
-        name: _measures(result.test.logits, result.test.labels, temperature, None, "logits", 15, "uniform")
-        for name, temperature in rows.items()
-        if temperature is not None
-    }
+    checked = batches(result.test.logits, result.test.labels)
+    table = {name: _measures(checked, T, 15, "uniform") for name, T in rows.items() if T is not None}
     if as_json:
         print_json(table)
     else:
@@ -272,7 +245,7 @@ def main() -> None:
 
 def _names(input: Input, scores: str | None, labels: str, weights: str | None, columns: str | None) -> Names:
     split = _split(columns)
-    return Names(scores or input.value, labels, weights, None if split is None else tuple(split))
+    return Names(scores or input, labels, weights, None if split is None else tuple(split))
 
 
 def _split(text: str | None) -> list[str] | None:
@@ -284,7 +257,7 @@ def _mention(data: LogitFile, input: Input) -> None:
     if data.columns is not None:
         note(f"Scores are the {len(data.columns)} columns {data.columns[0]} to {data.columns[-1]}")
     values = on_host(data.scores[:1000])
-    plain = input is Input.logits and values.ndim == 2 and values.dtype.kind == "f"
+    plain = input == "logits" and values.ndim == 2 and values.dtype.kind == "f"
     if plain and (values >= 0).all() and np.allclose(values.sum(axis=1), 1, atol=1e-3):
         note("Each row of logits sums to 1. If they are probabilities, pass --input probabilities")
 
@@ -329,16 +302,15 @@ def _spelled(value: Any, known: set[str]) -> str:
     return whole if whole in known else text
 
 
-def _measures(
-    scores: Any, labels: Any, temperature: float, weights: Any, input: Any, n_bins: int, strategy: Any
-) -> dict[str, float]:
-    """The row of the table at one temperature."""
-    common: dict[str, Any] = {"temperature": temperature, "sample_weight": weights, "input": input}
+def _measures(data: Batches, temperature: float, n_bins: int, strategy: Strategy) -> dict[str, float]:
+    """The row of the table at one temperature: the metrics of that name, of data checked once."""
+    beta = inverse(temperature)
+    mean = partial(average, data, beta=beta)
     return {
         "temperature": temperature,
-        "error": metrics.error(scores, labels, **common),
-        "confidence": metrics.confidence(scores, labels, **common),
-        "ece": metrics.ece(scores, labels, n_bins=n_bins, strategy=strategy, **common),
-        "brier": metrics.brier(scores, labels, **common),
-        "nll": metrics.nll(scores, labels, **common),
+        "error": mean(lambda gibbs: -Confidence().observed(gibbs.batch)),
+        "confidence": mean(lambda gibbs: gibbs.top),
+        "ece": reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of="top").error(),
+        "brier": mean(lambda gibbs: gibbs.brier),
+        "nll": mean(lambda gibbs: gibbs.nll),
     }

@@ -15,8 +15,6 @@ returns a Python float, summed in float64; `reliability` returns the curve that 
 
 from typing import Any
 
-from nishimori._array import Array
-from nishimori._gibbs import Gibbs
 from nishimori._inputs import batches, inverse, is_whole
 from nishimori._moments import average
 from nishimori._observables import Confidence, TopN
@@ -114,7 +112,7 @@ def brier(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: 
     >>> round(metrics.brier([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.79
     """
-    return average(batches(logits, labels, sample_weight, input=input), _brier_rows, inverse(temperature))
+    return average(batches(logits, labels, sample_weight, input=input), lambda gibbs: gibbs.brier, inverse(temperature))
 
 
 def confidence(
@@ -216,9 +214,3 @@ def reliability(
     beta = inverse(temperature)
     data = batches(logits, labels, sample_weight, input=input)
     return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of)
-
-
-def _brier_rows(gibbs: Gibbs) -> Array:
-    true = gibbs.batch.at(gibbs.probabilities, gibbs.batch.labels)
-    others = gibbs.over_classes(gibbs.probabilities**2) - true**2
-    return (1 - true) ** 2 + others
