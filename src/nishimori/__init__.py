@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from nishimori import errors as errors
     from nishimori import metrics as metrics
     from nishimori import plot as plot
+    from nishimori import theory as theory
     from nishimori._calibrators import ExpectationConsistency as ExpectationConsistency
     from nishimori._calibrators import FixedTemperature as FixedTemperature
     from nishimori._calibrators import TemperatureScaling as TemperatureScaling
@@ -32,6 +33,7 @@ _HOME = {
     "errors": "",
     "metrics": "",
     "plot": "",
+    "theory": "",
     "ExpectationConsistency": "_calibrators",
     "FixedTemperature": "_calibrators",
     "TemperatureScaling": "_calibrators",

@@ -1,0 +1,272 @@
+"""What a linear classifier is worth, when its score and the teacher's are jointly Gaussian.
+
+For x ~ N(0, I/d) the scores w*·x and ŵ·x are a Gaussian pair, whatever ŵ is, with variances ρ and q and covariance m. So
+every metric of the probability σ(ŵ·x/T) is a one-dimensional integral. With r = m/√(ρq), τ = √q/T and a standard normal s,
+the score is τs and the label +1 has probability Z(rs) = E σ*(κ(rs + √(1 − r²) ξ)). By symmetry s > 0 is enough.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, inf, sqrt
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, logit, ndtr
+
+from nishimori._roots import Point, increasing_root
+from nishimori.errors import InputError, NoTemperatureError
+from nishimori.theory._quadrature import Array, composite, half_line, normal
+from nishimori.theory._teachers import Teacher
+
+# Panels double in length from here: scores as steep as τ = 10,000 are resolved.
+_FINEST = 1e-4
+
+
+class Line(NamedTuple):
+    """Nodes of the half line s > 0, the weights of twice the normal density there, and P(wrong | s)."""
+
+    s: Array
+    weight: Array
+    wrong: Array
+
+
+class AtomDensity(NamedTuple):
+    """The part of the joint density that sits on one value of f*: ``density`` is its density in f_erm."""
+
+    f_star: float
+    density: Array
+
+
+class LinearScore:
+    """Metrics of the probability σ(ŵ·x/T) in the limit of many samples; subclasses hold ``teacher``, ``m`` and ``q``.
+
+    Every method takes one temperature or an array of them, and returns a float or an array of the same shape.
+    """
+
+    teacher: Teacher
+    m: float
+    q: float
+
+    @property
+    def correlation(self) -> float:
+        """R = m/√(ρq), between the teacher's score and the classifier's; η in the text is its square."""
+        return self.m / sqrt(self.teacher.rho * self.q)
+
+    @property
+    def error(self) -> float:
+        """Fraction of new samples classified wrongly; no temperature changes it."""
+        return float(self.line.weight @ self.line.wrong)
+
+    @property
+    def accuracy(self) -> float:
+        """1 − `error`."""
+        return 1 - self.error
+
+    @property
+    def temperature_ts(self) -> float:
+        """The temperature of least loss: E[s(σ(τs) − Z)] = 0."""
+        return self._temperature(self.line.weight * self.line.s)
+
+    @property
+    def temperature_ec(self) -> float:
+        """The temperature at which mean confidence is accuracy: E[σ(τs) − Z] = 0 over s > 0."""
+        return self._temperature(self.line.weight)
+
+    @overload
+    def confidence(self, T: float = ...) -> float: ...
+    @overload
+    def confidence(self, T: Array) -> Array: ...
+    def confidence(self, T: Any = 1.0) -> Any:
+        """Mean probability of the predicted class."""
+        return self._mean(T, lambda u, _: expit(u))
+
+    @overload
+    def loss(self, T: float = ...) -> float: ...
+    @overload
+    def loss(self, T: Array) -> Array: ...
+    def loss(self, T: Any = 1.0) -> Any:
+        """Mean cross-entropy, in nats."""
+        return self._mean(T, lambda u, wrong: np.log1p(np.exp(-u)) + wrong * u)
+
+    @overload
+    def brier(self, T: float = ...) -> float: ...
+    @overload
+    def brier(self, T: Array) -> Array: ...
+    def brier(self, T: Any = 1.0) -> Any:
+        """Mean squared error of the probabilities, summed over both classes: from 0 to 2."""
+        return self._mean(T, lambda u, wrong: 2 * ((1 - wrong) * expit(-u) ** 2 + wrong * expit(u) ** 2))
+
+    @overload
+    def ece(self, T: float = ...) -> float: ...
+    @overload
+    def ece(self, T: Array) -> Array: ...
+    def ece(self, T: Any = 1.0) -> Any:
+        """Expected calibration error E|Δ|, over the whole line and without bins."""
+        taus = self._taus(T)
+        return _like(T, np.array([self._ece(tau) for tau in taus.ravel()]).reshape(taus.shape))
+
+    def conditional_mean(self, level: Any, T: float = 1.0) -> Any:
+        """P(y = +1) among the samples to which the classifier gives the probability ``level``."""
+        return _like(level, self._truth(self._scores_at(level, T)))
+
+    def delta(self, level: Any, T: float = 1.0) -> Any:
+        """Δ = ``level`` − P(y = +1 | probability ``level``): positive above 1/2 means overconfident."""
+        return _like(level, np.asarray(level, dtype=np.float64) - self._truth(self._scores_at(level, T)))
+
+    def density(self, f_star: Any, f_erm: Any, T: float = 1.0) -> Any:
+        """Joint density of f* = σ*(w*·x/T*) and f_erm = σ(ŵ·x/T), where it is continuous.
+
+        What sits on single values of f* is in `atoms`; both together integrate to 1. ``f_star`` and ``f_erm`` broadcast.
+        """
+        held = ", ".join(f"{atom.value:g}" for atom in self.teacher.atoms)
+        covered = sorted((atom.low, atom.high) for atom in self.teacher.atoms)
+        edges = [-inf, *(x for pair in covered for x in pair), inf]
+        if covered and all(low == high for low, high in zip(edges[::2], edges[1::2], strict=True)):
+            raise InputError(
+                f"f* of the {type(self.teacher).__name__} teacher has no density: it takes the values {held} alone. "
+                "Use `atoms(f_erm, T)`, which gives the density of f_erm at each of them."
+            )
+        level = _inside("f_star", f_star)
+        s, jacobian = self._density_of_erm(f_erm, T)
+        z = self.teacher.inverse(level)
+        slope = self.teacher.signal * self.teacher.derivative(z)
+        r = self.correlation
+        spread = sqrt(1 - r * r)
+        joint = normal(s) * normal((z / self.teacher.signal - r * s) / spread) / spread
+        return _like(level + s, joint * jacobian / slope)
+
+    def atoms(self, f_erm: Any, T: float = 1.0) -> tuple[AtomDensity, ...]:
+        """The values that f* takes with positive probability, each with the density of f_erm there."""
+        s, jacobian = self._density_of_erm(f_erm, T)
+        r, signal = self.correlation, self.teacher.signal
+        spread = sqrt(1 - r * r)
+        result = []
+        for value, low, high in self.teacher.atoms:
+            share = _normal_between((low / signal - r * s) / spread, (high / signal - r * s) / spread)
+            result.append(AtomDensity(value, _like(f_erm, normal(s) * share * jacobian)))
+        return tuple(result)
+
+    @cached_property
+    def line(self) -> Line:
+        return self._nodes(self._edges(_FINEST))
+
+    def _edges(self, finest: float) -> Array:
+        """Ends of panels that are short where s is, and never longer than the distance over which Z changes."""
+        r = abs(self.correlation)
+        return half_line(min(0.75, 1.5 * sqrt(1 - r * r) / max(r, 1e-3)), finest)
+
+    def _nodes(self, edges: Array) -> Line:
+        s, weight = composite(edges)
+        return Line(s, 2 * weight * normal(s), self._truth(-s))
+
+    def _truth(self, s: Array) -> Array:
+        r, signal = self.correlation, self.teacher.signal
+        return self.teacher.averages(signal * r * s, signal**2 * (1 - r * r)).value
+
+    def _taus(self, T: Any) -> Array:
+        temperatures = np.asarray(T, dtype=np.float64)
+        if not (np.isfinite(temperatures) & (temperatures > 0)).all():
+            raise InputError(f"`T` must be positive and finite, got {T}.")
+        return sqrt(self.q) / temperatures
+
+    def _mean(self, T: Any, integrand: Callable[[Array, Array], Array]) -> Any:
+        taus = self._taus(T)
+        steepest = float(taus.max(initial=0.0))
+        line = self.line if steepest * _FINEST <= 1 else self._nodes(self._edges(1 / steepest))
+        return _like(T, integrand(taus[..., None] * line.s, line.wrong) @ line.weight)
+
+    def _ece(self, tau: float) -> float:
+        """E|Δ|, integrated between the sign changes of Δ, so that each piece is smooth."""
+
+        def gap(s: Any) -> Any:
+            return self._truth(-s) - expit(-tau * s)
+
+        edges = self._edges(min(_FINEST, 1 / tau))
+        line = self.line if tau * _FINEST <= 1 else self._nodes(edges)
+        signs = np.sign(line.wrong - expit(-tau * line.s))
+        turns = np.flatnonzero(signs[1:] * signs[:-1] < 0)
+        roots = [brentq(lambda s: float(gap(np.float64(s))), line.s[i], line.s[i + 1], xtol=1e-13) for i in turns]
+        if roots:
+            line = self._nodes(np.sort(np.concatenate([edges, roots])))
+        return float(np.abs(line.wrong - expit(-tau * line.s)) @ line.weight)
+
+    def _temperature(self, weight: Array) -> float:
+        """Where the mean of weight·(P(wrong) − σ(−τs)) vanishes: it increases with τ."""
+        if self.m <= 0:
+            raise NoTemperatureError(
+                f"No temperature fits: accuracy {self.accuracy:.4g} is not above chance (0.5), because the classifier's "
+                f"overlap with the teacher is {self.m:.4g}. It has learnt nothing: give it more samples.",
+                end="hot",
+            )
+        s, _, wrong = self.line
+        target = float(weight @ wrong)
+        search = increasing_root(0.0)
+        x = next(search)
+        while True:
+            u = exp(x) * s
+            down, up = expit(-u), expit(u)
+            steep = u * down * up
+            found = float(weight @ down)
+            point = Point(
+                value=target - found,
+                slope=float(weight @ steep),
+                curvature=float(weight @ (steep * (1 + u * (down - up)))),
+                noise=4e-16 * (target + found),
+            )
+            try:
+                x = search.send(point)
+            except StopIteration as end:
+                return sqrt(self.q) / exp(end.value.x)
+
+    def _scores_at(self, level: Any, T: float) -> Array:
+        return np.asarray(logit(_inside("level", level))) / self._taus(T)
+
+    def _density_of_erm(self, f_erm: Any, T: float) -> tuple[Array, Array]:
+        """The standard normal s at each value of f_erm, and ds/df_erm."""
+        level = _inside("f_erm", f_erm)
+        tau = self._taus(T)
+        return np.asarray(logit(level)) / tau, 1 / (tau * level * (1 - level))
+
+
+@dataclass(frozen=True)
+class Overlaps(LinearScore):
+    """The metrics of any linear classifier whose overlaps with the teacher, m = w*·ŵ/d, and itself, q = |ŵ|²/d, are known.
+
+    Examples
+    --------
+    >>> from nishimori.theory import Logit, Overlaps
+    >>> perfect = Overlaps(Logit(), m=0.999999, q=0.999999)
+    >>> round(perfect.temperature_ec, 3), round(perfect.ece(), 5)
+    (1.0, 0.0)
+    """
+
+    teacher: Teacher
+    m: float
+    q: float
+
+    def __post_init__(self) -> None:
+        if not (self.q > 0 and abs(self.m) < sqrt(self.teacher.rho * self.q)):
+            raise InputError(
+                f"`q` must be positive and `m` smaller than the root of rho * q, as overlaps are, got m = {self.m} and "
+                f"q = {self.q} with rho = {self.teacher.rho}."
+            )
+
+
+def _inside(name: str, level: Any) -> Array:
+    values = np.asarray(level, dtype=np.float64)
+    if not ((values > 0) & (values < 1)).all():
+        raise InputError(f"`{name}` must lie between 0 and 1, both excluded, got {level}.")
+    return values
+
+
+def _like(given: Any, values: Any) -> Any:
+    """A float where a number was given, an array where an array was."""
+    return float(values) if np.ndim(given) == 0 else np.asarray(values)
+
+
+def _normal_between(low: Array, high: Array) -> Array:
+    """Φ(high) − Φ(low), from the tail in which it does not cancel."""
+    upper = low > 0
+    return np.asarray(np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))

@@ -1,0 +1,85 @@
+"""The penalty of least test error or least test loss: the root of a derivative, not the bottom of a flat valley."""
+
+from collections.abc import Callable
+from math import exp, log, sqrt
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import brentq
+
+from nishimori.errors import InputError, NotConvergedError
+from nishimori.theory._fixed_point import Problem, jacobian, solve, unpack
+from nishimori.theory._linear_score import Overlaps
+from nishimori.theory._quadrature import Array, slope_at_zero
+from nishimori.theory._state_evolution import TOLERANCE, check_positive, cold, regression
+from nishimori.theory._teachers import Teacher, as_teacher
+
+# Where the search gives up: a penalty that leaves no trace, and one that leaves nothing else.
+_LEAST, _MOST = 1e-10, 1e8
+
+# The quadrature of derivatives: half the step that solutions are usually accepted at.
+_STEP = 0.025
+
+
+def optimal_penalty(
+    teacher: Teacher | str, alpha: float, *, minimise: Literal["error", "loss"] = "error", tol: float = TOLERANCE
+) -> float:
+    """The λ at which logistic regression on αd samples, with d → ∞, has the least test error or loss.
+
+    Parameters
+    ----------
+    teacher : Teacher or {"logit", "affine", "constant", "probit"}
+        Who labels the samples; a name stands for T* = ρ = 1.
+    alpha : float
+        Samples per dimension.
+    minimise : {"error", "loss"}
+        What is to be least: the fraction of wrong answers, or the cross-entropy at T = 1.
+    tol : float
+        Relative accuracy wanted of the state evolution on the way.
+
+    Examples
+    --------
+    >>> from nishimori.theory import optimal_penalty
+    >>> round(optimal_penalty("affine", 5.0), 4), round(optimal_penalty("affine", 5.0, minimise="loss"), 4)
+    (0.1365, 0.1585)
+    """
+    teacher = as_teacher(teacher)
+    check_positive(alpha=alpha)
+    if minimise not in ("error", "loss"):
+        raise InputError(f'`minimise` must be "error" or "loss", got {minimise!r}.')
+    channel = regression(teacher)
+    known = cold(teacher, alpha, 1.0, tol).x
+
+    def slope(log_penalty: float) -> float:
+        """Derivative of what is to be least, in log λ."""
+        nonlocal known
+        problem = Problem(channel, alpha, exp(log_penalty))
+        known = solve(problem, known, tol).x
+        # F(x, λ) = 0 along the solutions, and λ stands in the third equation alone, as log v(λ + v̂).
+        change = np.linalg.solve(jacobian(problem, known, _STEP), [0.0, 0.0, -problem.penalty * exp(known[2])])
+        if minimise == "error":
+            return -float(change[0])  # the error falls as η grows, and depends on nothing else
+        return float(slope_at_zero(lambda h: _loss(teacher, known + h * change)))
+
+    low, high = _bracket(slope, teacher, alpha, minimise)
+    return exp(brentq(slope, low, high, xtol=1e-11))
+
+
+def _bracket(slope: Callable[[float], float], teacher: Teacher, alpha: float, minimise: str) -> tuple[float, float]:
+    """Neighbouring penalties between which the derivative changes sign, walking downhill from λ = 1."""
+    here = 0.0
+    downhill = -np.sign(slope(here))
+    while log(_LEAST) < here < log(_MOST):
+        there = here + downhill * log(4)
+        if np.sign(slope(there)) != -downhill:
+            return min(here, there), max(here, there)
+        here = there
+    raise NotConvergedError(
+        f"The {minimise} of logistic regression with the {type(teacher).__name__} teacher at alpha = {alpha:g} has no least "
+        f"value at any penalty from {_LEAST:g} to {_MOST:g}: it still falls at {exp(here):.1g}."
+    )
+
+
+def _loss(teacher: Teacher, x: Array) -> float:
+    eta, _, q, _ = unpack(x)
+    return Overlaps(teacher, sqrt(teacher.rho * eta * q), q).loss()

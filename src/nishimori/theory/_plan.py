@@ -1,0 +1,78 @@
+"""How many validation samples a temperature needs.
+
+A temperature solves mean g_i(log τ) = 0, with g = |s|^k (σ(τ|s|) − [right]), k = 0 for expectation consistency and 1 for
+temperature scaling. So log T is off by √(Var g / n) divided by the mean slope of g, for many samples n.
+"""
+
+from dataclasses import dataclass
+from math import ceil, sqrt
+
+from scipy.special import expit, ndtri
+
+from nishimori.errors import InputError
+from nishimori.theory._linear_score import LinearScore
+from nishimori.theory._state_evolution import check_positive, state_evolution
+from nishimori.theory._teachers import Teacher
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Validation samples for a relative error of T, with either method.
+
+    Attributes
+    ----------
+    n_ec, n_ts : int
+        Samples for expectation consistency, and for temperature scaling.
+    deviation_ec, deviation_ts : float
+        Standard deviation of T/T∞ − 1 times the root of the number of samples.
+    relative_error, probability : float
+        What was asked for.
+    """
+
+    n_ec: int
+    n_ts: int
+    deviation_ec: float
+    deviation_ts: float
+    relative_error: float
+    probability: float
+
+
+def plan(
+    teacher: Teacher | str,
+    alpha: float,
+    penalty: float,
+    *,
+    relative_error: float = 0.05,
+    probability: float = 0.95,
+) -> Plan:
+    """How many validation samples bring T within ``relative_error`` of its limit, with the given probability.
+
+    The classifier is logistic regression on αd samples of the teacher, with d → ∞, and the samples are many, so that T is
+    normally distributed.
+
+    Examples
+    --------
+    >>> from nishimori.theory import plan
+    >>> needed = plan("logit", alpha=5.0, penalty=0.1, relative_error=0.1)
+    >>> needed.n_ec > 100
+    True
+    """
+    check_positive(relative_error=relative_error)
+    if not 0 < probability < 1:
+        raise InputError(f"`probability` must lie between 0 and 1, both excluded, got {probability}.")
+    result = state_evolution(teacher, alpha, penalty)
+    ec, ts = deviation(result, 0), deviation(result, 1)
+    quantile = float(ndtri((1 + probability) / 2))
+    n_ec, n_ts = (ceil((quantile * each / relative_error) ** 2) for each in (ec, ts))
+    return Plan(n_ec, n_ts, ec, ts, relative_error, probability)
+
+
+def deviation(score: LinearScore, power: int) -> float:
+    """Standard deviation of log T, for one sample, if the weights |s|^power define T."""
+    s, weight, wrong = score.line
+    T = score.temperature_ts if power else score.temperature_ec
+    u = sqrt(score.q) / T * s
+    down, up = expit(-u), expit(u)
+    # g is −σ(−u) where the answer is right and σ(u) where it is wrong.
+    variance = float(weight @ (s ** (2 * power) * ((1 - wrong) * down**2 + wrong * up**2)))
+    return sqrt(variance) / float(weight @ (s**power * u * down * up))

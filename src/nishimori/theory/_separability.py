@@ -1,0 +1,45 @@
+"""How many samples a dimension can be separated without a mistake."""
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, half_line, normal
+from nishimori.theory._teachers import Teacher, as_teacher
+
+
+def separability(teacher: Teacher | str) -> float:
+    """The α below which a hyperplane through the origin separates αd samples of the teacher, with d → ∞.
+
+    Below it the weights of logistic regression grow without bound as the penalty vanishes, above it they do not. With a
+    standard normal ξ it is 1 / min_c E[max(ξ − c y g, 0)²] (Candès and Sur, arXiv:1804.09753), where y g is the teacher's
+    normalised score times the label.
+
+    Examples
+    --------
+    >>> from nishimori.theory import separability
+    >>> [round(separability(name), 3) for name in ("logit", "affine", "constant")]
+    [2.278, 3.637, 2.447]
+    """
+    teacher = as_teacher(teacher)
+    cuts = [abs(each) / teacher.signal for each in teacher.breaks if 0 < abs(each) / teacher.signal < REACH]
+    edges = sorted({*half_line(0.5, min(0.5, 0.1 / teacher.signal)), *cuts})
+    g, weight = composite(np.array(edges))
+    right = teacher.probability(teacher.signal * g)
+    weight = 2 * weight * normal(g)
+
+    def slope(c: float) -> float:
+        """Half the derivative of the mean in c: −E[y g max(ξ − c y g, 0)]."""
+        return float(weight @ (-right * g * expected_excess(-c * g) + (1 - right) * g * expected_excess(c * g)))
+
+    high = 1.0
+    while slope(high) < 0:
+        high *= 2
+    c = brentq(slope, 0.0, high, xtol=1e-13)
+    mean = float(weight @ (right * _squared(-c * g) + (1 - right) * _squared(c * g)))
+    return 1 / mean
+
+
+def _squared(x: Array) -> Array:
+    """E max(ξ + x, 0)²."""
+    return np.asarray((1 + x * x) * ndtr(x) + x * normal(x))

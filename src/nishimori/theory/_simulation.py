@@ -1,0 +1,285 @@
+"""Finite dimensions: draw a teacher and samples, train, and compare with the limit."""
+
+from dataclasses import replace
+from math import exp, log, nan, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from nishimori import metrics
+from nishimori._inputs import batches
+from nishimori._temperatures import temperatures_of
+from nishimori.errors import InputError, NotConvergedError
+from nishimori.theory._bayes import Posterior
+from nishimori.theory._experiments import Experiments, check_whole, repeat
+from nishimori.theory._gamp import Gamp, gamp
+from nishimori.theory._linear_score import Overlaps
+from nishimori.theory._quadrature import Array, slope_at_zero
+from nishimori.theory._state_evolution import check_positive
+from nishimori.theory._teachers import Teacher, as_teacher
+
+# Newton's method, from zero: each step halves the gradient where the data are separable, and squares it near the end.
+_STEPS = 200
+
+# Largest relative distance to the exact minimum that the gradient may leave open.
+_CERTAIN = 1e-8
+
+
+class Sample(NamedTuple):
+    """Training data, and the teacher that labelled them with the norm it happens to have."""
+
+    x: Array
+    y: Array
+    weights: Array
+    teacher: Teacher
+
+
+def simulate(
+    teacher: Teacher | str,
+    alpha: float,
+    penalty: float,
+    d: int,
+    *,
+    seeds: int = 10,
+    n_val: int = 10_000,
+    n_test: int = 10_000,
+    fix_norm: bool = True,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: bool = True,
+) -> Experiments:
+    """Logistic regression in d dimensions, trained to the end on αd samples of a teacher, for many seeds.
+
+    Parameters
+    ----------
+    teacher : Teacher or {"logit", "affine", "constant", "probit"}
+        Who labels the samples; a name stands for T* = ρ = 1.
+    alpha : float
+        Samples per dimension; αd is rounded.
+    penalty : float
+        λ of the penalty λ/2 |w|².
+    d : int
+        Dimension, at least 2.
+    seeds : int
+        How often everything is drawn anew.
+    n_val, n_test : int
+        Samples on which temperatures are fitted, and on which the metrics named ``test_`` are measured. Only their scores are
+        drawn: (w*·x, ŵ·x) is a Gaussian pair exactly.
+    fix_norm : bool
+        Scale each teacher to |w*|² = ρd, as it is in the limit. Otherwise it is ρd up to a factor 1 ± √(2/d).
+    seed : int
+        What everything is drawn from: the same seed gives the same numbers on however many cores.
+    n_jobs : int, optional
+        Seeds at a time; all cores by default.
+    progress : bool
+        Show a bar, if standard error is a terminal.
+
+    Returns
+    -------
+    Experiments
+        Means with standard errors of
+
+        - ``m``, ``q``: the overlaps;
+        - ``error``, ``loss``, ``confidence``, ``ece``, ``brier``, ``temperature_ts``, ``temperature_ec``, and the last two
+          metrics after either temperature, ``ece_ts`` to ``brier_ec``: of infinitely many new samples, from the overlaps;
+        - ``val_temperature_ts``, ``val_temperature_ec``: from the validation sample;
+        - ``test_error``, ``test_loss``, ``test_brier``, and ``test_ece``, ``test_ece_ts``, ``test_ece_ec`` (15 bins of equal
+          width; uncalibrated, and after the validation sample's temperatures): from the test sample.
+
+        A seed that has no temperature, because its validation sample is all right or no better than chance, has NaN there
+        and is counted as missing.
+
+    Examples
+    --------
+    >>> from nishimori.theory import simulate, state_evolution
+    >>> found = simulate("logit", alpha=3.0, penalty=0.5, d=100, seeds=8)
+    >>> limit = state_evolution("logit", alpha=3.0, penalty=0.5)
+    >>> abs(found["q"].deviation_from(limit.q)) < 4
+    True
+    """
+    teacher = as_teacher(teacher)
+    check_positive(alpha=alpha, penalty=penalty)
+    check_whole(2, d=d)
+    check_whole(1, n_val=n_val, n_test=n_test)
+    _check_samples(alpha, d)
+
+    def experiment(rng: np.random.Generator) -> dict[str, float]:
+        sample = draw(teacher, alpha, d, fix_norm, rng)
+        weights = logistic_regression(sample.x, sample.y, penalty)
+        overlaps = Overlaps(sample.teacher, float(sample.weights @ weights) / d, float(weights @ weights) / d)
+        return _population(overlaps) | _samples(overlaps, n_val, n_test, rng)
+
+    settings = {"teacher": teacher, "alpha": alpha, "penalty": penalty, "d": d, "fix_norm": fix_norm, "seed": seed}
+    return repeat(experiment, settings, seeds=seeds, seed=seed, n_jobs=n_jobs, progress=progress)
+
+
+def simulate_bayes(
+    teacher: Teacher | str,
+    alpha: float,
+    d: int,
+    *,
+    seeds: int = 10,
+    fix_norm: bool = True,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: bool = True,
+) -> Experiments:
+    """Bayesian inference in d dimensions by approximate message passing, and the temperatures it would choose.
+
+    Parameters are those of `simulate`. The means are of ``m``, ``q``, ``v``, ``error``, ``confidence``, ``excess`` (confidence
+    − accuracy) and ``loss`` at the teacher's T*, and of ``temperature_ts`` and ``temperature_ec``: the T in the likelihood at
+    which the loss for new samples is least, and at which mean confidence is accuracy. The likelihood must be log-concave.
+
+    Examples
+    --------
+    >>> from nishimori.theory import simulate_bayes
+    >>> found = simulate_bayes("probit", alpha=3.0, d=200, seeds=8)
+    >>> abs(found["temperature_ec"].deviation_from(1.0)) < 4
+    True
+    """
+    teacher = as_teacher(teacher)
+    check_positive(alpha=alpha)
+    check_whole(2, d=d)
+    _check_samples(alpha, d)
+    if not teacher.log_concave:
+        raise InputError(
+            f"`teacher` must have a log-concave likelihood, got {type(teacher).__name__}: "
+            "at temperatures other than its own nothing vouches for the result."
+        )
+
+    def experiment(rng: np.random.Generator) -> dict[str, float]:
+        sample = draw(teacher, alpha, d, fix_norm, rng)
+        return _bayes(sample, teacher)
+
+    settings = {"teacher": teacher, "alpha": alpha, "d": d, "fix_norm": fix_norm, "seed": seed}
+    return repeat(experiment, settings, seeds=seeds, seed=seed, n_jobs=n_jobs, progress=progress)
+
+
+def draw(teacher: Teacher, alpha: float, d: int, fix_norm: bool, rng: np.random.Generator) -> Sample:
+    """A teacher's weights, and αd samples that it labels with +1 and -1."""
+    weights = rng.standard_normal(d) * sqrt(teacher.rho)
+    if fix_norm:
+        weights *= sqrt(d * teacher.rho / (weights @ weights))
+    x = rng.standard_normal((round(alpha * d), d)) / sqrt(d)
+    y = _labels(teacher, x @ weights, rng)
+    return Sample(x, y, weights, teacher if fix_norm else replace(teacher, rho=float(weights @ weights) / d))
+
+
+def logistic_regression(x: Array, y: Array, penalty: float) -> Array:
+    """The exact minimiser of Σ log(1 + exp(−y w·x)) + λ/2 |w|², by Newton's method, certified by its gradient."""
+    signed = x * y[:, None]
+    weights = np.zeros(x.shape[1])
+    for _ in range(_STEPS):
+        margins = signed @ weights
+        pull = expit(-margins)
+        gradient = penalty * weights - signed.T @ pull
+        # The risk curves at least as much as its penalty, so the minimum is no farther than this.
+        distance = float(np.linalg.norm(gradient)) / penalty
+        if distance <= _CERTAIN * float(np.linalg.norm(weights)):
+            return weights
+        scaled = signed * np.sqrt(pull * (1 - pull))[:, None]
+        hessian = scaled.T @ scaled
+        hessian[np.diag_indices_from(hessian)] += penalty
+        step = -cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), gradient, check_finite=False)
+        weights = weights + _damping(signed @ step, margins, weights, step, penalty, float(gradient @ step)) * step
+    raise NotConvergedError(
+        f"Logistic regression did not reach its minimum in {_STEPS} steps: it may still be off by {distance:.1e}, at "
+        f"penalty = {penalty:g}. Choose a larger penalty."
+    )
+
+
+def _damping(moves: Array, margins: Array, weights: Array, step: Array, penalty: float, slope: float) -> float:
+    """The largest of 1, 1/2, 1/4, ... at which the risk falls as it should."""
+
+    def risk(size: float) -> float:
+        moved = weights + size * step
+        return float(np.logaddexp(0, -(margins + size * moves)).sum()) + penalty / 2 * float(moved @ moved)
+
+    size, here = 1.0, risk(0.0)
+    # At the end the risk no longer changes in its last digit, and the full step is right.
+    while risk(size) > here + 1e-4 * size * slope + 1e-12 * here and size > 1e-9:
+        size /= 2
+    return size
+
+
+def _population(overlaps: Overlaps) -> dict[str, float]:
+    values = {
+        "m": overlaps.m,
+        "q": overlaps.q,
+        "error": overlaps.error,
+        "loss": overlaps.loss(),
+        "confidence": overlaps.confidence(),
+        "ece": overlaps.ece(),
+        "brier": overlaps.brier(),
+    }
+    for name in ("ts", "ec"):
+        T = getattr(overlaps, f"temperature_{name}") if overlaps.m > 0 else None
+        values[f"temperature_{name}"] = nan if T is None else T
+        values[f"ece_{name}"] = nan if T is None else overlaps.ece(T)
+        values[f"brier_{name}"] = nan if T is None else overlaps.brier(T)
+    return values
+
+
+def _samples(overlaps: Overlaps, n_val: int, n_test: int, rng: np.random.Generator) -> dict[str, float]:
+    scores, labels = _new_scores(overlaps, n_val, rng)
+    found = temperatures_of(batches(scores, labels))
+    values = {"val_temperature_ts": found.ts, "val_temperature_ec": found.ec}
+    scores, labels = _new_scores(overlaps, n_test, rng)
+    values |= {
+        "test_error": metrics.error(scores, labels),
+        "test_loss": metrics.nll(scores, labels),
+        "test_brier": metrics.brier(scores, labels),
+        "test_ece": metrics.ece(scores, labels),
+        "test_ece_ts": None if found.ts is None else metrics.ece(scores, labels, temperature=found.ts),
+        "test_ece_ec": None if found.ec is None else metrics.ece(scores, labels, temperature=found.ec),
+    }
+    return {name: nan if value is None else value for name, value in values.items()}
+
+
+def _new_scores(overlaps: Overlaps, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Scores ŵ·x of new samples, and their labels 0 and 1: a Gaussian pair has the same distribution as the samples'."""
+    teacher, m, q = overlaps.teacher, overlaps.m, overlaps.q
+    theirs = sqrt(teacher.rho) * rng.standard_normal(n)
+    ours = m / teacher.rho * theirs + sqrt(q - m * m / teacher.rho) * rng.standard_normal(n)
+    return ours, (_labels(teacher, theirs, rng) > 0).astype(np.int64)
+
+
+def _labels(teacher: Teacher, scores: Array, rng: np.random.Generator) -> Array:
+    return np.where(rng.random(len(scores)) < teacher.probability(scores / teacher.temperature), 1.0, -1.0)
+
+
+def _check_samples(alpha: float, d: int) -> None:
+    if round(alpha * d) < 1:
+        raise InputError(f"`alpha` times `d` must be at least one sample, got {alpha} times {d}.")
+
+
+def _bayes(sample: Sample, assumed: Teacher) -> dict[str, float]:
+    """One seed of `simulate_bayes`; a temperature beyond a factor of three of T* counts as none."""
+    d = len(sample.weights)
+    last: Gamp | None = None
+
+    def at(log_ratio: float) -> Posterior:
+        nonlocal last
+        T = assumed.temperature * exp(log_ratio)
+        last = gamp(sample.x, sample.y, assumed, temperature=T, start=last)
+        m, q = (float(weights @ last.weights) / d for weights in (sample.weights, last.weights))
+        return Posterior(sample.teacher, T, m, q, last.v)
+
+    def excess(log_ratio: float) -> float:
+        found = at(log_ratio)
+        return found.confidence - found.accuracy
+
+    def slope(log_ratio: float) -> float:
+        return float(slope_at_zero(lambda h: at(log_ratio + h).loss))
+
+    best = at(0.0)
+    values = {name: getattr(best, name) for name in ("m", "q", "v", "error", "confidence", "loss")}
+    values["excess"] = best.confidence - best.accuracy
+    ends = -log(3.0), log(3.0)
+    for name, gap in (("temperature_ts", slope), ("temperature_ec", excess)):
+        found = gap(ends[0]) * gap(ends[1]) < 0
+        values[name] = assumed.temperature * exp(brentq(gap, *ends, xtol=1e-6)) if found else nan
+    return values
