@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from nishimori import errors as errors
     from nishimori import metrics as metrics
+    from nishimori import paper as paper
     from nishimori import plot as plot
     from nishimori import theory as theory
     from nishimori._calibrators import ExpectationConsistency as ExpectationConsistency
@@ -32,6 +33,7 @@ __version__ = "0.1.0"
 _HOME = {
     "errors": "",
     "metrics": "",
+    "paper": "",
     "plot": "",
     "theory": "",
     "ExpectationConsistency": "_calibrators",

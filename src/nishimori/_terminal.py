@@ -6,7 +6,7 @@ Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any
@@ -53,6 +53,8 @@ def print_json(content: dict[str, Any]) -> None:
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
@@ -66,6 +68,35 @@ def print_table(rows: dict[str, dict[str, float]], title: str | None = None) -> 
         cells = (f"{100 * values[key]:.2f} %" if key in _PERCENT else f"{values[key]:.4f}" for key in _HEADERS)
         table.add_row(name, *cells)
     Console(highlight=False).print(table)
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
+    """Any table: a column for each key of the first row; numbers to six digits."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for name in rows[0]:
+        numeric = all(isinstance(row[name], int | float | None) for row in rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(_cell(value)) for value in row.values()))
+    Console(highlight=False).print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+@contextmanager
+def steps() -> Iterator[Callable[[str, float], None]]:
+    """A bar that names each step of a long piece of work; only on a terminal, and gone when done."""
+    console = _err()
+    if not console.is_terminal:
+        yield lambda _, __: None
+        return
+    with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda what, fraction: bar.update(task, description=what, completed=fraction)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The ``nishimori`` command: fit, apply, eval, demo."""
+"""The ``nishimori`` command: fit, apply, eval, demo, paper."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import nishimori
-from nishimori import _logit_files
+from nishimori import _logit_files, _paper_commands
 from nishimori._array import on_host
 from nishimori._disk import check_target
 from nishimori._inputs import Batches, batches, inverse
@@ -32,6 +32,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+app.add_typer(_paper_commands.app, name="paper")
 
 Method = Literal["ec", "ts"]
 

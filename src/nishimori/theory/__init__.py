@@ -13,9 +13,10 @@ from nishimori.theory._plan import Plan, plan
 from nishimori.theory._separability import separability
 from nishimori.theory._simulation import logistic_regression, simulate, simulate_bayes
 from nishimori.theory._state_evolution import StateEvolution, plain_iterations, state_evolution, sweep
-from nishimori.theory._teachers import Affine, Atom, Averages, Constant, Logit, Probit, Teacher
+from nishimori.theory._teachers import TEACHERS, Affine, Atom, Averages, Constant, Logit, Probit, Teacher
 
 __all__ = [
+    "TEACHERS",
     "Affine",
     "Atom",
     "AtomDensity",

@@ -1,0 +1,106 @@
+"""``nishimori paper``: list, run and check what the paper shows."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nishimori._terminal import note, print_json, print_rows, steps
+
+if TYPE_CHECKING:
+    from nishimori.paper import Finding
+
+app = typer.Typer(help="Reproduce arXiv:2303.02644, figure by figure, and compare with what it prints.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(help="Names from `nishimori paper list`, or all.", show_default=False)]
+QuickOption = Annotated[bool, typer.Option("--quick", help="A first look: fewer seeds, dimensions and points.")]
+SeedOption = Annotated[int, typer.Option(help="Of everything random.", min=0)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """What can be run and checked."""
+    from nishimori import paper  # noqa: PLC0415 - SciPy takes a while to import
+
+    rows = [{"name": name, "title": paper.artefact(name).title, "where": paper.artefact(name).where} for name in paper.names()]
+    if as_json:
+        print_json({"artefacts": rows})
+    else:
+        print_rows(rows)
+
+
+@app.command()
+def run(
+    names: Names,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for pictures and numbers.")] = Path("nishimori-paper"),
+    quick: QuickOption = False,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+    force: Annotated[bool, typer.Option("--force", help="Start over and replace existing files.")] = False,
+) -> None:
+    """Compute figures and tables: PNG, SVG, CSV and JSON. An interrupted run goes on where it stopped."""
+    from nishimori import paper  # noqa: PLC0415
+
+    written = {}
+    for name in _known(names):
+        with steps() as report:
+            outcome = paper.run(name, output, quick=quick, seed=seed, overwrite=force, report=report)
+        verdicts = [each.verdict for each in outcome.findings]
+        counts = ", ".join(f"{verdicts.count(each)} {each}" for each in ("agrees", "explained", "differs") if each in verdicts)
+        note(f"{name}: {counts}. Wrote {', '.join(str(path) for path in outcome.files)}")
+        written[name] = [str(path) for path in outcome.files]
+    if as_json:
+        print_json({"files": written})
+
+
+@app.command()
+def check(
+    names: Names,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder that run wrote to; without it, compute now.", show_default=False),
+    ] = None,
+    quick: QuickOption = False,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare with the paper's numbers; exit code 3 if one is outside its tolerance and unexplained."""
+    from nishimori import paper  # noqa: PLC0415
+
+    found: dict[str, Sequence[Finding]] = {}
+    for name in _known(names):
+        with steps() as report:
+            found[name] = paper.check(name, output, quick=quick, seed=seed, report=report)
+    if as_json:
+        print_json({name: [_row(each) for each in findings] for name, findings in found.items()})
+    else:
+        for name, findings in found.items():
+            print_rows([_row(each) for each in findings], title=name)
+            for reason in dict.fromkeys(each.explained.partition(":")[0] for each in findings if each.explained):
+                note(f"explained: the paper's number comes out as {reason}")
+    if any(each.verdict == "differs" for findings in found.values() for each in findings):
+        raise typer.Exit(3)
+
+
+def _known(names: Sequence[str]) -> Sequence[str]:
+    from nishimori import paper  # noqa: PLC0415
+
+    chosen = paper.names() if list(names) == ["all"] else list(dict.fromkeys(names))
+    for name in chosen:
+        paper.artefact(name)  # refused before any work is done
+    return chosen
+
+
+def _row(finding: "Finding") -> dict[str, object]:
+    content = asdict(finding)
+    return {
+        "what": content["what"],
+        "ours": content["ours"],
+        "paper": content["paper"],
+        "difference": finding.difference,
+        "tolerance": content["tolerance"],
+        "verdict": finding.verdict,
+    }

@@ -1,0 +1,104 @@
+"""What each table and figure of the paper has in common: pieces of work, tables, a picture, and findings.
+
+An artefact is computed in named *pieces*, so that a long run can be resumed; every piece is plain JSON. Tables are made of
+the pieces, pictures of the tables, and findings compare them with what the paper prints.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, ClassVar, Literal
+
+Row = Mapping[str, Any]
+Pieces = Mapping[str, Any]
+Verdict = Literal["agrees", "explained", "differs"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Our number beside the paper's.
+
+    Attributes
+    ----------
+    what : str
+        What the number is.
+    ours, paper : float or str
+        What we find, and what the paper says.
+    agrees : bool
+        Whether the two agree, within the tolerance where they are numbers.
+    tolerance : float or None
+        The largest difference that counts as agreement.
+    explained : str or None
+        How the paper came by its number, if computing it in that way reproduces it and computing it right does not.
+    """
+
+    what: str
+    ours: float | str
+    paper: float | str
+    agrees: bool
+    tolerance: float | None = None
+    explained: str | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's, where both are numbers."""
+        if isinstance(self.ours, str) or isinstance(self.paper, str):
+            return None
+        return self.ours - self.paper
+
+    @property
+    def verdict(self) -> Verdict:
+        """ "explained" stands for a difference that computing in the paper's way removes."""
+        if self.agrees:
+            return "agrees"
+        return "explained" if self.explained else "differs"
+
+
+def compared(
+    what: str, ours: float, paper: float, tolerance: float, *, in_their_way: float | None = None, because: str | None = None
+) -> Finding:
+    """A number against a printed one; ``in_their_way`` is what the paper's own way of computing it gives, and why."""
+    agrees = isfinite(ours) and abs(ours - paper) <= tolerance
+    explained = not agrees and in_their_way is not None and abs(in_their_way - paper) <= tolerance
+    return Finding(what, ours, paper, agrees, tolerance, f"{because}: {in_their_way:.6g}" if explained else None)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much work to do: ``quick`` is for a first look and for tests."""
+
+    quick: bool = False
+    seed: int = 0
+
+
+class Artefact(ABC):
+    """A table or figure of the paper; its class docstring's first line is its title."""
+
+    name: ClassVar[str]
+    where: ClassVar[str]
+
+    @property
+    def title(self) -> str:
+        """One line that says what it shows."""
+        return (self.__doc__ or "").strip().splitlines()[0]
+
+    @abstractmethod
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        """The work, in pieces that are each done once and kept as JSON."""
+
+    def compared_pieces(self, scale: Scale) -> Sequence[str]:
+        """Names of the pieces that `findings` reads; all, unless some only decorate the picture."""
+        return list(self.pieces(scale))
+
+    @abstractmethod
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        """Rows of numbers by the name of their table."""
+
+    @abstractmethod
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        """What the paper prints, beside what we find."""
+
+    @abstractmethod
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        """The picture, a Matplotlib figure."""

@@ -1,0 +1,222 @@
+"""Sentences of the paper's theory part that can be true or false, each computed."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
+from nishimori.paper._figure_ece import PENALTIES, FigureEce
+from nishimori.paper._figure_temperatures import TEACHERS
+from nishimori.paper._printed import printed
+from nishimori.theory import bayes_optimal, bayes_temperatures, state_evolution
+
+_MISSPECIFIED = ("affine", "constant")
+_CONCAVE = ("logit", "probit", "affine")
+_ALPHAS = (1.0, 3.0, 10.0)
+
+
+class Claims(Artefact):
+    """What the paper says of the theory, sentence by sentence: our number, and whether it holds."""
+
+    name = "claims"
+    where = "Abstract, Sections 1, 3, 5 and 6"
+
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        bayes = {f"bayes {teacher}": partial(_bayes, teacher) for teacher in (*_CONCAVE, "constant")}
+        return {**FigureEce().pieces(scale), **bayes, "density": _density}
+
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        columns = ("what", "ours", "paper")
+        rows = [{name: getattr(each, name) for name in columns} | {"holds": each.agrees} for each in self.findings(done)]
+        return {"claims": rows}
+
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        curves = _Curves(done)
+        return [*_on_bayes(done), *_on_temperatures(curves), *_on_ece(curves), *_on_penalties(curves), *_on_density(done)]
+
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        findings = self.findings(done)
+        figure, ax = pyplot.subplots(figsize=(13, 0.42 * len(findings) + 0.8), layout="constrained")
+        ax.set(xlim=(0, 1), ylim=(len(findings) - 0.5, -1.5))
+        ax.axis("off")
+        for x, header in ((0.0, "claim"), (0.56, "paper"), (0.72, "ours"), (0.92, "holds")):
+            ax.text(x, -1, header, weight="bold", fontsize=9, va="center")
+        for y, each in enumerate(findings):
+            colour = "#1b7837" if each.agrees else "#b2182b"
+            for x, text in ((0.0, each.what), (0.56, _short(each.paper)), (0.72, _short(each.ours))):
+                ax.text(x, y, text, fontsize=8, va="center")
+            ax.text(0.92, y, "yes" if each.agrees else "no", fontsize=8, va="center", color=colour, weight="bold")
+        return figure
+
+
+class _Curves:
+    """Columns of the ECE figure's table, by teacher and penalty."""
+
+    def __init__(self, done: Pieces) -> None:
+        self._done = done
+
+    def __call__(self, teacher: str, kind: str, column: str) -> Any:
+        return np.array([row[column] for row in self._done[f"{teacher}, {kind}"]])
+
+    def lead(self, teacher: str, kind: str, metric: str = "ece") -> Any:
+        """How much lower EC is than TS, at each α."""
+        return self(teacher, kind, f"{metric}_ts") - self(teacher, kind, f"{metric}_ec")
+
+    def difference(self, teacher: str, kind: str = "1e-4") -> Any:
+        ts = self(teacher, kind, "temperature_ts")
+        return np.abs(ts - self(teacher, kind, "temperature_ec")) / ts
+
+
+def _on_bayes(done: Pieces) -> Iterator[Finding]:
+    rows = [row for key, rows in done.items() if key.startswith("bayes") for row in rows]
+    excess = max(abs(row["excess"]) for row in rows)
+    yield Finding("5.1: the Bayes-optimal estimator's mean confidence is its accuracy", _up_to(excess), "equal", excess < 1e-9)
+    temperatures = [row[name] for row in rows for name in ("ts", "ec") if name in row]
+    off = max(abs(T - 1) for T in temperatures)
+    yield Finding("5.1: least loss and EC both choose T* for the likelihood", _up_to(off), "T = T*", off < 1e-8)
+    worse = min(row["error_nearby"] - row["error"] for row in rows if "error_nearby" in row)
+    yield Finding("5.1: T* also has the least classification error", f"{worse:.1e} more, 5 % off T*", "least", worse > 0)
+
+
+def _on_temperatures(curves: _Curves) -> Iterator[Finding]:
+    nearest = min(float(np.abs(curves("logit", "1e-4", f"temperature_{name}") - 1).min()) for name in ("ts", "ec"))
+    yield Finding("5.1: in ERM neither TS nor EC finds T*, at λ = 1e-4", f"off by {nearest:.2g} or more", "off", nearest > 0.01)
+    nearest = float(np.abs(curves("logit", "λ_loss", "temperature_ts") - 1).min())
+    yield Finding("5.1: in ERM neither finds T*, at λ_loss", f"TS off by {nearest:.1g} at best", "off", nearest > 0.01)
+    spread = [
+        float(np.min(curves.difference(b) / curves.difference(a))) for a, b in (("logit", "affine"), ("affine", "constant"))
+    ]
+    ratios = " and ".join(f"{each:.3g}" for each in spread)
+    yield Finding(
+        "5.3: δT grows from logit to affine to constant, at every α",
+        f"by factors of at least {ratios}",
+        "grows",
+        min(spread) > 1,
+    )
+    constant = curves.difference("constant")
+    least = float(np.diff(constant).min())
+    yield Finding("5.3: δT of the constant teacher never falls with α", f"least step {least:.2g}", "never falls", least >= 0)
+    claimed = printed()["claims"]["temperature_difference_constant"]
+    yield compared("5.3: δT of the constant teacher at α = 20, around", float(constant[-1]), claimed, 0.05)
+    points, theory = (printed()["figure-temperatures"][kind]["affine"]["value"] for kind in ("simulation", "theory"))
+    same = sum(a == b for a, b in zip(points, theory, strict=True))
+    yield Finding(
+        "Figure: the points of the affine teacher are simulations",
+        f"{same} of {len(theory)} are the curve",
+        "simulations",
+        same == 0,
+    )
+    hot = state_evolution("logit", 20.0, 1e-4).confidence(1e9)
+    yield Finding("3: mean confidence falls to zero as T grows", f"{hot:.3g} at T = 1e9", "0", hot < 0.01)
+
+
+def _on_ece(curves: _Curves) -> Iterator[Finding]:
+    settings = [(teacher, kind) for teacher in TEACHERS for kind in PENALTIES]
+    least = 100 * min(float(curves.lead(*each).min()) for each in settings)
+    yield Finding("5.3: EC has the lower ECE in all settings", f"by {least:.2g} % or more", "lower", least > 0)
+    logit = 100 * float(np.mean([curves.lead("logit", kind) for kind in PENALTIES]))
+    claimed = printed()["claims"]["ece_difference_logit"]
+    yield compared("5.3: lead of EC in ECE for the logit teacher, %, around", logit, claimed, 0.005)
+    ratio = min(
+        float((curves.lead(teacher, kind) / curves.lead("logit", kind)).min())
+        for teacher in _MISSPECIFIED
+        for kind in PENALTIES
+    )
+    yield Finding("5.3: the lead is larger for the other teachers", f"by a factor of at least {ratio:.3g}", "larger", ratio > 1)
+    leads = np.concatenate([curves.lead(*each, "brier") for each in settings])
+    lost = int((leads < 0).sum())
+    yield Finding(
+        "1: EC consistently outperforms TS in different metrics",
+        f"TS has the lower Brier in {lost} of {len(leads)}",
+        "in all",
+        lost == 0,
+    )
+    cold = min(float(curves("logit", "1e-4", f"temperature_{name}").min()) for name in ("ts", "ec"))
+    yield Finding("5.2: logistic regression is overconfident if well specified", f"T of at least {cold:.3g}", "T > 1", cold > 1)
+    apart = 100 * max(float(np.abs(curves.lead("logit", kind)).max()) for kind in PENALTIES)
+    yield Finding(
+        "6: EC and TS perform the same if well specified", f"ECE differs by {apart:.2g} % at most", "same", apart < 0.01
+    )
+
+
+def _on_penalties(curves: _Curves) -> Iterator[Finding]:
+    for name, kind in (("error", "λ_error"), ("ece", "λ_error"), ("ece", "λ_loss")):
+        gains = [float((curves(teacher, "1e-4", name) - curves(teacher, kind, name)).min()) for teacher in TEACHERS]
+        what = f"5.2: {kind} instead of 1e-4 lowers the {'ECE' if name == 'ece' else name}"
+        yield Finding(what, f"by {100 * min(gains):.2g} % or more", "lower", min(gains) > 0)
+    ratios = {
+        teacher: float(np.abs(np.log(curves(teacher, "λ_error", "penalty") / curves(teacher, "λ_loss", "penalty"))).mean())
+        for teacher in TEACHERS
+    }
+    text = ", ".join(f"{value:.2f}" for value in ratios.values())
+    larger = min(ratios[teacher] for teacher in _MISSPECIFIED) > ratios["logit"]
+    yield Finding("5.2: λ_error and λ_loss differ more if misspecified", f"mean |log ratio| {text}", "more", larger)
+    raised = np.concatenate(
+        [
+            curves(teacher, kind, "ece_ts") > curves(teacher, kind, "ece")
+            for teacher in _MISSPECIFIED
+            for kind in ("λ_error", "λ_loss")
+        ]
+    )
+    what = "5.2: a penalty with TS calibrates well (affine, constant)"
+    yield Finding(what, f"TS raises the ECE in {int(raised.sum())} of {len(raised)}", "calibrated", not raised.any())
+
+
+def _on_density(done: Pieces) -> Iterator[Finding]:
+    found, paper = done["density"], printed()["figure-density"]
+    yield Finding(
+        "5.3: overconfident at every level, affine", f"least Δ {found['least_delta']:.2g}", "Δ ≥ 0", found["least_delta"] >= 0
+    )
+    before, ts, ec = (100 * each for each in found["ece"])
+    text = f"ECE {before:.2f}, {ts:.2f}, {ec:.2f} %"
+    yield Finding("5.3: TS and then EC bring it closer to the diagonal", text, "closer", before > ts > ec)
+    printed_ece = ", ".join(f"{each}" for each in paper["ece"])
+    same = np.allclose([before, ts, ec], paper["ece"], atol=0.1)
+    yield Finding("Caption: the three ECEs, %", f"{before:.2f}, {ts:.2f}, {ec:.2f}", printed_ece, bool(same))
+    yield compared("Caption: T_TS", found["temperature_ts"], paper["temperature_ts"], 0.005)
+    yield compared("Caption: T_EC", found["temperature_ec"], paper["temperature_ec"], 0.005)
+    yield Finding(
+        "Proposition: the integral over z > 0 is the ECE", f"{found['half']:.3g} of it", "all of it", found["half"] > 0.99
+    )
+
+
+def _bayes(teacher: str) -> list[dict[str, float]]:
+    rows = []
+    for alpha in _ALPHAS:
+        best = bayes_optimal(teacher, alpha)
+        row = {"excess": best.confidence - best.accuracy, "error": best.error}
+        if teacher in _CONCAVE:
+            ts, ec = bayes_temperatures(teacher, alpha)
+            nearby = min(bayes_optimal(teacher, alpha, temperature=T).error for T in (0.95, 1.05))
+            row |= {"ts": ts, "ec": ec, "error_nearby": nearby}
+        rows.append(row)
+    return rows
+
+
+def _density() -> dict[str, Any]:
+    paper = printed()["figure-density"]
+    result = state_evolution(paper["teacher"], paper["alpha"], paper["penalty"])
+    ts, ec = result.temperature_ts, result.temperature_ec
+    # The paper's integral, on a plain grid: independent of how `ece` does it.
+    z = np.linspace(0.0, 10 * result.q**0.5, 200_001)[1:]
+    weight = np.exp(-(z**2) / (2 * result.q)) / np.sqrt(2 * np.pi * result.q)
+    level = 1 / (1 + np.exp(-z))
+    inside = level < 1
+    half = float((np.abs(result.delta(level[inside])) * weight[inside]).sum() * (z[1] - z[0]))
+    return {
+        "temperature_ts": ts,
+        "temperature_ec": ec,
+        "ece": [result.ece(T) for T in (1.0, ts, ec)],
+        "least_delta": float(result.delta(np.linspace(0.5, 1 - 1e-9, 10_001)).min()),
+        "half": half / result.ece(),
+    }
+
+
+def _up_to(value: float) -> str:
+    return f"to {max(value, 1e-16):.0e}"
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"

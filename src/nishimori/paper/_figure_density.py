@@ -1,0 +1,132 @@
+"""The figure on the joint density of the true and the claimed probability."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
+from nishimori.paper._printed import printed
+from nishimori.theory import state_evolution
+
+_PANELS = ("uncalibrated", "after TS", "after EC")
+
+
+class FigureDensity(Artefact):
+    """Joint density of f* and f_erm at α = 20, λ = 1e-4: uncalibrated, after TS, after EC."""
+
+    name = "figure-density"
+    where = "Section 5.3, density figure and its caption"
+
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        size = 30 if scale.quick else 100
+        return {"solution": _solution, "density": lambda: _densities(size)}
+
+    def compared_pieces(self, scale: Scale) -> Sequence[str]:
+        return ["solution"]
+
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        density, curves = [], []
+        for panel, content in done["density"].items():
+            levels = content["levels"]
+            for i, f_star in enumerate(levels):
+                for j, f_erm in enumerate(levels):
+                    density.append({"panel": panel, "f_star": f_star, "f_erm": f_erm, "density": content["density"][i][j]})
+            for j, f_erm in enumerate(levels):
+                row = {"panel": panel, "f_erm": f_erm, "conditional_mean": content["conditional_mean"][j]}
+                curves.append(row | {f"atom_at_{value}": content["atoms"][value][j] for value in content["atoms"]})
+        return {"summary": done["solution"], "conditional-mean": curves, "density": density}
+
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        rows, paper = done["solution"], printed()["figure-density"]
+        found = [
+            compared("T_TS", rows[1]["temperature"], paper["temperature_ts"], 0.005),
+            compared("T_EC", rows[2]["temperature"], paper["temperature_ec"], 0.005),
+        ]
+        # One unit of the last digit, since numbers may be rounded or cut off.
+        found += [
+            compared(
+                f"ECE {row['panel']}, %",
+                100 * row["ece"],
+                theirs,
+                0.1,
+                in_their_way=100 * row["ece"] / 2,
+                because="integrated over half the line, as the paper's proposition is",
+            )
+            for row, theirs in zip(rows, paper["ece"], strict=True)
+        ]
+        return found
+
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        figure, axes = pyplot.subplots(1, 3, figsize=(13.5, 4.6), sharey=True, layout="constrained")
+        top = max(np.quantile(content["density"], 0.98) for content in done["density"].values())
+        for ax, row in zip(axes, done["solution"], strict=True):
+            content = done["density"][row["panel"]]
+            levels = np.array(content["levels"])
+            half = (levels[1] - levels[0]) / 2
+            extent = (levels[0] - half, levels[-1] + half, levels[0] - half, levels[-1] + half)
+            image = ax.imshow(
+                content["density"], extent=extent, origin="lower", vmin=0, vmax=top, cmap="viridis", aspect="auto"
+            )
+            # What sits on f* = 0 and 1 exactly has no density: strips beyond the edges, on a scale of their own.
+            highest = max(max(values) for values in content["atoms"].values())
+            for value, values in content["atoms"].items():
+                at = float(value)
+                low = -0.07 if at == 0 else 1.02
+                strip = np.array([values])
+                ax.imshow(
+                    strip, extent=(0, 1, low, low + 0.05), origin="lower", vmin=0, vmax=highest, cmap="magma", aspect="auto"
+                )
+                ax.text(0.5, low + 0.025, f"f* = {at:g}", color="white", fontsize=7, ha="center", va="center")
+            ax.plot(levels, content["conditional_mean"], "--", color="white", linewidth=1.5, label="E[f* | f_erm]")
+            ax.plot([0, 1], [0, 1], color="red", linewidth=1, label="diagonal")
+            ax.set(
+                xlabel=r"$f_{erm}$",
+                xlim=(0, 1),
+                ylim=(-0.08, 1.08),
+                title=f"{row['panel']}: T = {row['temperature']:.2f}, ECE = {100 * row['ece']:.2f} %",
+            )
+        axes[0].set_ylabel(r"$f_\star$")
+        axes[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.93), facecolor="0.3", labelcolor="white")
+        figure.colorbar(image, ax=axes, label="density (brightest 2 % cut off)", fraction=0.03)
+        return figure
+
+
+def _result() -> Any:
+    paper = printed()["figure-density"]
+    return state_evolution(paper["teacher"], paper["alpha"], paper["penalty"])
+
+
+def _temperatures(result: Any) -> dict[str, float]:
+    return dict(zip(_PANELS, (1.0, result.temperature_ts, result.temperature_ec), strict=True))
+
+
+def _solution() -> list[dict[str, Any]]:
+    result = _result()
+    return [
+        {
+            "panel": panel,
+            "temperature": T,
+            "ece": result.ece(T),
+            "ece_half_line": result.ece(T) / 2,
+            "confidence": result.confidence(T),
+            "accuracy": result.accuracy,
+            "loss": result.loss(T),
+            "brier": result.brier(T),
+        }
+        for panel, T in _temperatures(result).items()
+    ]
+
+
+def _densities(size: int) -> dict[str, Any]:
+    result = _result()
+    levels = (np.arange(size) + 0.5) / size
+    return {
+        panel: {
+            "levels": levels.tolist(),
+            "density": result.density(levels[:, None], levels[None, :], T).tolist(),
+            "atoms": {f"{atom.f_star:g}": atom.density.tolist() for atom in result.atoms(levels, T)},
+            "conditional_mean": result.conditional_mean(levels, T).tolist(),
+        }
+        for panel, T in _temperatures(result).items()
+    }

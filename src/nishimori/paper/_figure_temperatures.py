@@ -1,0 +1,155 @@
+"""The figure on the relative difference of the two temperatures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
+from nishimori.paper._printed import printed
+from nishimori.theory import TEACHERS as ALL_TEACHERS
+from nishimori.theory import Overlaps, plain_iterations, separability, simulate, sweep
+
+TEACHERS = ("logit", "affine", "constant")
+COLOURS = {"logit": "black", "affine": "#1f77b4", "constant": "#e08a00"}
+
+# The printed curves jitter by about 1e-5, as minimising a flat loss does.
+_TOLERANCE = 2e-5
+
+# So many plain iterations reproduce every printed point, also where they are far too few.
+_ITERATIONS = 100
+
+
+class FigureTemperatures(Artefact):
+    """Relative difference |T_TS - T_EC| / T_TS against α for three teachers, in theory and simulation."""
+
+    name = "figure-temperatures"
+    where = "Section 5.3, figure on the relative difference"
+
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        work: dict[str, Callable[[], Any]] = {}
+        for teacher in TEACHERS:
+            work[_theory(teacher)] = partial(_converged, teacher)
+            work[_iterations(teacher)] = partial(_stopped_early, teacher)
+        d, seeds, step = (60, 3, 8) if scale.quick else (200, 20, 1)
+        for teacher in TEACHERS:
+            for alpha in _paper()["alpha"][::step]:
+                work[f"simulation {teacher} α = {alpha:.4g}"] = partial(_simulated, teacher, alpha, d, seeds, scale.seed)
+        return work
+
+    def compared_pieces(self, scale: Scale) -> Sequence[str]:
+        return [name(teacher) for teacher in TEACHERS for name in (_theory, _iterations)]
+
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        theory = [
+            {
+                "teacher": teacher,
+                "alpha": alpha,
+                "temperature_ts": ts,
+                "temperature_ec": ec,
+                "difference": _relative(ts, ec),
+                "paper": theirs,
+                "paper_simulation": points,
+                "after_100_iterations": _relative(*early),
+            }
+            for teacher in TEACHERS
+            for alpha, (ts, ec), early, theirs, points in zip(
+                _paper()["alpha"],
+                done[_theory(teacher)],
+                done[_iterations(teacher)],
+                _paper()["theory"][teacher]["value"],
+                _paper()["simulation"][teacher]["value"],
+                strict=True,
+            )
+        ]
+        return {"theory": theory, "simulation": [done[key] for key in done if key.startswith("simulation ")]}
+
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        return [
+            compared(
+                f"{row['teacher']}, α = {row['alpha']:.4g}",
+                row["difference"],
+                row["paper"],
+                _TOLERANCE,
+                in_their_way=row["after_100_iterations"],
+                because=f"{_ITERATIONS} plain iterations, which do not converge here",
+            )
+            for row in self.tables(done)["theory"]
+        ]
+
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        figure, ax = pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")
+        tables = self.tables(done)
+        for teacher in TEACHERS:
+            rows = [row for row in tables["theory"] if row["teacher"] == teacher]
+            alpha = [row["alpha"] for row in rows]
+            ax.plot(alpha, [row["difference"] for row in rows], color=COLOURS[teacher], label=f"σ {teacher}")
+            ax.plot(alpha, [row["paper"] for row in rows], ".", color=COLOURS[teacher], markersize=3, alpha=0.5)
+            points = [row for row in tables["simulation"] if row["teacher"] == teacher]
+            ax.errorbar(
+                [row["alpha"] for row in points],
+                [row["difference"] for row in points],
+                [row["standard_error"] for row in points],
+                fmt="o",
+                markersize=4,
+                markerfacecolor="none",
+                color=COLOURS[teacher],
+            )
+            ax.axvline(separability(teacher), color=COLOURS[teacher], linewidth=0.8, linestyle=":")
+        points = tables["simulation"]
+        seeds = max(row["seeds"] for row in points)
+        ax.plot([], [], "o", markerfacecolor="none", color="0.4", label=f"simulation, d = {points[0]['d']}, {seeds} seeds")
+        ax.plot([], [], ".", markersize=3, color="0.4", label="as printed in the paper")
+        ax.plot([], [], ":", linewidth=0.8, color="0.4", label="separability")
+        ax.set(xlabel="α = n/d", ylabel=r"$|T_{TS} - T_{EC}|\,/\,T_{TS}$", yscale="log", title="λ = 1e-4")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=8, ncols=2, loc="center right", bbox_to_anchor=(1.0, 0.4))
+        return figure
+
+
+def _paper() -> Any:
+    return printed()["figure-temperatures"]
+
+
+def _theory(teacher: str) -> str:
+    return f"theory {teacher}"
+
+
+def _iterations(teacher: str) -> str:
+    return f"{_ITERATIONS} iterations {teacher}"
+
+
+def _relative(ts: float, ec: float) -> float:
+    return abs(ts - ec) / ts
+
+
+def _converged(teacher: str) -> list[tuple[float, float]]:
+    results = sweep(teacher, _paper()["alpha"], _paper()["penalty"])
+    return [(each.temperature_ts, each.temperature_ec) for each in results]
+
+
+def _stopped_early(teacher: str) -> list[tuple[float, float]]:
+    found = []
+    for alpha in _paper()["alpha"]:
+        m, q, _ = plain_iterations(teacher, alpha, _paper()["penalty"], _ITERATIONS)
+        score = Overlaps(ALL_TEACHERS[teacher](), m, q)
+        found.append((score.temperature_ts, score.temperature_ec))
+    return found
+
+
+def _simulated(teacher: str, alpha: float, d: int, seeds: int, seed: int) -> dict[str, Any]:
+    """Temperatures of infinitely many validation samples, so that the finite dimension is all that differs from theory."""
+    found = simulate(teacher, alpha, _paper()["penalty"], d, seeds=seeds, seed=seed, n_val=1000, n_test=1000, progress=False)
+    ts, ec = found.values["temperature_ts"], found.values["temperature_ec"]
+    each = np.abs(ts - ec) / ts
+    there = each[~np.isnan(each)]
+    return {
+        "teacher": teacher,
+        "alpha": alpha,
+        "d": d,
+        "seeds": seeds,
+        "without_temperature": int(np.isnan(each).sum()),
+        "difference": float(there.mean()),
+        "standard_error": float(there.std(ddof=1) / np.sqrt(len(there))),
+    }
