@@ -75,10 +75,11 @@ def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> N
     table = Table(title=title, title_justify="left", title_style="bold")
     for name in rows[0]:
         numeric = all(isinstance(row[name], int | float | None) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(name, justify="right" if numeric else "left")
     for row in rows:
         table.add_row(*(escape(_cell(value)) for value in row.values()))
-    Console(highlight=False).print(table)
+    # A file or a pipe has no width to keep to.
+    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def _cell(value: Any) -> str:

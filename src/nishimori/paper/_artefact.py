@@ -49,7 +49,7 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """ "explained" stands for a difference that computing in the paper's way removes."""
+        """Whether the two agree; a difference is explained if computing in the paper's way removes it."""
         if self.agrees:
             return "agrees"
         return "explained" if self.explained else "differs"

@@ -97,9 +97,9 @@ class FigureTemperatures(Artefact):
                 color=COLOURS[teacher],
             )
             ax.axvline(separability(teacher), color=COLOURS[teacher], linewidth=0.8, linestyle=":")
-        points = tables["simulation"]
-        seeds = max(row["seeds"] for row in points)
-        ax.plot([], [], "o", markerfacecolor="none", color="0.4", label=f"simulation, d = {points[0]['d']}, {seeds} seeds")
+        size = tables["simulation"][0]
+        label = f"simulation, d = {size['d']}, {size['seeds']} seeds"
+        ax.plot([], [], "o", markerfacecolor="none", color="0.4", label=label)
         ax.plot([], [], ".", markersize=3, color="0.4", label="as printed in the paper")
         ax.plot([], [], ":", linewidth=0.8, color="0.4", label="separability")
         ax.set(xlabel="α = n/d", ylabel=r"$|T_{TS} - T_{EC}|\,/\,T_{TS}$", yscale="log", title="λ = 1e-4")
