@@ -1,7 +1,6 @@
 """``nishimori paper``: list, run and check what the paper shows."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,8 +78,8 @@ def check(
     else:
         for name, findings in found.items():
             print_rows([_row(each) for each in findings], title=name)
-            for reason in dict.fromkeys(each.explained.partition(":")[0] for each in findings if each.explained):
-                note(f"explained: the paper's number comes out as {reason}")
+            for reason in dict.fromkeys(each.because for each in findings if each.verdict == "explained"):
+                note(f"explained: computed in the paper's way, which is {reason}, the number is the paper's")
     if any(each.verdict == "differs" for findings in found.values() for each in findings):
         raise typer.Exit(3)
 
@@ -95,12 +94,8 @@ def _known(names: Sequence[str]) -> Sequence[str]:
 
 
 def _row(finding: "Finding") -> dict[str, object]:
-    content = asdict(finding)
-    return {
-        "what": content["what"],
-        "ours": content["ours"],
-        "paper": content["paper"],
-        "difference": finding.difference,
-        "tolerance": content["tolerance"],
-        "verdict": finding.verdict,
-    }
+    row: dict[str, object] = {"what": finding.what, "ours": finding.ours, "paper": finding.paper}
+    row["difference"] = finding.difference
+    if finding.because is not None:
+        row["in the paper's way"] = finding.in_their_way
+    return row | {"tolerance": finding.tolerance, "verdict": finding.verdict}

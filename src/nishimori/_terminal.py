@@ -71,13 +71,14 @@ def print_table(rows: dict[str, dict[str, float]], title: str | None = None) -> 
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
-    """Any table: a column for each key of the first row; numbers to six digits."""
+    """Any table: a column for each key there is; numbers to six digits."""
     table = Table(title=title, title_justify="left", title_style="bold")
-    for name in rows[0]:
-        numeric = all(isinstance(row[name], int | float | None) for row in rows)
+    longest = max(rows, key=len)
+    for name in longest:
+        numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
         table.add_column(name, justify="right" if numeric else "left")
     for row in rows:
-        table.add_row(*(escape(_cell(value)) for value in row.values()))
+        table.add_row(*(escape(_cell(row.get(name))) for name in longest))
     # A file or a pipe has no width to keep to.
     Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
 

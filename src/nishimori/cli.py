@@ -1,4 +1,4 @@
-"""The ``nishimori`` command: fit, apply, eval, demo, paper."""
+"""The ``nishimori`` command: fit, apply, eval, demo, theory, paper."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import nishimori
-from nishimori import _logit_files, _paper_commands
+from nishimori import _logit_files, _paper_commands, _theory_command
 from nishimori._array import on_host
 from nishimori._disk import check_target
 from nishimori._inputs import Batches, batches, inverse
@@ -34,6 +34,7 @@ app = typer.Typer(
 
 
 app.add_typer(_paper_commands.app, name="paper")
+app.command()(_theory_command.theory)
 
 Method = Literal["ec", "ts"]
 

@@ -285,3 +285,65 @@ def test_the_demo_calibrates_an_overconfident_network_and_draws_it(run, tmp_path
     found = nishimori.temperatures(*(np.load("nishimori-demo/val.npz")[name] for name in ("logits", "labels")))
     assert found.ec == pytest.approx(table["after EC"]["temperature"], rel=1e-12)
     assert run("demo")[0] == 1
+
+
+def test_theory_prints_the_papers_temperatures(run):
+    code, out, err = run("theory affine --alpha 20 --penalty 1e-4")
+    assert (code, err) == (0, "")
+    assert "1.3543" in out
+    assert "1.2420" in out
+    assert "4.36 %" in out
+
+
+def test_theory_finds_the_best_penalty_and_prints_json(run):
+    code, out, _ = run("theory logit --alpha 5 --penalty error --json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["penalty"] == pytest.approx(1.10187, rel=1e-4)
+    assert found["after EC"]["confidence"] == pytest.approx(1 - found["after EC"]["error"], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "theory cubic --alpha 2 --penalty 1",
+            "error: `teacher` must be one of logit, affine, constant, probit, got 'cubic'.\n",
+        ),
+        ("theory logit --alpha -1 --penalty 1", "error: `alpha` must be a positive finite number, got -1.0.\n"),
+        ("theory logit --alpha 1 --penalty 0", "error: `penalty` must be a positive finite number, got 0.0.\n"),
+        ("theory logit --alpha 1 --penalty much", "error: `--penalty` must be a number, error or loss, got 'much'.\n"),
+        ("theory logit --alpha 1 --penalty 1 --rho 0", "error: `rho` of a teacher must be positive and finite, got 0.0.\n"),
+        (
+            "paper run figure-9",
+            "error: There is no artefact 'figure-9' of the paper; there are figure-temperatures, figure-ece, figure-density, "
+            "bayes, claims.\n",
+        ),
+    ],
+)
+def test_wrong_theory_is_one_line(run, line, message):
+    assert run(line) == (1, "", message)
+
+
+def test_paper_lists_runs_and_checks(run, tmp_path):
+    code, out, _ = run("paper list --json")
+    names = [row["name"] for row in json.loads(out)["artefacts"]]
+    assert code == 0
+    assert "figure-density" in names
+    code, out, err = run("paper run figure-density --quick -o results")
+    assert (code, out) == (0, "")
+    assert "2 agrees, 3 explained" in err
+    assert {path.suffix for path in (tmp_path / "results").iterdir()} == {".png", ".svg", ".csv", ".json"}
+    code, out, err = run("paper check figure-density --quick -o results")
+    assert code == 0
+    assert "explained" in out
+    assert "half the line" in err
+    code, _, err = run("paper run figure-density --quick -o results")
+    assert code == 1
+    assert "--force" in err
+
+
+def test_check_ends_with_three_where_the_paper_is_contradicted(run):
+    code, out, _ = run("paper check claims --quick --json")
+    assert code == 3
+    assert {row["verdict"] for row in json.loads(out)["claims"]} == {"agrees", "differs"}

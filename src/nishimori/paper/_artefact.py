@@ -7,7 +7,6 @@ the pieces, pictures of the tables, and findings compare them with what the pape
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, ClassVar, Literal
 
 Row = Mapping[str, Any]
@@ -29,8 +28,10 @@ class Finding:
         Whether the two agree, within the tolerance where they are numbers.
     tolerance : float or None
         The largest difference that counts as agreement.
-    explained : str or None
-        How the paper came by its number, if computing it in that way reproduces it and computing it right does not.
+    in_their_way : float or None
+        What computing the number as the paper did gives, where that is known to be another way.
+    because : str or None
+        What that other way is.
     """
 
     what: str
@@ -38,7 +39,8 @@ class Finding:
     paper: float | str
     agrees: bool
     tolerance: float | None = None
-    explained: str | None = None
+    in_their_way: float | None = None
+    because: str | None = None
 
     @property
     def difference(self) -> float | None:
@@ -52,16 +54,19 @@ class Finding:
         """Whether the two agree; a difference is explained if computing in the paper's way removes it."""
         if self.agrees:
             return "agrees"
-        return "explained" if self.explained else "differs"
+        return "explained" if _near(self.in_their_way, self.paper, self.tolerance) else "differs"
 
 
 def compared(
     what: str, ours: float, paper: float, tolerance: float, *, in_their_way: float | None = None, because: str | None = None
 ) -> Finding:
     """A number against a printed one; ``in_their_way`` is what the paper's own way of computing it gives, and why."""
-    agrees = isfinite(ours) and abs(ours - paper) <= tolerance
-    explained = not agrees and in_their_way is not None and abs(in_their_way - paper) <= tolerance
-    return Finding(what, ours, paper, agrees, tolerance, f"{because}: {in_their_way:.6g}" if explained else None)
+    return Finding(what, ours, paper, _near(ours, paper, tolerance), tolerance, in_their_way, because)
+
+
+def _near(ours: float | str | None, paper: float | str, tolerance: float | None) -> bool:
+    numbers = isinstance(ours, float | int) and isinstance(paper, float | int) and tolerance is not None
+    return bool(numbers and abs(ours - paper) <= tolerance)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ class Bayes(Artefact):
             rows = done[f"curve {teacher}"]
             T = [row["T"] for row in rows]
             best = bayes_optimal(teacher, _DRAWN).loss
-            left.plot(T, [row["confidence"] - row["accuracy"] for row in rows], color=colour, label=f"σ {teacher}")
-            right.plot(T, [row["loss"] - best for row in rows], color=colour, label=f"σ {teacher}")
+            left.plot(T, [row["confidence"] - row["accuracy"] for row in rows], color=colour, label=teacher)
+            right.plot(T, [row["loss"] - best for row in rows], color=colour, label=teacher)
             drawn = done[f"GAMP {teacher} α = {_DRAWN:g}"]
             left.errorbar(drawn["temperature_ec"], 0.0, xerr=drawn["temperature_ec_error"], fmt="o", color=colour, markersize=4)
             right.errorbar(

@@ -38,16 +38,16 @@ class Claims(Artefact):
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         findings = self.findings(done)
-        figure, ax = pyplot.subplots(figsize=(13, 0.42 * len(findings) + 0.8), layout="constrained")
+        figure, ax = pyplot.subplots(figsize=(10.5, 0.3 * len(findings) + 0.8), layout="constrained")
         ax.set(xlim=(0, 1), ylim=(len(findings) - 0.5, -1.5))
         ax.axis("off")
-        for x, header in ((0.0, "claim"), (0.56, "paper"), (0.72, "ours"), (0.92, "holds")):
+        for x, header in ((0.0, "claim"), (0.49, "paper"), (0.64, "ours"), (0.94, "holds")):
             ax.text(x, -1, header, weight="bold", fontsize=9, va="center")
         for y, each in enumerate(findings):
             colour = "#1b7837" if each.agrees else "#b2182b"
-            for x, text in ((0.0, each.what), (0.56, _short(each.paper)), (0.72, _short(each.ours))):
+            for x, text in ((0.0, each.what), (0.49, _short(each.paper)), (0.64, _short(each.ours))):
                 ax.text(x, y, text, fontsize=8, va="center")
-            ax.text(0.92, y, "yes" if each.agrees else "no", fontsize=8, va="center", color=colour, weight="bold")
+            ax.text(0.94, y, "yes" if each.agrees else "no", fontsize=8, va="center", color=colour, weight="bold")
         return figure
 
 

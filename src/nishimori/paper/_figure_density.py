@@ -51,7 +51,7 @@ class FigureDensity(Artefact):
                 theirs,
                 0.1,
                 in_their_way=100 * row["ece"] / 2,
-                because="integrated over half the line, as the paper's proposition is",
+                because="the integral over half the line",
             )
             for row, theirs in zip(rows, paper["ece"], strict=True)
         ]

@@ -73,7 +73,7 @@ class FigureTemperatures(Artefact):
                 row["paper"],
                 _TOLERANCE,
                 in_their_way=row["after_100_iterations"],
-                because=f"{_ITERATIONS} plain iterations, which do not converge here",
+                because=f"{_ITERATIONS} plain iterations of the equations",
             )
             for row in self.tables(done)["theory"]
         ]
@@ -84,7 +84,7 @@ class FigureTemperatures(Artefact):
         for teacher in TEACHERS:
             rows = [row for row in tables["theory"] if row["teacher"] == teacher]
             alpha = [row["alpha"] for row in rows]
-            ax.plot(alpha, [row["difference"] for row in rows], color=COLOURS[teacher], label=f"σ {teacher}")
+            ax.plot(alpha, [row["difference"] for row in rows], color=COLOURS[teacher], label=f"{teacher} teacher")
             ax.plot(alpha, [row["paper"] for row in rows], ".", color=COLOURS[teacher], markersize=3, alpha=0.5)
             points = [row for row in tables["simulation"] if row["teacher"] == teacher]
             ax.errorbar(
@@ -102,7 +102,9 @@ class FigureTemperatures(Artefact):
         ax.plot([], [], "o", markerfacecolor="none", color="0.4", label=label)
         ax.plot([], [], ".", markersize=3, color="0.4", label="as printed in the paper")
         ax.plot([], [], ":", linewidth=0.8, color="0.4", label="separability")
-        ax.set(xlabel="α = n/d", ylabel=r"$|T_{TS} - T_{EC}|\,/\,T_{TS}$", yscale="log", title="λ = 1e-4")
+        ax.set(
+            xlabel="α = n/d", ylabel=r"$|T_{TS} - T_{EC}|\,/\,T_{TS}$", yscale="log", title="λ = 1e-4", xticks=range(0, 21, 4)
+        )
         ax.grid(alpha=0.3)
         ax.legend(fontsize=8, ncols=2, loc="center right", bbox_to_anchor=(1.0, 0.4))
         return figure

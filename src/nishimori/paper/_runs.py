@@ -32,6 +32,7 @@ class Store:
         self.path = path
         self.header = {"artefact": artefact.name, "version": nishimori.__version__, "settings": asdict(scale)}
         self.pieces: dict[str, Any] = {}
+        self.complete = False
         if path is not None and path.exists() and not overwrite:
             self._resume(path)
 
@@ -57,12 +58,10 @@ class Store:
         if found != self.header:
             raise FileExistsError(
                 f"{path} holds another run ({_brief(found)}), not this one ({_brief(self.header)}). "
-                "Choose another folder with -o, or replace it with overwrite=True (--force in the shell)."
+                "Ask for the same, choose another folder with -o, or run with overwrite=True (--force in the shell)."
             )
         self.pieces = content.get("pieces", {})
         self.complete = bool(content.get("complete"))
-
-    complete = False
 
 
 def run(
@@ -100,7 +99,7 @@ def run(
                 figure.savefig(temporary, dpi=150)
     finally:
         pyplot.close(figure)
-    store.finish({"tables": tables, "findings": [asdict(each) | {"verdict": each.verdict} for each in findings]})
+    store.finish({"findings": [asdict(each) | {"verdict": each.verdict} for each in findings]})
     return Outcome(findings, [*pictures, *(target / name for name in sheets), path])
 
 

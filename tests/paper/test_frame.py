@@ -1,0 +1,160 @@
+"""The frame of the paper suite: pieces that are resumed, files that appear whole, verdicts."""
+
+import csv
+import json
+
+import pytest
+
+from nishimori import paper
+from nishimori.errors import FormatError, InputError
+from nishimori.paper._artefact import Artefact, Finding, Scale, compared
+from nishimori.paper._printed import printed
+from nishimori.paper._runs import check, run
+
+
+class Counted(Artefact):
+    """Squares of small numbers."""
+
+    name = "squares"
+    where = "nowhere"
+
+    def __init__(self):
+        self.done = []
+        self.fails_at = None
+
+    def pieces(self, scale):
+        def square(i):
+            if i == self.fails_at:
+                raise KeyboardInterrupt
+            self.done.append(i)
+            return {"i": i, "square": i * i}
+
+        return {f"piece {i}": lambda i=i: square(i) for i in range(2 if scale.quick else 4)}
+
+    def compared_pieces(self, scale):
+        return ["piece 1"]
+
+    def tables(self, done):
+        return {"squares": list(done.values())}
+
+    def findings(self, done):
+        return [compared("one squared", done["piece 1"]["square"], 1.0, 0.01)]
+
+    def draw(self, done, pyplot):
+        figure, ax = pyplot.subplots()
+        ax.plot([row["square"] for row in done.values()])
+        return figure
+
+
+def test_a_run_writes_picture_table_and_everything(tmp_path):
+    outcome = run(Counted(), tmp_path / "new", scale=Scale())
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        "squares.csv",
+        "squares.json",
+        "squares.png",
+        "squares.svg",
+    ]
+    assert sorted(outcome.files) == sorted((tmp_path / "new").iterdir())
+    with (tmp_path / "new" / "squares.csv").open() as stream:
+        assert [row["square"] for row in csv.DictReader(stream)] == ["0", "1", "4", "9"]
+    content = json.loads((tmp_path / "new" / "squares.json").read_text())
+    assert content["complete"] is True
+    assert content["findings"][0]["verdict"] == "agrees"
+    assert (tmp_path / "new" / "squares.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
+    artefact = Counted()
+    artefact.fails_at = 2
+    with pytest.raises(KeyboardInterrupt):
+        run(artefact, tmp_path, scale=Scale())
+    assert [path.name for path in tmp_path.iterdir()] == ["squares.json"]
+    artefact.fails_at = None
+    (tmp_path / "squares.png").write_bytes(b"left by the interrupted run")
+    run(artefact, tmp_path, scale=Scale())
+    assert artefact.done == [0, 1, 2, 3]
+
+
+def test_a_finished_run_is_not_replaced_in_silence(tmp_path):
+    artefact = Counted()
+    run(artefact, tmp_path, scale=Scale())
+    with pytest.raises(FileExistsError, match="--force"):
+        run(artefact, tmp_path, scale=Scale())
+    run(artefact, tmp_path, scale=Scale(), overwrite=True)
+    assert artefact.done == [0, 1, 2, 3] * 2
+
+
+def test_a_picture_of_somebody_else_is_not_replaced_and_nothing_is_computed(tmp_path):
+    artefact = Counted()
+    (tmp_path / "squares.svg").write_text("mine")
+    with pytest.raises(FileExistsError):
+        run(artefact, tmp_path, scale=Scale())
+    assert artefact.done == []
+
+
+def test_another_runs_pieces_are_not_mixed_in(tmp_path):
+    run(Counted(), tmp_path, scale=Scale(quick=True))
+    with pytest.raises(FileExistsError, match="quick = True"):
+        run(Counted(), tmp_path, scale=Scale())
+    with pytest.raises(FileExistsError, match="quick = True"):
+        check(Counted(), tmp_path, scale=Scale())
+
+
+def test_a_damaged_file_is_named(tmp_path):
+    (tmp_path / "squares.json").write_text('{"artefact":')
+    with pytest.raises(FormatError, match="damaged"):
+        run(Counted(), tmp_path, scale=Scale())
+    (tmp_path / "squares.json").write_text("[]")
+    with pytest.raises(FormatError, match="no result"):
+        run(Counted(), tmp_path, scale=Scale())
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        run(Counted(), tmp_path / "file", scale=Scale())
+
+
+def test_check_uses_what_a_run_left_and_otherwise_computes_what_it_compares(tmp_path):
+    artefact = Counted()
+    check(artefact, None, scale=Scale())
+    assert artefact.done == [1]
+    run(artefact, tmp_path, scale=Scale())
+    artefact.done.clear()
+    assert check(artefact, tmp_path, scale=Scale())[0].verdict == "agrees"
+    assert artefact.done == []
+    with pytest.raises(FileNotFoundError, match="paper run squares"):
+        check(artefact, tmp_path / "empty", scale=Scale())
+
+
+@pytest.mark.parametrize(
+    ("ours", "their_way", "verdict"),
+    [
+        (1.004, None, "agrees"),
+        (1.02, None, "differs"),
+        (1.02, 1.0, "explained"),
+        (1.02, 1.1, "differs"),
+        (float("nan"), None, "differs"),
+    ],
+)
+def test_a_difference_counts_as_explained_only_if_the_papers_way_reproduces_its_number(ours, their_way, verdict):
+    found = compared("x", ours, 1.0, 0.005, in_their_way=their_way, because="so")
+    assert found.verdict == verdict
+
+
+def test_a_claim_in_words_has_no_difference():
+    assert Finding("x", "large", "small", agrees=False).difference is None
+    assert Finding("x", "large", "small", agrees=False).verdict == "differs"
+
+
+def test_an_unknown_artefact_is_refused_with_the_list():
+    with pytest.raises(InputError, match="figure-temperatures"):
+        paper.check("figure-9")
+
+
+def test_every_printed_table_says_where_it_is_from():
+    assert all("origin" in table for table in printed().values())
+    curves = printed()["figure-temperatures"]
+    assert all(
+        len(curves[kind][name]["value"]) == 40 for kind in ("theory", "simulation") for name in ("logit", "affine", "constant")
+    )

@@ -1,0 +1,181 @@
+"""A teacher is its probability: closed forms equal quadratures of it, and a teacher of a few lines is as good as a built-in one."""
+
+from dataclasses import dataclass
+from math import inf, nan
+
+import numpy as np
+import pytest
+from scipy.special import expit, ndtr
+
+import reference_theory as reference
+from nishimori import InputError
+from nishimori.theory import Affine, Constant, Logit, Probit, Teacher, bayes_optimal, separability, state_evolution
+
+TEACHERS = {"logit": Logit(), "affine": Affine(), "constant": Constant(), "probit": Probit()}
+VARIANCES = [0.003, 0.1, 0.7, 3.0, 35.9, 36.1, 60.0]  # the logit teacher changes its formula at 36
+
+each_teacher = pytest.mark.parametrize("teacher", TEACHERS.values(), ids=TEACHERS)
+each_variance = pytest.mark.parametrize("variance", VARIANCES)
+
+
+@dataclass(frozen=True)
+class OwnProbit(Teacher):
+    def probability(self, z):
+        return ndtr(z)
+
+
+@dataclass(frozen=True)
+class OwnAffine(Teacher):
+    breaks = (-1.0, 1.0)
+
+    def probability(self, z):
+        return np.clip((1 + z) / 2, 0, 1)
+
+
+@each_variance
+@each_teacher
+def test_averages_equal_adaptive_quadrature_of_the_probability(teacher, variance):
+    means = np.array([-3.0, -1.1, -0.4, 0.0, 0.9, 2.5])
+    found = np.stack(teacher.averages(means, variance), axis=1)
+    expected = np.array([reference.moments_by_quad(teacher, mean, variance) for mean in means])
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11 / variance)
+
+
+@each_variance
+@each_teacher
+def test_closed_forms_equal_the_quadrature_that_any_teacher_has(teacher, variance):
+    means = np.linspace(-6, 6, 41)
+    for own, generic in zip(teacher.averages(means, variance), Teacher.averages(teacher, means, variance), strict=True):
+        np.testing.assert_allclose(own, generic, rtol=0, atol=2e-14 / min(1, variance))
+
+
+@each_variance
+@each_teacher
+def test_slope_and_curvature_are_derivatives_of_the_value(teacher, variance):
+    means = np.linspace(-4, 4, 33)
+    h = 1e-4 * min(1, variance**0.5)
+    above, below, here = (teacher.averages(means + shift, variance) for shift in (h, -h, 0.0))
+    scale = 1 / min(1, variance)
+    np.testing.assert_allclose(here.slope, (above.value - below.value) / (2 * h), rtol=1e-6, atol=1e-7 * scale)
+    np.testing.assert_allclose(here.curvature, (above.slope - below.slope) / (2 * h), rtol=1e-6, atol=1e-7 * scale**1.5)
+
+
+@each_variance
+@each_teacher
+def test_averages_have_the_symmetry_of_the_probability(teacher, variance):
+    means = np.linspace(0, 9, 19)
+    right, left = teacher.averages(means, variance), teacher.averages(-means, variance)
+    np.testing.assert_allclose(right.value + left.value, 1.0, rtol=1e-14)
+    np.testing.assert_allclose(right.slope, left.slope, rtol=1e-10, atol=1e-15)
+    np.testing.assert_allclose(right.curvature, -left.curvature, rtol=1e-10, atol=1e-14 / variance)
+
+
+@pytest.mark.parametrize("variance", [0.003, 0.1, 0.7, 3.0, 60.0])
+@pytest.mark.parametrize("name", ["logit", "affine", "probit"])
+def test_averages_keep_their_relative_accuracy_far_out_where_they_are_tiny(name, variance):
+    teacher = TEACHERS[name]
+    # Thirty deviations of what a label is drawn from, for teachers that are certain somewhere.
+    farthest = {"logit": 30.0, "affine": 1 + 30 * variance**0.5, "probit": 25 * (1 + variance) ** 0.5}[name]
+    means = -np.linspace(1, farthest, 15)
+    value, slope = reference.z_star(teacher, means, variance)
+    assert value[-1] < 1e-3
+    found = teacher.averages(means, variance)
+    np.testing.assert_allclose(found.value, value, rtol=1e-10)
+    np.testing.assert_allclose(found.slope, slope, rtol=1e-10)
+
+
+@pytest.mark.parametrize("teacher", [*TEACHERS.values(), OwnProbit(), OwnAffine()], ids=lambda t: type(t).__name__)
+def test_averages_keep_the_shape_of_the_means(teacher):
+    for shape in [(), (3,), (2, 3), (0,)]:
+        assert [np.shape(each) for each in teacher.averages(np.zeros(shape), 0.5)] == [shape] * 3
+
+
+@pytest.mark.parametrize("teacher", [Logit(), Affine(), Probit(), OwnProbit(), OwnAffine()], ids=lambda t: type(t).__name__)
+def test_inverse_undoes_the_probability_and_derivative_is_its_slope(teacher):
+    z = np.linspace(-0.97, 0.97, 21)
+    np.testing.assert_allclose(teacher.inverse(teacher.probability(z)), z, rtol=1e-12, atol=1e-13)
+    h = 1e-5
+    slope = (teacher.probability(z + h) - teacher.probability(z - h)) / (2 * h)
+    np.testing.assert_allclose(teacher.derivative(z), slope, rtol=1e-8)
+
+
+@pytest.mark.parametrize("teacher", [Logit(), Probit(), OwnProbit()], ids=lambda t: type(t).__name__)
+def test_inverse_reaches_probabilities_near_zero(teacher):
+    p = np.array([1e-12, 1e-6, 0.01])
+    np.testing.assert_allclose(teacher.probability(teacher.inverse(p)), p, rtol=1e-9)
+
+
+@each_teacher
+def test_the_probability_grows_from_zero_to_one_and_is_constant_on_its_atoms(teacher):
+    z = np.linspace(-9, 9, 181)
+    p = teacher.probability(z)
+    assert (np.diff(p) >= 0).all()
+    assert p[0] < 1e-3
+    assert p[-1] > 1 - 1e-3
+    for value, low, high in teacher.atoms:
+        assert (p[(z > low) & (z < high)] == value).all()
+
+
+@pytest.mark.parametrize(("own", "built_in"), [(OwnProbit, Probit), (OwnAffine, Affine)])
+@pytest.mark.parametrize(
+    ("alpha", "penalty", "temperature", "rho"), [(3.0, 0.1, 1.0, 1.0), (1.0, 1e-4, 1.0, 1.0), (8.0, 0.02, 0.4, 2.0)]
+)
+def test_a_teacher_of_three_lines_gives_what_the_built_in_one_gives(own, built_in, alpha, penalty, temperature, rho):
+    found, expected = (state_evolution(kind(temperature, rho), alpha, penalty) for kind in (own, built_in))
+    np.testing.assert_allclose([found.m, found.q, found.v], [expected.m, expected.q, expected.v], rtol=1e-9)
+    for metric in ("error", "temperature_ts", "temperature_ec"):
+        np.testing.assert_allclose(getattr(found, metric), getattr(expected, metric), rtol=1e-9)
+    np.testing.assert_allclose(found.ece(), expected.ece(), rtol=1e-9)
+    np.testing.assert_allclose(found.density(0.3, 0.6), expected.density(0.3, 0.6), rtol=1e-8)
+    np.testing.assert_allclose(bayes_optimal(own(temperature, rho), alpha).q, bayes_optimal(built_in(temperature, rho), alpha).q)
+    np.testing.assert_allclose(separability(own(temperature, rho)), separability(built_in(temperature, rho)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, inf, -inf, nan, "1", None, [1.0]])
+@pytest.mark.parametrize("name", ["temperature", "rho"])
+def test_a_temperature_or_norm_that_is_not_a_positive_finite_number_is_refused(name, value):
+    with pytest.raises(InputError, match=f"`{name}` .* must be"):
+        Logit(**{name: value})
+
+
+def test_an_asymmetric_probability_is_refused():
+    class Biased(Teacher):
+        def probability(self, z):
+            return expit(z + 0.1)
+
+    with pytest.raises(InputError, match=r"`probability` of Biased must be symmetric, σ\*\(-z\) = 1 - σ\*\(z\), got"):
+        Biased()
+
+
+class Contrary(Teacher):
+    def probability(self, z):
+        return expit(-z)
+
+
+class Coin(Teacher):
+    def probability(self, z):
+        return np.full(np.shape(z), 0.5)
+
+
+@pytest.mark.parametrize("kind", [Contrary, Coin])
+def test_a_probability_that_does_not_grow_teaches_nothing_and_is_refused(kind):
+    for learn in (lambda teacher: state_evolution(teacher, 2.0, 0.1), lambda teacher: bayes_optimal(teacher, 2.0)):
+        with pytest.raises(InputError, match=f"`probability` of {kind.__name__} must grow"):
+            learn(kind())
+
+
+@pytest.mark.parametrize("teacher", ["sigmoid", "Logit", "", None, Logit, ["logit"]], ids=repr)
+def test_an_unknown_teacher_is_refused_with_the_names_there_are(teacher):
+    with pytest.raises(InputError, match="`teacher` must be one of logit, affine, constant, probit, or an instance of a class"):
+        state_evolution(teacher, 2.0, 0.1)
+
+
+def test_a_name_stands_for_the_teacher_with_temperature_and_norm_one():
+    for name, teacher in TEACHERS.items():
+        assert state_evolution(name, 2.0, 0.1) == state_evolution(teacher, 2.0, 0.1)
+        assert state_evolution(name, 2.0, 0.1).teacher == teacher
+
+
+def test_equal_teachers_are_equal_and_others_are_not():
+    assert Logit(temperature=2.0) == Logit(temperature=2.0)
+    assert len({Logit(), Logit(), Logit(temperature=2.0), Logit(rho=2.0), Probit()}) == 4
