@@ -2,10 +2,10 @@
 
     python bench/state_evolution.py [--json FILE]
 
-Times are CPU milliseconds on one core, the fastest of `--repeats` runs. Cold solves, at the default
-tolerance of 1e-10, are compared with tol = 1e-13. The plain fixed point is iterated from where `plain_iterations` starts until
-m, q and v are within 1e-9 of a cold solve, or 100,000 times; it is told when it has arrived, which it could not know. The
-ratio is its time over that of the cold solve: below one, the plain fixed point is the faster.
+Times are CPU milliseconds on one core, the fastest of `--repeats` runs. Cold solves, at the default tolerance of 1e-10, are
+compared with tol = 1e-13. The plain fixed point is iterated from where `plain_iterations` starts until m, q and v are within
+1e-9 of a cold solve, or 100,000 times; it is told when it has arrived, which it could not know. The ratio is its time over that
+of the cold solve: below one, the plain fixed point is the faster.
 """
 
 import argparse
@@ -126,7 +126,7 @@ def summary(cold: list[Row], warm: list[Row], base: list[Row]) -> None:
         alike.setdefault(f"{where} separability, penalty {row['penalty']:g}", []).append(row)
     for where, rows in alike.items():
         ratios, capped = [row["ratio"] for row in rows], any(row["iterations"] == CAP for row in rows)
-        print(f"Plain / Newton {where}: {'at least ' * capped}{min(ratios):.2g} to {max(ratios):.2g}")
+        print(f"Plain / Newton {where}: {'at least ' * capped}{min(ratios):.3g} to {max(ratios):.3g}")
 
 
 def main() -> None:

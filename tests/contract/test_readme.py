@@ -45,7 +45,7 @@ def check_all(chosen: list[Block], python: Path, folder: Path) -> None:
 
 def test_the_readme_has_the_blocks_this_test_is_about():
     kinds = [(block.language, block.extra) for block in blocks()]
-    assert kinds.count(("console", None)) == 2
+    assert kinds.count(("console", None)) == 3
     assert kinds.count(("python", None)) >= 3
     assert {extra for _, extra in kinds} == {None, "plot", "torch"}
 

@@ -30,6 +30,9 @@ _FINEST = 0.1 / 2**5
 _LONGEST = 2.0
 _LIMIT = 60
 
+# Unknowns are logarithms, and beyond this their exponentials' squares are no float64.
+_FARTHEST = 300.0
+
 
 class Problem(NamedTuple):
     """What is averaged, how many samples a dimension there are, and how strong the penalty or prior is."""
@@ -122,13 +125,14 @@ def _newton(problem: Problem, x: Array, quadrature: float, tol: float) -> FixedP
             return FixedPoint(x, float(np.abs(residual).max()), steps + 1)
     raise NotConvergedError(
         f"State evolution did not converge in {_LIMIT} steps at alpha = {problem.alpha:g} and penalty = {problem.penalty:g}: "
-        f"its equations are off by {np.abs(residual).max():.1e}. Ask for less with `tol`, or for a larger penalty."
+        f"its equations are off by {np.abs(residual).max():.1e}. Penalties are lowered step by step to the one asked for; "
+        "choose values that are less extreme, or ask for less with `tol`."
     )
 
 
 def _newton_step(problem: Problem, x: Array, quadrature: float, residual: Array) -> Array:
     slopes = jacobian(problem, x, quadrature, at_x=residual)
-    if not (np.isfinite(residual).all() and np.isfinite(slopes).all()):
+    if not (np.isfinite(slopes).all() and abs(np.linalg.det(slopes)) > 0 and np.abs(x).max() < _FARTHEST):
         raise NotConvergedError(
             f"State evolution ran out of floating-point range at alpha = {problem.alpha:g} and penalty = {problem.penalty:g}. "
             "Choose values that are less extreme."

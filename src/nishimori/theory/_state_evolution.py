@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from nishimori.errors import InputError
+from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._fixed_point import FixedPoint, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import LinearScore
 from nishimori.theory._quadrature import REACH, Array, normal
 from nishimori.theory._teachers import Teacher, as_teacher
 
 TOLERANCE = 1e-10
+
+# Beyond these, squares of what is computed on the way leave the range of floats.
+_LEAST, _MOST = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,13 @@ def state_evolution(
     teacher = as_teacher(teacher)
     check_positive(alpha=alpha, penalty=penalty)
     check_tolerance(tol)
+    if start is not None:
+        try:
+            found = solve(Problem(regression(teacher), alpha, penalty), _packed(start), tol)
+        except NotConvergedError:  # too far away
+            start = None
     if start is None:
         found = cold(teacher, alpha, penalty, tol)
-    else:
-        found = solve(Problem(regression(teacher), alpha, penalty), _packed(start), tol)
     return _result(teacher, alpha, penalty, found)
 
 
@@ -127,8 +133,10 @@ def plain_iterations(teacher: Teacher | str, alpha: float, penalty: float, n: in
 def check_positive(**values: Any) -> None:
     """Refuse what is not a positive finite number, by its name."""
     for name, value in values.items():
-        if not (isinstance(value, int | float | np.number) and isfinite(value) and value > 0):
+        if isinstance(value, bool) or not (isinstance(value, int | float | np.number) and isfinite(value) and value > 0):
             raise InputError(f"`{name}` must be a positive finite number, got {value!r}.")
+        if not _LEAST <= value <= _MOST:
+            raise InputError(f"`{name}` must lie between {_LEAST:g} and {_MOST:g}, got {value!r}.")
 
 
 def check_tolerance(tol: float) -> None:
