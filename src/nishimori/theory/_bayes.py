@@ -44,7 +44,7 @@ class Predictive:
     @property
     def error(self) -> float:
         """Fraction of new samples classified wrongly."""
-        return self._mean(lambda _, truth: truth.wrong)
+        return self._mean(lambda _, wrong: wrong)
 
     @property
     def accuracy(self) -> float:
@@ -54,30 +54,23 @@ class Predictive:
     @property
     def confidence(self) -> float:
         """Mean probability of the predicted class."""
-        return 1 - self._mean(lambda claimed, _: claimed.wrong)
+        return 1 - self._mean(lambda claimed, _: claimed)
 
     @property
     def loss(self) -> float:
         """Mean cross-entropy, in nats."""
-        return -self._mean(
-            lambda claimed, truth: _weighted_log(truth.wrong, claimed.wrong) + (1 - truth.wrong) * np.log1p(-claimed.wrong)
-        )
+        return -self._mean(lambda claimed, wrong: _weighted_log(wrong, claimed) + (1 - wrong) * np.log1p(-claimed))
 
-    def _mean(self, integrand: Callable[["_Claim", "_Claim"], Array]) -> float:
+    def _mean(self, integrand: Callable[[Array, Array], Array]) -> float:
+        """Mean over new samples of a function of the claimed and the true probability that the answer is wrong."""
         r = self.m / sqrt(self.teacher.rho * self.q)
-        scale = sqrt(self.teacher.rho) / self.temperature
-        v = self.v / self.teacher.rho
-        spread = sqrt(self.q / self.teacher.rho)
-        finest = min(sqrt(1 - r * r) / r, sqrt(v) / spread, 0.5)
+        spread, width = sqrt(self.q), sqrt(self.v)
+        finest = min(sqrt(1 - r * r) / r, width / spread, 0.5)
         s, weight = composite(half_line(1.5 * finest, finest))
-        signal = self.teacher.signal
-        truth = _Claim(self.teacher.averages(-signal * r * s, signal**2 * (1 - r * r)).value)
-        claimed = _Claim(self.teacher.averages(-scale * spread * s, scale**2 * v).value)
-        return float(2 * (weight * normal(s)) @ integrand(claimed, truth))
-
-
-class _Claim(NamedTuple):
-    wrong: Array
+        signal, T = self.teacher.signal, self.temperature
+        wrong = self.teacher.averages(-signal * r * s, signal**2 * (1 - r * r)).value
+        claimed = self.teacher.averages(-spread * s / T, (width / T) ** 2).value
+        return float(2 * (weight * normal(s)) @ integrand(claimed, wrong))
 
 
 @dataclass(frozen=True)
