@@ -281,8 +281,8 @@ def temperatures(logits: Any, labels: Any, *, sample_weight: Any = None, input: 
     return found
 
 
-def temperatures_of(data: Batches) -> Temperatures:
-    """Both temperatures of checked data, or neither."""
+def temperatures_of(data: Batches, *, warn: bool = True) -> Temperatures:
+    """Both temperatures of checked data, or neither; ``warn`` if few samples decide."""
     confidence, energy = Confidence(), Energy()
     matched = match(data, confidence, energy, right=confidence)
     values: dict[Observable, float | None] = {}
@@ -290,7 +290,7 @@ def temperatures_of(data: Batches) -> Temperatures:
     for each, root in matched.roots.items():
         values[each] = exp(-root.x) if isinstance(root, Root) else None
         reasons[each] = None if isinstance(root, Root) else str(root)
-    if values[confidence] is not None or values[energy] is not None:
+    if warn and (values[confidence] is not None or values[energy] is not None):
         warn_if_few(matched.answers)
     return Temperatures(
         ec=values[confidence],

@@ -116,7 +116,7 @@ def test_nothing_beats_the_bayes_optimal_error_and_loss(name):
 
 @pytest.mark.parametrize("T", [0.5, 2.0])
 def test_a_wrong_temperature_is_refused_where_the_likelihood_is_not_log_concave(T):
-    with pytest.raises(InputError, match="`temperature` must be the teacher's own, 1, got .* Constant teacher is not concave"):
+    with pytest.raises(InputError, match=r"`temperature` must be the teacher's own, 1, got .* Constant teacher is not concave"):
         bayes_optimal("constant", 3.0, temperature=T)
     with pytest.raises(InputError, match="Constant teacher is not concave"):
         bayes_temperatures("constant", 3.0)
@@ -139,7 +139,7 @@ def test_what_is_not_a_positive_finite_number_is_refused(name, value):
 @pytest.mark.parametrize("tol", [0.0, 0.1, nan])
 def test_a_tolerance_out_of_reach_is_refused(tol):
     for call in (bayes_optimal, bayes_temperatures):
-        with pytest.raises(InputError, match="`tol` must lie between 1e-13 and 0.01, got"):
+        with pytest.raises(InputError, match=r"`tol` must lie between 1e-13 and 0\.01, got"):
             call("logit", 2.0, tol=tol)
 
 
@@ -241,7 +241,7 @@ Y = np.array([1, -1, 1, 1, -1, 1])
     ids=["fewer labels", "one row", "column", "0 and 1", "2 and -2", "nan label", "nan", "inf", "no columns", "words"],
 )
 def test_message_passing_refuses_what_are_not_samples_and_labels(x, y):
-    with pytest.raises(InputError, match="`x` must be finite samples as rows and `y` their labels, \\+1 or -1, got"):
+    with pytest.raises(InputError, match=r"`[xy]` must (have samples as rows|be finite|hold the labels|be numbers)"):
         gamp(x, y, "logit")
 
 

@@ -313,7 +313,7 @@ def test_theory_finds_the_best_penalty_and_prints_json(run):
         ("theory logit --alpha -1 --penalty 1", "error: `alpha` must be a positive finite number, got -1.0.\n"),
         ("theory logit --alpha 1 --penalty 0", "error: `penalty` must be a positive finite number, got 0.0.\n"),
         ("theory logit --alpha 1 --penalty much", "error: `--penalty` must be a number, error or loss, got 'much'.\n"),
-        ("theory logit --alpha 1 --penalty 1 --rho 0", "error: `rho` of a teacher must be positive and finite, got 0.0.\n"),
+        ("theory logit --alpha 1 --penalty 1 --rho 0", "error: `rho` must be a positive finite number, got 0.0.\n"),
         (
             "paper run figure-9",
             "error: There is no artefact 'figure-9' of the paper; there are figure-temperatures, figure-ece, figure-density, "

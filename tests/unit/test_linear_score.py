@@ -235,7 +235,11 @@ def test_levels_outside_the_unit_interval_are_refused(level):
 @pytest.mark.parametrize("T", [0.0, -1.0, inf, nan, [1.0, 0.0]])
 def test_a_temperature_that_is_not_positive_and_finite_is_refused(T):
     score = CASES["affine"]
-    for measure in (*(getattr(score, metric) for metric in METRICS), lambda T: score.delta(0.3, T), lambda T: score.atoms(0.3, T)):
+    for measure in (
+        *(getattr(score, metric) for metric in METRICS),
+        lambda T: score.delta(0.3, T),
+        lambda T: score.atoms(0.3, T),
+    ):
         with pytest.raises(InputError, match="`T` must be positive and finite, got"):
             measure(T)
 
@@ -244,7 +248,7 @@ def test_a_temperature_that_is_not_positive_and_finite_is_refused(T):
     ("m", "q"), [(1.0, 1.0), (-1.0, 1.0), (2.0, 1.0), (0.1, 0.0), (0.1, -1.0), (nan, 1.0), (0.1, nan), (0.1, inf), (inf, inf)]
 )
 def test_overlaps_that_no_weights_have_are_refused(m, q):
-    with pytest.raises(InputError, match="`q` must be positive.* got m = "):
+    with pytest.raises(InputError, match=r"`q` must be positive.* got m = "):
         Overlaps(Logit(), m=m, q=q)
 
 

@@ -118,7 +118,7 @@ def test_an_alpha_that_is_not_a_positive_finite_number_is_refused(alpha):
 
 @pytest.mark.parametrize("tol", [0.0, 1e-14, 0.1, 1.0, nan])
 def test_a_tolerance_out_of_reach_is_refused(tol):
-    with pytest.raises(InputError, match="`tol` must lie between 1e-13 and 0.01, got"):
+    with pytest.raises(InputError, match=r"`tol` must lie between 1e-13 and 0\.01, got"):
         optimal_penalty("logit", 2.0, tol=tol)
 
 

@@ -218,7 +218,7 @@ def test_whole_numbers_and_numpy_numbers_are_numbers():
 
 @pytest.mark.parametrize("tol", [0.0, -1e-9, 1e-14, 0.1, inf, nan, "tight", None])
 def test_a_tolerance_out_of_reach_is_refused(tol):
-    with pytest.raises(InputError, match="`tol` must lie between 1e-13 and 0.01, got"):
+    with pytest.raises(InputError, match=r"`tol` must lie between 1e-13 and 0\.01, got"):
         state_evolution("logit", 2.0, 0.1, tol=tol)
 
 

@@ -1,4 +1,4 @@
-"""A teacher is its probability: closed forms equal quadratures of it, and a teacher of a few lines is as good as a built-in one."""
+"""A teacher is its probability: closed forms equal quadratures of it, and three lines make a new one."""
 
 from dataclasses import dataclass
 from math import inf, nan
@@ -127,14 +127,16 @@ def test_a_teacher_of_three_lines_gives_what_the_built_in_one_gives(own, built_i
         np.testing.assert_allclose(getattr(found, metric), getattr(expected, metric), rtol=1e-9)
     np.testing.assert_allclose(found.ece(), expected.ece(), rtol=1e-9)
     np.testing.assert_allclose(found.density(0.3, 0.6), expected.density(0.3, 0.6), rtol=1e-8)
-    np.testing.assert_allclose(bayes_optimal(own(temperature, rho), alpha).q, bayes_optimal(built_in(temperature, rho), alpha).q)
+    np.testing.assert_allclose(
+        bayes_optimal(own(temperature, rho), alpha).q, bayes_optimal(built_in(temperature, rho), alpha).q
+    )
     np.testing.assert_allclose(separability(own(temperature, rho)), separability(built_in(temperature, rho)), rtol=1e-9)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, inf, -inf, nan, "1", None, [1.0]])
 @pytest.mark.parametrize("name", ["temperature", "rho"])
 def test_a_temperature_or_norm_that_is_not_a_positive_finite_number_is_refused(name, value):
-    with pytest.raises(InputError, match=f"`{name}` .* must be"):
+    with pytest.raises(InputError, match=f"`{name}` must be a positive finite number, got"):
         Logit(**{name: value})
 
 

@@ -160,8 +160,8 @@ def _on_penalties(curves: _Curves) -> Iterator[Finding]:
             for kind in ("λ_error", "λ_loss")
         ]
     )
-    what = "5.2: a penalty with TS calibrates well (affine, constant)"
-    yield Finding(what, f"TS raises the ECE in {int(raised.sum())} of {len(raised)}", "calibrated", not raised.any())
+    what = "5.2: adding TS to the best penalty improves calibration (affine, constant)"
+    yield Finding(what, f"TS raises the ECE in {int(raised.sum())} of {len(raised)}", "improves", not raised.any())
 
 
 def _on_density(done: Pieces) -> Iterator[Finding]:

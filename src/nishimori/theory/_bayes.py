@@ -20,10 +20,11 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from nishimori.errors import InputError, NotConvergedError
+from nishimori.theory._checks import positive, tolerance
 from nishimori.theory._fixed_point import Channel, Problem, approach, solve, unpack
 from nishimori.theory._quadrature import REACH, Array, composite, half_line, normal, slope_at_zero
-from nishimori.theory._state_evolution import TOLERANCE, check_positive, check_tolerance
-from nishimori.theory._teachers import Teacher, as_teacher
+from nishimori.theory._state_evolution import TOLERANCE
+from nishimori.theory._teachers import Teacher, as_teacher, mean_slope
 
 # Largest factor between temperatures of a continuation.
 _RATIO = 1.5
@@ -137,10 +138,9 @@ def bayes_optimal(
     True
     """
     teacher = as_teacher(teacher)
-    check_positive(alpha=alpha)
-    check_tolerance(tol)
-    assumed = teacher.temperature if temperature is None else temperature
-    check_positive(temperature=assumed)
+    alpha, tol = positive("alpha", alpha), tolerance(tol)
+    mean_slope(teacher)
+    assumed = teacher.temperature if temperature is None else positive("temperature", temperature)
     if assumed != teacher.temperature and not teacher.log_concave:
         raise InputError(
             f"`temperature` must be the teacher's own, {teacher.temperature:g}, got {assumed:g}: log σ* of the "
@@ -229,10 +229,10 @@ def _optimal_start(teacher: Teacher, alpha: float) -> Array:
         _, q_hat, _ = channel(q, q, rest, 0.1)
         return log(alpha * q_hat) - log_odds  # q̂ = q/(1 − q)
 
-    # q̂ grows as α times κ², and at most, for labels without noise, as α².
+    # q̂ grows as α times κ², and as α² where σ* jumps.
     signal = teacher.signal
     least = log(alpha) + 2 * log(min(signal, 1.0)) - 8
-    most = log(alpha) + max(2 * log(1 + signal), log(1 + alpha)) + 3
+    most = log(alpha) + 2 * log(1 + signal) + 3 + (log(1 + alpha) if teacher.breaks else 0.0)
     grid = np.linspace(least, most, 100)
     values = np.array([excess(odds) for odds in grid])
     roots = np.flatnonzero((values[:-1] > 0) != (values[1:] > 0))

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
-from nishimori._inputs import is_whole
-from nishimori.errors import InputError
+from nishimori.theory._checks import whole
 from nishimori.theory._quadrature import Array
 
 
@@ -78,10 +77,8 @@ def repeat(
     progress: bool,
 ) -> Experiments:
     """Run ``experiment`` with each of ``seeds`` streams that spring from one ``seed``; the answer depends on no core count."""
-    check_whole(1, seeds=seeds)
-    check_whole(0, seed=seed)
-    if n_jobs is not None:
-        check_whole(1, n_jobs=n_jobs)
+    seeds, seed = whole("seeds", seeds, 1), whole("seed", seed, 0)
+    n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
     streams = [np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(seeds)]
     # Threads do: the work is linear algebra, which lets go of the interpreter. One core each, lest they fight.
     with threadpool_limits(1), ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
@@ -94,13 +91,6 @@ def repeat(
             pool.shutdown(cancel_futures=True)  # an interrupt or an error ends it now, not after the other seeds
             raise
     return Experiments({name: np.array([each[name] for each in results]) for name in results[0]}, dict(settings))
-
-
-def check_whole(least: int, **values: Any) -> None:
-    """Refuse what is not a whole number of at least ``least``, by its name."""
-    for name, value in values.items():
-        if not is_whole(value) or value < least:
-            raise InputError(f"`{name}` must be a whole number of at least {least}, got {value!r}.")
 
 
 def _tracked(items: Iterable[Any], total: int, progress: bool) -> Iterator[Any]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from nishimori.errors import InputError, NotConvergedError
+from nishimori.errors import NotConvergedError
 from nishimori.theory._bayes import pull
+from nishimori.theory._checks import labelled, positive
 from nishimori.theory._quadrature import Array
-from nishimori.theory._state_evolution import check_positive
 from nishimori.theory._teachers import Teacher, as_teacher
 
 _LIMIT = 2000
@@ -46,8 +46,9 @@ def gamp(
         Samples from N(0, I/d).
     y : array of shape (n_samples,)
         Labels +1 and -1.
-    teacher : Teacher or {"logit", "affine", "probit"}
-        Whose likelihood and norm are assumed.
+    teacher : Teacher or {"logit", "affine", "constant", "probit"}
+        Whose likelihood and norm are assumed. Where log σ* is not concave, as for the constant one, convergence is checked but
+        not promised.
     temperature : float, optional
         The temperature assumed in the likelihood; the teacher's by default.
     tol : float
@@ -68,13 +69,9 @@ def gamp(
     (0.5, 0.5)
     """
     teacher = as_teacher(teacher)
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if x.ndim != 2 or y.shape != x.shape[:1] or not (np.isfinite(x).all() and (np.abs(y) == 1).all()):
-        raise InputError(
-            f"`x` must be finite samples as rows and `y` their labels, +1 or -1, got shapes {x.shape} and {y.shape}."
-        )
-    T = teacher.temperature if temperature is None else temperature
-    check_positive(temperature=T, tol=tol)
+    x, y = labelled(x, y)
+    T = teacher.temperature if temperature is None else positive("temperature", temperature)
+    tol = positive("tol", tol)
     d = x.shape[1]
     signed = x * y[:, None]  # a label -1 is the label +1 of the negative sample
     weights, v = (np.zeros(d), teacher.rho) if start is None else (start.weights, start.v)

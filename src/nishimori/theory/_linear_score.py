@@ -18,7 +18,7 @@ from scipy.special import expit, logit, ndtr
 from nishimori._roots import Point, increasing_root
 from nishimori.errors import InputError, NoTemperatureError
 from nishimori.theory._quadrature import Array, composite, half_line, normal
-from nishimori.theory._teachers import Teacher
+from nishimori.theory._teachers import Teacher, as_teacher
 
 # Panels double in length from here: scores as steep as τ = 10,000 are resolved.
 _FINEST = 1e-4
@@ -107,18 +107,20 @@ class LinearScore:
         taus = self._taus(T)
         return _like(T, np.array([self._ece(tau) for tau in taus.ravel()]).reshape(taus.shape))
 
-    def conditional_mean(self, level: Any, T: float = 1.0) -> Any:
-        """P(y = +1) among the samples to which the classifier gives the probability ``level``."""
-        return _like(level, self._truth(self._scores_at(level, T)))
+    def conditional_mean(self, level: Any, T: Any = 1.0) -> Any:
+        """P(y = +1) among the samples to which the classifier gives the probability ``level``; level and T broadcast."""
+        s = np.asarray(logit(_inside("level", level))) / self._taus(T)
+        return _like(s, self._truth(s))
 
-    def delta(self, level: Any, T: float = 1.0) -> Any:
-        """Δ = ``level`` − P(y = +1 | probability ``level``): positive above 1/2 means overconfident."""
-        return _like(level, np.asarray(level, dtype=np.float64) - self._truth(self._scores_at(level, T)))
+    def delta(self, level: Any, T: Any = 1.0) -> Any:
+        """Δ = ``level`` − P(y = +1 | probability ``level``): positive above 1/2 means overconfident; both broadcast."""
+        mean = self.conditional_mean(level, T)
+        return _like(mean, np.asarray(level, dtype=np.float64) - mean)
 
-    def density(self, f_star: Any, f_erm: Any, T: float = 1.0) -> Any:
+    def density(self, f_star: Any, f_erm: Any, T: Any = 1.0) -> Any:
         """Joint density of f* = σ*(w*·x/T*) and f_erm = σ(ŵ·x/T), where it is continuous.
 
-        What sits on single values of f* is in `atoms`; both together integrate to 1. ``f_star`` and ``f_erm`` broadcast.
+        What sits on single values of f* is in `atoms`; both together integrate to 1. All three broadcast.
         """
         held = ", ".join(f"{atom.value:g}" for atom in self.teacher.atoms)
         covered = sorted((atom.low, atom.high) for atom in self.teacher.atoms)
@@ -137,7 +139,7 @@ class LinearScore:
         joint = normal(s) * normal((z / self.teacher.signal - r * s) / spread) / spread
         return _like(level + s, joint * jacobian / slope)
 
-    def atoms(self, f_erm: Any, T: float = 1.0) -> tuple[AtomDensity, ...]:
+    def atoms(self, f_erm: Any, T: Any = 1.0) -> tuple[AtomDensity, ...]:
         """The values that f* takes with positive probability, each with the density of f_erm there."""
         s, jacobian = self._density_of_erm(f_erm, T)
         r, signal = self.correlation, self.teacher.signal
@@ -145,7 +147,7 @@ class LinearScore:
         result = []
         for value, low, high in self.teacher.atoms:
             share = _normal_between((low / signal - r * s) / spread, (high / signal - r * s) / spread)
-            result.append(AtomDensity(value, _like(f_erm, normal(s) * share * jacobian)))
+            result.append(AtomDensity(value, _like(s, normal(s) * share * jacobian)))
         return tuple(result)
 
     @cached_property
@@ -180,14 +182,16 @@ class LinearScore:
     def _ece(self, tau: float) -> float:
         """E|Δ|, integrated between the sign changes of Δ, so that each piece is smooth."""
 
-        def gap(s: Any) -> Any:
-            return self._truth(-s) - expit(-tau * s)
+        def gap(s: float) -> float:
+            return float(self._truth(np.array(-s)) - expit(-tau * s))
 
         edges = self._edges(min(_FINEST, 1 / tau))
         line = self.line if tau * _FINEST <= 1 else self._nodes(edges)
         signs = np.sign(line.wrong - expit(-tau * line.s))
         turns = np.flatnonzero(signs[1:] * signs[:-1] < 0)
-        roots = [brentq(lambda s: float(gap(np.float64(s))), line.s[i], line.s[i + 1], xtol=1e-13) for i in turns]
+        ends = [(line.s[i], line.s[i + 1]) for i in turns]
+        # Where Δ is nothing but rounding, its signs mean nothing and may differ from one evaluation to the next.
+        roots = [brentq(gap, low, high, xtol=1e-13) for low, high in ends if gap(low) * gap(high) < 0]
         if roots:
             line = self._nodes(np.sort(np.concatenate([edges, roots])))
         return float(np.abs(line.wrong - expit(-tau * line.s)) @ line.weight)
@@ -220,10 +224,7 @@ class LinearScore:
             except StopIteration as end:
                 return sqrt(self.q) / exp(end.value.x)
 
-    def _scores_at(self, level: Any, T: float) -> Array:
-        return np.asarray(logit(_inside("level", level))) / self._taus(T)
-
-    def _density_of_erm(self, f_erm: Any, T: float) -> tuple[Array, Array]:
+    def _density_of_erm(self, f_erm: Any, T: Any) -> tuple[Array, Array]:
         """The standard normal s at each value of f_erm, and ds/df_erm."""
         level = _inside("f_erm", f_erm)
         tau = self._taus(T)
@@ -247,7 +248,8 @@ class Overlaps(LinearScore):
     q: float
 
     def __post_init__(self) -> None:
-        if not (self.q > 0 and abs(self.m) < sqrt(self.teacher.rho * self.q)):
+        object.__setattr__(self, "teacher", as_teacher(self.teacher))  # frozen, but not yet
+        if not (0 < self.q < inf and abs(self.m) < sqrt(self.teacher.rho * self.q)):
             raise InputError(
                 f"`q` must be positive and `m` smaller than the root of rho * q, as overlaps are, got m = {self.m} and "
                 f"q = {self.q} with rho = {self.teacher.rho}."

@@ -8,10 +8,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from nishimori.errors import InputError, NotConvergedError
+from nishimori.theory._checks import positive, tolerance
 from nishimori.theory._fixed_point import Problem, jacobian, solve, unpack
 from nishimori.theory._linear_score import Overlaps
 from nishimori.theory._quadrature import Array, slope_at_zero
-from nishimori.theory._state_evolution import TOLERANCE, check_positive, cold, regression
+from nishimori.theory._state_evolution import TOLERANCE, cold, regression
 from nishimori.theory._teachers import Teacher, as_teacher
 
 # Where the search gives up: a penalty that leaves no trace, and one that leaves nothing else.
@@ -44,7 +45,7 @@ def optimal_penalty(
     (0.1365, 0.1585)
     """
     teacher = as_teacher(teacher)
-    check_positive(alpha=alpha)
+    alpha, tol = positive("alpha", alpha), tolerance(tol)
     if minimise not in ("error", "loss"):
         raise InputError(f'`minimise` must be "error" or "loss", got {minimise!r}.')
     channel = regression(teacher)

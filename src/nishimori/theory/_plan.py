@@ -9,9 +9,9 @@ from math import ceil, sqrt
 
 from scipy.special import expit, ndtri
 
-from nishimori.errors import InputError
+from nishimori.theory._checks import between, positive
 from nishimori.theory._linear_score import LinearScore
-from nishimori.theory._state_evolution import check_positive, state_evolution
+from nishimori.theory._state_evolution import state_evolution
 from nishimori.theory._teachers import Teacher
 
 
@@ -57,9 +57,8 @@ def plan(
     >>> needed.n_ec > 100
     True
     """
-    check_positive(relative_error=relative_error)
-    if not 0 < probability < 1:
-        raise InputError(f"`probability` must lie between 0 and 1, both excluded, got {probability}.")
+    relative_error = positive("relative_error", relative_error)
+    probability = between("probability", probability, 1e-6, 1 - 1e-6)
     result = state_evolution(teacher, alpha, penalty)
     ec, ts = deviation(result, 0), deviation(result, 1)
     quantile = float(ndtri((1 + probability) / 2))

@@ -27,7 +27,7 @@ def composite(edges: Array) -> tuple[Array, Array]:
     """Gauss-Legendre nodes and weights in each panel between neighbouring ``edges``, along their last axis."""
     nodes, weights = _legendre()
     start, length = edges[..., :-1, None], np.diff(edges)[..., None]
-    flat = (*edges.shape[:-1], -1)
+    flat = (*edges.shape[:-1], (edges.shape[-1] - 1) * _ORDER)
     return (start + length * nodes).reshape(flat), (length * weights).reshape(flat)
 
 
@@ -35,7 +35,8 @@ def subdivided(ends: Array, parts: int) -> Array:
     """Edges of ``parts`` equal panels in each interval between neighbouring ``ends``, along their last axis."""
     fractions = np.arange(parts) / parts
     inner = ends[..., :-1, None] + np.diff(ends)[..., None] * fractions
-    return np.concatenate([inner.reshape(*ends.shape[:-1], -1), ends[..., -1:]], axis=-1)
+    flat = (*ends.shape[:-1], (ends.shape[-1] - 1) * parts)
+    return np.concatenate([inner.reshape(flat), ends[..., -1:]], axis=-1)
 
 
 def normal(x: Array) -> Array:

@@ -1,11 +1,17 @@
 """How many samples a dimension can be separated without a mistake."""
 
+from math import inf
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
+from nishimori.errors import InputError
 from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, half_line, normal
 from nishimori.theory._teachers import Teacher, as_teacher
+
+# A slope c that only labels without noise ask for.
+_STEEPEST = 1e5
 
 
 def separability(teacher: Teacher | str) -> float:
@@ -32,9 +38,13 @@ def separability(teacher: Teacher | str) -> float:
         """Half the derivative of the mean in c: −E[y g max(ξ − c y g, 0)]."""
         return float(weight @ (-right * g * expected_excess(-c * g) + (1 - right) * g * expected_excess(c * g)))
 
+    if slope(0.0) > 1e-15:
+        raise InputError(f"The `probability` of {type(teacher).__name__} must grow on the whole, or be that of a coin.")
     high = 1.0
-    while slope(high) < 0:
+    while slope(high) < 0 and high < _STEEPEST:
         high *= 2
+    if slope(high) <= 0 and high >= _STEEPEST:
+        return inf  # labels without noise
     c = brentq(slope, 0.0, high, xtol=1e-13)
     mean = float(weight @ (right * _squared(-c * g) + (1 - right) * _squared(c * g)))
     return 1 / mean

@@ -6,22 +6,20 @@ its overlaps m = w*·ŵ/d and q = |ŵ|²/d are no longer random, and solve three
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import asinh, ceil, exp, isfinite, log, sqrt
+from math import asinh, ceil, exp, log, sqrt
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
-from nishimori.errors import InputError, NotConvergedError
+from nishimori.errors import NotConvergedError
+from nishimori.theory._checks import positive, tolerance, whole
 from nishimori.theory._fixed_point import FixedPoint, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import LinearScore
 from nishimori.theory._quadrature import REACH, Array, normal
-from nishimori.theory._teachers import Teacher, as_teacher
+from nishimori.theory._teachers import Teacher, as_teacher, mean_slope
 
 TOLERANCE = 1e-10
-
-# Beyond these, squares of what is computed on the way leave the range of floats.
-_LEAST, _MOST = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -86,8 +84,7 @@ def state_evolution(
     [4.36, 2.4, 2.02]
     """
     teacher = as_teacher(teacher)
-    check_positive(alpha=alpha, penalty=penalty)
-    check_tolerance(tol)
+    alpha, penalty, tol = positive("alpha", alpha), positive("penalty", penalty), tolerance(tol)
     if start is not None:
         try:
             found = solve(Problem(regression(teacher), alpha, penalty), _packed(start), tol)
@@ -121,28 +118,13 @@ def plain_iterations(teacher: Teacher | str, alpha: float, penalty: float, n: in
     Near separability a thousand are too few. This is here to show what stopping early does.
     """
     teacher = as_teacher(teacher)
-    check_positive(alpha=alpha, penalty=penalty)
+    alpha, penalty, n = positive("alpha", alpha), positive("penalty", penalty), whole("n", n, 0)
     problem = Problem(regression(teacher), alpha, penalty)
     x = _weak(teacher, alpha, 1.0)
     for _ in range(n):
         x = problem.iterated(x)
     eta, _, q, v = unpack(x)
     return sqrt(teacher.rho * eta * q), q, v
-
-
-def check_positive(**values: Any) -> None:
-    """Refuse what is not a positive finite number, by its name."""
-    for name, value in values.items():
-        if isinstance(value, bool) or not (isinstance(value, int | float | np.number) and isfinite(value) and value > 0):
-            raise InputError(f"`{name}` must be a positive finite number, got {value!r}.")
-        if not _LEAST <= value <= _MOST:
-            raise InputError(f"`{name}` must lie between {_LEAST:g} and {_MOST:g}, got {value!r}.")
-
-
-def check_tolerance(tol: float) -> None:
-    """Refuse what Newton's method cannot reach, or what nobody wants."""
-    if not 1e-13 <= tol <= 1e-2:
-        raise InputError(f"`tol` must lie between 1e-13 and 0.01, got {tol}.")
 
 
 def cold(teacher: Teacher, alpha: float, penalty: float, tol: float) -> FixedPoint:
@@ -165,12 +147,7 @@ def cold(teacher: Teacher, alpha: float, penalty: float, tol: float) -> FixedPoi
 
 def _weak(teacher: Teacher, alpha: float, penalty: float) -> Array:
     """The solution for a strong penalty: each sample pulls with 1/2, whatever the score."""
-    slope = teacher.signal * float(teacher.averages(np.zeros(1), teacher.signal**2).slope[0])
-    if slope <= 1e-12:
-        raise InputError(
-            f"The `probability` of {type(teacher).__name__} must grow on the whole, so that there is something to learn: "
-            f"its mean slope is {slope:.2g}."
-        )
+    slope = mean_slope(teacher)
     stiff = penalty + alpha / 4
     m, noise = alpha * slope / stiff, alpha / 4 / stiff**2
     return np.array([log(m * m / noise), log(m * m + noise), -log(stiff)])
@@ -200,6 +177,8 @@ def regression(teacher: Teacher) -> Any:
         width = min(1.0, spread)
         centre = _moved(0.0, v)
         low, high = (asinh((_moved(end * spread, v) - centre) / width) for end in (-REACH, REACH))
+        # Z changes over a distance of √(1 − η), which must be resolved once it is short.
+        step *= min(1.0, 7 * sqrt(1 - eta))
         t, step = np.linspace(low, high, ceil((high - low) / step) + 1, retstep=True)
         z = centre + width * np.sinh(t)
         pull = expit(-z)

@@ -6,13 +6,14 @@ Gaussian, which a teacher may give in closed form and which are otherwise comput
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from math import ceil, inf, isfinite, sqrt
+from math import ceil, inf, sqrt
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
 from nishimori.errors import InputError
+from nishimori.theory._checks import positive
 from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, normal, slope_at_zero, subdivided
 
 
@@ -74,9 +75,8 @@ class Teacher(ABC):
     log_concave: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for name, value in (("temperature", self.temperature), ("rho", self.rho)):
-            if not (isfinite(value) and value > 0):
-                raise InputError(f"`{name}` of a teacher must be positive and finite, got {value}.")
+        for name in ("temperature", "rho"):
+            object.__setattr__(self, name, positive(name, getattr(self, name)))  # frozen, but not yet
         z = np.array([0.3, 1.0, 1.7, 4.0])
         if not np.allclose(self.probability(z) + self.probability(-z), 1.0, atol=1e-9):
             raise InputError(
@@ -239,9 +239,20 @@ def as_teacher(teacher: Teacher | str) -> Teacher:
     """A teacher, or the one of that name with T* = ρ = 1."""
     if isinstance(teacher, Teacher):
         return teacher
-    if teacher in TEACHERS:
+    if isinstance(teacher, str) and teacher in TEACHERS:
         return TEACHERS[teacher]()
     raise InputError(
         f"`teacher` must be one of {', '.join(TEACHERS)}, or an instance of a class derived from nishimori.theory.Teacher, "
         f"got {teacher!r}."
     )
+
+
+def mean_slope(teacher: Teacher) -> float:
+    """E dσ*/dg for the normalised score g of a new sample: what there is to learn. Refused if that is nothing."""
+    slope = teacher.signal * float(teacher.averages(np.zeros(1), teacher.signal**2).slope[0])
+    if slope <= 1e-12:
+        raise InputError(
+            f"The `probability` of {type(teacher).__name__} must grow on the whole, so that there is something to learn: "
+            f"its mean slope is {slope:.2g}."
+        )
+    return slope
