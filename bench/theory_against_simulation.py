@@ -83,10 +83,9 @@ def main() -> int:
     for i, (teacher, alpha, penalty) in enumerate(cells):
         cell = (teacher, f"{alpha:g}", f"{penalty:g}")
         print(f"{i}/{len(cells)} after {time.monotonic() - start:.0f} s: {' '.join(cell)}", file=sys.stderr, flush=True)
-        # The validation and test samples are of no interest here, so they are few.
-        found = simulate(
-            teacher, alpha, penalty, options.d, seeds=options.seeds, n_val=100, n_test=100, seed=int(streams[i]), progress=False
-        )
+        # The validation and test samples are of no interest here: few, but enough for no warning about few wrong answers.
+        sizes = {"d": options.d, "seeds": options.seeds, "n_val": 1000, "n_test": 1000}
+        found = simulate(teacher, alpha, penalty, **sizes, seed=int(streams[i]), progress=False)
         apart |= report(cell, found, state_evolution(teacher, alpha, penalty))
     print(f"{len(cells)} cells in {time.monotonic() - start:.0f} s", file=sys.stderr)
     count("All, of which those of one cell follow from the same m and q and are not independent", apart, options.seeds)
