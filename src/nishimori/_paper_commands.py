@@ -45,14 +45,17 @@ def run(
 
     written = {}
     for name in _known(names):
-        with steps() as report:
-            outcome = paper.run(name, output, quick=quick, seed=seed, overwrite=force, report=report)
-        verdicts = [each.verdict for each in outcome.findings]
-        counts = ", ".join(f"{verdicts.count(each)} {each}" for each in ("agrees", "explained", "differs") if each in verdicts)
-        note(f"{name}: {counts}. Wrote {', '.join(str(path) for path in outcome.files)}")
-        written[name] = [str(path) for path in outcome.files]
+        try:
+            with steps() as report:
+                outcome = paper.run(name, output, quick=quick, seed=seed, overwrite=force, report=report)
+        except KeyboardInterrupt:
+            note(f"Interrupted. What {name} had done is in {output}; repeat the command to go on.")
+            raise typer.Exit(130) from None
+        left = f"wrote {len(outcome.files)} files to {output}" if outcome.fresh else f"already in {output}; --force starts over"
+        note(f"{name}: {_counts(outcome.findings)}; {left}")
+        written[name] = {"files": [str(path) for path in outcome.files], "findings": _counts(outcome.findings)}
     if as_json:
-        print_json({"files": written})
+        print_json(written)
 
 
 @app.command()
@@ -60,7 +63,7 @@ def check(
     names: Names,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder that run wrote to; without it, compute now.", show_default=False),
+        typer.Option("--output", "-o", help="Folder of a finished run; without it, compute now.", show_default=False),
     ] = None,
     quick: QuickOption = False,
     seed: SeedOption = 0,
@@ -78,8 +81,10 @@ def check(
     else:
         for name, findings in found.items():
             print_rows([_row(each) for each in findings], title=name)
-            for reason in dict.fromkeys(each.because for each in findings if each.verdict == "explained"):
-                note(f"explained: computed in the paper's way, which is {reason}, the number is the paper's")
+    for name, findings in found.items():
+        note(f"{name}: {_counts(findings)}")
+        for reason in dict.fromkeys(each.because for each in findings if each.verdict == "explained"):
+            note(f"  explained: {reason} gives the paper's number")
     if any(each.verdict == "differs" for findings in found.values() for each in findings):
         raise typer.Exit(3)
 
@@ -87,15 +92,21 @@ def check(
 def _known(names: Sequence[str]) -> Sequence[str]:
     from nishimori import paper  # noqa: PLC0415
 
-    chosen = paper.names() if list(names) == ["all"] else list(dict.fromkeys(names))
+    chosen = paper.names() if "all" in names else list(dict.fromkeys(names))
     for name in chosen:
         paper.artefact(name)  # refused before any work is done
     return chosen
+
+
+def _counts(findings: "Sequence[Finding]") -> str:
+    verdicts = [each.verdict for each in findings]
+    words = {"agrees": "agree", "explained": "explained", "differs": "differ"}
+    return ", ".join(f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts)
 
 
 def _row(finding: "Finding") -> dict[str, object]:
     row: dict[str, object] = {"what": finding.what, "ours": finding.ours, "paper": finding.paper}
     row["difference"] = finding.difference
     if finding.because is not None:
-        row["in the paper's way"] = finding.in_their_way
+        row["in_their_way"] = finding.in_their_way
     return row | {"tolerance": finding.tolerance, "verdict": finding.verdict}

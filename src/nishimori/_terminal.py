@@ -8,12 +8,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from math import isfinite
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from nishimori._moments import watched_by
@@ -70,15 +71,18 @@ def print_table(rows: dict[str, dict[str, float]], title: str | None = None) -> 
     Console(highlight=False).print(table)
 
 
+_STYLES = {"agrees": "green", "explained": "yellow", "differs": "red"}
+
+
 def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
-    """Any table: a column for each key there is; numbers to six digits."""
+    """Any table: a column for each key that has a value somewhere; numbers to six digits."""
     table = Table(title=title, title_justify="left", title_style="bold")
-    longest = max(rows, key=len)
-    for name in longest:
+    shown = [name for name in max(rows, key=len) if any(row.get(name) is not None for row in rows)]
+    for name in shown:
         numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left")
+        table.add_column(name.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(_cell(row.get(name))) for name in longest))
+        table.add_row(*(_cell(row.get(name)) for name in shown))
     # A file or a pipe has no width to keep to.
     Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
 
@@ -86,19 +90,21 @@ def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> N
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = escape(f"{value:.6g}" if isinstance(value, float) else str(value))
+    return f"[{_STYLES[text]}]{text}[/]" if text in _STYLES else text
 
 
 @contextmanager
-def steps() -> Iterator[Callable[[str, float], None]]:
-    """A bar that names each step of a long piece of work; only on a terminal, and gone when done."""
+def steps() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar that names each step of a long piece of work and guesses what is left; only on a terminal, and gone when done."""
     console = _err()
     if not console.is_terminal:
-        yield lambda _, __: None
+        yield lambda _, __, ___: None
         return
-    with Progress(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("", total=1.0)
-        yield lambda what, fraction: bar.update(task, description=what, completed=fraction)
+    fields = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*fields, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
 
 
 @contextmanager
@@ -127,6 +133,9 @@ def progress(what: str) -> Iterator[Callable[[float], None]]:
 def one_line_errors() -> Iterator[None]:
     """Show warnings and foreseen errors as one line each; the latter end the program with code 1."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no α gets a question mark
     try:
         yield
     except (NishimoriError, OSError, ModuleNotFoundError) as error:

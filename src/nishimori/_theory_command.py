@@ -36,10 +36,12 @@ def theory(
     rows = {"before": 1.0, "after EC": result.temperature_ec, "after TS": result.temperature_ts}
     table = {name: _metrics(result, T) for name, T in rows.items()}
     if as_json:
-        overlaps = {"penalty": level, "m": result.m, "q": result.q, "v": result.v, "steps": result.steps}
-        print_json(overlaps | {"residual": result.residual} | table)
+        given = {"teacher": teacher, "temperature": temperature, "rho": rho, "alpha": alpha, "penalty": level}
+        found = {"m": result.m, "q": result.q, "v": result.v, "steps": result.steps, "residual": result.residual}
+        print_json(given | found | {name.replace(" ", "_"): row for name, row in table.items()})
     else:
-        print_table(table, f"{teacher} teacher, α = {alpha:g}, λ = {level:.6g}: m = {result.m:.6g}, q = {result.q:.6g}")
+        who_is = f"{teacher} teacher, T* = {temperature:g}, ρ = {rho:g}, α = {alpha:g}, λ = {level:.6g}"
+        print_table(table, f"{who_is}: m = {result.m:.6g}, q = {result.q:.6g}")
 
 
 def _number(text: str) -> float:

@@ -75,18 +75,31 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     assert artefact.done == [0, 1, 2, 3]
 
 
-def test_a_finished_run_is_not_replaced_in_silence(tmp_path):
+def test_a_finished_run_stays_until_it_is_to_be_replaced(tmp_path):
     artefact = Counted()
-    run(artefact, tmp_path, scale=Scale())
-    with pytest.raises(FileExistsError, match="--force"):
-        run(artefact, tmp_path, scale=Scale())
+    first = run(artefact, tmp_path, scale=Scale())
+    times = {path: path.stat().st_mtime_ns for path in first.files}
+    again = run(artefact, tmp_path, scale=Scale())
+    assert (first.fresh, again.fresh) == (True, False)
+    assert again.findings == first.findings
+    assert {path: path.stat().st_mtime_ns for path in again.files} == times
     run(artefact, tmp_path, scale=Scale(), overwrite=True)
     assert artefact.done == [0, 1, 2, 3] * 2
 
 
-def test_a_picture_of_somebody_else_is_not_replaced_and_nothing_is_computed(tmp_path):
+def test_a_picture_that_was_lost_is_drawn_again_without_computing(tmp_path):
     artefact = Counted()
-    (tmp_path / "squares.svg").write_text("mine")
+    run(artefact, tmp_path, scale=Scale())
+    (tmp_path / "squares.png").unlink()
+    assert run(artefact, tmp_path, scale=Scale()).fresh
+    assert (tmp_path / "squares.png").exists()
+    assert artefact.done == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["squares.svg", "squares.csv", "squares-other.csv"])
+def test_a_file_of_somebody_else_is_not_replaced_and_nothing_is_computed(tmp_path, name):
+    artefact = Counted()
+    (tmp_path / name).write_text("mine")
     with pytest.raises(FileExistsError):
         run(artefact, tmp_path, scale=Scale())
     assert artefact.done == []
@@ -96,8 +109,24 @@ def test_another_runs_pieces_are_not_mixed_in(tmp_path):
     run(Counted(), tmp_path, scale=Scale(quick=True))
     with pytest.raises(FileExistsError, match="quick = True"):
         run(Counted(), tmp_path, scale=Scale())
-    with pytest.raises(FileExistsError, match="quick = True"):
-        check(Counted(), tmp_path, scale=Scale())
+
+
+def test_check_takes_the_settings_of_the_run_it_is_about(tmp_path):
+    run(Counted(), tmp_path, scale=Scale(quick=True))
+    assert check(Counted(), tmp_path, scale=Scale())[0].verdict == "agrees"
+
+
+def test_check_refuses_an_unfinished_run_and_one_of_another_version(tmp_path):
+    artefact = Counted()
+    artefact.fails_at = 2
+    with pytest.raises(KeyboardInterrupt):
+        run(artefact, tmp_path, scale=Scale())
+    with pytest.raises(InputError, match="is not finished"):
+        check(artefact, tmp_path, scale=Scale())
+    path = tmp_path / "squares.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"complete": True, "version": "0.0.1"}))
+    with pytest.raises(InputError, match=r"version 0\.0\.1"):
+        check(artefact, tmp_path, scale=Scale())
 
 
 def test_a_damaged_file_is_named(tmp_path):

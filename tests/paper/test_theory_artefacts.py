@@ -18,7 +18,7 @@ def folder(tmp_path_factory):
 
 
 def findings(name, folder):
-    return paper.check(name, folder, quick=True)
+    return paper.check(name, folder)
 
 
 @pytest.mark.parametrize("name", paper.names())
@@ -66,7 +66,7 @@ def test_bayesian_estimation_finds_the_teachers_temperature(folder):
 
 def test_the_claims_that_do_not_hold_are_found(folder):
     failed = [each.what for each in findings("claims", folder) if each.verdict == "differs"]
-    for sentence in ("different metrics", "simulations", "falls to zero", "integral over z > 0", "every level", "three ECEs"):
+    for sentence in ("different metrics", "simulations", "falls to zero", "integral over z > 0", "every level"):
         assert any(sentence in each for each in failed), sentence
     held = [each.what for each in findings("claims", folder) if each.verdict == "agrees"]
     for sentence in ("lower ECE in all settings", "choose T*", "around", "T_TS", "T_EC"):

@@ -118,7 +118,7 @@ def test_nothing_beats_the_bayes_optimal_error_and_loss(name):
 def test_a_wrong_temperature_is_refused_where_the_likelihood_is_not_log_concave(T):
     with pytest.raises(InputError, match=r"`temperature` must be the teacher's own, 1, got .* Constant teacher is not concave"):
         bayes_optimal("constant", 3.0, temperature=T)
-    with pytest.raises(InputError, match="Constant teacher is not concave"):
+    with pytest.raises(InputError, match="`teacher` must have a log-concave likelihood, got Constant"):
         bayes_temperatures("constant", 3.0)
     with pytest.raises(InputError, match="`teacher` must have a log-concave likelihood, got Constant"):
         simulate_bayes("constant", 3.0, 20)

@@ -300,7 +300,7 @@ def test_theory_finds_the_best_penalty_and_prints_json(run):
     found = json.loads(out)
     assert code == 0
     assert found["penalty"] == pytest.approx(1.10187, rel=1e-4)
-    assert found["after EC"]["confidence"] == pytest.approx(1 - found["after EC"]["error"], abs=1e-9)
+    assert found["after_EC"]["confidence"] == pytest.approx(1 - found["after_EC"]["error"], abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -332,18 +332,29 @@ def test_paper_lists_runs_and_checks(run, tmp_path):
     assert "figure-density" in names
     code, out, err = run("paper run figure-density --quick -o results")
     assert (code, out) == (0, "")
-    assert "2 agrees, 3 explained" in err
+    assert err == "figure-density: 2 agree, 3 explained; wrote 6 files to results\n"
     assert {path.suffix for path in (tmp_path / "results").iterdir()} == {".png", ".svg", ".csv", ".json"}
-    code, out, err = run("paper check figure-density --quick -o results")
+    assert run("paper run figure-density --quick -o results") == (
+        0,
+        "",
+        "figure-density: 2 agree, 3 explained; already in results; --force starts over\n",
+    )
+    code, out, err = run("paper check figure-density -o results")
     assert code == 0
     assert "explained" in out
-    assert "half the line" in err
-    code, _, err = run("paper run figure-density --quick -o results")
+    assert "half the line gives the paper's number" in err
+    code, _, err = run("paper run figure-density -o results")
     assert code == 1
-    assert "--force" in err
+    assert "holds another run" in err
+
+
+def test_paper_says_what_it_has_not_got(run, tmp_path):
+    code, out, err = run("paper check bayes -o nowhere")
+    assert (code, out) == (1, "")
+    assert "Run `nishimori paper run bayes -o nowhere` first" in err
 
 
 def test_check_ends_with_three_where_the_paper_is_contradicted(run):
     code, out, _ = run("paper check claims --quick --json")
     assert code == 3
-    assert {row["verdict"] for row in json.loads(out)["claims"]} == {"agrees", "differs"}
+    assert {row["verdict"] for row in json.loads(out)["claims"]} == {"agrees", "explained", "differs"}

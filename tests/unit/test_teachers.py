@@ -9,7 +9,18 @@ from scipy.special import expit, ndtr
 
 import reference_theory as reference
 from nishimori import InputError
-from nishimori.theory import Affine, Constant, Logit, Probit, Teacher, bayes_optimal, separability, state_evolution
+from nishimori.theory import (
+    Affine,
+    Atom,
+    Constant,
+    Logit,
+    Overlaps,
+    Probit,
+    Teacher,
+    bayes_optimal,
+    separability,
+    state_evolution,
+)
 
 TEACHERS = {"logit": Logit(), "affine": Affine(), "constant": Constant(), "probit": Probit()}
 VARIANCES = [0.003, 0.1, 0.7, 3.0, 35.9, 36.1, 60.0]  # the logit teacher changes its formula at 36
@@ -27,6 +38,7 @@ class OwnProbit(Teacher):
 @dataclass(frozen=True)
 class OwnAffine(Teacher):
     breaks = (-1.0, 1.0)
+    atoms = (Atom(0.0, -inf, -1.0), Atom(1.0, 1.0, inf))
 
     def probability(self, z):
         return np.clip((1 + z) / 2, 0, 1)
@@ -181,3 +193,84 @@ def test_a_name_stands_for_the_teacher_with_temperature_and_norm_one():
 def test_equal_teachers_are_equal_and_others_are_not():
     assert Logit(temperature=2.0) == Logit(temperature=2.0)
     assert len({Logit(), Logit(), Logit(temperature=2.0), Logit(rho=2.0), Probit()}) == 4
+
+
+@dataclass(frozen=True)
+class Steep(Teacher):
+    k: float = 1.0
+
+    def probability(self, z):
+        return expit(self.k * z)
+
+
+@pytest.mark.parametrize("k", [0.2, 5.0, 50.0])
+def test_a_steep_teacher_is_the_built_in_one_at_a_low_temperature(k):
+    own, built_in = (state_evolution(teacher, 3.0, 0.1) for teacher in (Steep(k=k), Logit(temperature=1 / k)))
+    for metric in ("m", "q", "v", "error", "temperature_ts", "temperature_ec"):
+        np.testing.assert_allclose(getattr(own, metric), getattr(built_in, metric), rtol=1e-9)
+    np.testing.assert_allclose(own.ece(), built_in.ece(), rtol=1e-9)
+
+
+def test_what_is_too_rough_for_quadrature_is_refused_with_the_cure():
+    class Kinked(Teacher):
+        def probability(self, z):
+            return np.interp(z, [-1.0, 1.0], [0.0, 1.0])
+
+    for teacher in (Kinked(), Steep(k=1000.0)):
+        with pytest.raises(InputError, match="set `breaks` to where it does; if it is very steep, write `averages`"):
+            state_evolution(teacher, 2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("probability", "message"),
+    [
+        (lambda z: 0.5 + z, "must return a number from 0 to 1 for each z"),
+        (lambda z: 0.5, "must return a number from 0 to 1 for each z"),
+        (lambda z: 1.0 if z > 1 else 0.5, "must take an array and return one"),
+    ],
+)
+def test_a_probability_that_is_none_is_refused_when_the_teacher_is_made(probability, message):
+    teacher = type("Odd", (Teacher,), {"probability": lambda self, z: probability(z)})
+    with pytest.raises(InputError, match=f"The `probability` of Odd {message}"):
+        teacher()
+
+
+@dataclass(frozen=True)
+class Noisy(Teacher):
+    flipped: float = 0.1
+
+    def probability(self, z):
+        return self.flipped + (1 - 2 * self.flipped) * expit(z)
+
+
+def test_there_is_no_density_outside_the_range_of_the_teacher():
+    found = state_evolution(Noisy(), 2.0, 1.0)
+    assert found.density(0.05, 0.5) == 0
+    levels = 0.1 + 0.8 * (np.arange(400) + 0.5) / 400
+    claims = (np.arange(400) + 0.5) / 400
+    total = found.density(levels[:, None], claims[None, :]).sum() * (0.8 / 400) / 400
+    np.testing.assert_allclose(total, 1.0, rtol=2e-3)
+
+
+def test_a_density_is_refused_where_atoms_are_not_declared_or_the_teacher_falls():
+    class Undeclared(OwnAffine):
+        atoms = ()
+
+    class Sign(Teacher):
+        breaks = (0.0,)
+
+        def probability(self, z):
+            return (1 + np.sign(z)) / 2
+
+    class Wavy(Teacher):
+        def probability(self, z):
+            return expit(z + 2 * np.sin(3 * z))
+
+    for teacher, message in ((Undeclared(), "Set `atoms`"), (Sign(), "Set `atoms`"), (Wavy(), "σ\\* falls somewhere")):
+        with pytest.raises(InputError, match=message):
+            Overlaps(teacher, 0.5, 1.0).density(0.3, 0.6)
+
+
+def test_two_teachers_with_parameters_of_their_own_are_not_taken_for_one():
+    best = [bayes_optimal(Noisy(flipped=flipped), 2.0).q for flipped in (0.0, 0.3)]
+    assert best[0] > 2 * best[1]

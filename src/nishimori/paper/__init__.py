@@ -15,7 +15,7 @@ from nishimori.paper._claims import Claims
 from nishimori.paper._figure_density import FigureDensity
 from nishimori.paper._figure_ece import FigureEce
 from nishimori.paper._figure_temperatures import FigureTemperatures
-from nishimori.paper._runs import Outcome, Report
+from nishimori.paper._runs import Outcome, Report, silent
 from nishimori.paper._runs import check as _check
 from nishimori.paper._runs import run as _run
 
@@ -45,11 +45,11 @@ def run(
     quick: bool = False,
     seed: int = 0,
     overwrite: bool = False,
-    report: Report = lambda _, __: None,
+    report: Report = silent,
 ) -> Outcome:
     """Compute an artefact and write its picture (PNG, SVG), its tables (CSV) and everything (JSON) to ``folder``.
 
-    A run that was interrupted is taken up where it stopped, if it is repeated with the same arguments.
+    A run that was interrupted is taken up where it stopped, if it is repeated with the same arguments; a finished one stays.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def run(
     overwrite : bool
         Start over and replace what is there.
     report : callable
-        Told the name of each piece of work and the fraction done before it.
+        Told the name of each piece of work, how many are done, and how many there are.
     """
     return _run(artefact(name), folder, scale=Scale(quick, seed), overwrite=overwrite, report=report)
 
@@ -75,9 +75,20 @@ def check(
     *,
     quick: bool = False,
     seed: int = 0,
-    report: Report = lambda _, __: None,
+    report: Report = silent,
 ) -> Sequence[Finding]:
-    """Compare an artefact with what the paper prints: with what a run left in ``folder``, or computed now.
+    """Compare an artefact with what the paper prints: what a finished run left in ``folder``, or else computed now.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+    folder : path, optional
+        Where `run` wrote to; its settings count then.
+    quick, seed
+        As for `run`, where there is no folder.
+    report : callable
+        As for `run`; `bayes` takes minutes.
 
     Examples
     --------

@@ -60,27 +60,44 @@ class Bayes(Artefact):
         return found
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.5, 4), layout="constrained")
+        figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(13, 4), layout="constrained")
         for teacher, colour in _TEACHERS.items():
             rows = done[f"curve {teacher}"]
             T = [row["T"] for row in rows]
-            best = bayes_optimal(teacher, _DRAWN).loss
+            best = done[f"theory {teacher} α = {_DRAWN:g}"]["loss"]
             left.plot(T, [row["confidence"] - row["accuracy"] for row in rows], color=colour, label=teacher)
-            right.plot(T, [row["loss"] - best for row in rows], color=colour, label=teacher)
-            drawn = done[f"GAMP {teacher} α = {_DRAWN:g}"]
-            left.errorbar(drawn["temperature_ec"], 0.0, xerr=drawn["temperature_ec_error"], fmt="o", color=colour, markersize=4)
-            right.errorbar(
-                drawn["temperature_ts"], 0.0, xerr=drawn["temperature_ts_error"], fmt="o", color=colour, markersize=4
-            )
-        for ax, label in ((left, "confidence - accuracy"), (right, "loss above its least value, nats")):
+            middle.plot(T, [row["loss"] - best for row in rows], color=colour)
+        for ax, label in ((left, "confidence - accuracy"), (middle, "loss above its least value, nats")):
             ax.axvline(1.0, color="0.6", linestyle=":", linewidth=1)
             ax.axhline(0.0, color="0.6", linestyle=":", linewidth=1)
-            ax.set(xlabel="T assumed, T* = 1", ylabel=label, xscale="log", title=f"α = {_DRAWN:g}")
+            ax.set(xlabel="T assumed, T* = 1", ylabel=label, xscale="log", title=f"theory, α = {_DRAWN:g}")
             ax.set_xticks([0.5, 0.7, 1.0, 1.4, 2.0], ["0.5", "0.7", "1", "1.4", "2"], minor=False)
             ax.set_xticks([], minor=True)
-        left.plot([], [], "o", color="0.4", markersize=4, label=f"GAMP, d = {drawn['d']}, {drawn['seeds']} seeds")
         left.legend(fontsize=8)
+        self._draw_gamp(done, right)
         return figure
+
+    def _draw_gamp(self, done: Pieces, ax: Any) -> None:
+        """Both temperatures found on data, a column for each teacher and α."""
+        places: list[tuple[int, str]] = []
+        for teacher, colour in _TEACHERS.items():
+            for alpha in _ALPHAS:
+                row = done[f"GAMP {teacher} α = {alpha:g}"]
+                at = len(places) + len(places) // len(_ALPHAS)
+                for name, shift, face in (("temperature_ec", -0.15, colour), ("temperature_ts", 0.15, "white")):
+                    marker = {"fmt": "o", "color": colour, "markerfacecolor": face, "markersize": 5}
+                    ax.errorbar(at + shift, row[name], row[f"{name}_error"], **marker)
+                places.append((at, f"{alpha:g}"))
+        ax.axhline(1.0, color="0.6", linestyle=":", linewidth=1)
+        ax.set_xticks([at for at, _ in places], [label for _, label in places])
+        ax.plot([], [], "o", color="0.4", label=r"$T_{EC}$")
+        ax.plot([], [], "o", color="0.4", markerfacecolor="white", label=r"$T_{TS}$")
+        ax.set(
+            xlabel="α, for " + ", ".join(_TEACHERS),
+            ylabel="T found, T* = 1",
+            title=f"GAMP, d = {row['d']}, {row['seeds']} seeds",
+        )
+        ax.legend(fontsize=8)
 
 
 def _optimum(teacher: str, alpha: float) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class FigureDensity(Artefact):
                 ax.imshow(
                     strip, extent=(0, 1, low, low + 0.05), origin="lower", vmin=0, vmax=highest, cmap="magma", aspect="auto"
                 )
-                ax.text(0.5, low + 0.025, f"f* = {at:g}", color="white", fontsize=7, ha="center", va="center")
+                ax.text(0.5, low + 0.025, f"f* = {at:g} exactly", color="white", fontsize=9, ha="center", va="center")
             ax.plot(levels, content["conditional_mean"], "--", color="white", linewidth=1.5, label="E[f* | f_erm]")
             ax.plot([0, 1], [0, 1], color="red", linewidth=1, label="diagonal")
             ax.set(
@@ -86,7 +86,7 @@ class FigureDensity(Artefact):
                 ylim=(-0.08, 1.08),
                 title=f"{row['panel']}: T = {row['temperature']:.2f}, ECE = {100 * row['ece']:.2f} %",
             )
-        axes[0].set_ylabel(r"$f_\star$")
+        axes[0].set_ylabel("f*", fontsize=12)
         axes[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.93), facecolor="0.3", labelcolor="white")
         figure.colorbar(image, ax=axes, label="density (brightest 2 % cut off)", fraction=0.03)
         return figure

@@ -40,26 +40,28 @@ class FigureEce(Artefact):
         return found
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        figure, axes = pyplot.subplots(1, 3, figsize=(12, 4.2), sharey=True, layout="constrained")
-        for ax, teacher in zip(axes, TEACHERS, strict=True):
+        figure, axes = pyplot.subplots(
+            2, 3, figsize=(12, 6.4), sharex=True, sharey="row", height_ratios=(3, 2), layout="constrained"
+        )
+        for (top, bottom), teacher in zip(axes.T, TEACHERS, strict=True):
             for kind in PENALTIES:
                 curve = done[f"{teacher}, {kind}"]
+                alpha = [row["alpha"] for row in curve]
+                look = {"color": _COLOURS[kind], "linewidth": _WIDTHS[kind]}
                 for column, (_, style) in _STYLES.items():
-                    ax.plot(
-                        [row["alpha"] for row in curve],
-                        [100 * row[column] for row in curve],
-                        style,
-                        color=_COLOURS[kind],
-                        linewidth=_WIDTHS[kind],
-                    )
-            ax.set(xlabel="α = n/d", yscale="log", title=f"{teacher} teacher")
-            ax.grid(alpha=0.3)
-        axes[0].set_ylabel("ECE, %")
-        for kind in PENALTIES:
-            axes[2].plot([], [], color=_COLOURS[kind], label=f"λ = {kind}" if kind == "1e-4" else kind)
+                    top.plot(alpha, [100 * row[column] for row in curve], style, **look)
+                bottom.plot(alpha, [100 * (row["ece_ts"] - row["ece_ec"]) for row in curve], **look)
+            top.set(yscale="log", title=f"{teacher} teacher")
+            bottom.set(yscale="log", xlabel="α = n/d")
+            for ax in (top, bottom):
+                ax.grid(alpha=0.3)
+        axes[0, 0].set_ylabel("ECE, %")
+        axes[1, 0].set_ylabel("ECE after TS - after EC, points")
+        for kind, label in zip(PENALTIES, ("λ = 1e-4", r"$\lambda_{error}$", r"$\lambda_{loss}$"), strict=True):
+            axes[0, 2].plot([], [], color=_COLOURS[kind], label=label)
         for label, style in _STYLES.values():
-            axes[2].plot([], [], style, color="0.4", label=label)
-        axes[2].legend(fontsize=8, ncols=2, loc="lower right")
+            axes[0, 2].plot([], [], style, color="0.4", label=label)
+        axes[0, 2].legend(fontsize=8, ncols=2, loc="lower right")
         return figure
 
 

@@ -85,7 +85,7 @@ class FigureTemperatures(Artefact):
             rows = [row for row in tables["theory"] if row["teacher"] == teacher]
             alpha = [row["alpha"] for row in rows]
             ax.plot(alpha, [row["difference"] for row in rows], color=COLOURS[teacher], label=f"{teacher} teacher")
-            ax.plot(alpha, [row["paper"] for row in rows], ".", color=COLOURS[teacher], markersize=3, alpha=0.5)
+            ax.plot(alpha, [row["paper"] for row in rows], "x", color="0.45", markersize=3, markeredgewidth=0.8, zorder=3)
             points = [row for row in tables["simulation"] if row["teacher"] == teacher]
             ax.errorbar(
                 [row["alpha"] for row in points],
@@ -100,7 +100,7 @@ class FigureTemperatures(Artefact):
         size = tables["simulation"][0]
         label = f"simulation, d = {size['d']}, {size['seeds']} seeds"
         ax.plot([], [], "o", markerfacecolor="none", color="0.4", label=label)
-        ax.plot([], [], ".", markersize=3, color="0.4", label="as printed in the paper")
+        ax.plot([], [], "x", markersize=3, markeredgewidth=0.8, color="0.45", label="curve as printed in the paper")
         ax.plot([], [], ":", linewidth=0.8, color="0.4", label="separability")
         ax.set(
             xlabel="α = n/d", ylabel=r"$|T_{TS} - T_{EC}|\,/\,T_{TS}$", yscale="log", title="λ = 1e-4", xticks=range(0, 21, 4)

@@ -7,7 +7,7 @@ d → ∞ every metric of the classifier, and both its temperatures, are functio
 from nishimori.theory._bayes import BayesOptimal, BayesTemperatures, Posterior, bayes_optimal, bayes_temperatures
 from nishimori.theory._experiments import Estimate, Experiments
 from nishimori.theory._gamp import Gamp, gamp
-from nishimori.theory._linear_score import AtomDensity, Overlaps
+from nishimori.theory._linear_score import AtomDensity, LinearScore, Overlaps
 from nishimori.theory._optimal_penalty import optimal_penalty
 from nishimori.theory._plan import Plan, plan
 from nishimori.theory._separability import separability
@@ -27,6 +27,7 @@ __all__ = [
     "Estimate",
     "Experiments",
     "Gamp",
+    "LinearScore",
     "Logit",
     "Overlaps",
     "Plan",

@@ -11,7 +11,6 @@ sample. They are exact where log σ* is concave, and at T = T* in any case.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, exp, log, sqrt
 from typing import NamedTuple
 
@@ -146,13 +145,16 @@ def bayes_optimal(
             f"`temperature` must be the teacher's own, {teacher.temperature:g}, got {assumed:g}: log σ* of the "
             f"{type(teacher).__name__} teacher is not concave, and away from T* nothing vouches for the equations then."
         )
-    x = _optimal_start(teacher, alpha)
+    return _at(teacher, alpha, assumed, tol, _optimal_start(teacher, alpha))
+
+
+def _at(teacher: Teacher, alpha: float, assumed: float, tol: float, x: Array) -> BayesOptimal:
+    """The solution at an assumed temperature, followed from ``x`` at the right one."""
     steps = 0
-    if assumed != teacher.temperature:
-        path = np.geomspace(teacher.temperature, assumed, 2 + int(abs(log(assumed / teacher.temperature)) / log(_RATIO)))
-        for T in path[1:-1]:
-            found = approach(Problem(_posterior(teacher, T), alpha, 1.0), x)
-            x, steps = found.x, steps + found.steps
+    path = np.geomspace(teacher.temperature, assumed, 2 + int(abs(log(assumed / teacher.temperature)) / log(_RATIO)))
+    for T in path[1:-1]:
+        found = approach(Problem(_posterior(teacher, T), alpha, 1.0), x)
+        x, steps = found.x, steps + found.steps
     found = solve(Problem(_posterior(teacher, assumed), alpha, 1.0), x, tol)
     eta, _, q, v = unpack(found.x)
     rho = teacher.rho
@@ -162,6 +164,8 @@ def bayes_optimal(
 def bayes_temperatures(teacher: Teacher | str, alpha: float, *, tol: float = TOLERANCE) -> BayesTemperatures:
     """The temperatures that least loss and expectation consistency choose for the likelihood: both T*, says the theory.
 
+    Parameters are those of `bayes_optimal`. The likelihood must be log-concave.
+
     Examples
     --------
     >>> from nishimori.theory import Probit, bayes_temperatures
@@ -169,9 +173,12 @@ def bayes_temperatures(teacher: Teacher | str, alpha: float, *, tol: float = TOL
     [0.5, 0.5]
     """
     teacher = as_teacher(teacher)
+    alpha, tol = positive("alpha", alpha), tolerance(tol)
+    check_log_concave(teacher)
+    start = _optimal_start(teacher, alpha)
 
     def at(log_ratio: float) -> BayesOptimal:
-        return bayes_optimal(teacher, alpha, temperature=teacher.temperature * exp(log_ratio), tol=tol)
+        return _at(teacher, alpha, teacher.temperature * exp(log_ratio), tol, start)
 
     def excess(log_ratio: float) -> float:
         found = at(log_ratio)
@@ -183,6 +190,15 @@ def bayes_temperatures(teacher: Teacher | str, alpha: float, *, tol: float = TOL
     # The bracket is not centred on the answer, lest the search be handed it.
     ts, ec = (teacher.temperature * exp(brentq(gap, -0.3, 0.5, xtol=1e-11)) for gap in (slope, excess))
     return BayesTemperatures(ts, ec)
+
+
+def check_log_concave(teacher: Teacher) -> None:
+    """Refuse a teacher whose posterior is not known to be right at temperatures other than its own."""
+    if not teacher.log_concave:
+        raise InputError(
+            f"`teacher` must have a log-concave likelihood, got {type(teacher).__name__}: "
+            "at temperatures other than its own nothing vouches for the result."
+        )
 
 
 def pull(teacher: Teacher, omega: Array, v: float, T: float) -> tuple[Array, Array, Array]:
@@ -219,7 +235,6 @@ def _posterior(teacher: Teacher, temperature: float) -> Channel:
     return averages
 
 
-@lru_cache(maxsize=256)
 def _optimal_start(teacher: Teacher, alpha: float) -> Array:
     """The solution at T*, where one unknown is left: q = m = 1 − v. All of its roots are looked for, and one must be there."""
     channel = _posterior(teacher, teacher.temperature)

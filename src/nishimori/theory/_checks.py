@@ -60,4 +60,6 @@ def labelled(x: Any, y: Any) -> tuple[Array, Array]:
 
 def _real(value: Any) -> float:
     """A number as a float, and anything else, such as the text "1" or True, as NaN."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
     return float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan

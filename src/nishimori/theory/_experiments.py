@@ -31,7 +31,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiments:
-    """One number a seed for each quantity; ``experiments["error"]`` is its `Estimate`.
+    """One number a seed for each quantity; ``experiments["error"]`` is its `Estimate`, and iterating gives the names.
 
     Attributes
     ----------
@@ -52,6 +52,9 @@ class Experiments:
         mean = float(there.mean()) if n else nan
         error = float(there.std(ddof=1)) / sqrt(n) if n > 1 else nan
         return Estimate(mean, error, n, len(self.values[name]) - n)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
 
     @property
     def missing(self) -> dict[str, int]:

@@ -17,7 +17,7 @@ from scipy.special import expit, logit, ndtr
 
 from nishimori._roots import Point, increasing_root
 from nishimori.errors import InputError, NoTemperatureError
-from nishimori.theory._quadrature import Array, composite, half_line, normal
+from nishimori.theory._quadrature import REACH, Array, composite, half_line, normal
 from nishimori.theory._teachers import Teacher, as_teacher
 
 # Panels double in length from here: scores as steep as τ = 10,000 are resolved.
@@ -122,14 +122,7 @@ class LinearScore:
 
         What sits on single values of f* is in `atoms`; both together integrate to 1. All three broadcast.
         """
-        held = ", ".join(f"{atom.value:g}" for atom in self.teacher.atoms)
-        covered = sorted((atom.low, atom.high) for atom in self.teacher.atoms)
-        edges = [-inf, *(x for pair in covered for x in pair), inf]
-        if covered and all(low == high for low, high in zip(edges[::2], edges[1::2], strict=True)):
-            raise InputError(
-                f"f* of the {type(self.teacher).__name__} teacher has no density: it takes the values {held} alone. "
-                "Use `atoms(f_erm, T)`, which gives the density of f_erm at each of them."
-            )
+        _check_continuous(self.teacher)
         level = _inside("f_star", f_star)
         s, jacobian = self._density_of_erm(f_erm, T)
         z = self.teacher.inverse(level)
@@ -137,7 +130,9 @@ class LinearScore:
         r = self.correlation
         spread = sqrt(1 - r * r)
         joint = normal(s) * normal((z / self.teacher.signal - r * s) / spread) / spread
-        return _like(level + s, joint * jacobian / slope)
+        # Outside the range of σ*, and where it is flat, there is nothing.
+        inside = slope > 0
+        return _like(level + s, np.where(inside, joint * jacobian / np.where(inside, slope, 1.0), 0.0))
 
     def atoms(self, f_erm: Any, T: Any = 1.0) -> tuple[AtomDensity, ...]:
         """The values that f* takes with positive probability, each with the density of f_erm there."""
@@ -168,7 +163,7 @@ class LinearScore:
         return self.teacher.averages(signal * r * s, signal**2 * (1 - r * r)).value
 
     def _taus(self, T: Any) -> Array:
-        temperatures = np.asarray(T, dtype=np.float64)
+        temperatures = _numbers("T", T)
         if not (np.isfinite(temperatures) & (temperatures > 0)).all():
             raise InputError(f"`T` must be positive and finite, got {T}.")
         return sqrt(self.q) / temperatures
@@ -256,8 +251,15 @@ class Overlaps(LinearScore):
             )
 
 
+def _numbers(name: str, value: Any) -> Array:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"`{name}` must be a number or an array of them, got {value!r}.") from None
+
+
 def _inside(name: str, level: Any) -> Array:
-    values = np.asarray(level, dtype=np.float64)
+    values = _numbers(name, level)
     if not ((values > 0) & (values < 1)).all():
         raise InputError(f"`{name}` must lie between 0 and 1, both excluded, got {level}.")
     return values
@@ -272,3 +274,29 @@ def _normal_between(low: Array, high: Array) -> Array:
     """Φ(high) − Φ(low), from the tail in which it does not cancel."""
     upper = low > 0
     return np.asarray(np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))
+
+
+def _check_continuous(teacher: Teacher) -> None:
+    """Refuse a teacher whose f* has no density, or more atoms than it says."""
+    name = f"f* of the {type(teacher).__name__} teacher"
+    z = teacher.signal * np.linspace(-REACH, REACH, 6401)
+    free = np.ones(z.shape, dtype=bool)
+    for _, low, high in teacher.atoms:
+        free &= (z < low) | (z > high)
+    if not free.any():
+        held = ", ".join(f"{each.value:g}" for each in teacher.atoms)
+        raise InputError(
+            f"{name} has no density: it takes the values {held} alone. "
+            "Use `atoms(f_erm, T)`, which gives the density of f_erm at each of them."
+        )
+    if (np.diff(teacher.probability(z)) < -1e-9).any():
+        raise InputError(f"{name} must grow with w*·x for a density of it, but σ* falls somewhere.")
+    slope = teacher.derivative(z)
+    flat = free & (slope <= 0)
+    # Far out every σ* is flat to the last digit, but only one that is constant gets there at a slope.
+    steep = free & (slope > 1e-6)
+    if (flat[1:] & steep[:-1]).any() or (flat[:-1] & steep[1:]).any() or not steep.any():
+        raise InputError(
+            f"{name} takes single values with positive probability, which have no density. "
+            "Set `atoms` of the teacher to the intervals on which σ* is constant."
+        )

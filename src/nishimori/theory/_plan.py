@@ -9,7 +9,7 @@ from math import ceil, sqrt
 
 from scipy.special import expit, ndtri
 
-from nishimori.theory._checks import between, positive
+from nishimori.theory._checks import between
 from nishimori.theory._linear_score import LinearScore
 from nishimori.theory._state_evolution import state_evolution
 from nishimori.theory._teachers import Teacher
@@ -50,6 +50,15 @@ def plan(
     The classifier is logistic regression on αd samples of the teacher, with d → ∞, and the samples are many, so that T is
     normally distributed.
 
+    Parameters
+    ----------
+    teacher, alpha, penalty
+        As for `state_evolution`.
+    relative_error : float
+        Largest |T/T∞ − 1|, at most 0.5.
+    probability : float
+        How often it may be expected to hold.
+
     Examples
     --------
     >>> from nishimori.theory import plan
@@ -57,7 +66,7 @@ def plan(
     >>> needed.n_ec > 100
     True
     """
-    relative_error = positive("relative_error", relative_error)
+    relative_error = between("relative_error", relative_error, 1e-6, 0.5)
     probability = between("probability", probability, 1e-6, 1 - 1e-6)
     result = state_evolution(teacher, alpha, penalty)
     ec, ts = deviation(result, 0), deviation(result, 1)

@@ -13,7 +13,7 @@ from nishimori import metrics
 from nishimori._inputs import batches
 from nishimori._temperatures import temperatures_of
 from nishimori.errors import InputError, NotConvergedError
-from nishimori.theory._bayes import Posterior
+from nishimori.theory._bayes import Posterior, check_log_concave
 from nishimori.theory._checks import labelled, positive, whole
 from nishimori.theory._experiments import Experiments, repeat
 from nishimori.theory._gamp import Gamp, gamp
@@ -111,7 +111,8 @@ def simulate(
         overlaps = Overlaps(sample.teacher, float(sample.weights @ weights) / d, float(weights @ weights) / d)
         return _population(overlaps) | _samples(overlaps, n_val, n_test, rng)
 
-    settings = {"teacher": teacher, "alpha": alpha, "penalty": penalty, "d": d, "fix_norm": fix_norm, "seed": seed}
+    settings = {"teacher": teacher, "alpha": alpha, "penalty": penalty, "d": d, "n_val": n_val, "n_test": n_test}
+    settings |= {"fix_norm": fix_norm, "seeds": seeds, "seed": seed}
     return repeat(experiment, settings, seeds=seeds, seed=seed, n_jobs=n_jobs, progress=progress)
 
 
@@ -142,17 +143,13 @@ def simulate_bayes(
     teacher = as_teacher(teacher)
     alpha, d = positive("alpha", alpha), whole("d", d, 2)
     _check_samples(alpha, d)
-    if not teacher.log_concave:
-        raise InputError(
-            f"`teacher` must have a log-concave likelihood, got {type(teacher).__name__}: "
-            "at temperatures other than its own nothing vouches for the result."
-        )
+    check_log_concave(teacher)
 
     def experiment(rng: np.random.Generator) -> dict[str, float]:
         sample = draw(teacher, alpha, d, fix_norm, rng)
         return _bayes(sample, teacher)
 
-    settings = {"teacher": teacher, "alpha": alpha, "d": d, "fix_norm": fix_norm, "seed": seed}
+    settings = {"teacher": teacher, "alpha": alpha, "d": d, "fix_norm": fix_norm, "seeds": seeds, "seed": seed}
     return repeat(experiment, settings, seeds=seeds, seed=seed, n_jobs=n_jobs, progress=progress)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from nishimori.errors import NotConvergedError
+from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._checks import positive, tolerance, whole
 from nishimori.theory._fixed_point import FixedPoint, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import LinearScore
@@ -86,6 +86,8 @@ def state_evolution(
     teacher = as_teacher(teacher)
     alpha, penalty, tol = positive("alpha", alpha), positive("penalty", penalty), tolerance(tol)
     if start is not None:
+        if not isinstance(start, StateEvolution):
+            raise InputError(f"`start` must be what `state_evolution` returned, got {start!r}.")
         try:
             found = solve(Problem(regression(teacher), alpha, penalty), _packed(start), tol)
         except NotConvergedError:  # too far away
@@ -100,12 +102,21 @@ def sweep(
 ) -> tuple[StateEvolution, ...]:
     """`state_evolution` at each of many values of α, each starting from the one before.
 
+    Parameters
+    ----------
+    teacher, penalty, tol
+        As for `state_evolution`.
+    alphas : iterable of float
+        Samples per dimension, best in order.
+
     Examples
     --------
     >>> from nishimori.theory import sweep
     >>> [round(result.error, 3) for result in sweep("logit", [1.0, 2.0, 4.0], penalty=0.1)]
     [0.439, 0.419, 0.394]
     """
+    if not isinstance(alphas, Iterable):
+        raise InputError(f"`alphas` must be a sequence of numbers, got {alphas!r}.")
     results: list[StateEvolution] = []
     for alpha in alphas:
         results.append(state_evolution(teacher, alpha, penalty, tol=tol, start=results[-1] if results else None))
@@ -115,7 +126,8 @@ def sweep(
 def plain_iterations(teacher: Teacher | str, alpha: float, penalty: float, n: int) -> tuple[float, float, float]:
     """m, q and v after ``n`` plain iterations of the equations: not the solution, unless ``n`` is large.
 
-    Near separability a thousand are too few. This is here to show what stopping early does.
+    Near separability a thousand are too few. This is here to show what stopping early does. It starts where a strong penalty
+    would lead; the other parameters are those of `state_evolution`.
     """
     teacher = as_teacher(teacher)
     alpha, penalty, n = positive("alpha", alpha), positive("penalty", penalty), whole("n", n, 0)

@@ -6,6 +6,7 @@ Gaussian, which a teacher may give in closed form and which are otherwise comput
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, inf, sqrt
 from typing import ClassVar, NamedTuple
 
@@ -15,6 +16,9 @@ from scipy.special import expit, logit, ndtr, ndtri
 from nishimori.errors import InputError
 from nishimori.theory._checks import positive
 from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, normal, slope_at_zero, subdivided
+
+# Panels per unit beyond which a quadrature would take seconds: σ* as steep as a logistic function of 100z is still averaged.
+_MOST_PANELS = 64.0
 
 
 class Averages(NamedTuple):
@@ -46,25 +50,28 @@ class Teacher(ABC):
 
     Notes
     -----
-    `probability` must be symmetric, σ*(−z) = 1 − σ*(z), and grow on the whole. A subclass may set
+    `probability` takes and returns arrays; it must be symmetric, σ*(−z) = 1 − σ*(z), and grow on the whole. A subclass may set
 
-    - ``breaks``, arguments where σ* is not smooth, so that quadratures are cut there;
-    - ``atoms``, intervals on which σ* is constant, so that densities leave them out;
+    - ``breaks``, arguments where σ* jumps or has a kink, so that quadratures are cut there;
+    - ``atoms``, intervals on which σ* is constant, so that `density` leaves them out;
     - ``log_concave = True``, if log σ* is concave: Bayesian inference at a wrong temperature needs it;
 
-    and override `averages`, `inverse` and `derivative` with closed forms.
+    and override `averages`, `inverse` and `derivative` with closed forms. Make it a frozen dataclass, as all teachers are, and
+    pass parameters of its own by name: T* and ρ come first.
 
     Examples
     --------
     >>> from dataclasses import dataclass
-    >>> import numpy as np
+    >>> from scipy.special import expit
     >>> from nishimori.theory import Teacher, state_evolution
     >>> @dataclass(frozen=True)
-    ... class Cauchy(Teacher):
+    ... class Noisy(Teacher):
+    ...     flipped: float = 0.1
+    ...
     ...     def probability(self, z):
-    ...         return 0.5 + np.arctan(z) / np.pi
-    >>> round(state_evolution(Cauchy(), alpha=2.0, penalty=0.1).error, 4)
-    0.4171
+    ...         return self.flipped + (1 - 2 * self.flipped) * expit(z)
+    >>> round(state_evolution(Noisy(flipped=0.2), alpha=2.0, penalty=0.1).error, 4)
+    0.4703
     """
 
     temperature: float = 1.0
@@ -77,12 +84,21 @@ class Teacher(ABC):
     def __post_init__(self) -> None:
         for name in ("temperature", "rho"):
             object.__setattr__(self, name, positive(name, getattr(self, name)))  # frozen, but not yet
+        self._check_probability()
+
+    def _check_probability(self) -> None:
         z = np.array([0.3, 1.0, 1.7, 4.0])
-        if not np.allclose(self.probability(z) + self.probability(-z), 1.0, atol=1e-9):
+        name = f"The `probability` of {type(self).__name__}"
+        try:
+            above, below = (np.asarray(self.probability(each), dtype=np.float64) for each in (z, -z))
+        except (TypeError, ValueError) as error:
             raise InputError(
-                f"The `probability` of {type(self).__name__} must be symmetric, σ*(-z) = 1 - σ*(z), "
-                f"got {self.probability(z)} at {z} and {self.probability(-z)} at their negatives."
-            )
+                f"{name} must take an array and return one, as functions of NumPy do; it raised: {error}"
+            ) from error
+        if above.shape != z.shape or not ((above >= 0) & (above <= 1) & (below >= 0) & (below <= 1)).all():
+            raise InputError(f"{name} must return a number from 0 to 1 for each z, got {above} at {z} and {below} at {-z}.")
+        if not np.allclose(above + below, 1.0, atol=1e-9):
+            raise InputError(f"{name} must be symmetric, σ*(-z) = 1 - σ*(z), got {above} at {z} and {below} at {-z}.")
 
     @property
     def signal(self) -> float:
@@ -95,15 +111,33 @@ class Teacher(ABC):
 
     def averages(self, mean: Array, variance: float) -> Averages:
         """E σ*(mean + √variance ξ) over a standard normal ξ, with two derivatives in ``mean``."""
-        width = sqrt(variance)
-        mean = np.asarray(mean, dtype=np.float64)[..., None]
+        return self._quadrature(np.asarray(mean, dtype=np.float64), sqrt(variance), self._panels)
+
+    def _quadrature(self, mean: Array, width: float, panels: float) -> Averages:
+        """`averages` with so many panels per unit of σ*'s argument, but at least one for two standard deviations."""
+        mean = mean[..., None]
         cuts = np.clip((np.sort(np.array(self.breaks, dtype=np.float64)) - mean) / width, -REACH, REACH)
         outer = np.full_like(mean, REACH)
-        # σ* changes over a distance of about one, which is 1/width in units of ξ.
-        edges = subdivided(np.concatenate([-outer, cuts, outer], axis=-1), ceil(REACH * max(1.0, width)))
+        edges = subdivided(np.concatenate([-outer, cuts, outer], axis=-1), ceil(REACH * max(1.0, 2 * panels * width)))
         xi, weight = composite(edges)
         weight = weight * normal(xi) * self.probability(mean + width * xi)
-        return Averages(weight.sum(-1), (weight * xi).sum(-1) / width, (weight * (xi * xi - 1)).sum(-1) / variance)
+        return Averages(weight.sum(-1), (weight * xi).sum(-1) / width, (weight * (xi * xi - 1)).sum(-1) / width**2)
+
+    @cached_property
+    def _panels(self) -> float:
+        """Panels per unit that σ* needs: doubled until averages over wide and narrow Gaussians no longer change."""
+        mean = np.linspace(-4.0, 4.0, 33)
+        panels = 0.5
+        coarse = [self._quadrature(mean, width, panels).value for width in (0.1, 1.0)]
+        while panels <= _MOST_PANELS:
+            fine = [self._quadrature(mean, width, 2 * panels).value for width in (0.1, 1.0)]
+            if np.abs(np.subtract(fine, coarse)).max() < 1e-13:
+                return panels
+            panels, coarse = 2 * panels, fine
+        raise InputError(
+            f"The `probability` of {type(self).__name__} is too rough to be averaged by quadrature. If it jumps or has kinks, "
+            "set `breaks` to where it does; if it is very steep, write `averages`, or use a lower `temperature` instead."
+        )
 
     def inverse(self, p: Array) -> Array:
         """The argument at which σ* is ``p``, by bisection."""
