@@ -97,7 +97,7 @@ class Bayes(Artefact):
             ylabel="T found, T* = 1",
             title=f"GAMP, d = {row['d']}, {row['seeds']} seeds",
         )
-        ax.legend(fontsize=8)
+        ax.legend(fontsize=8, loc="lower left")
 
 
 def _optimum(teacher: str, alpha: float) -> dict[str, Any]:
