@@ -49,7 +49,8 @@ def run(
             with steps() as report:
                 outcome = paper.run(name, output, quick=quick, seed=seed, overwrite=force, report=report)
         except KeyboardInterrupt:
-            note(f"Interrupted. What {name} had done is in {output}; repeat the command to go on.")
+            again = "repeat the command without --force" if force else "repeat the command"
+            note(f"Interrupted. What {name} had done is in {output}; {again} to go on.")
             raise typer.Exit(130) from None
         left = f"wrote {len(outcome.files)} files to {output}" if outcome.fresh else f"already in {output}; --force starts over"
         note(f"{name}: {_counts(outcome.findings)}; {left}")

@@ -187,3 +187,15 @@ def test_every_printed_table_says_where_it_is_from():
     assert all(
         len(curves[kind][name]["value"]) == 40 for kind in ("theory", "simulation") for name in ("logit", "affine", "constant")
     )
+
+
+def test_pieces_that_were_changed_are_called_damage(tmp_path):
+    run(Counted(), tmp_path, scale=Scale())
+    path = tmp_path / "squares.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"pieces": content["pieces"] | {"of another": 1}}))
+    assert not run(Counted(), tmp_path, scale=Scale()).fresh
+    path.write_text(json.dumps(content | {"pieces": content["pieces"] | {"piece 1": [1]}}))
+    for attempt in (run, check):
+        with pytest.raises(FormatError, match="damaged"):
+            attempt(Counted(), tmp_path, scale=Scale())

@@ -247,7 +247,7 @@ def test_message_passing_refuses_what_are_not_samples_and_labels(x, y):
 
 @pytest.mark.parametrize("name", ["temperature", "tol"])
 def test_message_passing_refuses_what_is_not_positive(name):
-    with pytest.raises(InputError, match=f"`{name}` must be a positive finite number"):
+    with pytest.raises(InputError, match=f"`{name}` must (be a positive finite number|lie between)"):
         gamp(X, Y, "logit", **{name: 0.0})
 
 
@@ -266,3 +266,28 @@ def test_on_data_both_temperatures_are_those_of_the_teacher_within_four_standard
     limit = bayes_optimal(Probit(temperature=0.6, rho=1.5), alpha=3.0)
     for name in ("m", "q", "error", "confidence", "loss"):
         assert abs(found[name].deviation_from(getattr(limit, name))) < 4
+
+
+def test_a_posterior_that_points_the_wrong_way_is_wrong_more_often_than_not():
+    away, towards = (Posterior("logit", 1.0, m, 0.3, 0.7) for m in (-0.1, 0.1))
+    assert away.error == pytest.approx(1 - towards.error, abs=1e-12)
+    assert Posterior("logit", 1.0, 0.0, 0.3, 0.7).error == pytest.approx(0.5, abs=1e-12)
+
+
+def test_a_posterior_that_no_data_give_is_refused():
+    with pytest.raises(InputError, match="`m` must be a number smaller than the root of rho"):
+        Posterior("logit", 1.0, 9.0, 0.3, 0.7)
+    with pytest.raises(InputError, match="`v` must be a positive finite number"):
+        Posterior("logit", 1.0, 0.1, 0.3, 0.0)
+
+
+def test_the_best_posterior_is_calibrated_and_a_wrong_one_is_not():
+    assert bayes_optimal("probit", 3.0).ece < 1e-12
+    hot = bayes_optimal("probit", 3.0, temperature=2.0)
+    assert hot.ece == pytest.approx(abs(hot.excess), rel=1e-6)  # too timid at every level
+    assert hot.brier > bayes_optimal("probit", 3.0).brier
+
+
+def test_temperatures_that_rounding_would_decide_are_refused():
+    with pytest.raises(NotConvergedError, match="lost in rounding"):
+        bayes_temperatures(Logit(temperature=1000.0), 3.0)

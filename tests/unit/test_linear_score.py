@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 import reference_theory as reference
-from nishimori import InputError, NoTemperatureError
+from nishimori import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory import Affine, Constant, Logit, Overlaps, Probit, Teacher, state_evolution
 
 CASES = {
@@ -240,7 +240,7 @@ def test_a_temperature_that_is_not_positive_and_finite_is_refused(T):
         lambda T: score.delta(0.3, T),
         lambda T: score.atoms(0.3, T),
     ):
-        with pytest.raises(InputError, match="`T` must be positive and finite, got"):
+        with pytest.raises(InputError, match="`T` must be positive and finite, from 1e-30 to 1e30, got"):
             measure(T)
 
 
@@ -248,13 +248,13 @@ def test_a_temperature_that_is_not_positive_and_finite_is_refused(T):
     ("m", "q"), [(1.0, 1.0), (-1.0, 1.0), (2.0, 1.0), (0.1, 0.0), (0.1, -1.0), (nan, 1.0), (0.1, nan), (0.1, inf), (inf, inf)]
 )
 def test_overlaps_that_no_weights_have_are_refused(m, q):
-    with pytest.raises(InputError, match=r"`q` must be positive.* got m = "):
+    with pytest.raises(InputError, match=r"`m` must be a number smaller than the root|`q` must be a positive finite number"):
         Overlaps(Logit(), m=m, q=q)
 
 
 def test_the_norm_of_the_teacher_bounds_the_overlap():
     assert Overlaps(Logit(rho=4.0), m=1.9, q=1.0).correlation == pytest.approx(0.95)
-    with pytest.raises(InputError, match="rho = 4"):
+    with pytest.raises(InputError, match="which is 2, got 2.0"):
         Overlaps(Logit(rho=4.0), m=2.0, q=1.0)
 
 
@@ -291,3 +291,13 @@ def test_a_teacher_of_ones_own_has_every_metric():
     np.testing.assert_allclose(score.error, expected.error(), rtol=1e-7)
     for metric in METRICS:
         np.testing.assert_allclose(getattr(score, metric)(), getattr(expected, metric)(1.0), rtol=1e-7)
+
+
+def test_a_temperature_that_rounding_would_decide_is_refused():
+    with pytest.raises(NotConvergedError, match="lost in rounding"):
+        _ = state_evolution(Logit(temperature=1e8), 3.0, 1e-2).temperature_ts
+
+
+def test_a_classifier_too_close_to_the_teacher_is_refused_before_memory_runs_out():
+    with pytest.raises(NotConvergedError, match="all but agree"):
+        _ = Overlaps("logit", 1 - 1e-9, 1 - 1e-9).error

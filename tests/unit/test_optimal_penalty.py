@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from nishimori import InputError
+from nishimori import InputError, NotConvergedError
 from nishimori.theory import Affine, Constant, Logit, Probit, optimal_penalty, state_evolution
 
 CASES = {
@@ -125,3 +125,9 @@ def test_a_tolerance_out_of_reach_is_refused(tol):
 def test_an_unknown_teacher_is_refused():
     with pytest.raises(InputError, match="`teacher` must be one of logit, affine, constant, probit"):
         optimal_penalty("sigmoid", 2.0)
+
+
+@pytest.mark.parametrize("minimise", ["error", "loss"])
+def test_a_penalty_that_rounding_would_decide_is_refused(minimise):
+    with pytest.raises(NotConvergedError, match="rounding"):
+        optimal_penalty(Constant(temperature=6.0), 0.3, minimise=minimise)

@@ -67,7 +67,7 @@ def test_regression_refuses_what_are_not_labels(labels):
 
 def test_a_minimum_out_of_reach_is_raised_not_returned(monkeypatch):
     monkeypatch.setattr("nishimori.theory._simulation._STEPS", 2)
-    with pytest.raises(NotConvergedError, match=r"may still be off by .* Choose a larger penalty"):
+    with pytest.raises(NotConvergedError, match=r"its gradient is still .* Choose a larger penalty"):
         logistic_regression(*sample(20, 5.0), 1e-3)
 
 
@@ -295,3 +295,18 @@ def test_a_relative_error_that_is_not_one_is_refused(value):
 def test_a_probability_that_is_none_is_refused(value):
     with pytest.raises(InputError, match=r"`probability` must lie between 1e-06 and 0\.999999, got"):
         plan("logit", 5.0, 0.1, probability=value)
+
+
+def test_regression_on_samples_that_cancel_finds_zero():
+    assert logistic_regression([[1.0], [1.0]], [1, -1], 0.5) == 0.0
+
+
+def test_a_penalty_that_rounding_hides_is_refused():
+    with pytest.raises(NotConvergedError, match="Choose a larger penalty"):
+        logistic_regression(*sample(50, 0.5), 1e-20)
+
+
+def test_seeds_that_have_learnt_nothing_are_counted_and_not_averaged():
+    found = simulate_bayes("logit", 0.2, 30, seeds=20, progress=False)
+    assert ((found.values["error"] > 0.3) & (found.values["error"] < 0.7)).all()
+    assert found["temperature_ec"].missing + found["temperature_ec"].n == 20

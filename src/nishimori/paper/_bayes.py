@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.theory import bayes_optimal, bayes_temperatures, simulate_bayes
@@ -13,8 +14,8 @@ _TEACHERS = {"logit": "black", "probit": "#2a9d5c", "affine": "#1f77b4"}
 _ALPHAS = (1.0, 3.0, 10.0)
 _DRAWN = 3.0
 
-# Means over a dozen seeds are within four standard errors, unless something is wrong.
-_ERRORS = 4.0
+# A mean over seeds is this many standard errors off, or more, in one of 16,000 cases: four, if there are many seeds.
+_RARE = 6e-5
 
 
 class Bayes(Artefact):
@@ -55,8 +56,9 @@ class Bayes(Artefact):
                         found.append(compared(what, row[f"temperature_{name}"], 1.0, 1e-8))
             if key.startswith("GAMP"):
                 for name, theirs in (("excess", 0.0), ("temperature_ts", 1.0), ("temperature_ec", 1.0)):
-                    what = f"{key}, d = {row['d']}: {name} (within {_ERRORS:g} standard errors)"
-                    found.append(compared(what, row[name], theirs, _ERRORS * row[f"{name}_error"]))
+                    errors = float(student.ppf(1 - _RARE / 2, row["seeds"] - 1))
+                    what = f"{key}, d = {row['d']}: {name} (within {errors:.1f} standard errors)"
+                    found.append(compared(what, row[name], theirs, errors * row[f"{name}_error"]))
         return found
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:

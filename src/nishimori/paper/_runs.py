@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -91,10 +92,13 @@ def run(
             if target.exists():
                 check_target(path, overwrite=overwrite)
     target.mkdir(parents=True, exist_ok=True)
-    for key, value in _done(artefact, store.pieces, artefact.pieces(scale), report):
+    pieces = artefact.pieces(scale)
+    store.pieces = {key: store.pieces[key] for key in pieces if key in store.pieces}
+    for key, value in _done(artefact, store.pieces, pieces, report):
         store.add(key, value)
-    findings = artefact.findings(store.pieces)
-    sheets = _sheets(artefact, artefact.tables(store.pieces), target)
+    with _of(store.path):
+        findings = artefact.findings(store.pieces)
+        sheets = _sheets(artefact, artefact.tables(store.pieces), target)
     files = [*pictures, *sheets, store.path]
     fresh = not (store.complete and all(path.exists() for path in files))
     if fresh:
@@ -111,21 +115,33 @@ def check(
 ) -> Sequence[Finding]:
     """Compare an artefact with the paper, with what a run left in ``folder`` or, without one, computed now."""
     if folder is not None:
-        return artefact.findings(_finished(artefact, Path(folder)))
-    pieces = artefact.pieces(scale)
-    compared = {key: pieces[key] for key in artefact.compared_pieces(scale)}
+        pieces = _finished(artefact, Path(folder))
+        with _of(Path(folder) / f"{artefact.name}.json"):
+            return artefact.findings(pieces)
+    work = artefact.pieces(scale)
+    compared = {key: work[key] for key in artefact.compared_pieces(scale)}
     return artefact.findings(dict(_done(artefact, {}, compared, report)))
 
 
 def read(path: Path) -> dict[str, Any]:
     """What a run left, complete or not."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise FormatError(f"{path} is damaged: {error}. Remove it, or replace it with overwrite=True (--force).") from None
-    if not (isinstance(content, dict) and isinstance(content.get("pieces"), dict) and "complete" in content):
+    parts = (content.get("pieces"), content.get("settings")) if isinstance(content, dict) else (None,)
+    if not all(isinstance(part, dict) for part in parts) or "complete" not in content:
         raise FormatError(f"{path} is no result of `nishimori paper run`. Remove it, or choose another folder with -o.")
     return content
+
+
+@contextmanager
+def _of(path: Path) -> Iterator[None]:
+    """Pieces that do not have the shape they were written in have been changed since."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise FormatError(f"{path} is damaged: {error!r}. Remove it, or replace it with overwrite=True (--force).") from error
 
 
 def _finished(artefact: Artefact, folder: Path) -> Pieces:

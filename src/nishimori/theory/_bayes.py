@@ -11,7 +11,7 @@ sample. They are exact where log σ* is concave, and at T = T* in any case.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, exp, log, sqrt
+from math import exp, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +21,16 @@ from scipy.special import expit
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._checks import positive, tolerance
 from nishimori.theory._fixed_point import Channel, Problem, approach, solve, unpack
-from nishimori.theory._quadrature import REACH, Array, composite, half_line, normal, slope_at_zero
+from nishimori.theory._linear_score import check_overlaps
+from nishimori.theory._quadrature import REACH, Array, composite, half_line, nodes, normal, slope_at_zero
 from nishimori.theory._state_evolution import TOLERANCE
 from nishimori.theory._teachers import Teacher, as_teacher, mean_slope
 
 # Largest factor between temperatures of a continuation.
 _RATIO = 1.5
+
+# Slopes of the loss are right to about 1e-12: where they are smaller than this, the root has fewer than six digits.
+_CERTAIN = 1e-8
 
 # A likelihood so small that its logarithm is lost may carry at most this much of the weight.
 _NEGLIGIBLE = 1e-14
@@ -61,11 +65,26 @@ class Predictive:
         """Mean cross-entropy, in nats."""
         return -self._mean(lambda claimed, wrong: _weighted_log(wrong, claimed) + (1 - wrong) * np.log1p(-claimed))
 
+    @property
+    def excess(self) -> float:
+        """`confidence` − `accuracy`: zero at T = T*."""
+        return self._mean(lambda claimed, wrong: wrong - claimed)
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error, without bins."""
+        return self._mean(lambda claimed, wrong: np.abs(wrong - claimed))
+
+    @property
+    def brier(self) -> float:
+        """Mean squared error of the probabilities, summed over both classes: from 0 to 2."""
+        return self._mean(lambda claimed, wrong: 2 * ((1 - wrong) * claimed**2 + wrong * (1 - claimed) ** 2))
+
     def _mean(self, integrand: Callable[[Array, Array], Array]) -> float:
         """Mean over new samples of a function of the claimed and the true probability that the answer is wrong."""
         r = self.m / sqrt(self.teacher.rho * self.q)
         spread, width = sqrt(self.q), sqrt(self.v)
-        finest = min(sqrt(1 - r * r) / r, width / spread, 0.5)
+        finest = min(sqrt(1 - r * r) / max(abs(r), 1e-3), width / spread, 0.5)
         s, weight = composite(half_line(1.5 * finest, finest))
         signal, T = self.teacher.signal, self.temperature
         wrong = self.teacher.averages(-signal * r * s, signal**2 * (1 - r * r)).value
@@ -82,6 +101,12 @@ class Posterior(Predictive):
     m: float
     q: float
     v: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "teacher", as_teacher(self.teacher))  # frozen, but not yet
+        positive("temperature", self.temperature)
+        positive("v", self.v)
+        check_overlaps(self.teacher, self.m, self.q)
 
 
 @dataclass(frozen=True)
@@ -180,16 +205,38 @@ def bayes_temperatures(teacher: Teacher | str, alpha: float, *, tol: float = TOL
     def at(log_ratio: float) -> BayesOptimal:
         return _at(teacher, alpha, teacher.temperature * exp(log_ratio), tol, start)
 
-    def excess(log_ratio: float) -> float:
-        found = at(log_ratio)
-        return found.confidence - found.accuracy
+    # The bracket is not centred on the answer, lest the search be handed it.
+    ts, ec = chosen_temperatures(at, -0.3, 0.5)
+    if ts is None or ec is None:
+        raise NotConvergedError(
+            f"The temperatures of the {type(teacher).__name__} teacher at alpha = {alpha:g} are lost in rounding: its labels "
+            "say next to nothing. Lower its `temperature`."
+        )
+    return BayesTemperatures(ts, ec)
+
+
+def chosen_temperatures(at: Callable[[float], Predictive], low: float, high: float) -> tuple[float | None, float | None]:
+    """The temperatures of least loss and of no excess among the posteriors ``at`` log T/T* from ``low`` to ``high``.
+
+    None where there is none, or none that rounding leaves certain.
+    """
 
     def slope(log_ratio: float) -> float:
         return float(slope_at_zero(lambda h: at(log_ratio + h).loss))
 
-    # The bracket is not centred on the answer, lest the search be handed it.
-    ts, ec = (teacher.temperature * exp(brentq(gap, -0.3, 0.5, xtol=1e-11)) for gap in (slope, excess))
-    return BayesTemperatures(ts, ec)
+    def excess(log_ratio: float) -> float:
+        return at(log_ratio).excess
+
+    found: list[float | None] = []
+    for gap in (slope, excess):
+        ends = gap(low), gap(high)
+        if ends[0] * ends[1] >= 0 or min(abs(each) for each in ends) < _CERTAIN:
+            found.append(None)
+            continue
+        known = dict(zip((low, high), ends, strict=True))
+        root = brentq(lambda x, gap=gap, known=known: known[x] if x in known else gap(x), low, high, xtol=1e-11)
+        found.append(at(root).temperature)
+    return found[0], found[1]
 
 
 def check_log_concave(teacher: Teacher) -> None:
@@ -218,7 +265,7 @@ def _posterior(teacher: Teacher, temperature: float) -> Channel:
     def averages(eta: float, q: float, v: float, step: float) -> tuple[float, float, float]:
         # Zeros of Z lie about 2.8 of its widths √v off the real line, which is what limits the trapezoid rule.
         s_step = 5 * step * min(1.0, sqrt((1 - eta) / eta), sqrt(v / q))
-        n = ceil(REACH / s_step)
+        n = nodes(REACH / s_step)
         s = s_step * np.arange(-n, n + 1)
         force, stiff, value = pull(teacher, sqrt(q) * s, v, T)
         truth = teacher.averages(signal * sqrt(eta) * s, signal**2 * (1 - eta))

@@ -1,6 +1,6 @@
 """What numbers must be, said once."""
 
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from numbers import Real
 from typing import Any
 
@@ -62,4 +62,7 @@ def _real(value: Any) -> float:
     """A number as a float, and anything else, such as the text "1" or True, as NaN."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
-    return float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
+    try:
+        return float(value) if not isinstance(value, bool) and isinstance(value, Real) else nan
+    except OverflowError:
+        return inf

@@ -91,7 +91,7 @@ def repeat(
             for done in _tracked(as_completed(jobs), seeds, progress):
                 results[jobs[done]] = done.result()
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # an interrupt or an error ends it now, not after the other seeds
+            pool.shutdown(cancel_futures=True)  # after an interrupt or an error no other seed is begun
             raise
     return Experiments({name: np.array([each[name] for each in results]) for name in results[0]}, dict(settings))
 

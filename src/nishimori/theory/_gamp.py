@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nishimori.errors import NotConvergedError
+from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._bayes import pull
-from nishimori.theory._checks import labelled, positive
+from nishimori.theory._checks import labelled, positive, tolerance
 from nishimori.theory._quadrature import Array
 from nishimori.theory._teachers import Teacher, as_teacher
 
@@ -71,7 +71,9 @@ def gamp(
     teacher = as_teacher(teacher)
     x, y = labelled(x, y)
     T = teacher.temperature if temperature is None else positive("temperature", temperature)
-    tol = positive("tol", tol)
+    tol = tolerance(tol)
+    if start is not None and start.weights.shape != x.shape[1:]:
+        raise InputError(f"`start` must be a solution in {x.shape[1]} dimensions, got one in {len(start.weights)}.")
     d = x.shape[1]
     signed = x * y[:, None]  # a label -1 is the label +1 of the negative sample
     weights, v = (np.zeros(d), teacher.rho) if start is None else (start.weights, start.v)

@@ -8,7 +8,8 @@ the score is τs and the label +1 has probability Z(rs) = E σ*(κ(rs + √(1 �
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import exp, inf, sqrt
+from math import exp, sqrt
+from numbers import Real
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -16,7 +17,8 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtr
 
 from nishimori._roots import Point, increasing_root
-from nishimori.errors import InputError, NoTemperatureError
+from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
+from nishimori.theory._checks import positive
 from nishimori.theory._quadrature import REACH, Array, composite, half_line, normal
 from nishimori.theory._teachers import Teacher, as_teacher
 
@@ -164,8 +166,8 @@ class LinearScore:
 
     def _taus(self, T: Any) -> Array:
         temperatures = _numbers("T", T)
-        if not (np.isfinite(temperatures) & (temperatures > 0)).all():
-            raise InputError(f"`T` must be positive and finite, got {T}.")
+        if not ((temperatures >= 1e-30) & (temperatures <= 1e30)).all():
+            raise InputError(f"`T` must be positive and finite, from 1e-30 to 1e30, got {T}.")
         return sqrt(self.q) / temperatures
 
     def _mean(self, T: Any, integrand: Callable[[Array, Array], Array]) -> Any:
@@ -217,6 +219,11 @@ class LinearScore:
             try:
                 x = search.send(point)
             except StopIteration as end:
+                if point.noise > 1e-7 * point.slope:
+                    raise NotConvergedError(
+                        f"The temperature is lost in rounding: the classifier's score says next to nothing, with a correlation "
+                        f"of {self.correlation:.1e} to the teacher's."
+                    ) from None
                 return sqrt(self.q) / exp(end.value.x)
 
     def _density_of_erm(self, f_erm: Any, T: Any) -> tuple[Array, Array]:
@@ -244,11 +251,14 @@ class Overlaps(LinearScore):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "teacher", as_teacher(self.teacher))  # frozen, but not yet
-        if not (0 < self.q < inf and abs(self.m) < sqrt(self.teacher.rho * self.q)):
-            raise InputError(
-                f"`q` must be positive and `m` smaller than the root of rho * q, as overlaps are, got m = {self.m} and "
-                f"q = {self.q} with rho = {self.teacher.rho}."
-            )
+        check_overlaps(self.teacher, self.m, self.q)
+
+
+def check_overlaps(teacher: Teacher, m: Any, q: Any) -> None:
+    """Refuse what no weights have."""
+    bound = sqrt(teacher.rho * positive("q", q))
+    if not (isinstance(m, Real) and abs(float(m)) < bound):
+        raise InputError(f"`m` must be a number smaller than the root of rho * q, which is {bound:g}, got {m!r}.")
 
 
 def _numbers(name: str, value: Any) -> Array:

@@ -18,6 +18,9 @@ from nishimori.theory._teachers import Teacher, as_teacher
 # Where the search gives up: a penalty that leaves no trace, and one that leaves nothing else.
 _LEAST, _MOST = 1e-10, 1e8
 
+# Derivatives are right to about 1e-12; a hundred times that decides a sign.
+_CERTAIN = 1e-10
+
 # The quadrature of derivatives: half the step that solutions are usually accepted at.
 _STEP = 0.025
 
@@ -68,16 +71,17 @@ def optimal_penalty(
 
 def _bracket(slope: Callable[[float], float], teacher: Teacher, alpha: float, minimise: str) -> tuple[float, float]:
     """Neighbouring penalties between which the derivative changes sign, walking downhill from λ = 1."""
-    here = 0.0
-    downhill = -np.sign(slope(here))
-    while log(_LEAST) < here < log(_MOST):
+    here, slope_here = 0.0, slope(0.0)
+    downhill = -np.sign(slope_here)
+    while log(_LEAST) < here < log(_MOST) and abs(slope_here) > _CERTAIN:
         there = here + downhill * log(4)
-        if np.sign(slope(there)) != -downhill:
+        slope_there = slope(there)
+        if slope_there * slope_here < 0 and abs(slope_there) > _CERTAIN:
             return min(here, there), max(here, there)
-        here = there
+        here, slope_here = there, slope_there
     raise NotConvergedError(
         f"The {minimise} of logistic regression with the {type(teacher).__name__} teacher at alpha = {alpha:g} has no least "
-        f"value at any penalty from {_LEAST:g} to {_MOST:g}: it still falls at {exp(here):.1g}."
+        f"value at any penalty from {_LEAST:g} to {_MOST:g} that rounding does not hide: the search ended at {exp(here):.1g}."
     )
 
 

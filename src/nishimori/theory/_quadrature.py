@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 from scipy.special import erfcx, ndtr
 
+from nishimori.errors import NotConvergedError
+
 Array = np.ndarray[Any, Any]
 
 # Sixteen Gauss-Legendre points a panel: exact for polynomials of degree 31.
 _ORDER = 16
+
+# At this many a Gaussian average of the logit teacher at each takes a second and half a gigabyte.
+_MOST_NODES = 300_000
 
 # Beyond nine standard deviations a Gaussian holds less than 1e-18.
 REACH = 9.0
@@ -56,10 +61,21 @@ def expected_excess(x: Array) -> Array:
     return np.asarray(np.where(x < 0, tail, x * ndtr(x) + normal(x)))
 
 
+def nodes(wanted: float) -> int:
+    """So many nodes, rounded up, unless that is more than memory should hold."""
+    if not wanted <= _MOST_NODES:
+        raise NotConvergedError(
+            f"The integrals would need {wanted:.1e} points to be resolved, because classifier and teacher all but agree. "
+            "Choose values that are less extreme."
+        )
+    return max(1, ceil(wanted))
+
+
 def half_line(longest: float, finest: float) -> Array:
     """Edges of panels from 0 to `REACH` that double in length from ``finest`` until they are as long as ``longest``."""
     doubling = finest * 2.0 ** np.arange(max(1, ceil(log2(longest / finest))))
     last = float(doubling[-1])
+    nodes(_ORDER * REACH / longest)
     return np.concatenate([[0.0], doubling[:-1], np.linspace(last, REACH, 2 + int((REACH - last) / longest))])
 
 

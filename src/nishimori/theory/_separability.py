@@ -10,8 +10,8 @@ from nishimori.errors import InputError
 from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, half_line, normal
 from nishimori.theory._teachers import Teacher, as_teacher
 
-# A slope c that only labels without noise ask for.
-_STEEPEST = 1e5
+# A slope c, in units of 1 + κ, that only labels without noise ask for.
+_STEEPEST = 1e4
 
 
 def separability(teacher: Teacher | str) -> float:
@@ -40,10 +40,10 @@ def separability(teacher: Teacher | str) -> float:
 
     if slope(0.0) > 1e-15:
         raise InputError(f"The `probability` of {type(teacher).__name__} must grow on the whole, or be that of a coin.")
-    high = 1.0
-    while slope(high) < 0 and high < _STEEPEST:
+    high, steepest = 1.0, _STEEPEST * (1 + teacher.signal)
+    while slope(high) < 0 and high < steepest:
         high *= 2
-    if slope(high) <= 0 and high >= _STEEPEST:
+    if slope(high) <= 0 and high >= steepest:
         return inf  # labels without noise
     c = brentq(slope, 0.0, high, xtol=1e-13)
     mean = float(weight @ (right * _squared(-c * g) + (1 - right) * _squared(c * g)))

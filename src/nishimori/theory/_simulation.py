@@ -5,20 +5,19 @@ from math import exp, log, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import brentq
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
 from nishimori import metrics
 from nishimori._inputs import batches
 from nishimori._temperatures import temperatures_of
-from nishimori.errors import InputError, NotConvergedError
-from nishimori.theory._bayes import Posterior, check_log_concave
+from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
+from nishimori.theory._bayes import Posterior, check_log_concave, chosen_temperatures
 from nishimori.theory._checks import labelled, positive, whole
 from nishimori.theory._experiments import Experiments, repeat
 from nishimori.theory._gamp import Gamp, gamp
 from nishimori.theory._linear_score import Overlaps
-from nishimori.theory._quadrature import Array, slope_at_zero
+from nishimori.theory._quadrature import Array
 from nishimori.theory._teachers import Teacher, as_teacher
 
 # Newton's method, from zero: each step halves the gradient where the data are separable, and squares it near the end.
@@ -187,15 +186,17 @@ def logistic_regression(x: Any, y: Any, penalty: float) -> Array:
         scaled = signed * np.sqrt(pull * (1 - pull))[:, None]
         hessian = scaled.T @ scaled
         hessian[np.diag_indices_from(hessian)] += penalty
-        step = -cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), gradient, check_finite=False)
+        try:
+            step = -cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), gradient, check_finite=False)
+        except LinAlgError:
+            break  # the penalty is lost beside the data
         moved = weights + _damping(signed @ step, margins, weights, step, penalty, float(gradient @ step)) * step
-        distance = float(np.linalg.norm(step)) / float(np.linalg.norm(moved))
-        if distance <= _CERTAIN:
+        if np.linalg.norm(step) <= _CERTAIN * np.linalg.norm(moved):
             return np.asarray(moved)
         weights = moved
     raise NotConvergedError(
-        f"Logistic regression did not reach its minimum in {_STEPS} steps: it may still be off by {distance:.1e} of its "
-        f"length, at penalty = {penalty:g}. Choose a larger penalty."
+        f"Logistic regression did not reach its minimum in {_STEPS} steps at penalty = {penalty:g}: its gradient is still "
+        f"{np.linalg.norm(gradient):.1e}. Choose a larger penalty."
     )
 
 
@@ -224,7 +225,10 @@ def _population(overlaps: Overlaps) -> dict[str, float]:
         "brier": overlaps.brier(),
     }
     for name in ("ts", "ec"):
-        T = getattr(overlaps, f"temperature_{name}") if overlaps.m > 0 else None
+        try:
+            T = getattr(overlaps, f"temperature_{name}")
+        except (NoTemperatureError, NotConvergedError):  # it has learnt nothing, or all but nothing
+            T = None
         values[f"temperature_{name}"] = nan if T is None else T
         values[f"ece_{name}"] = nan if T is None else overlaps.ece(T)
         values[f"brier_{name}"] = nan if T is None else overlaps.brier(T)
@@ -276,18 +280,9 @@ def _bayes(sample: Sample, assumed: Teacher) -> dict[str, float]:
         m, q = (float(weights @ last.weights) / d for weights in (sample.weights, last.weights))
         return Posterior(sample.teacher, T, m, q, last.v)
 
-    def excess(log_ratio: float) -> float:
-        found = at(log_ratio)
-        return found.confidence - found.accuracy
-
-    def slope(log_ratio: float) -> float:
-        return float(slope_at_zero(lambda h: at(log_ratio + h).loss))
-
     best = at(0.0)
-    values = {name: getattr(best, name) for name in ("m", "q", "v", "error", "confidence", "loss")}
-    values["excess"] = best.confidence - best.accuracy
-    ends = -log(3.0), log(3.0)
-    for name, gap in (("temperature_ts", slope), ("temperature_ec", excess)):
-        found = gap(ends[0]) * gap(ends[1]) < 0
-        values[name] = assumed.temperature * exp(brentq(gap, *ends, xtol=1e-6)) if found else nan
+    values = {name: getattr(best, name) for name in ("m", "q", "v", "error", "confidence", "loss", "excess")}
+    found = chosen_temperatures(at, -log(3.0), log(3.0))
+    for name, T in zip(("temperature_ts", "temperature_ec"), found, strict=True):
+        values[name] = nan if T is None else T
     return values

@@ -6,7 +6,7 @@ its overlaps m = w*·ŵ/d and q = |ŵ|²/d are no longer random, and solve three
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import asinh, ceil, exp, log, sqrt
+from math import asinh, exp, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._checks import positive, tolerance, whole
 from nishimori.theory._fixed_point import FixedPoint, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import LinearScore
-from nishimori.theory._quadrature import REACH, Array, normal
+from nishimori.theory._quadrature import REACH, Array, nodes, normal
 from nishimori.theory._teachers import Teacher, as_teacher, mean_slope
 
 TOLERANCE = 1e-10
@@ -191,7 +191,7 @@ def regression(teacher: Teacher) -> Any:
         low, high = (asinh((_moved(end * spread, v) - centre) / width) for end in (-REACH, REACH))
         # Z changes over a distance of √(1 − η), which must be resolved once it is short.
         step *= min(1.0, 7 * sqrt(1 - eta))
-        t, step = np.linspace(low, high, ceil((high - low) / step) + 1, retstep=True)
+        t, step = np.linspace(low, high, nodes((high - low) / step) + 1, retstep=True)
         z = centre + width * np.sinh(t)
         pull = expit(-z)
         stiff = pull * expit(z)
@@ -214,8 +214,8 @@ def _moved(omega: float, v: float) -> float:
         gap = z - v * pull - omega
         low, high = (low, z) if gap > 0 else (z, high)
         near = z - gap / (1 + v * pull * (1 - pull))
-        near = near if low < near < high else (low + high) / 2
-        if abs(near - z) <= 1e-9 * (1 + abs(z)):
+        near = near if low <= near <= high else (low + high) / 2
+        if abs(near - z) <= 1e-12 * (1 + abs(z)):
             return near
         z = near
     return z

@@ -286,7 +286,7 @@ def mean_slope(teacher: Teacher) -> float:
     slope = teacher.signal * float(teacher.averages(np.zeros(1), teacher.signal**2).slope[0])
     if slope <= 1e-12:
         raise InputError(
-            f"The `probability` of {type(teacher).__name__} must grow on the whole, so that there is something to learn: "
-            f"its mean slope is {slope:.2g}."
+            f"The `probability` of {type(teacher).__name__} must grow on the whole, so that there is something to learn: at "
+            f"temperature = {teacher.temperature:g} and rho = {teacher.rho:g} its mean slope is {slope:.2g}."
         )
     return slope
