@@ -254,7 +254,7 @@ def test_overlaps_that_no_weights_have_are_refused(m, q):
 
 def test_the_norm_of_the_teacher_bounds_the_overlap():
     assert Overlaps(Logit(rho=4.0), m=1.9, q=1.0).correlation == pytest.approx(0.95)
-    with pytest.raises(InputError, match="which is 2, got 2.0"):
+    with pytest.raises(InputError, match=r"which is 2, got 2\.0"):
         Overlaps(Logit(rho=4.0), m=2.0, q=1.0)
 
 
