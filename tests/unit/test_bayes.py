@@ -291,3 +291,13 @@ def test_the_best_posterior_is_calibrated_and_a_wrong_one_is_not():
 def test_temperatures_that_rounding_would_decide_are_refused():
     with pytest.raises(NotConvergedError, match="lost in rounding"):
         bayes_temperatures(Logit(temperature=1000.0), 3.0)
+
+
+def test_the_calibration_error_of_a_wrong_temperature_is_that_of_a_fine_grid():
+    found = bayes_optimal("affine", 5.0, temperature=0.8)
+    s = (np.arange(400_000) + 0.5) * 9 / 400_000
+    claimed = found.teacher.averages(-sqrt(found.q) * s / 0.8, found.v / 0.8**2).value
+    r = found.m / sqrt(found.q)
+    wrong = found.teacher.averages(-r * s, 1 - r * r).value
+    density = 2 * np.exp(-(s**2) / 2) / np.sqrt(2 * np.pi)
+    assert found.ece == pytest.approx(float(np.abs(wrong - claimed) @ density) * 9 / 400_000, rel=1e-8)

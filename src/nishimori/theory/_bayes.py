@@ -22,7 +22,7 @@ from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._checks import positive, tolerance
 from nishimori.theory._fixed_point import Channel, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import check_overlaps
-from nishimori.theory._quadrature import REACH, Array, composite, half_line, nodes, normal, slope_at_zero
+from nishimori.theory._quadrature import REACH, Array, composite, half_line, mean_absolute, nodes, normal, slope_at_zero
 from nishimori.theory._state_evolution import TOLERANCE
 from nishimori.theory._teachers import Teacher, as_teacher, mean_slope
 
@@ -73,7 +73,7 @@ class Predictive:
     @property
     def ece(self) -> float:
         """Expected calibration error, without bins."""
-        return self._mean(lambda claimed, wrong: np.abs(wrong - claimed))
+        return mean_absolute(lambda s: np.subtract(*self._wrong(s)), self._edges())
 
     @property
     def brier(self) -> float:
@@ -82,14 +82,23 @@ class Predictive:
 
     def _mean(self, integrand: Callable[[Array, Array], Array]) -> float:
         """Mean over new samples of a function of the claimed and the true probability that the answer is wrong."""
-        r = self.m / sqrt(self.teacher.rho * self.q)
-        spread, width = sqrt(self.q), sqrt(self.v)
-        finest = min(sqrt(1 - r * r) / max(abs(r), 1e-3), width / spread, 0.5)
-        s, weight = composite(half_line(1.5 * finest, finest))
-        signal, T = self.teacher.signal, self.temperature
-        wrong = self.teacher.averages(-signal * r * s, signal**2 * (1 - r * r)).value
-        claimed = self.teacher.averages(-spread * s / T, (width / T) ** 2).value
-        return float(2 * (weight * normal(s)) @ integrand(claimed, wrong))
+        s, weight = composite(self._edges())
+        return float(2 * (weight * normal(s)) @ integrand(*self._wrong(s)))
+
+    @property
+    def _correlation(self) -> float:
+        return self.m / sqrt(self.teacher.rho * self.q)
+
+    def _edges(self) -> Array:
+        r = self._correlation
+        finest = min(sqrt(1 - r * r) / max(abs(r), 1e-3), sqrt(self.v / self.q), 0.5)
+        return half_line(1.5 * finest, finest)
+
+    def _wrong(self, s: Array) -> tuple[Array, Array]:
+        """Probability that the answer is wrong, claimed and true, at a score of s standard deviations."""
+        r, signal, T = self._correlation, self.teacher.signal, self.temperature
+        claimed = self.teacher.averages(-sqrt(self.q) * s / T, self.v / T**2)
+        return claimed.value, self.teacher.averages(-signal * r * s, signal**2 * (1 - r * r)).value
 
 
 @dataclass(frozen=True)

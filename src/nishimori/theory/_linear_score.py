@@ -13,13 +13,12 @@ from numbers import Real
 from typing import Any, NamedTuple, overload
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtr
 
 from nishimori._roots import Point, increasing_root
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory._checks import positive
-from nishimori.theory._quadrature import REACH, Array, composite, half_line, normal
+from nishimori.theory._quadrature import REACH, Array, composite, half_line, mean_absolute, normal
 from nishimori.theory._teachers import Teacher, as_teacher
 
 # Panels double in length from here: scores as steep as τ = 10,000 are resolved.
@@ -177,21 +176,7 @@ class LinearScore:
         return _like(T, integrand(taus[..., None] * line.s, line.wrong) @ line.weight)
 
     def _ece(self, tau: float) -> float:
-        """E|Δ|, integrated between the sign changes of Δ, so that each piece is smooth."""
-
-        def gap(s: float) -> float:
-            return float(self._truth(np.array(-s)) - expit(-tau * s))
-
-        edges = self._edges(min(_FINEST, 1 / tau))
-        line = self.line if tau * _FINEST <= 1 else self._nodes(edges)
-        signs = np.sign(line.wrong - expit(-tau * line.s))
-        turns = np.flatnonzero(signs[1:] * signs[:-1] < 0)
-        ends = [(line.s[i], line.s[i + 1]) for i in turns]
-        # Where Δ is nothing but rounding, its signs mean nothing and may differ from one evaluation to the next.
-        roots = [brentq(gap, low, high, xtol=1e-13) for low, high in ends if gap(low) * gap(high) < 0]
-        if roots:
-            line = self._nodes(np.sort(np.concatenate([edges, roots])))
-        return float(np.abs(line.wrong - expit(-tau * line.s)) @ line.weight)
+        return mean_absolute(lambda s: self._truth(-s) - expit(-tau * s), self._edges(min(_FINEST, 1 / tau)))
 
     def _temperature(self, weight: Array) -> float:
         """Where the mean of weight·(P(wrong) − σ(−τs)) vanishes: it increases with τ."""

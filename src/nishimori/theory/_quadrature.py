@@ -6,6 +6,7 @@ from math import ceil, log2, pi, sqrt
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr
 
 from nishimori.errors import NotConvergedError
@@ -77,6 +78,21 @@ def half_line(longest: float, finest: float) -> Array:
     last = float(doubling[-1])
     nodes(_ORDER * REACH / longest)
     return np.concatenate([[0.0], doubling[:-1], np.linspace(last, REACH, 2 + int((REACH - last) / longest))])
+
+
+def mean_absolute(gap: Callable[[Array], Array], edges: Array) -> float:
+    """E |gap(|s|)| over a standard normal s, cut where the gap changes sign, so that each piece is smooth."""
+    s, _ = composite(edges)
+    signs = np.sign(gap(s))
+    ends = [(s[i], s[i + 1]) for i in np.flatnonzero(signs[1:] * signs[:-1] < 0)]
+
+    def at(x: float) -> float:
+        return float(gap(np.array(x)))
+
+    # Where the gap is nothing but rounding, its signs mean nothing and may differ from one evaluation to the next.
+    roots = [brentq(at, low, high, xtol=1e-13) for low, high in ends if at(low) * at(high) < 0]
+    s, weight = composite(np.sort(np.concatenate([edges, roots])))
+    return float(2 * (weight * normal(s)) @ np.abs(gap(s)))
 
 
 def slope_at_zero(function: Callable[[float], Any]) -> Any:

@@ -7,14 +7,13 @@ its overlaps m = w*·ŵ/d and q = |ŵ|²/d are no longer random, and solve three
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import asinh, exp, log, sqrt
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._checks import positive, tolerance, whole
-from nishimori.theory._fixed_point import FixedPoint, Problem, approach, solve, unpack
+from nishimori.theory._fixed_point import Channel, FixedPoint, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import LinearScore
 from nishimori.theory._quadrature import REACH, Array, nodes, normal
 from nishimori.theory._teachers import Teacher, as_teacher, mean_slope
@@ -176,7 +175,7 @@ def _result(teacher: Teacher, alpha: float, penalty: float, found: FixedPoint) -
     return StateEvolution(teacher, alpha, penalty, m, q, v, found.residual, found.steps)
 
 
-def regression(teacher: Teacher) -> Any:
+def regression(teacher: Teacher) -> Channel:
     """Averages over the score ω ~ N(0, q) of a sample left out, in terms of the score z that training moves it to.
 
     z minimises (z − ω)²/2v + log(1 + e^−z), so ω = z − vσ(−z): taking z for the variable, nothing has to be solved. The label
