@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nishimori._terminal import note, print_json, print_rows, steps
+from nishimori._terminal import JsonOption, note, print_json, print_rows, steps
 
 if TYPE_CHECKING:
     from nishimori.paper import Finding
@@ -16,7 +16,6 @@ app = typer.Typer(help="Reproduce arXiv:2303.02644, figure by figure, and compar
 Names = Annotated[list[str], typer.Argument(help="Names from `nishimori paper list`, or all.", show_default=False)]
 QuickOption = Annotated[bool, typer.Option("--quick", help="A first look: fewer seeds, dimensions and points.")]
 SeedOption = Annotated[int, typer.Option(help="Of everything random.", min=0)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
 @app.command("list")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nishimori._terminal import print_json, print_table
+from nishimori._terminal import JsonOption, print_json, print_table
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def theory(
     ],
     temperature: Annotated[float, typer.Option(help="T* of the teacher.")] = 1.0,
     rho: Annotated[float, typer.Option(help="ρ = |w*|²/d of the teacher.")] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Logistic regression on αd samples of a teacher with d → ∞: before and after TS and EC."""
     from nishimori.theory import TEACHERS, optimal_penalty, state_evolution  # noqa: PLC0415 - SciPy takes a while to import

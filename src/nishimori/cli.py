@@ -19,7 +19,7 @@ from nishimori._moments import average
 from nishimori._observables import Confidence
 from nishimori._reliability import Strategy, reliability_of
 from nishimori._scores import Input
-from nishimori._terminal import note, one_line_errors, print_json, print_table, print_text, progress
+from nishimori._terminal import JsonOption, note, one_line_errors, print_json, print_table, print_text, progress
 from nishimori.errors import InputError
 
 # Rows that apply takes at a time, for the sake of the progress bar.
@@ -59,7 +59,6 @@ ColumnsOption = Annotated[
 ClassesOption = Annotated[
     str | None, typer.Option(help="Label of each column in order, comma-separated, where labels are not 0, 1, ...")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
 

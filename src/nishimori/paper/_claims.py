@@ -1,6 +1,7 @@
 """Sentences of the paper's theory part that can be true or false, each computed."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil, log10
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
+from nishimori.paper._figure_density import FigureDensity, solution, solved
 from nishimori.paper._figure_ece import PENALTIES, FigureEce
 from nishimori.paper._figure_temperatures import TEACHERS
 from nishimori.paper._printed import printed
@@ -26,7 +28,13 @@ class Claims(Artefact):
 
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
         bayes = {f"bayes {teacher}": partial(_bayes, teacher) for teacher in (*_CONCAVE, "constant")}
-        return {**FigureEce().pieces(scale), **bayes, "colder and hotter teachers": _other_teachers, "density": _density}
+        return {
+            **FigureEce().pieces(scale),
+            **bayes,
+            "colder and hotter teachers": _other_teachers,
+            "solution": solution,
+            "density": _density,
+        }
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
         columns = ("what", "ours", "paper")
@@ -169,17 +177,14 @@ def _on_penalties(curves: _Curves) -> Iterator[Finding]:
 
 
 def _on_density(done: Pieces) -> Iterator[Finding]:
-    found, paper = done["density"], printed()["figure-density"]
+    found = done["density"]
     least, level = found["least_delta"], found["least_delta_at"]
     yield Finding("5.3: overconfident at every level, affine", f"Δ = {least:.2g} at {level:.2f}", "Δ ≥ 0", least >= 0)
-    before, ts, ec = (100 * each for each in found["ece"])
+    before, ts, ec = (100 * row["ece"] for row in done["solution"])
     text = f"ECE {before:.2f}, {ts:.2f}, {ec:.2f} %"
     yield Finding("5.3: TS and then EC bring it closer to the diagonal", text, "closer", before > ts > ec)
-    for panel, ours, theirs in zip(("uncalibrated", "after TS", "after EC"), (before, ts, ec), paper["ece"], strict=True):
-        way = {"in_their_way": ours / 2, "because": "the integral over half the line"}
-        yield compared(f"Caption: ECE {panel}, %", ours, theirs, 0.1, **way)
-    yield compared("Caption: T_TS", found["temperature_ts"], paper["temperature_ts"], 0.005)
-    yield compared("Caption: T_EC", found["temperature_ec"], paper["temperature_ec"], 0.005)
+    for each in FigureDensity().findings(done):
+        yield replace(each, what=f"Caption: {each.what}")
     yield Finding(
         "Proposition: the integral over z > 0 is the ECE", f"{found['half']:.3g} of it", "all of it", found["half"] > 0.99
     )
@@ -210,9 +215,7 @@ def _other_teachers() -> list[dict[str, float]]:
 
 
 def _density() -> dict[str, Any]:
-    paper = printed()["figure-density"]
-    result = state_evolution(paper["teacher"], paper["alpha"], paper["penalty"])
-    ts, ec = result.temperature_ts, result.temperature_ec
+    result = solved()
     # The paper's integral, on a plain grid: independent of how `ece` does it.
     z = np.linspace(0.0, 10 * result.q**0.5, 200_001)[1:]
     weight = np.exp(-(z**2) / (2 * result.q)) / np.sqrt(2 * np.pi * result.q)
@@ -222,9 +225,6 @@ def _density() -> dict[str, Any]:
     levels = np.linspace(0.5, 1 - 1e-9, 10_001)
     delta = result.delta(levels)
     return {
-        "temperature_ts": ts,
-        "temperature_ec": ec,
-        "ece": [result.ece(T) for T in (1.0, ts, ec)],
         "least_delta": float(delta.min()),
         "least_delta_at": float(levels[delta.argmin()]),
         "half": half / result.ece(),

@@ -7,7 +7,7 @@ import numpy as np
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.paper._printed import printed
-from nishimori.theory import state_evolution
+from nishimori.theory import StateEvolution, state_evolution
 
 _PANELS = ("uncalibrated", "after TS", "after EC")
 
@@ -20,7 +20,7 @@ class FigureDensity(Artefact):
 
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
         size = 30 if scale.quick else 100
-        return {"solution": _solution, "density": lambda: _densities(size)}
+        return {"solution": solution, "density": lambda: _densities(size)}
 
     def compared_pieces(self, scale: Scale) -> Sequence[str]:
         return ["solution"]
@@ -92,17 +92,19 @@ class FigureDensity(Artefact):
         return figure
 
 
-def _result() -> Any:
+def solved() -> StateEvolution:
+    """The classifier of the figure."""
     paper = printed()["figure-density"]
     return state_evolution(paper["teacher"], paper["alpha"], paper["penalty"])
 
 
-def _temperatures(result: Any) -> dict[str, float]:
+def _temperatures(result: StateEvolution) -> dict[str, float]:
     return dict(zip(_PANELS, (1.0, result.temperature_ts, result.temperature_ec), strict=True))
 
 
-def _solution() -> list[dict[str, Any]]:
-    result = _result()
+def solution() -> list[dict[str, Any]]:
+    """What the caption is about, panel by panel."""
+    result = solved()
     return [
         {
             "panel": panel,
@@ -119,7 +121,7 @@ def _solution() -> list[dict[str, Any]]:
 
 
 def _densities(size: int) -> dict[str, Any]:
-    result = _result()
+    result = solved()
     levels = (np.arange(size) + 0.5) / size
     return {
         panel: {

@@ -9,7 +9,7 @@ import numpy as np
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.paper._printed import printed
 from nishimori.theory import TEACHERS as ALL_TEACHERS
-from nishimori.theory import Overlaps, plain_iterations, separability, simulate, sweep
+from nishimori.theory import Estimate, Overlaps, plain_iterations, separability, simulate, sweep
 
 TEACHERS = ("logit", "affine", "constant")
 COLOURS = {"logit": "black", "affine": "#1f77b4", "constant": "#e08a00"}
@@ -144,14 +144,13 @@ def _simulated(teacher: str, alpha: float, d: int, seeds: int, seed: int) -> dic
     """Temperatures of infinitely many validation samples, so that the finite dimension is all that differs from theory."""
     found = simulate(teacher, alpha, _paper()["penalty"], d, seeds=seeds, seed=seed, n_val=1000, n_test=1000, progress=False)
     ts, ec = found.values["temperature_ts"], found.values["temperature_ec"]
-    each = np.abs(ts - ec) / ts
-    there = each[~np.isnan(each)]
+    difference = Estimate.of(np.abs(ts - ec) / ts)
     return {
         "teacher": teacher,
         "alpha": alpha,
         "d": d,
         "seeds": seeds,
-        "without_temperature": int(np.isnan(each).sum()),
-        "difference": float(there.mean()),
-        "standard_error": float(there.std(ddof=1) / np.sqrt(len(there))),
+        "without_temperature": difference.missing,
+        "difference": difference.mean,
+        "standard_error": difference.standard_error,
     }

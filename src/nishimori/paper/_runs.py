@@ -56,7 +56,7 @@ class Store:
 
     def add(self, key: str, value: Any) -> None:
         """Keep a piece, on disk at once."""
-        self.pieces[key] = _plain(value)
+        self.pieces[key] = value
         self._write({"complete": False, "pieces": self.pieces})
 
     def finish(self, findings: Sequence[Finding]) -> None:
@@ -83,15 +83,14 @@ def run(
     target = Path(folder)
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file, and the results need a folder. Choose another name with -o.")
-    store = Store(target / f"{artefact.name}.json", artefact, scale)
+    store = Store(_path(artefact, target), artefact, scale)
     if not overwrite:
         store.resume()
     pictures = [target / f"{artefact.name}.{ending}" for ending in ("png", "svg")]
+    target.mkdir(parents=True, exist_ok=True)
     if not store.pieces:
         for path in (store.path, *pictures, *target.glob(f"{artefact.name}.csv"), *target.glob(f"{artefact.name}-*.csv")):
-            if target.exists():
-                check_target(path, overwrite=overwrite)
-    target.mkdir(parents=True, exist_ok=True)
+            check_target(path, overwrite=overwrite)
     pieces = artefact.pieces(scale)
     store.pieces = {key: store.pieces[key] for key in pieces if key in store.pieces}
     for key, value in _done(artefact, store.pieces, pieces, report):
@@ -115,8 +114,9 @@ def check(
 ) -> Sequence[Finding]:
     """Compare an artefact with the paper, with what a run left in ``folder`` or, without one, computed now."""
     if folder is not None:
-        pieces = _finished(artefact, Path(folder))
-        with _of(Path(folder) / f"{artefact.name}.json"):
+        path = _path(artefact, Path(folder))
+        pieces = _finished(artefact, path)
+        with _of(path):
             return artefact.findings(pieces)
     work = artefact.pieces(scale)
     compared = {key: work[key] for key in artefact.compared_pieces(scale)}
@@ -144,9 +144,12 @@ def _of(path: Path) -> Iterator[None]:
         raise FormatError(f"{path} is damaged: {error!r}. Remove it, or replace it with overwrite=True (--force).") from error
 
 
-def _finished(artefact: Artefact, folder: Path) -> Pieces:
-    path = folder / f"{artefact.name}.json"
-    again = f"`nishimori paper run {artefact.name} -o {folder}`"
+def _path(artefact: Artefact, folder: Path) -> Path:
+    return folder / f"{artefact.name}.json"
+
+
+def _finished(artefact: Artefact, path: Path) -> Pieces:
+    again = f"`nishimori paper run {artefact.name} -o {path.parent}`"
     if not path.is_file():
         raise FileNotFoundError(f"There is no {path}. Run {again} first, or leave -o out to compute now.")
     content = read(path)

@@ -22,7 +22,17 @@ from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._checks import positive, tolerance
 from nishimori.theory._fixed_point import Channel, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import check_overlaps
-from nishimori.theory._quadrature import REACH, Array, composite, half_line, mean_absolute, nodes, normal, slope_at_zero
+from nishimori.theory._quadrature import (
+    REACH,
+    Array,
+    bracketed_root,
+    composite,
+    half_line,
+    mean_absolute,
+    nodes,
+    normal,
+    slope_at_zero,
+)
 from nishimori.theory._state_evolution import TOLERANCE
 from nishimori.theory._teachers import Teacher, as_teacher, mean_slope
 
@@ -242,9 +252,7 @@ def chosen_temperatures(at: Callable[[float], Predictive], low: float, high: flo
         if ends[0] * ends[1] >= 0 or min(abs(each) for each in ends) < _CERTAIN:
             found.append(None)
             continue
-        known = dict(zip((low, high), ends, strict=True))
-        root = brentq(lambda x, gap=gap, known=known: known[x] if x in known else gap(x), low, high, xtol=1e-11)
-        found.append(at(root).temperature)
+        found.append(at(bracketed_root(gap, {low: ends[0], high: ends[1]})).temperature)
     return found[0], found[1]
 
 

@@ -24,6 +24,15 @@ class Estimate(NamedTuple):
     n: int
     missing: int
 
+    @classmethod
+    def of(cls, values: Array) -> "Estimate":
+        """From one number a seed, NaN where there is none."""
+        there = values[~np.isnan(values)]
+        n = len(there)
+        mean = float(there.mean()) if n else nan
+        error = float(there.std(ddof=1)) / sqrt(n) if n > 1 else nan
+        return cls(mean, error, n, len(values) - n)
+
     def deviation_from(self, value: float) -> float:
         """How many standard errors the mean lies above ``value``."""
         return (self.mean - value) / self.standard_error
@@ -47,11 +56,7 @@ class Experiments:
     def __getitem__(self, name: str) -> Estimate:
         if name not in self.values:
             raise KeyError(f"There is no {name!r}; there are {', '.join(self.values)}.")
-        there = self.values[name][~np.isnan(self.values[name])]
-        n = len(there)
-        mean = float(there.mean()) if n else nan
-        error = float(there.std(ddof=1)) / sqrt(n) if n > 1 else nan
-        return Estimate(mean, error, n, len(self.values[name]) - n)
+        return Estimate.of(self.values[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.values)

@@ -5,13 +5,12 @@ from math import exp, log, sqrt
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import brentq
 
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._checks import positive, tolerance
 from nishimori.theory._fixed_point import Problem, jacobian, solve, unpack
 from nishimori.theory._linear_score import Overlaps
-from nishimori.theory._quadrature import Array, slope_at_zero
+from nishimori.theory._quadrature import Array, bracketed_root, slope_at_zero
 from nishimori.theory._state_evolution import TOLERANCE, cold, regression
 from nishimori.theory._teachers import Teacher, as_teacher
 
@@ -65,19 +64,18 @@ def optimal_penalty(
             return -float(change[0])  # the error falls as η grows, and depends on nothing else
         return float(slope_at_zero(lambda h: _loss(teacher, known + h * change)))
 
-    low, high = _bracket(slope, teacher, alpha, minimise)
-    return exp(brentq(slope, low, high, xtol=1e-11))
+    return exp(bracketed_root(slope, _bracket(slope, teacher, alpha, minimise)))
 
 
-def _bracket(slope: Callable[[float], float], teacher: Teacher, alpha: float, minimise: str) -> tuple[float, float]:
-    """Neighbouring penalties between which the derivative changes sign, walking downhill from λ = 1."""
+def _bracket(slope: Callable[[float], float], teacher: Teacher, alpha: float, minimise: str) -> dict[float, float]:
+    """Neighbouring log λ between which the derivative changes sign, each with it, walking downhill from λ = 1."""
     here, slope_here = 0.0, slope(0.0)
     downhill = -np.sign(slope_here)
     while log(_LEAST) < here < log(_MOST) and abs(slope_here) > _CERTAIN:
         there = here + downhill * log(4)
         slope_there = slope(there)
         if slope_there * slope_here < 0 and abs(slope_there) > _CERTAIN:
-            return min(here, there), max(here, there)
+            return {here: slope_here, there: slope_there}
         here, slope_here = there, slope_there
     raise NotConvergedError(
         f"The {minimise} of logistic regression with the {type(teacher).__name__} teacher at alpha = {alpha:g} has no least "

@@ -1,6 +1,6 @@
 """Nodes and weights of integrals that a few well-placed points give to the last digits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from math import ceil, log2, pi, sqrt
 from typing import Any
@@ -25,16 +25,16 @@ REACH = 9.0
 
 @cache
 def _legendre() -> tuple[Array, Array]:
-    nodes, weights = np.polynomial.legendre.leggauss(_ORDER)
-    return (1 + nodes) / 2, weights / 2
+    points, weights = np.polynomial.legendre.leggauss(_ORDER)
+    return (1 + points) / 2, weights / 2
 
 
 def composite(edges: Array) -> tuple[Array, Array]:
     """Gauss-Legendre nodes and weights in each panel between neighbouring ``edges``, along their last axis."""
-    nodes, weights = _legendre()
+    points, weights = _legendre()
     start, length = edges[..., :-1, None], np.diff(edges)[..., None]
     flat = (*edges.shape[:-1], (edges.shape[-1] - 1) * _ORDER)
-    return (start + length * nodes).reshape(flat), (length * weights).reshape(flat)
+    return (start + length * points).reshape(flat), (length * weights).reshape(flat)
 
 
 def subdivided(ends: Array, parts: int) -> Array:
@@ -93,6 +93,12 @@ def mean_absolute(gap: Callable[[Array], Array], edges: Array) -> float:
     roots = [brentq(at, low, high, xtol=1e-13) for low, high in ends if at(low) * at(high) < 0]
     s, weight = composite(np.sort(np.concatenate([edges, roots])))
     return float(2 * (weight * normal(s)) @ np.abs(gap(s)))
+
+
+def bracketed_root(function: Callable[[float], float], known: Mapping[float, float]) -> float:
+    """The root between two arguments at which ``function`` is known and has different signs."""
+    low, high = sorted(known)
+    return float(brentq(lambda x: known[x] if x in known else function(x), low, high, xtol=1e-11))
 
 
 def slope_at_zero(function: Callable[[float], Any]) -> Any:
