@@ -10,7 +10,7 @@ WORKERS ?= 2
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-demo: $(DEMO_VENV)/installed  ## Set up, then calibrate a small network on bundled data and draw a picture
+demo: $(DEMO_VENV)/installed  ## Set up, then calibrate a real network from its bundled logits and draw a picture
 	$(DEMO_VENV)/bin/nishimori demo -o build/demo --force
 
 test: $(VENV)/installed lint types contracts docs unit  ## Set up, then run every check that CI runs
@@ -48,7 +48,7 @@ $(VENV)/installed: pyproject.toml requirements/test.txt
 	$(BIN)/python -m pip install --quiet -e .
 	@touch $@
 
-$(DEMO_VENV)/installed: pyproject.toml $(shell find src -name '*.py')
+$(DEMO_VENV)/installed: pyproject.toml $(shell find src -name '*.py' -o -name '*.npz')
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/python -m pip install --quiet '.[plot]'

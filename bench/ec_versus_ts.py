@@ -1,64 +1,84 @@
-"""Expectation consistency against temperature scaling on held-out data: ECE, Brier score and loss, mean and standard error.
+"""Expectation consistency against temperature scaling on the bundled networks: fitted to validation, scored on test images.
 
-python bench/ec_versus_ts.py               the demo's network at 20 seeds
-python bench/ec_versus_ts.py FOLDER        each .npz of logits and labels in FOLDER, cut in halves 20 times
+python bench/ec_versus_ts.py               a line for each network, then how often which is better
+
+The difference of the two ECEs has two standard errors, both of a paired bootstrap: of the test images with T kept, which says
+whether these two temperatures would change places on other test images; and of validation and test images together, which says
+whether EC and TS would. Neither says anything about another training of the network.
 """
-
-import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from nishimori import _demo, metrics, temperatures
+from nishimori import data, metrics, temperatures
+from nishimori.data import Labelled, Network
 
-REPEATS = 20
-
-
-def score(val: tuple[Any, Any], test: tuple[Any, Any]) -> list[float]:
-    """T_EC and T_TS, and the test metrics before, after EC and after TS."""
-    found = temperatures(*val)
-    row = [found.ec, found.ts]
-    for temperature in (1.0, found.ec, found.ts):
-        row += [metrics.ece(*test, strategy="quantile", temperature=temperature)]
-    for metric in (metrics.brier, metrics.nll):
-        row += [metric(*test, temperature=temperature) for temperature in (1.0, found.ec, found.ts)]
-    return row
+REPEATS = 500
 
 
-def halves(logits: Any, labels: Any, seed: int) -> list[float]:
-    """Fit on a random half, score on the other."""
-    order = np.random.default_rng(seed).permutation(len(labels))
-    one, two = np.array_split(order, 2)
-    return score((logits[one], labels[one]), (logits[two], labels[two]))
+def ece(part: Labelled, temperature: float, counts: np.ndarray | None = None) -> float:
+    """With 15 quantile bins; ``counts`` says how often each image was drawn."""
+    return metrics.ece(part.logits, part.labels, strategy="quantile", temperature=temperature, sample_weight=counts)
 
 
-def show(name: str, rows: list[list[float]]) -> None:
-    """One line: means, and the mean difference of the ECEs in standard errors."""
-    table = np.array(rows)
-    ec, ts, *rest = table.mean(axis=0)
-    gain = table[:, 4] - table[:, 3]
-    error = gain.std(ddof=1) / np.sqrt(len(gain))
-    ece = " ".join(f"{100 * x:6.2f}" for x in rest[:3])
-    others = " ".join(f"{x:.4f}" for x in rest[3:])
-    print(
-        f"{name:42} T {ec:.3f} {ts:.3f}  ECE % {ece} (TS - EC {100 * gain.mean():+.3f} ± {100 * error:.3f})",
-        f" Brier, NLL {others}",
-    )
+def both(part: Labelled, counts: np.ndarray | None = None) -> tuple[float, float]:
+    """The temperatures of EC and TS."""
+    found = temperatures(part.logits, part.labels, sample_weight=counts)
+    assert found.ec is not None
+    assert found.ts is not None
+    return found.ec, found.ts
+
+
+def spread(network: Network, ec: float, ts: float, seed: int) -> tuple[float, float]:
+    """Standard errors of ECE after TS minus ECE after EC: T kept, T found again."""
+    rng = np.random.default_rng(seed)
+    kept, again = [], []
+    for _ in range(REPEATS):
+        val, test = (
+            np.bincount(rng.integers(n, size=n), minlength=n)
+            for n in (len(network.validation.labels), len(network.test.labels))
+        )
+        kept.append(ece(network.test, ts, test) - ece(network.test, ec, test))
+        new_ec, new_ts = both(network.validation, val)
+        again.append(ece(network.test, new_ts, test) - ece(network.test, new_ec, test))
+    return float(np.std(kept, ddof=1)), float(np.std(again, ddof=1))
 
 
 def main() -> None:
-    """Print a line for each data set: before, EC, TS."""
-    print("T of EC and TS; ECE (15 quantile bins), Brier score and NLL each before, after EC, after TS")
-    if len(sys.argv) == 1:
-        demos = [_demo.run(seed) for seed in range(REPEATS)]
-        pairs = [((d.validation.logits, d.validation.labels), (d.test.logits, d.test.labels)) for d in demos]
-        show("digits, 128-128 network", [score(*pair) for pair in pairs])
-        return
-    for path in sorted(Path(sys.argv[1]).glob("*.npz")):
-        with np.load(path, allow_pickle=False) as file:
-            logits, labels = file["logits"], file["labels"]
-        show(path.stem, [halves(logits, labels, seed) for seed in range(REPEATS)])
+    """Print a line for each network: before, EC, TS."""
+    print("T of EC and TS; ECE (15 quantile bins), Brier score and NLL on test images, each before, after EC, after TS")
+    table = []
+    for seed, name in enumerate(data.names()):
+        network = data.load(name)
+        scales = (1.0, *both(network.validation))
+        before, ec, ts = (ece(network.test, scale) for scale in scales)
+        kept, again = spread(network, *scales[1:], seed)
+        table.append((before, ec, ts, kept, again))
+        others = (
+            metric(network.test.logits, network.test.labels, temperature=scale)
+            for metric in (metrics.brier, metrics.nll)
+            for scale in scales
+        )
+        print(
+            f"{name:30} T {scales[1]:.3f} {scales[2]:.3f}  ECE % {100 * before:5.2f} {100 * ec:5.2f} {100 * ts:5.2f}",
+            f"(TS - EC {100 * (ts - ec):+.3f} ± {100 * kept:.3f}, with T found again ± {100 * again:.3f})  Brier, NLL",
+            *(f"{x:.4f}" for x in others),
+            flush=True,
+        )
+    show(np.array(table))
+
+
+def show(table: np.ndarray) -> None:
+    """The sum of it: who is better how often, and by how much."""
+    before, ec, ts, kept, again = table.T
+    gain = ts - ec
+    print(f"\n{len(table)} networks; lower ECE: EC {np.sum(gain > 0)}, TS {np.sum(gain < 0)}")
+    for label, error in (("T kept", kept), ("T found again", again)):
+        print(f"by more than two standard errors ({label}): EC {np.sum(gain > 2 * error)}, TS {np.sum(-gain > 2 * error)}")
+    print(f"mean ECE %: before {100 * before.mean():.2f}, after EC {100 * ec.mean():.2f}, after TS {100 * ts.mean():.2f}")
+    for label, after in (("EC", ec), ("TS", ts)):
+        ratio = after / before
+        print(f"ECE after {label} / before: from {ratio.min():.2f} to {ratio.max():.2f}, median {np.median(ratio):.2f}")
+    print(f"ECE after TS - after EC, in points of percent: from {100 * gain.min():+.3f} to {100 * gain.max():+.3f}")
 
 
 if __name__ == "__main__":

@@ -1,33 +1,25 @@
-"""Calibrate a PyTorch network: fit on the tensors it produced, on whatever device they are, and serve with one division.
+"""Calibrate with the tensors that a PyTorch network produced, on whatever device they are, and serve with one division.
 
-Needs ``pip install 'nishimori[torch]'``.
+`torch_loop.py` starts from a network and a loader instead. Needs ``pip install 'nishimori[torch]'``.
 """
 
 import torch
-from sklearn.datasets import load_digits
-from torch import nn
 
-from nishimori import ExpectationConsistency, metrics
+from nishimori import ExpectationConsistency, data, metrics
 
-torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-images, digits = (torch.as_tensor(a) for a in load_digits(return_X_y=True))
-order = torch.randperm(len(digits))
-x, y = images[order].float().to(device), digits[order].to(device)
-train, val, test = slice(0, 200), slice(200, 1000), slice(1000, None)
+network = data.load("cifar10/resnet20")
+val_logits, val_labels, test_logits, test_labels = (
+    torch.as_tensor(array, device=device) for part in (network.validation, network.test) for array in (part.logits, part.labels)
+)
+val_logits.requires_grad_()  # as logits straight from a network do, which is no obstacle
 
-model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)).to(device)
-optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-for _ in range(600):
-    optimiser.zero_grad()
-    nn.functional.cross_entropy(model(x[train]), y[train]).backward()
-    optimiser.step()
-
-logits = model(x)  # still requires a gradient, which is no obstacle
-calibrator = ExpectationConsistency().fit(logits[val], y[val])
-print(f"T {calibrator.temperature_:.2f} in {calibrator.n_passes_} passes")
+calibrator = ExpectationConsistency().fit(val_logits, val_labels)
+print(f"T = {calibrator.temperature_:.3f} in {calibrator.n_passes_} passes")
 for name, temperature in (("before", 1.0), ("after", calibrator.temperature_)):
-    print(f"{name}: ECE {metrics.ece(logits[test], y[test], temperature=temperature):.2%}")
+    print(f"{name}: ECE {metrics.ece(test_logits, test_labels, temperature=temperature):.2%}")
 
-served = torch.softmax(logits[test] / calibrator.temperature_, dim=1)
-print(f"same probabilities: {torch.allclose(served, calibrator.predict_proba(logits[test]))}")
+half = calibrator.predict_proba(test_logits.bfloat16())
+print(f"probabilities come back as the logits came: {half.dtype} on {half.device.type}")
+served = torch.softmax(test_logits / calibrator.temperature_, dim=1)
+print(f"same as one division: {torch.allclose(served, calibrator.predict_proba(test_logits))}")

@@ -1,24 +1,17 @@
-"""Calibrate a scikit-learn classifier and see what changes.
+"""Calibrate a real network and see what changes, from logits that come with nishimori.
 
-The calibrator stands behind the model: it takes what the model says about validation data, here log-probabilities, which are
-valid logits.
+With a model of your own, put its logits and the true classes in the place of the bundled ones.
 """
 
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-from sklearn.naive_bayes import GaussianNB
+from nishimori import ExpectationConsistency, TemperatureScaling, data, metrics
 
-from nishimori import ExpectationConsistency, TemperatureScaling, metrics
+network = data.load("cifar10/resnet20")
+val, test = network.validation, network.test
+print(f"{network.name}: {len(val.labels)} images to calibrate with, {len(test.labels)} to test")
 
-images, digits = load_digits(return_X_y=True)
-train_x, rest_x, train_y, rest_y = train_test_split(images, digits, train_size=0.4, random_state=0)
-val_x, test_x, val_y, test_y = train_test_split(rest_x, rest_y, train_size=0.5, random_state=0)
-
-model = GaussianNB(var_smoothing=1e-3).fit(train_x, train_y)  # naive Bayes is famous for being too sure
-val, test = model.predict_log_proba(val_x), model.predict_log_proba(test_x)
-
-print(f"uncalibrated  ECE {metrics.ece(test, test_y):.2%}  NLL {metrics.nll(test, test_y):.3f}")
+before = metrics.ece(test.logits, test.labels)
+print(f"uncalibrated   ECE {before:.2%}  NLL {metrics.nll(test.logits, test.labels):.3f}")
 for calibrator in (ExpectationConsistency(), TemperatureScaling()):
-    p = calibrator.fit(val, val_y).predict_proba(test)
-    ece, nll = (metric(p, test_y, input="probabilities") for metric in (metrics.ece, metrics.nll))
-    print(f"{calibrator.method.upper()}  T {calibrator.temperature_:.2f}  ECE {ece:.2%}  NLL {nll:.3f}")
+    p = calibrator.fit(val.logits, val.labels).predict_proba(test.logits)
+    ece, nll = (metric(p, test.labels, input="probabilities") for metric in (metrics.ece, metrics.nll))
+    print(f"{calibrator.method.upper()}  T = {calibrator.temperature_:.3f}  ECE {ece:.2%}  NLL {nll:.3f}")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nishimori import paper as paper
     from nishimori import plot as plot
     from nishimori import theory as theory
+    from nishimori import torch as torch
     from nishimori._calibrators import ExpectationConsistency as ExpectationConsistency
     from nishimori._calibrators import FixedTemperature as FixedTemperature
     from nishimori._calibrators import TemperatureScaling as TemperatureScaling
@@ -36,6 +37,7 @@ _HOME = {
     "paper": "",
     "plot": "",
     "theory": "",
+    "torch": "",
     "ExpectationConsistency": "_calibrators",
     "FixedTemperature": "_calibrators",
     "TemperatureScaling": "_calibrators",

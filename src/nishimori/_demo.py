@@ -1,88 +1,65 @@
-"""A whole calibration on real data that every installation has: scikit-learn's handwritten digits.
+"""A whole calibration of a real network that every installation has: logits in, two temperatures and a picture out."""
 
-A network with two hidden layers of 128 units learns 200 digits by heart, without weight decay, and is then far too sure of
-itself on the other 1,597. Half of those validate, half test.
-"""
-
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.neural_network import MLPClassifier
-from threadpoolctl import threadpool_limits
 
-from nishimori import plot
+from nishimori import data, plot
 from nishimori._curve import temperature_curve
 from nishimori._disk import new_file
-from nishimori._labels import HostArray
 from nishimori._optional import require
 from nishimori._temperatures import Temperatures, temperatures
+from nishimori.data import Labelled, Network
 from nishimori.metrics import reliability
-
-_N_TRAIN = 200
-_EPOCHS = 2000
-_HIDDEN = (128, 128)
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Logits of the network and the digits they are about."""
-
-    logits: HostArray
-    labels: HostArray
-
-    def save(self, path: Path, *, overwrite: bool) -> None:
-        """Store as an .npz file that every command reads."""
-        with new_file(path, overwrite=overwrite) as temporary:
-            np.savez(temporary, logits=self.logits, labels=self.labels)
 
 
 @dataclass(frozen=True)
 class Demo:
-    """A trained network's validation and test logits, and the temperatures of the first."""
+    """A network's logits, and the temperatures of those on validation images."""
 
-    validation: Labelled
-    test: Labelled
+    network: Network
     found: Temperatures
 
 
-def run(seed: int) -> Demo:
-    """Train, collect logits, and find both temperatures."""
-    images, digits = load_digits(return_X_y=True)
-    order = np.random.default_rng(seed).permutation(len(digits))
-    train, rest = order[:_N_TRAIN], order[_N_TRAIN:]
-    half = len(rest) // 2
-    network = MLPClassifier(_HIDDEN, alpha=0.0, max_iter=_EPOCHS, tol=0.0, n_iter_no_change=_EPOCHS, random_state=seed)
-    # Layers this small train faster on one core, and to the same weights however many there are.
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", ConvergenceWarning)  # training to the end is the point
-        network.fit(images[train], digits[train])
-    validation, test = (Labelled(_logits(network, images[part]), digits[part]) for part in (rest[:half], rest[half:]))
-    return Demo(validation, test, temperatures(validation.logits, validation.labels))
+def run(name: str) -> Demo:
+    """Load a bundled network and find both temperatures."""
+    network = data.load(name)
+    return Demo(network, temperatures(network.validation.logits, network.validation.labels))
 
 
-def _logits(network: MLPClassifier, images: HostArray) -> HostArray:
-    """What the last layer says before the softmax, which scikit-learn does not offer."""
-    activity = images
-    for weights, bias in zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True):
-        activity = np.maximum(activity @ weights + bias, 0)
-    logits: HostArray = activity @ network.coefs_[-1] + network.intercepts_[-1]
-    return logits
+def description(network: Network) -> str:
+    """What a stored network is, in one line, as far as its file says."""
+    told = network.provenance
+    parts = [
+        f"{told['parameters']:,} parameters" if "parameters" in told else "",
+        f"{told['weights']}" if "weights" in told else "",
+        f"{told['n_train']:,} training images" if "n_train" in told else "",
+        f"data: {told['data']}" if "data" in told else "",
+    ]
+    return f"{network.name}: {'; '.join(filter(None, parts)) or 'its file says no more'}"
+
+
+def save(part: Labelled, path: Path, *, overwrite: bool) -> None:
+    """Store logits and labels as an .npz file that every command reads."""
+    with new_file(path, overwrite=overwrite) as temporary:
+        np.savez(temporary, logits=part.logits, labels=part.labels)
 
 
 def draw(demo: Demo, path: Path, *, overwrite: bool) -> None:
-    """Reliability before and after on the test half, and the temperature curve of the validation half."""
+    """Reliability before and after on the test images, and the temperature curve of the validation images."""
     pyplot = require("matplotlib.pyplot", extra="plot", for_="The picture")
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.8), width_ratios=(4, 5), layout="constrained")
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 5), width_ratios=(4, 5), layout="constrained")
     try:
-        for label, temperature in (("before", 1.0), ("after EC", demo.found.ec)):
+        test, validation = demo.network.test, demo.network.validation
+        # Orange is EC and blue TS on the right, so neither may stand for anything else on the left.
+        for label, temperature, color in (("before", 1.0, "tab:purple"), ("after EC", demo.found.ec, "tab:orange")):
             if temperature is not None:
-                curve = reliability(demo.test.logits, demo.test.labels, temperature=temperature)
-                plot.reliability_diagram(curve, ax=left, label=label)
-        plot.temperature_curve(temperature_curve(demo.validation.logits, demo.validation.labels), ax=right)
+                curve = reliability(test.logits, test.labels, temperature=temperature)
+                plot.reliability_diagram(curve, ax=left, label=label, color=color)
+        plot.temperature_curve(temperature_curve(validation.logits, validation.labels), ax=right)
+        title = f"{len(test.labels):,} test images (left), {len(validation.labels):,} validation images (right)"
+        figure.suptitle(f"{demo.network.name}: {title}", fontsize="medium")
         with new_file(path, overwrite=overwrite) as temporary:
             figure.savefig(temporary, dpi=120)
     finally:

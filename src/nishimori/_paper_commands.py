@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nishimori import _train_commands
 from nishimori._terminal import JsonOption, note, print_json, print_rows, steps
+from nishimori._train_commands import DataOption, SeedOption
+from nishimori.errors import InputError
 
 if TYPE_CHECKING:
     from nishimori.paper import Finding
@@ -15,7 +18,6 @@ app = typer.Typer(help="Reproduce arXiv:2303.02644, figure by figure, and compar
 
 Names = Annotated[list[str], typer.Argument(help="Names from `nishimori paper list`, or all.", show_default=False)]
 QuickOption = Annotated[bool, typer.Option("--quick", help="A first look: fewer seeds, dimensions and points.")]
-SeedOption = Annotated[int, typer.Option(help="Of everything random.", min=0)]
 
 
 @app.command("list")
@@ -36,17 +38,23 @@ def run(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for pictures and numbers.")] = Path("nishimori-paper"),
     quick: QuickOption = False,
     seed: SeedOption = 0,
+    train: Annotated[bool, typer.Option("--train", help="Train the networks first, instead of taking bundled logits.")] = False,
+    data: DataOption = None,
     as_json: JsonOption = False,
     force: Annotated[bool, typer.Option("--force", help="Start over and replace existing files.")] = False,
 ) -> None:
     """Compute figures and tables: PNG, SVG, CSV and JSON. An interrupted run goes on where it stopped."""
     from nishimori import paper  # noqa: PLC0415
 
+    if data is not None and not train:
+        raise InputError("--data names images to train on. Add --train, or leave it out to take the bundled logits.")
     written = {}
     for name in _known(names):
         try:
-            with steps() as report:
-                outcome = paper.run(name, output, quick=quick, seed=seed, overwrite=force, report=report)
+            with steps(lines=train) as report:
+                outcome = paper.run(
+                    name, output, quick=quick, seed=seed, overwrite=force, train=train, data=data, report=report
+                )
         except KeyboardInterrupt:
             again = "repeat the command without --force" if force else "repeat the command"
             note(f"Interrupted. What {name} had done is in {output}; {again} to go on.")
@@ -87,6 +95,10 @@ def check(
             note(f"  explained: {reason} gives the paper's number")
     if any(each.verdict == "differs" for findings in found.values() for each in findings):
         raise typer.Exit(3)
+
+
+for command in (_train_commands.train, _train_commands.logits, _train_commands.recipes):
+    app.command()(command)
 
 
 def _known(names: Sequence[str]) -> Sequence[str]:

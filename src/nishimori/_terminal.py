@@ -98,11 +98,22 @@ def _cell(value: Any) -> str:
 
 
 @contextmanager
-def steps() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar that names each step of a long piece of work and guesses what is left; only on a terminal, and gone when done."""
+def steps(*, lines: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar that names each step of a long piece of work and guesses what is left; only on a terminal, and gone when done.
+
+    Elsewhere nothing is shown or, with ``lines``, a line whenever there is something new to say.
+    """
     console = _err()
     if not console.is_terminal:
-        yield lambda _, __, ___: None
+        last = ""
+
+        def say(what: str, done: int, total: int) -> None:
+            nonlocal last
+            if lines and what != last:
+                note(f"{done}/{total} {what}")
+            last = what
+
+        yield say
         return
     fields = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     with Progress(*fields, console=console, transient=True) as bar:

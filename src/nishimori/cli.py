@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 import nishimori
-from nishimori import _logit_files, _paper_commands, _theory_command
+from nishimori import _demo, _logit_files, _paper_commands, _theory_command
 from nishimori._array import on_host
 from nishimori._disk import check_target
 from nishimori._inputs import Batches, batches, inverse
@@ -206,30 +206,31 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the logits and the picture.")] = Path(
         "nishimori-demo"
     ),
-    seed: Annotated[int, typer.Option(help="Of the split and of the network.", min=0, max=2**32 - 1)] = 0,
+    network: Annotated[
+        str, typer.Option(help="A bundled network, such as cifar100/vgg19; a name that does not exist lists them all.")
+    ] = "cifar10/resnet20",
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Train a small network on handwritten digits, calibrate it, and show what that does."""
-    from nishimori import _demo  # noqa: PLC0415 - scikit-learn's networks take a second to import
-
+    """Calibrate a real network whose logits come with nishimori, and show what that does."""
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file, and the demo needs a folder. Choose another name with -o.")
     validation, test, picture = output / "val.npz", output / "test.npz", output / "demo.png"
+    with progress("Calibrating"):
+        result = _demo.run(network)
     output.mkdir(parents=True, exist_ok=True)
     for path in (validation, test, picture):
         check_target(path, overwrite=force)
-    with progress("Training on 200 digits"):
-        result = _demo.run(seed)
+    note(_demo.description(result.network))
     rows = {"before": 1.0, "after EC": result.found.ec, "after TS": result.found.ts}
-    checked = batches(result.test.logits, result.test.labels)
+    checked = batches(result.network.test.logits, result.network.test.labels)
     table = {name: _measures(checked, T, 15, "uniform") for name, T in rows.items() if T is not None}
     if as_json:
         print_json(table)
     else:
-        print_table(table, f"{len(result.test.labels)} test digits; T from {result.found.n_samples} others")
-    result.validation.save(validation, overwrite=force)
-    result.test.save(test, overwrite=force)
+        print_table(table, f"{len(result.network.test.labels):,} test images; T from {result.found.n_samples:,} others")
+    _demo.save(result.network.validation, validation, overwrite=force)
+    _demo.save(result.network.test, test, overwrite=force)
     note(f"Wrote {validation} and {test}")
     try:
         _demo.draw(result, picture, overwrite=force)

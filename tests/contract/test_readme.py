@@ -27,13 +27,18 @@ def run_block(block: Block, python: Path, folder: Path) -> str:
     return output
 
 
+NUMBER = r"-?\d+(?:\.\d+)?"
+
+
 def assert_alike(output: str, shown: str) -> None:
-    """The same words, and numbers within a third: training the demo's network rounds differently on each processor."""
-    number = r"-?\d+(?:\.\d+)?"
-    words = [re.sub(number + r"|\s+", " ", text).split() for text in (output, shown)]
+    """The same words, and the same numbers but for one in the last digit: processors round differently."""
+    words = [re.sub(NUMBER + r"|\s+", " ", text).split() for text in (output, shown)]
     assert words[0] == words[1]
-    numbers = [[float(value) for value in re.findall(number, text)] for text in (output, shown)]
-    assert numbers[0] == pytest.approx(numbers[1], rel=1 / 3)
+    found, expected = (re.findall(NUMBER, text) for text in (output, shown))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        last = 10.0 ** -len(other.partition(".")[2])
+        assert abs(float(one) - float(other)) < 1.5 * last, f"{one} where the README shows {other}"
 
 
 def check_all(chosen: list[Block], python: Path, folder: Path) -> None:
@@ -45,9 +50,18 @@ def check_all(chosen: list[Block], python: Path, folder: Path) -> None:
 
 def test_the_readme_has_the_blocks_this_test_is_about():
     kinds = [(block.language, block.extra) for block in blocks()]
-    assert kinds.count(("console", None)) == 3
+    assert kinds.count(("console", None)) >= 3
     assert kinds.count(("python", None)) >= 3
     assert {extra for _, extra in kinds} == {None, "plot", "torch"}
+
+
+@pytest.mark.parametrize(("printed", "alike"), [("T = 1.614", True), ("T = 1.615", False), ("U = 1.613", False)])
+def test_a_number_may_differ_by_one_in_its_last_digit(printed, alike):
+    if alike:
+        assert_alike(printed, "T = 1.613")
+    else:
+        with pytest.raises(AssertionError):
+            assert_alike(printed, "T = 1.613")
 
 
 def test_every_readme_block_runs_and_prints_what_it_shows(tmp_path):

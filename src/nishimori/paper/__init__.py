@@ -1,5 +1,7 @@
 """The paper, artefact by artefact: arXiv:2303.02644, computed anew and compared with what it prints.
 
+`train`, `logits` and `models` need PyTorch and are imported when they are first used; the artefacts run from bundled logits.
+
 >>> from nishimori import paper
 >>> "figure-temperatures" in paper.names()
 True
@@ -7,22 +9,51 @@ True
 
 import os
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from nishimori._optional import require
 from nishimori.errors import InputError
 from nishimori.paper._artefact import Artefact, Finding, Scale
 from nishimori.paper._bayes import Bayes
 from nishimori.paper._claims import Claims
+from nishimori.paper._figure_curves import FigureCurves
 from nishimori.paper._figure_density import FigureDensity
 from nishimori.paper._figure_ece import FigureEce
+from nishimori.paper._figure_reliability import FigureReliability
 from nishimori.paper._figure_temperatures import FigureTemperatures
+from nishimori.paper._figure_train_size import FigureTrainSize
 from nishimori.paper._runs import Outcome, Report, silent
 from nishimori.paper._runs import check as _check
 from nishimori.paper._runs import run as _run
+from nishimori.paper._table_corrupted import TableCorrupted
+from nishimori.paper._table_real import TableReal
 
-__all__ = ["Artefact", "Finding", "Outcome", "Scale", "artefact", "check", "names", "run"]
+if TYPE_CHECKING:
+    from nishimori.paper import models as models
+    from nishimori.paper._train import logits as logits
+    from nishimori.paper._train import train as train
+
+__all__ = ["Artefact", "Finding", "Outcome", "Scale", "artefact", "check", "logits", "models", "names", "run", "train"]
+
+_LAZY = {"models": "models", "logits": "_train", "train": "_train"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'nishimori.paper' has no attribute {name!r}")
+    require("torch", extra="train", for_=f"nishimori.paper.{name}")
+    module = import_module(f"nishimori.paper.{_LAZY[name]}")
+    return module if name == _LAZY[name] else getattr(module, name)
+
 
 _ARTEFACTS: dict[str, Artefact] = {
-    each.name: each for each in (FigureTemperatures(), FigureEce(), FigureDensity(), Bayes(), Claims())
+    each.name: each
+    for each in (
+        *(TableReal(), FigureCurves(), FigureTrainSize(), TableCorrupted(), FigureReliability()),
+        *(FigureTemperatures(), FigureEce(), FigureDensity(), Bayes(), Claims()),
+    )
 }
 
 
@@ -45,6 +76,8 @@ def run(
     quick: bool = False,
     seed: int = 0,
     overwrite: bool = False,
+    train: bool = False,
+    data: str | os.PathLike[str] | None = None,
     report: Report = silent,
 ) -> Outcome:
     """Compute an artefact and write its picture (PNG, SVG), its tables (CSV) and everything (JSON) to ``folder``.
@@ -62,11 +95,21 @@ def run(
     seed : int
         Of everything random.
     overwrite : bool
-        Start over and replace what is there.
+        Start over and replace what is there; networks that were trained stay.
+    train : bool
+        Train the networks that the artefact needs, into ``networks`` in the folder, instead of taking the bundled logits.
+    data : path, optional
+        A folder with the images to train on; without it, the public originals are downloaded.
     report : callable
         Told the name of each piece of work, how many are done, and how many there are.
     """
-    return _run(artefact(name), folder, scale=Scale(quick, seed), overwrite=overwrite, report=report)
+    chosen = artefact(name)
+    if not train or not chosen.networks():
+        return _run(chosen, folder, scale=Scale(quick, seed), overwrite=overwrite, report=report)
+    require("torch", extra="train", for_="Training networks")
+    networks = Path(folder) / "networks"
+    import_module("nishimori.paper._train").train_missing(chosen.networks(), networks, data=data, seed=seed, report=report)
+    return _run(chosen, folder, scale=Scale(quick, seed, str(networks)), overwrite=overwrite, report=report)
 
 
 def check(

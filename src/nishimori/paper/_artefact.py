@@ -71,10 +71,21 @@ def _near(ours: float | str | None, paper: float | str, tolerance: float | None)
 
 @dataclass(frozen=True)
 class Scale:
-    """How much work to do: ``quick`` is for a first look and for tests."""
+    """How much work to do, and on what.
+
+    Attributes
+    ----------
+    quick : bool
+        For a first look and for tests.
+    seed : int
+        Of everything random.
+    networks : str or None
+        A folder with logits of trained networks; the bundled ones if None.
+    """
 
     quick: bool = False
     seed: int = 0
+    networks: str | None = None
 
 
 class Artefact(ABC):
@@ -91,6 +102,10 @@ class Artefact(ABC):
     @abstractmethod
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
         """The work, in pieces that are each done once and kept as JSON."""
+
+    def networks(self) -> Sequence[str]:
+        """The networks whose logits it needs, as in ``"cifar10/resnet20"``, but for those the authors trained."""
+        return ()
 
     def compared_pieces(self, scale: Scale) -> Sequence[str]:
         """Names of the pieces that `findings` reads; all, unless some only decorate the picture."""

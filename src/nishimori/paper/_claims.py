@@ -1,4 +1,4 @@
-"""Sentences of the paper's theory part that can be true or false, each computed."""
+"""Sentences of the paper that can be true or false, each computed: those on real data, then those on the theory."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nishimori.paper import _real_claims
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.paper._figure_density import FigureDensity, solution, solved
 from nishimori.paper._figure_ece import PENALTIES, FigureEce
@@ -21,14 +22,18 @@ _ALPHAS = (1.0, 3.0, 10.0)
 
 
 class Claims(Artefact):
-    """What the paper says of the theory, sentence by sentence: our number, and whether it holds."""
+    """What the paper says, sentence by sentence: our number, and whether it holds."""
 
     name = "claims"
-    where = "Sections 1, 3, 5 and 6"
+    where = "Sections 1, 3, 4, 5 and 6, appendices A and C"
+
+    def networks(self) -> Sequence[str]:
+        return _real_claims.networks()
 
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
         bayes = {f"bayes {teacher}": partial(_bayes, teacher) for teacher in (*_CONCAVE, "constant")}
         return {
+            **_real_claims.pieces(scale),
             **FigureEce().pieces(scale),
             **bayes,
             "colder and hotter teachers": _other_teachers,
@@ -44,6 +49,7 @@ class Claims(Artefact):
     def findings(self, done: Pieces) -> Sequence[Finding]:
         curves = _Curves(done)
         return [
+            *_real_claims.findings(done),
             *_on_bayes(done),
             *_on_erm(done),
             *_on_temperatures(curves),

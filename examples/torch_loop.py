@@ -1,0 +1,67 @@
+"""A plain training loop that watches its temperature, and the ways to serve the calibrated network.
+
+A T that grows from epoch to epoch says that the network becomes too sure of itself long after it has stopped to learn.
+Needs ``pip install 'nishimori[torch]'``.
+"""
+
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from nishimori import metrics
+from nishimori.torch import Calibrated, calibrate, collect
+
+
+class TemperatureCallback:
+    """The temperature that a validation loader asks for, now and then."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def on_epoch_end(self, epoch, model):
+        # Reads the loader in eval mode, and leaves the network as it was.
+        found = calibrate(model, self.loader).found
+        print(f"epoch {epoch:3d}: accuracy {found.accuracy:.1%}, T {found.ec:.2f} by EC, {found.ts:.2f} by TS")
+
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+images, digits = (torch.as_tensor(a) for a in load_digits(return_X_y=True))
+order = torch.randperm(len(digits))
+data = TensorDataset(images[order].float(), digits[order])
+train, val, test = (torch.utils.data.Subset(data, range(*ends)) for ends in ((0, 200), (200, 1000), (1000, len(data))))
+val_loader, test_loader = DataLoader(val, batch_size=256), DataLoader(test, batch_size=256)
+
+
+def network():
+    """Two hidden layers, and dropout, which is off while a loader is read."""
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.1), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+model = network().to(device)
+optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
+callback = TemperatureCallback(val_loader)
+for epoch in range(1, 201):
+    for x, y in DataLoader(train, batch_size=50, shuffle=True):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(x.to(device)), y.to(device)).backward()
+        optimiser.step()
+    if epoch % 50 == 0:
+        callback.on_epoch_end(epoch, model)
+
+calibrated = calibrate(model, val_loader)
+for name, each in (("before", model), ("after", calibrated)):
+    logits, labels = collect(each, test_loader)
+    print(f"{name}: ECE {metrics.ece(logits, labels):.2%}")
+
+# Either serve the wrapper: T is in its state dict, beside the weights.
+torch.save(calibrated.state_dict(), "calibrated.pt")
+served = Calibrated(network()).to(device)
+served.load_state_dict(torch.load("calibrated.pt", weights_only=True))
+print(f"loaded: T {served.temperature.item():.2f}")
+
+# Or fold T into the last layer, and serve the network as it always was.
+x, _ = next(iter(test_loader))
+folded = served.fold(probe=x)
+print(f"folded: {type(folded).__name__}, ECE {metrics.ece(*collect(folded, test_loader)):.2%}")

@@ -1,0 +1,94 @@
+"""What is kept of a network: its logits on validation and test images, the labels, and where all of it comes from."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nishimori._disk import new_file
+from nishimori._labels import HostArray
+from nishimori.errors import FormatError
+
+_PARTS = ("validation", "augmented", "test")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Logits, and the right class of each row."""
+
+    logits: HostArray
+    labels: HostArray
+
+
+@dataclass(frozen=True)
+class Network:
+    """Logits of one network.
+
+    Attributes
+    ----------
+    name : str
+        Data set and model.
+    validation : Labelled
+        On images that were not trained on, to calibrate with.
+    test : Labelled
+        On images that played no part before.
+    augmented : Labelled or None
+        On the validation images, each shifted and mirrored at random as in training: what the paper's code calibrated with.
+    provenance : dict
+        Data, split, recipe, seed, versions, errors.
+    """
+
+    name: str
+    validation: Labelled
+    test: Labelled
+    augmented: Labelled | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Store as one .npz file."""
+    arrays: dict[str, HostArray] = {}
+    for part in _PARTS:
+        labelled: Labelled | None = getattr(network, part)
+        if labelled is not None:
+            arrays[f"{part}_logits"] = labelled.logits
+            arrays[f"{part}_labels"] = _small(labelled.labels)
+    text = json.dumps({**network.provenance, "name": network.name}, ensure_ascii=False)
+    with new_file(path, overwrite=overwrite) as temporary:
+        np.savez_compressed(temporary, provenance=np.array(text), **arrays)  # type: ignore[arg-type]
+
+
+def read(path: Path) -> Network:
+    """What `write` stored."""
+    try:
+        # Opened here, because NumPy leaves a file open that turns out to be no archive.
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
+            provenance = dict(json.loads(str(content["provenance"])))
+            name = provenance.pop("name")
+            parts = {part: _part(content, part) for part in _PARTS}
+    except Exception as error:
+        # A damaged archive fails in as many ways as there are bytes: zlib, zipfile and NumPy each have their own errors.
+        brief = f"{type(error).__name__}: {error}"
+        raise FormatError(f"{path} is no file of a network's logits, or damaged ({brief}). Compute it again.") from None
+    validation, test = parts["validation"], parts["test"]
+    if validation is None or test is None:
+        raise FormatError(f"{path} lacks validation or test logits. Compute it again.")
+    return Network(name, validation, test, parts["augmented"], provenance)
+
+
+def _part(content: Mapping[str, HostArray], part: str) -> Labelled | None:
+    if f"{part}_logits" not in content:
+        return None
+    logits, labels = content[f"{part}_logits"], content[f"{part}_labels"].astype(np.int64)
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise FormatError(f"{part} has logits of shape {logits.shape} and labels of shape {labels.shape}")
+    return Labelled(logits, labels)
+
+
+def _small(labels: HostArray) -> HostArray:
+    """In the smallest integers that hold them."""
+    return labels.astype(np.result_type(*map(np.min_scalar_type, (labels.min(initial=0), labels.max(initial=0)))))

@@ -1,0 +1,140 @@
+"""The first figure: what a temperature does to loss, confidence and ECE, and the reliability diagram."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nishimori import metrics
+from nishimori.data import Labelled
+from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
+from nishimori.paper._measured import network, scores, title
+from nishimori.paper._printed import printed
+from nishimori.paper._reliability_panel import draw_reliability, reliability_rows
+from nishimori.paper._rows import AUGMENTED
+
+_NETWORKS = ("cifar10/densenet121", "cifar10/resnet20")
+
+
+class FigureCurves(Artefact):
+    """Validation loss and confidence, and test ECE, against T; reliability before and after."""
+
+    name = "figure-curves"
+    where = "Section 3, first figure"
+
+    def networks(self) -> Sequence[str]:
+        return _NETWORKS
+
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        return {name: partial(_piece, name, scale) for name in _NETWORKS}
+
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        curves = [{"network": title(name), **row} for name in done for row in done[name]["curves"]]
+        bins = [{"network": title(name), **row} for name in done for row in done[name]["reliability"]]
+        return {"curves": curves, "reliability": bins}
+
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        """The paper's network is another one: this shows how far."""
+        dense, paper = done["cifar10/densenet121"], printed()["figure-curves"]
+        found = [compared("validation accuracy, %", 100 * dense["accuracy"], 100 * paper["accuracy"], 3.0)]
+        for method in ("ts", "ec"):
+            ours, theirs = (dense[kind] for kind in ("clean", "augmented"))
+            for key, unit, tolerance in ((f"temperature_{method}", 1, 0.2), (f"ece_{method}", 100, 1.5)):
+                what = f"{'T' if unit == 1 else 'ECE, %, after'} {method.upper()}"
+                found.append(
+                    compared(
+                        what,
+                        unit * ours[key],
+                        unit * paper[key],
+                        tolerance,
+                        in_their_way=unit * theirs[key],
+                        because=AUGMENTED,
+                    )
+                )
+        found.append(compared("T of the least ECE", dense["least_ece"][0], paper["least_ece_temperature"], 0.3))
+        return found
+
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        paper = printed()["figure-curves"]
+        figure, axes = pyplot.subplots(len(done), 3, figsize=(13.5, 4.3 * len(done)), layout="constrained")
+        for row, (name, content) in zip(axes, done.items(), strict=True):
+            _draw_loss(row[0], content)
+            marks = [(each.upper(), paper[f"temperature_{each}"], paper[f"ece_{each}"]) for each in ("ts", "ec")]
+            _draw_ece(row[1], content, marks if name == _NETWORKS[0] else [])
+            draw_reliability(row[2], content["reliability"])
+            row[0].set_title(f"{title(name)}: validation")
+            row[1].set_title(f"{title(name)}: test")
+            row[2].set_title(f"{title(name)}: test")
+        return figure
+
+
+def _piece(name: str, scale: Scale) -> dict[str, Any]:
+    found = network(name, scale)
+    grid = np.unique(np.concatenate([np.linspace(0.1, 3.5, 18 if scale.quick else 69), [1.0]]))
+    clean = scores(found.validation, found.test)
+    augmented = scores(found.augmented, found.test) if found.augmented is not None else None
+    return {
+        "accuracy": metrics.accuracy(found.validation.logits, found.validation.labels),
+        "clean": clean,
+        "augmented": augmented,
+        "least_ece": least_ece(found.test),
+        "curves": [_at(float(T), found.validation, found.test) for T in grid],
+        "reliability": reliability_rows(found.test, clean),
+    }
+
+
+def _at(temperature: float, validation: Labelled, test: Labelled) -> dict[str, float]:
+    return {
+        "temperature": temperature,
+        "loss": metrics.nll(validation.logits, validation.labels, temperature=temperature),
+        "confidence": metrics.confidence(validation.logits, validation.labels, temperature=temperature),
+        "ece": metrics.ece(test.logits, test.labels, temperature=temperature, strategy="quantile"),
+    }
+
+
+def least_ece(test: Labelled) -> tuple[float, float]:
+    """The temperature of the least ECE on a grid of hundredths, and that ECE."""
+    grid = np.arange(100, 400) / 100
+    found = [metrics.ece(test.logits, test.labels, temperature=float(T), strategy="quantile") for T in grid]
+    best = int(np.argmin(found))
+    return float(grid[best]), found[best]
+
+
+def _draw_loss(ax: Any, content: Mapping[str, Any]) -> None:
+    curves, chosen = content["curves"], content["clean"]
+    T = [row["temperature"] for row in curves]
+    ax.plot(T, [row["loss"] for row in curves], color="tab:blue", label="loss")
+    ax.plot(T, [row["confidence"] for row in curves], color="tab:orange", label="mean confidence")
+    ax.axhline(content["accuracy"], color="0.2", linestyle="--", linewidth=1, label=f"accuracy {content['accuracy']:.3f}")
+    loss = float(np.interp(chosen["temperature_ts"], T, [row["loss"] for row in curves]))
+    ax.plot(chosen["temperature_ts"], loss, "s", color="tab:blue", label=f"TS: T = {chosen['temperature_ts']:.2f}")
+    ax.plot(
+        chosen["temperature_ec"], content["accuracy"], "o", color="tab:orange", label=f"EC: T = {chosen['temperature_ec']:.2f}"
+    )
+    ax.set(xlabel="T", ylim=(0, 1.5))
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+
+
+def _draw_ece(ax: Any, content: Mapping[str, Any], paper: Sequence[tuple[str, float, float]]) -> None:
+    curves = content["curves"]
+    T, ece = ([row[key] for row in curves] for key in ("temperature", "ece"))
+    ax.plot(T, [100 * each for each in ece], color="0.2")
+    for kind, face in (("clean", None), ("augmented", "white")):
+        if content[kind] is not None:
+            for method, marker, colour in (("ts", "s", "tab:blue"), ("ec", "o", "tab:orange")):
+                at, value = content[kind][f"temperature_{method}"], 100 * content[kind][f"ece_{method}"]
+                label = f"{method.upper()}, {kind} validation: {value:.2f} %"
+                ax.plot(at, value, marker, color=colour, mfc=face or colour, label=label)
+    for method, at, value in paper:
+        ax.plot(
+            at,
+            100 * value,
+            "x",
+            color="tab:blue" if method == "TS" else "tab:orange",
+            label=f"{method}, paper: {100 * value:.2f} %",
+        )
+    ax.set(xlabel="T", ylabel="ECE, %", ylim=(0, None))
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)

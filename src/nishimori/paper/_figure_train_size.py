@@ -1,0 +1,86 @@
+"""The figure on the size of the training set."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
+from nishimori.paper._measured import measured, network
+from nishimori.paper._printed import printed
+
+_PANELS = (("accuracy", "test accuracy"), ("temperature", "T"), ("ece", "test ECE, %"))
+# Two trainings on the same images differ by points of accuracy and tenths of T; see the paper's own zigzag.
+_TOLERANCES = {"accuracy": 0.06, "temperature_ts": 0.3, "temperature_ec": 0.3, "ece_ts": 0.015, "ece_ec": 0.015}
+
+
+class FigureTrainSize(Artefact):
+    """Accuracy, temperatures and ECE of ResNet20 on CIFAR-10 against the share of images it was trained on."""
+
+    name = "figure-train-size"
+    where = "Section 4, figure on the size of the training set"
+
+    def networks(self) -> Sequence[str]:
+        return [name_of(fraction) for fraction in printed()["figure-train-size"]["fraction"]]
+
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        return {f"{fraction:g}": partial(_piece, fraction, scale) for fraction in printed()["figure-train-size"]["fraction"]}
+
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        rows = []
+        for fraction, content in done.items():
+            row: dict[str, Any] = {"fraction": float(fraction), "n_train": content["n_train"]}
+            for key in ("accuracy", "error", "temperature_ts", "temperature_ec", "ece", "ece_ts", "ece_ec"):
+                bar = "error" if key == "accuracy" else key
+                row[key] = 1 - content["clean"]["error"] if key == "accuracy" else content["clean"][key]
+                row[f"{key}_se"] = content["clean error bars"][bar]
+            rows.append(row)
+        return {"train-size": rows}
+
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        paper, rows = printed()["figure-train-size"], self.tables(done)["train-size"]
+        return [
+            compared(f"fraction {row['fraction']:g}: {key.replace('_', ' ')}", row[key], paper[key][i], tolerance)
+            for key, tolerance in _TOLERANCES.items()
+            for i, row in enumerate(rows)
+        ]
+
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        figure, axes = pyplot.subplots(1, 3, figsize=(13, 4.0), layout="constrained")
+        rows, paper = self.tables(done)["train-size"], printed()["figure-train-size"]
+        x = [row["fraction"] for row in rows]
+        for ax, (quantity, label) in zip(axes, _PANELS, strict=True):
+            unit = 100 if quantity == "ece" else 1
+            for key, colour, name in (
+                (quantity, "0.2", ""),
+                (f"{quantity}_ts", "tab:blue", "TS"),
+                (f"{quantity}_ec", "tab:orange", "EC"),
+            ):
+                if key in paper:
+                    y, bars = ([unit * row[each] for row in rows] for each in (key, f"{key}_se"))
+                    ax.errorbar(
+                        x, y, yerr=bars, color=colour, marker="o", markersize=4, linewidth=1.2, label=f"{name} here".strip()
+                    )
+                    ax.plot(
+                        x,
+                        [unit * each for each in paper[key]],
+                        "x:",
+                        color=colour,
+                        linewidth=0.8,
+                        label=f"{name} paper".strip(),
+                    )
+            ax.set(xlabel="training images / 50,000", ylabel=label)
+            ax.grid(alpha=0.3)
+            ax.legend(fontsize=8)
+        axes[2].set_ylim(0, None)
+        return figure
+
+
+def name_of(fraction: float) -> str:
+    """The network of a fraction; nine tenths are all that validation leaves: the network of Table 1."""
+    return "cifar10/resnet20" if fraction == 0.9 else f"cifar10/resnet20-fraction-{fraction:g}"
+
+
+def _piece(fraction: float, scale: Scale) -> dict[str, Any]:
+    found = network(name_of(fraction), scale)
+    rows = measured(found, resamples=10 if scale.quick else 50, seed=scale.seed)
+    return {"n_train": found.provenance["n_train"], **{key: rows[key] for key in ("clean", "clean error bars")}}

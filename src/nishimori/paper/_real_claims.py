@@ -1,0 +1,165 @@
+"""Sentences of the paper's part on real data that can be true or false, each computed from networks' logits.
+
+Calibration is on clean validation images throughout, and all networks count: the authors' three and our eight.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nishimori import metrics
+from nishimori.paper._artefact import Finding, Pieces, Scale, compared
+from nishimori.paper._figure_curves import least_ece
+from nishimori.paper._figure_train_size import FigureTrainSize, name_of
+from nishimori.paper._measured import Row, network, scores
+from nishimori.paper._printed import printed
+from nishimori.paper._rows import networks_of_tables, trained_networks
+from nishimori.paper._table_corrupted import noisy_scores
+
+_KINDS = ("real", "corrupted", "fraction")
+
+
+def pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
+    """The numbers that the sentences are about."""
+    fractions = printed()["figure-train-size"]["fraction"]
+    return {
+        **{f"real {name}": partial(_real, name, scale) for name in networks_of_tables()},
+        **{f"corrupted {name}": partial(noisy_scores, name, scale) for name in networks_of_tables()},
+        **{f"fraction {each:g}": partial(_real, name_of(each), scale) for each in fractions},
+        "curves": partial(_curves, scale),
+        "sizes": partial(_sizes, scale),
+    }
+
+
+def networks() -> list[str]:
+    """The networks that the sentences are about."""
+    return list(dict.fromkeys([*trained_networks(), *FigureTrainSize().networks()]))
+
+
+def findings(done: Pieces) -> Iterator[Finding]:
+    """Each sentence, with our number."""
+    real, corrupted, fraction = ([value for key, value in done.items() if key.startswith(kind)] for kind in _KINDS)
+    yield from _on_setup(done)
+    yield from _on_tables([each["clean"] for each in real])
+    yield from _on_curves(done["curves"])
+    yield from _on_train_size([each["clean"] for each in fraction])
+    yield from _on_noise([each["clean"] for each in corrupted], [each["noisy"] for each in corrupted], real)
+
+
+def _on_setup(done: Pieces) -> Iterator[Finding]:
+    sizes = done["sizes"]
+    for key, claimed, tolerance in (("resnet20", 0.27, 0.005), ("resnet56", 0.85, 0.005), ("densenet121", 7.9, 0.05)):
+        yield compared(f"A: million parameters of {key}", sizes[key] / 1e6, claimed, tolerance)
+    yield compared("4: training and validation digits of SVHN", sizes["svhn"], 65931 + 7325, 0)
+    hot = sizes["hot_confidence"]
+    yield Finding("3: a network's mean confidence falls to zero as T grows", f"{hot:.3g} at T = 1e6", "0", hot < 0.01)
+
+
+def _on_tables(rows: list[Row]) -> Iterator[Finding]:
+    n = len(rows)
+    apart = max(difference(row) for row in rows)
+    text, theirs = (f"within {each:.1%}" for each in (apart, _printed_apart()))
+    yield Finding("4: EC and TS yield very similar temperatures", text, theirs, apart <= _printed_apart())
+    cold = min(min(row["temperature_ts"], row["temperature_ec"]) for row in rows)
+    yield Finding("4: both give T > 1: the networks were overconfident", f"T of at least {cold:.3g}", "T > 1", cold > 1)
+    for metric, label in (("ece", "calibration"), ("brier", "the Brier score")):
+        better = sum(row[metric] > max(row[f"{metric}_ts"], row[f"{metric}_ec"]) for row in rows)
+        yield Finding(f"4: both methods improve {label}", f"on {better} of {n}", "all", better == n)
+    apart = max(abs(row["brier_ts"] - row["brier_ec"]) for row in rows)
+    yield Finding("4: with very similar Brier scores", f"within {100 * apart:.2g} of 100", "within 0.3", apart < 0.003)
+    lower = sum(row["ece_ec"] < row["ece_ts"] for row in rows)
+    lead = float(np.mean([lead_of(row) for row in rows]))
+    what = "Table 1: EC has at least as low an ECE as TS in every row"
+    yield Finding(what, f"in {lower} of {n}, by {lead:.0%} on average", "8 of 8", lower == n)
+
+
+def _printed_apart() -> float:
+    """How far the paper's own temperatures are apart, which it calls similar."""
+    return float(max(abs(ts - ec) / ts for _, ts, ec, *_ in printed()["table-real"]["rows"].values()))
+
+
+def _on_curves(found: Mapping[str, Any]) -> Iterator[Finding]:
+    for kind in ("clean", "augmented"):
+        worst = min(found[kind][f"ece_{method}"] for method in ("ts", "ec")) - found["least_ece"]
+        nearest = min(abs(found[kind][f"temperature_{method}"] - found["least_ece_temperature"]) for method in ("ts", "ec"))
+        what = f"4: neither T is close to the minimum of ECE (DenseNet121, {kind} validation)"
+        text = f"{nearest:.2g} away in T, {100 * worst:.2g} points in ECE"
+        yield Finding(what, text, "0.6 away, 3.7 points", nearest > 0.1)
+    apart = found["diagram_distance"]
+    what = "Figure: EC's reliability diagram is indistinguishable from TS's (ResNet20)"
+    yield Finding(what, f"{100 * apart:.2g} points apart at most", "indistinguishable", apart < 0.02)
+
+
+def _on_train_size(rows: list[Row]) -> Iterator[Finding]:
+    errors = np.array([row["error"] for row in rows])
+    falls = int((np.diff(errors) < 0).sum())
+    rank = float(np.corrcoef(np.argsort(np.argsort(-errors)), np.arange(len(rows)))[0, 1])
+    what = "4: accuracy grows with the training set"
+    yield Finding(what, f"in {falls} of {len(rows) - 1} steps, rank correlation {rank:.2f}", "grows", rank > 0.8)
+    apart = max(difference(row) for row in rows)
+    claimed = printed()["figure-train-size"]
+    paper = max(abs(ts - ec) / ts for ts, ec in zip(claimed["temperature_ts"], claimed["temperature_ec"], strict=True))
+    text, theirs = (f"within {each:.1%}" for each in (apart, paper))
+    yield Finding("4: T_TS and T_EC are extremely similar at every size", text, theirs, apart <= _printed_apart())
+
+
+def _on_noise(rows: list[Row], noisy: list[float], real: list[Any]) -> Iterator[Finding]:
+    share = float(np.mean(noisy))
+    yield compared("C: share of labels that are replaced, around", share, 0.1, 0.02)
+    reduction = float(np.mean([lead_of(row) for row in rows]))
+    claimed = printed()["table-corrupted"]["ece_reduction"]
+    yield compared("4: EC's mean reduction of the ECE under label noise", reduction, claimed, 0.05)
+    lower = sum(row["ece_ec"] < row["ece_ts"] for row in rows)
+    what = "C: EC outperforms TS by a significant margin on several networks"
+    large = sum(lead_of(row) > 0.2 for row in rows)
+    yield Finding(what, f"lower ECE on {lower} of {len(rows)}, by over a fifth on {large}", "several", large > 2)
+    with_noise, without = (float(np.mean([difference(row) for row in each])) for each in (rows, [row["clean"] for row in real]))
+    what = "4: under noise the temperatures differ, contrary to Table 1"
+    yield Finding(what, f"by {with_noise:.0%}, against {without:.0%}", "differ", with_noise > 3 * without)
+
+
+def difference(row: Mapping[str, float]) -> float:
+    """How far the two temperatures are apart, relative to that of TS."""
+    return abs(row["temperature_ts"] - row["temperature_ec"]) / row["temperature_ts"]
+
+
+def lead_of(row: Mapping[str, float]) -> float:
+    """By what part of it EC's ECE is below TS's; averaged, this gives the 7 % of the paper's own table."""
+    return (row["ece_ts"] - row["ece_ec"]) / row["ece_ts"]
+
+
+def _real(name: str, scale: Scale) -> dict[str, Row]:
+    found = network(name, scale)
+    return {"clean": scores(found.validation, found.test)}
+
+
+def _curves(scale: Scale) -> dict[str, Any]:
+    dense, res = (network(f"cifar10/{model}", scale) for model in ("densenet121", "resnet20"))
+    temperature, ece = least_ece(dense.test)
+    result: dict[str, Any] = {"least_ece": ece, "least_ece_temperature": temperature}
+    for kind in ("clean", "augmented"):
+        part = dense.validation if kind == "clean" else dense.augmented
+        assert part is not None, "networks on CIFAR-10 have both"
+        result[kind] = scores(part, dense.test)
+    chosen = scores(res.validation, res.test)
+    curves = [
+        metrics.reliability(res.test.logits, res.test.labels, temperature=chosen[f"temperature_{method}"], strategy="quantile")
+        for method in ("ts", "ec")
+    ]
+    low, high = max(curve.confidence[0] for curve in curves), min(curve.confidence[-1] for curve in curves)
+    grid = np.linspace(low, high, 200)
+    lines = [np.interp(grid, curve.confidence, curve.accuracy) for curve in curves]
+    result["diagram_distance"] = float(np.abs(lines[0] - lines[1]).max())
+    return result
+
+
+def _sizes(scale: Scale) -> dict[str, float]:
+    nets = {model: network(f"cifar10/{model}", scale) for model in ("resnet20", "resnet56", "densenet121")}
+    sizes: dict[str, float] = {model: float(each.provenance["parameters"]) for model, each in nets.items()}
+    svhn = network("svhn/resnet20", scale)
+    sizes["svhn"] = float(svhn.provenance["n_train"] + len(svhn.validation.labels))
+    validation = nets["resnet20"].validation
+    sizes["hot_confidence"] = metrics.confidence(validation.logits, validation.labels, temperature=1e6)
+    return sizes

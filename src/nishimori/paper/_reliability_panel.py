@@ -1,0 +1,36 @@
+"""A reliability diagram before and after TS and EC, in bins of equal mass."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nishimori import metrics
+from nishimori.data import Labelled
+
+_LOOKS = {"before": ("0.35", "o"), "TS": ("tab:blue", "s"), "EC": ("tab:orange", "o")}
+
+
+def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Confidence and accuracy of every bin at T = 1, at T_TS and at T_EC."""
+    rows = []
+    temperatures = {"before": 1.0, "TS": chosen["temperature_ts"], "EC": chosen["temperature_ec"]}
+    for when, temperature in temperatures.items():
+        curve = metrics.reliability(test.logits, test.labels, temperature=temperature, strategy="quantile")
+        error = curve.error()
+        for confidence, accuracy, weight in zip(curve.confidence, curve.accuracy, curve.weight, strict=True):
+            numbers = {"confidence": float(confidence), "accuracy": float(accuracy), "samples": int(weight)}
+            rows.append({"when": when, "temperature": temperature, "ece": error, **numbers})
+    return rows
+
+
+def draw_reliability(ax: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Accuracy against confidence; below the diagonal a network is too sure of itself."""
+    ax.axline((0, 0), slope=1, color="0.7", linewidth=1)
+    for when, (colour, marker) in _LOOKS.items():
+        bins = [row for row in rows if row["when"] == when]
+        label = f"{when}: ECE {100 * bins[0]['ece']:.2f} %"
+        x, y = ([row[key] for row in bins] for key in ("confidence", "accuracy"))
+        ax.plot(x, y, marker=marker, color=colour, markersize=4, linewidth=1, alpha=0.85, label=label)
+    low = min(min(row["confidence"], row["accuracy"]) for row in rows) - 0.03
+    ax.set(xlabel="confidence", ylabel="accuracy", xlim=(low, 1.01), ylim=(low, 1.01), aspect="equal")
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8, loc="upper left")

@@ -1,0 +1,124 @@
+"""What the paper's two tables share: their networks, columns and units, the comparison with what is printed, a picture.
+
+Of each network there are the numbers with clean and, for CIFAR-10, with augmented validation images, and error bars of both.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nishimori.paper._artefact import Finding, Pieces, Row, compared
+from nishimori.paper._measured import AUTHORS, title, whose
+from nishimori.paper._printed import printed
+
+AUGMENTED = "calibrating on augmented validation images"
+COLUMNS = (
+    *("error", "temperature_ts", "temperature_ec"),
+    *("ece", "ece_ts", "ece_ec"),
+    *("brier", "brier_ts", "brier_ec"),
+)
+# The last digit of a printed number may be rounded or cut off.
+_DIGIT = {"temperature": 0.01, "error": 0.1, "ece": 0.1, "brier": 0.1}
+# Another training of the same network gives other numbers. What counts as the same was chosen from the spread of our ResNet20s
+# on fractions of CIFAR-10: their learning rate never falls, so the last epoch decides.
+_OTHER_TRAINING = {"temperature": 0.2, "error": 3.0, "ece": 1.5, "brier": 4.0}
+_COLOURS = {"": "0.35", "_ts": "tab:blue", "_ec": "tab:orange"}
+_LABELS = {"": "uncalibrated", "_ts": "TS", "_ec": "EC"}
+_PANELS = {"temperature": "temperature", "ece": "ECE, %", "brier": "Brier score × 100"}
+
+
+def in_percent(row: Mapping[str, float]) -> dict[str, float]:
+    """Units of the paper's tables: everything but temperatures times 100."""
+    return {key: value if key.startswith("temperature") else 100 * value for key, value in row.items()}
+
+
+def trained_networks() -> Sequence[str]:
+    """The eight networks of the tables."""
+    return list(printed()["table-real"]["rows"])
+
+
+def networks_of_tables() -> Sequence[str]:
+    """The same in their order, each preceded by the authors' own where they published it."""
+    published = ("svhn/resnet20", "cifar10/resnet20", "cifar10/resnet56")
+    return [each for name in trained_networks() for each in ([f"{name}{AUTHORS}", name] if name in published else [name])]
+
+
+def sheet_row(name: str, content: Mapping[str, Any], bar: str) -> Row:
+    """All numbers of a network in one line, each followed by its error bar."""
+    row: dict[str, Any] = {"network": title(name), "weights": whose(name)}
+    for kind, end in (("clean", ""), ("augmented", "_augmented")):
+        for column in COLUMNS:
+            if kind == "clean" or column.endswith(("_ts", "_ec")):
+                there = kind in content
+                row[f"{column}{end}"] = in_percent(content[kind])[column] if there else None
+                row[f"{column}{end}_{bar}"] = in_percent(content[f"{kind} error bars"])[column] if there else None
+    return row
+
+
+def compared_row(name: str, content: Mapping[str, Any], paper: Sequence[float]) -> Sequence[Finding]:
+    """Our numbers of a network beside the paper's; its way to calibrate CIFAR-10's networks was on augmented images."""
+    kind = "augmented" if "augmented" in content else "clean"
+    ours, theirs, bars = (in_percent(content[each]) for each in ("clean", kind, f"{kind} error bars"))
+    found = []
+    for column, printed_number in zip(COLUMNS, paper, strict=True):
+        quantity = column.partition("_")[0]
+        # The same network: two error bars. Another one: the spread of trainings.
+        spread = 2 * bars[column] if name.endswith(AUTHORS) else _OTHER_TRAINING[quantity]
+        other_way = kind == "augmented" and column.endswith(("_ts", "_ec"))
+        found.append(
+            compared(
+                f"{title(name)} ({whose(name)}): {column.replace('_', ' ')}{'' if quantity == 'temperature' else ', %'}",
+                ours[column],
+                printed_number,
+                _DIGIT[quantity] + spread,
+                in_their_way=theirs[column] if other_way else None,
+                because=AUGMENTED if other_way else None,
+            )
+        )
+    return found
+
+
+def draw_rows(done: Pieces, paper: Mapping[str, Sequence[float]], pyplot: Any) -> Any:
+    """Temperatures, ECE and Brier scores, a network to a line.
+
+    Dots are ours, rings ours with augmented validation images, crosses the paper's.
+    """
+    names = list(done)
+    figure, axes = pyplot.subplots(1, 3, figsize=(13.5, 0.52 * len(names) + 1.9), sharey=True, layout="constrained")
+    for ax, (quantity, label) in zip(axes, _PANELS.items(), strict=True):
+        for y, name in enumerate(names):
+            printed = dict(zip(COLUMNS, paper[name.removesuffix(AUTHORS)], strict=True))
+            for i, suffix in enumerate(_COLOURS):
+                column = f"{quantity}{suffix}"
+                if column in COLUMNS:
+                    _mark(ax, y + 0.22 * (i - 1), column, done[name], printed[column], _COLOURS[suffix])
+        ax.set(xlabel=label)
+        ax.grid(axis="x", alpha=0.3)
+        for y in range(1, len(names)):
+            ax.axhline(y - 0.5, color="0.9", linewidth=0.8, zorder=0)
+    axes[0].set_yticks(range(len(names)), [f"{title(name)} ({whose(name)})" for name in names])
+    axes[0].set_ylim(len(names) - 0.4, -0.6)
+    _legend(figure, pyplot, rings=any("augmented" in content for content in done.values()))
+    return figure
+
+
+def _mark(ax: Any, y: float, column: str, content: Mapping[str, Any], paper: float, colour: str) -> None:
+    ours, bars = in_percent(content["clean"]), in_percent(content["clean error bars"])
+    ax.errorbar(ours[column], y, xerr=bars[column], fmt="o", color=colour, markersize=5, linewidth=1)
+    if "augmented" in content and column.endswith(("_ts", "_ec")):
+        theirs, bars = in_percent(content["augmented"]), in_percent(content["augmented error bars"])
+        ax.errorbar(theirs[column], y, xerr=bars[column], fmt="o", color=colour, markersize=5, linewidth=1, mfc="white")
+    ax.plot(paper, y, "x", color=colour, markersize=6, markeredgewidth=1.5)
+
+
+def _legend(figure: Any, pyplot: Any, *, rings: bool) -> None:
+    line = pyplot.Line2D
+    handles = [
+        line([], [], marker="s", linestyle="", color=colour, label=_LABELS[suffix]) for suffix, colour in _COLOURS.items()
+    ]
+    handles.append(line([], [], marker="o", linestyle="", color="0.2", label="here"))
+    if rings:
+        handles.append(
+            line([], [], marker="o", linestyle="", color="0.2", mfc="white", label="here, calibrated on augmented images")
+        )
+    handles.append(line([], [], marker="x", linestyle="", color="0.2", label="paper"))
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)

@@ -1,0 +1,62 @@
+"""The appendix's table: calibration where the labels of some classes are noise."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from nishimori.data import Labelled
+from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
+from nishimori.paper._measured import AUTHORS, mean_and_spread, network, scores
+from nishimori.paper._printed import printed
+from nishimori.paper._rows import compared_row, draw_rows, networks_of_tables, sheet_row, trained_networks
+
+
+class TableCorrupted(Artefact):
+    """The same where a tenth of validation and test labels is noise that depends on the class."""
+
+    name = "table-corrupted"
+    where = "Appendix C, table; Section 4, experiments on corrupted data"
+
+    def networks(self) -> Sequence[str]:
+        return trained_networks()
+
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        return {name: partial(noisy_scores, name, scale) for name in networks_of_tables()}
+
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        return {"table": [sheet_row(name, content, "sd") for name, content in done.items()]}
+
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        paper = printed()["table-corrupted"]["rows"]
+        return [each for name in done for each in compared_row(name, done[name], paper[name.removesuffix(AUTHORS)])]
+
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        return draw_rows(done, printed()["table-corrupted"]["rows"], pyplot)
+
+
+def corrupted(labelled: Labelled, generator: np.random.Generator) -> Labelled:
+    """The labels of the first tenth of the classes replaced by labels that are uniform over all classes, their own included."""
+    n_classes = labelled.logits.shape[1]
+    noisy = labelled.labels < n_classes // 10
+    noise = generator.integers(n_classes, size=len(labelled.labels))
+    return Labelled(labelled.logits, np.where(noisy, noise, labelled.labels))
+
+
+@cache
+def noisy_scores(name: str, scale: Scale) -> dict[str, Any]:
+    """Mean and spread of a network's scores over draws of the noise; kept, because the claims are about the same."""
+    found = network(name, scale)
+    generator = np.random.default_rng(scale.seed)
+    drawn: dict[str, list[dict[str, float]]] = {"clean": [], "augmented": []}
+    for _ in range(4 if scale.quick else 20):
+        validation, test = corrupted(found.validation, generator), corrupted(found.test, generator)
+        drawn["clean"].append(scores(validation, test))
+        if found.augmented is not None:
+            drawn["augmented"].append(scores(Labelled(found.augmented.logits, validation.labels), test))
+    result: dict[str, Any] = {"noisy": float((found.test.labels < found.test.logits.shape[1] // 10).mean())}
+    for kind, rows in drawn.items():
+        if rows:
+            result[kind], result[f"{kind} error bars"] = mean_and_spread(rows)
+    return result

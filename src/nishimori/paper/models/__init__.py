@@ -1,0 +1,54 @@
+"""The paper's networks, in plain PyTorch, for images of 32 × 32 pixels.
+
+>>> from nishimori.paper import models
+>>> network = models.build("resnet20", n_classes=10)
+>>> models.n_parameters(network)
+269722
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from torch import nn
+
+from nishimori.errors import InputError
+from nishimori.paper.models._densenet import DenseNet
+from nishimori.paper.models._repvgg import RepVgg
+from nishimori.paper.models._resnet import ResNet
+from nishimori.paper.models._vgg import Vgg
+
+__all__ = ["DenseNet", "RepVgg", "ResNet", "Vgg", "build", "n_parameters", "names"]
+
+_DEPTHS = (20, 32, 44, 56, 110)
+_BUILDERS: dict[str, Callable[[int], nn.Module]] = {
+    **{f"resnet{depth}": partial(ResNet, depth) for depth in _DEPTHS},
+    **{f"resnet{depth}-conv": partial(ResNet, depth, shortcut="conv") for depth in _DEPTHS},
+    "densenet121": DenseNet,
+    "vgg19": Vgg,
+    "repvgg-a2": RepVgg,
+}
+
+
+def names() -> Sequence[str]:
+    """The networks there are."""
+    return list(_BUILDERS)
+
+
+def build(name: str, *, n_classes: int) -> nn.Module:
+    """A network with fresh weights, drawn from PyTorch's global generator.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`; ``-conv`` marks ResNets whose shortcuts are 1 × 1 convolutions, as the public CIFAR-100 ones have.
+    n_classes : int
+        Number of logits.
+    """
+    if name not in _BUILDERS:
+        raise InputError(f"There is no network {name!r}; there are {', '.join(_BUILDERS)}.")
+    return _BUILDERS[name](n_classes)
+
+
+def n_parameters(network: nn.Module) -> int:
+    """How many numbers training adjusts."""
+    return sum(each.numel() for each in network.parameters())

@@ -1,0 +1,262 @@
+"""Stored logits come back as they were or not at all, and the bundled ones are what they say they are."""
+
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nishimori import data
+from nishimori.data import Labelled, Network
+from nishimori.errors import FormatError, InputError
+
+BUNDLED = Path(data.__file__).parent
+
+
+def labelled(n, n_classes=10, dtype=np.float32, seed=0):
+    rng = np.random.default_rng(seed)
+    return Labelled(rng.normal(0, 5, (n, n_classes)).astype(dtype), rng.integers(0, n_classes, n))
+
+
+def network(dtype=np.float32, n_classes=10, *, augmented=True, **provenance):
+    return Network(
+        "cifar10/résnet",
+        labelled(20, n_classes, dtype, 1),
+        labelled(30, n_classes, dtype, 2),
+        labelled(20, n_classes, dtype, 3) if augmented else None,
+        provenance,
+    )
+
+
+def assert_same(found, expected):
+    if expected is None:
+        assert found is None
+        return
+    np.testing.assert_array_equal(found.logits, expected.logits)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert (found.logits.dtype, found.labels.dtype) == (expected.logits.dtype, np.int64)
+
+
+def stored(path, **replaced):
+    """A file as `data.save` writes it, but for what is replaced; None leaves out."""
+    content = {"provenance": np.array('{"name": "x"}')}
+    for part in ("validation", "test"):
+        content |= {f"{part}_logits": np.zeros((4, 3), np.float32), f"{part}_labels": np.zeros(4, np.uint8)}
+    np.savez(path, **{key: value for key, value in (content | replaced).items() if value is not None})
+    return path
+
+
+# There and back.
+
+
+@pytest.mark.parametrize("augmented", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_what_is_saved_is_loaded(tmp_path, dtype, augmented):
+    provenance = {"data": "Straße", "recipe": {"epochs": 50, "fraction": None, "augment": True}, "seed": 3, "test_error": 0.1}
+    expected = network(dtype, augmented=augmented, **provenance)
+    data.save(expected, tmp_path / "it.npz")
+    found = data.load(tmp_path / "it.npz")
+    assert found.name == expected.name
+    assert found.provenance == provenance
+    for part in ("validation", "test", "augmented"):
+        assert_same(getattr(found, part), getattr(expected, part))
+    assert [path.name for path in tmp_path.iterdir()] == ["it.npz"]
+
+
+@pytest.mark.parametrize("n_classes", [2, 100, 256, 257, 1000])
+def test_labels_of_any_number_of_classes_survive(tmp_path, n_classes):
+    last = Labelled(np.zeros((2, n_classes), np.float32), np.array([0, n_classes - 1]))
+    data.save(Network("x", last, last), tmp_path / "it.npz")
+    assert_same(data.load(tmp_path / "it.npz").test, last)
+
+
+def test_a_name_among_the_provenance_does_not_replace_the_networks(tmp_path):
+    data.save(network(name="other"), tmp_path / "it.npz")
+    assert data.load(tmp_path / "it.npz").name == "cifar10/résnet"
+
+
+def test_a_path_is_taken_as_text_too(tmp_path):
+    path = str(tmp_path / "it.npz")
+    data.save(network(), path)
+    assert data.load(path).name == "cifar10/résnet"
+
+
+# Refusals.
+
+
+def test_a_file_is_replaced_only_on_request(tmp_path):
+    path = tmp_path / "it.npz"
+    path.write_bytes(b"mine")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        data.save(network(), path)
+    assert path.read_bytes() == b"mine"
+    data.save(network(), path, overwrite=True)
+    assert data.load(path).name == "cifar10/résnet"
+
+
+def test_another_ending_is_refused_and_nothing_written(tmp_path):
+    with pytest.raises(InputError, match=r"`path` must end in \.npz, got '.*it\.npy'\."):
+        data.save(network(), tmp_path / "it.npy")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_name_is_refused_with_the_list():
+    listed = re.escape(", ".join(data.names()))
+    with pytest.raises(
+        InputError, match=rf"no bundled network 'cifar10/resnet-20'; there are {listed}\. A file's name ends in"
+    ):
+        data.load("cifar10/resnet-20")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"There is no file .*it\.npz"):
+        data.load(tmp_path / "it.npz")
+
+
+@pytest.mark.parametrize("fails", ["full disk", "interrupted", "provenance that is no JSON"])
+def test_nothing_half_written_remains(tmp_path, monkeypatch, fails):
+    path = tmp_path / "it.npz"
+    data.save(network(), path)
+    before = path.read_bytes()
+    if fails == "provenance that is no JSON":
+        error, other = TypeError, network(seed={1, 2})
+    else:
+        error, other = {"full disk": OSError, "interrupted": KeyboardInterrupt}[fails], network(seed=1)
+
+        def half(target, **arrays):
+            Path(target).write_bytes(before[: len(before) // 2])
+            raise error
+
+        monkeypatch.setattr(np, "savez_compressed", half)
+    with pytest.raises(error):
+        data.save(other, path, overwrite=True)
+    with pytest.raises(error):
+        data.save(other, tmp_path / "other.npz")
+    assert list(tmp_path.iterdir()) == [path]
+    assert path.read_bytes() == before
+
+
+def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path):
+    path = tmp_path / "it.npz"
+    data.save(network(augmented=False), path)
+    whole = path.read_bytes()
+    for length in (*range(0, len(whole), 37), len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(FormatError, match=r"it\.npz is no file of a network's logits, or damaged"):
+            data.load(path)
+
+
+def test_a_changed_byte_is_noticed_or_changes_nothing(tmp_path):
+    path = tmp_path / "it.npz"
+    expected = network(augmented=False, data="some")
+    data.save(expected, path)
+    whole = path.read_bytes()
+    refused = 0
+    for i in range(0, len(whole), 5):
+        path.write_bytes(whole[:i] + bytes([whole[i] ^ 0x81]) + whole[i + 1 :])
+        try:
+            found = data.load(path)
+        except FormatError:
+            refused += 1
+        else:  # a date, say, or a checksum's copy
+            assert (found.name, found.provenance) == (expected.name, expected.provenance)
+            assert_same(found.validation, expected.validation)
+            assert_same(found.test, expected.test)
+    assert refused > len(whole) / 5 / 2
+
+
+def zipped(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("text.txt", "hello")
+
+
+def plain_array(path):
+    with path.open("wb") as stream:
+        np.save(stream, np.zeros((4, 3)))
+
+
+FOREIGN = {
+    "text": lambda path: path.write_text("logits"),
+    "a plain array": plain_array,
+    "another archive": zipped,
+    "arrays of something else": lambda path: np.savez(path, logits=np.zeros((4, 3)), labels=np.zeros(4)),
+    "objects": lambda path: stored(path, test_logits=np.array([{}, None], dtype=object)),
+    "no provenance": lambda path: stored(path, provenance=None),
+    "provenance that is no JSON": lambda path: stored(path, provenance=np.array("{")),
+    "provenance that is a number": lambda path: stored(path, provenance=np.array("5")),
+    "provenance that is a list": lambda path: stored(path, provenance=np.array("[]")),
+    "no name": lambda path: stored(path, provenance=np.array("{}")),
+    "no test labels": lambda path: stored(path, test_labels=None),
+    "no test logits": lambda path: stored(path, test_logits=None),
+    "no validation": lambda path: stored(path, validation_logits=None, validation_labels=None),
+    "more labels than rows": lambda path: stored(path, test_labels=np.zeros(5, np.uint8)),
+    "a flat array of logits": lambda path: stored(path, test_logits=np.zeros(4, np.float32)),
+    "labels in words": lambda path: stored(path, test_labels=np.array(["cat"] * 4)),
+}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_file_of_something_else_is_refused_by_name(tmp_path, foreign):
+    path = tmp_path / "it.npz"
+    FOREIGN[foreign](path)
+    before = path.read_bytes()
+    with pytest.raises(FormatError, match=rf"^{re.escape(str(path))} .*Compute it again\.$"):
+        data.load(path)
+    assert path.read_bytes() == before
+
+
+def test_the_file_that_the_refusals_start_from_is_a_good_one(tmp_path):
+    assert data.load(stored(tmp_path / "it.npz")).test.logits.shape == (4, 3)
+
+
+# What is bundled.
+
+CLASSES = {"svhn": 10, "cifar10": 10, "cifar100": 100}
+
+
+@pytest.mark.parametrize("name", data.names())
+def test_a_bundled_network_has_finite_logits_and_labels_in_range(name):
+    found = data.load(name)
+    dataset = name.partition("/")[0]
+    assert found.name.partition("/")[0] == dataset
+    parts = [found.validation, found.test, *([found.augmented] if found.augmented else [])]
+    for part in parts:
+        assert part.logits.shape == (len(part.labels), CLASSES[dataset])
+        assert part.logits.dtype in (np.float32, np.float16)
+        assert np.isfinite(part.logits).all()
+        assert set(part.labels.tolist()) == set(range(CLASSES[dataset]))
+    if found.augmented:
+        np.testing.assert_array_equal(found.augmented.labels, found.validation.labels)
+        assert not np.array_equal(found.augmented.logits, found.validation.logits)
+
+
+@pytest.mark.parametrize("name", data.names())
+def test_a_bundled_network_says_where_it_comes_from(name):
+    provenance = data.load(name).provenance
+    assert json.loads(json.dumps(provenance)) == provenance
+    assert provenance.keys() >= {"data", "recipe", "weights", "versions", "validation_error", "test_error", "n_test"}
+    assert provenance["recipe"]["dataset"] == name.partition("/")[0]
+    assert provenance["versions"].keys() >= {"nishimori", "torch", "python"}
+    trained_here = provenance["weights"] == "trained by nishimori"
+    assert trained_here != name.endswith("-authors")
+    assert not trained_here or {"seed", "settings", "device"} <= provenance.keys()
+
+
+@pytest.mark.parametrize("part", ["validation", "test"])
+@pytest.mark.parametrize("name", data.names())
+def test_the_recorded_error_of_a_bundled_network_is_that_of_its_logits(name, part):
+    found = data.load(name)
+    kept = getattr(found, part)
+    recorded = found.provenance[f"{part}_error"]
+    error = (kept.logits.argmax(1) != kept.labels).mean()
+    allowed = 0.002  # near-ties that rounding turned
+    if part == "test" and len(kept.labels) < found.provenance["n_test"]:  # a sample of what was counted
+        allowed += 4 * np.sqrt(recorded * (1 - recorded) / len(kept.labels))
+    assert error == pytest.approx(recorded, abs=allowed)
+    assert 0 < error < 1 - 1 / kept.logits.shape[1]  # better than guessing
+
+
+def test_bundled_files_are_small_together():
+    assert sum(path.stat().st_size for path in BUNDLED.rglob("*") if path.suffix != ".pyc") < 15e6
