@@ -10,7 +10,7 @@ import pytest
 
 import nishimori
 import reference
-from nishimori import cli, data, metrics
+from nishimori import cli, data, metrics, paper
 
 VAL, TEST = reference.drawn(400, 4, seed=1), reference.drawn(300, 4, seed=2)
 
@@ -363,8 +363,7 @@ def test_theory_finds_the_best_penalty_and_prints_json(run):
         ("theory logit --alpha 1 --penalty 1 --rho 0", "error: `rho` must be a positive finite number, got 0.0.\n"),
         (
             "paper run figure-9",
-            "error: There is no artefact 'figure-9' of the paper; there are figure-temperatures, figure-ece, figure-density, "
-            "bayes, claims.\n",
+            f"error: There is no artefact 'figure-9' of the paper; there are {', '.join(paper.names())}.\n",
         ),
     ],
 )

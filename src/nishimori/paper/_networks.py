@@ -7,6 +7,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -46,7 +47,7 @@ def train(
     if checkpoint is not None:
         check_target(checkpoint, overwrite=True)
     training = Training(recipe, images, seed=seed, settings=settings)
-    run = {"recipe": recipe.settings(), "seed": seed, "origin": images.origin, "settings": asdict(settings)}
+    run = {"recipe": recipe.settings(), "seed": seed, "images": _checksum(images), "settings": asdict(settings)}
     header = {"format": _FORMAT, **run}
     if checkpoint is not None and checkpoint.exists():
         _resume(training, checkpoint, header)
@@ -58,6 +59,14 @@ def train(
 
     training.run(keep)
     return training
+
+
+def _checksum(images: ImageSet) -> int:
+    """Tells other training or validation images from these."""
+    checksum = 0
+    for each in (images.train, images.validation):
+        checksum = crc32(np.ascontiguousarray(each.labels), crc32(np.ascontiguousarray(each.pixels), checksum))
+    return checksum
 
 
 def _write(training: Training, path: Path, header: dict[str, Any]) -> None:

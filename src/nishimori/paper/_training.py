@@ -136,7 +136,8 @@ class Training:
         if self.recipe.augment:
             self.views.copy_(Views.random(len(self.pixels), self.device, generator))
         self.network.train()
-        step = self._replay or self._capture()
+        with _seeded(self.device, self.seed, _DROPOUT, number):
+            step = self._replay or self._capture()
         self.at.zero_()
         self.clock.fill_(number * self.steps)
         self.sums.zero_()
@@ -274,8 +275,11 @@ def _generator(seed: int, purpose: int, number: int) -> torch.Generator:
 @contextmanager
 def _seeded(device: torch.device, seed: int, purpose: int, number: int) -> Iterator[None]:
     """PyTorch's own generators, seeded for a while."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(_seed(seed, purpose, number))
+    on_gpu = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_gpu else []):
+        torch.default_generator.manual_seed(_seed(seed, purpose, number))
+        if on_gpu:
+            torch.cuda.manual_seed(_seed(seed, purpose, number))
         yield
 
 
@@ -285,7 +289,7 @@ def _arithmetic(settings: Settings, device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    strict = torch.are_deterministic_algorithms_enabled()
+    strict, lenient = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if settings.repeatable:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats itself with a workspace of fixed size
         torch.use_deterministic_algorithms(True)
@@ -295,4 +299,4 @@ def _arithmetic(settings: Settings, device: torch.device) -> Iterator[None]:
         ):
             yield
     finally:
-        torch.use_deterministic_algorithms(strict)
+        torch.use_deterministic_algorithms(strict, warn_only=lenient)

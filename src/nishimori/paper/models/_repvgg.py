@@ -37,9 +37,10 @@ class RepVgg(nn.Module):
     def merge(self) -> "RepVgg":
         """The same function in evaluation, with one convolution a block; this network stays as it is."""
         merged = copy.deepcopy(self).eval()
-        merged.blocks = nn.Sequential(
-            *(layer for block in merged.blocks for layer in (_merged(block), nn.ReLU(inplace=True)))  # type: ignore[arg-type]
-        )
+        layers: list[nn.Module] = []
+        for block in merged.blocks:
+            layers += [_merged(block), nn.ReLU(inplace=True)] if isinstance(block, _Block) else [block]
+        merged.blocks = nn.Sequential(*layers)
         return merged
 
 
