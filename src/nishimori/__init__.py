@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nishimori import data as data
     from nishimori import errors as errors
     from nishimori import metrics as metrics
     from nishimori import paper as paper
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "data": "",
     "errors": "",
     "metrics": "",
     "paper": "",

@@ -248,6 +248,7 @@ BAD = {
     "data set": ("--dataset mnist", "There is no data set 'mnist'; there are svhn, cifar10, cifar100."),
     "network": ("--model resnet21", "There is no network 'resnet21'; there are resnet20, resnet32,"),
     "device": ("--device gpu", "`device` must be a PyTorch device such as 'cpu' or 'cuda', got 'gpu'."),
+    "device that does not compute": ("--device meta", "`device` must be one that computes here, got 'meta'"),
     "folder of images": ("--data nowhere", "There is no folder nowhere to read CIFAR-10 from. Name one that is there."),
 }
 

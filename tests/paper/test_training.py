@@ -422,9 +422,9 @@ def test_dropout_repeats_itself_and_resumes_exactly(tmp_path):
         ({"a_recipe": replace(RECIPE, model="resnet20-conv")}, "recipe"),
         ({"a_recipe": replace(RECIPE, fraction=0.5)}, "recipe"),
         ({"seed": 1}, "seed"),
-        ({"of": image_set(origin="made there")}, "origin"),
+        ({"of": image_set(n_train=41)}, "images"),
         ({"precision": "bfloat16"}, "settings"),
-        ({"seed": 1, "of": image_set(origin="made there")}, "seed, origin"),
+        ({"seed": 1, "of": image_set(n_train=41)}, "seed, images"),
     ],
 )
 def test_the_checkpoint_of_another_run_is_refused_and_stays(tmp_path, other, differs):
@@ -610,9 +610,9 @@ def test_kept_logits_are_rounded_to_nearest(n_classes, fraction, dtype):
     if dtype == np.float16:
         np.testing.assert_array_equal(found, exact.astype(np.float16))
         return
-    np.testing.assert_allclose(found, exact, rtol=2.0**-17)  # half of the last of 16 bits after the first
+    np.testing.assert_allclose(found, exact, rtol=2.0**-15)  # half of the last of 14 bits after the first
     mantissa, _ = np.frexp(found.astype(float))
-    np.testing.assert_array_equal(mantissa * 2**17 % 1, 0)
+    np.testing.assert_array_equal(mantissa * 2**15 % 1, 0)
 
 
 def test_half_of_cifar100s_test_images_is_kept_when_all_are_there(monkeypatch):

@@ -65,7 +65,8 @@ def _checksum(images: ImageSet) -> int:
     """Tells other training or validation images from these."""
     checksum = 0
     for each in (images.train, images.validation):
-        checksum = crc32(np.ascontiguousarray(each.labels), crc32(np.ascontiguousarray(each.pixels), checksum))
+        for values in (each.pixels, each.labels):
+            checksum = crc32(np.ascontiguousarray(values).data, checksum)
     return checksum
 
 

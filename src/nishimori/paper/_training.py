@@ -27,7 +27,7 @@ from nishimori.paper._recipes import Recipe
 Precision = Literal["bfloat16", "float32"]
 
 # What is random, so that no two draws of a run share a seed.
-_WEIGHTS, _EPOCH, _VIEWS, _DROPOUT = range(4)
+_WEIGHTS, _EPOCH, _VIEWS, _DROPOUT, _TRIAL = range(5)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Training:
         if self.recipe.augment:
             self.views.copy_(Views.random(len(self.pixels), self.device, generator))
         self.network.train()
-        with _seeded(self.device, self.seed, _DROPOUT, number):
+        with _seeded(self.device, self.seed, _TRIAL, number):
             step = self._replay or self._capture()
         self.at.zero_()
         self.clock.fill_(number * self.steps)
