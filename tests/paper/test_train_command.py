@@ -1,22 +1,19 @@
 """``nishimori paper train``, ``logits`` and ``recipes`` on small generated images: what they write, say and refuse."""
 
 import json
-import sys
-import warnings
-from contextlib import redirect_stderr, redirect_stdout
-from io import StringIO
 
 import numpy as np
 import pytest
 import torch
 
-from nishimori import cli, data
+import shell
+from nishimori import data
 from nishimori.paper import models
 from nishimori.paper._recipes import NORMALISATION
 from nishimori.paper._training import Training
 
-TRAIN = "paper train --data images --dataset cifar10 --model resnet20 --epochs 2"
-LOGITS = "paper logits --data images --dataset cifar10 --model resnet20"
+TRAIN = "paper train --data images --dataset cifar10 --model resnet20 --device cpu --epochs 2"
+LOGITS = "paper logits --data images --dataset cifar10 --model resnet20 --device cpu"
 RESULTS = ["cifar10-resnet20.npz", "cifar10-resnet20.pt"]
 SIZES = {"train": 48, "val": 16, "test": 16}
 
@@ -31,21 +28,7 @@ def one_thread():
 
 
 def command(line, place):
-    """Run ``nishimori`` in a folder; exit code, standard output, standard error."""
-    out, err = StringIO(), StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.chdir(place)
-        patch.setenv("COLUMNS", "120")
-        patch.setenv("TERM", "dumb")
-        patch.setattr(sys, "argv", ["nishimori", *line.split()])
-        patch.setattr(warnings, "showwarning", warnings.showwarning)  # the command sets its own
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        else:
-            code = 0
-    return code, out.getvalue(), err.getvalue()
+    return shell.nishimori(line, place=place)
 
 
 def files(folder):

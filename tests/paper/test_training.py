@@ -1,6 +1,5 @@
 """Training on small generated images: the steps of a plain loop, bits that repeat, and runs that go on after a stop."""
 
-import math
 import os
 import shutil
 import sysconfig
@@ -17,50 +16,11 @@ from nishimori.errors import FormatError, InputError
 from nishimori.paper import _training, models
 from nishimori.paper._image_formats import Images
 from nishimori.paper._image_sets import ImageSet
-from nishimori.paper._networks import outputs, train, trained, with_weights
+from nishimori.paper._networks import outputs, trained
 from nishimori.paper._pixels import Pixels, Views
-from nishimori.paper._recipes import NORMALISATION, Recipe, names, recipe
-from nishimori.paper._training import Settings, Training, augmented_views, logits, part
-
-CPU = torch.device("cpu")
-RECIPE = Recipe("cifar10", "resnet20", epochs=3, batch=16)
-
-
-def images(n, n_classes=10, seed=0):
-    rng = np.random.default_rng(seed)
-    return Images(rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8), rng.integers(0, n_classes, n))
-
-
-def image_set(n_train=40, n_validation=8, n_test=8, name="cifar10", n_classes=10, origin="made here"):
-    splits = [images(n, n_classes, seed) for seed, n in enumerate((n_train, n_validation, n_test))]
-    return ImageSet(name, n_classes, *splits, origin)
-
-
-def run(a_recipe=RECIPE, of=None, *, seed=0, checkpoint=None, after=lambda _: None, **settings):
-    return train(a_recipe, of or image_set(), seed=seed, settings=Settings(**settings), checkpoint=checkpoint, after=after)
-
-
-def bits(training):
-    """All that a run leaves behind, but for the time it took."""
-    state = {**training.network.state_dict(), **{f"momentum {i}": each for i, each in enumerate(training.momenta)}}
-    return {name: each.clone() for name, each in state.items()}, list(training.progress.epochs)
-
-
-def same(one, other):
-    return one[1] == other[1] and all(torch.equal(each, other[0][name]) for name, each in one[0].items())
-
-
-class Stop(Exception):
-    """Stands for whatever ends a run early."""
-
-
-def stopped_after(epoch, checkpoint, *args, **options):
-    def after(training):
-        if len(training.progress.epochs) == epoch:
-            raise Stop
-
-    with pytest.raises(Stop):
-        run(*args, checkpoint=checkpoint, after=after, **options)
+from nishimori.paper._recipes import NORMALISATION, Recipe
+from nishimori.paper._training import Settings, Training, augmented_views, logits
+from small_training import CPU, RECIPE, Projected, Stop, bits, image_set, images, projected, run, same, stopped_after
 
 
 @pytest.fixture(scope="module")
@@ -120,23 +80,6 @@ def test_views_follow_from_the_seed():
     assert torch.equal(one.left, again.left)
     assert torch.equal(one.mirrored, again.mirrored)
     assert not torch.equal(one.top, other.top)
-
-
-class Projected(nn.Module):
-    """Logits that change with any pixel and any shift."""
-
-    def __init__(self, n_classes=10):
-        super().__init__()
-        self.drop = nn.Dropout()  # so that a network left in training gives itself away
-        self.linear = nn.Linear(3 * 32 * 32, n_classes)
-
-    def forward(self, x):
-        return self.linear(self.drop(x.flatten(1)))
-
-
-def projected(network, seen_images):
-    weight, bias = (each.detach().double().numpy() for each in (network.linear.weight, network.linear.bias))
-    return seen_images.reshape(len(seen_images), -1).astype(float) @ weight.T + bias
 
 
 @pytest.mark.parametrize("batch", [1000, 3])
@@ -487,186 +430,3 @@ def test_a_checkpoint_that_cannot_be_written_is_refused_before_training(tmp_path
         run(checkpoint=tmp_path / "nowhere" / "it.pt")
     with pytest.raises(FileExistsError, match="is no plain file"):
         run(checkpoint=tmp_path)
-
-
-# Recipes.
-
-
-@pytest.mark.parametrize(("steps", "epochs"), [(1, 1), (7, 3)])
-def test_a_constant_learning_rate_is_the_same_at_every_step(steps, epochs):
-    assert Recipe("cifar10", "resnet20", epochs=epochs, learning_rate=0.3).learning_rates(steps) == [0.3] * (steps * epochs)
-
-
-def test_a_cosine_rises_for_its_warm_up_and_falls_to_nearly_zero():
-    found = Recipe("cifar100", "vgg19", epochs=3, learning_rate=0.2, schedule="cosine", warmup=1).learning_rates(4)
-    by_hand = [0.05, 0.1, 0.15, 0.2]
-    by_hand += [0.1 * (1 + math.cos(math.pi * eighth / 8)) for eighth in range(8)]
-    assert found == pytest.approx(by_hand)
-    assert found[4] == 0.2
-    assert found[8] == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize("warmup", [0, 1, 5])
-def test_a_cosine_has_a_rate_for_every_step_and_ends_near_zero(warmup):
-    long = Recipe("cifar100", "vgg19", epochs=100, learning_rate=0.1, schedule="cosine", warmup=warmup)
-    found = np.array(long.learning_rates(351))
-    rise = 351 * warmup
-    assert len(found) == 35_100
-    assert found.max() == 0.1
-    assert (np.diff(found[:rise]) > 0).all()
-    assert (np.diff(found[rise:]) < 0).all()
-    assert 0 < found[-1] < 1e-8
-
-
-def test_the_recipes_are_those_of_the_papers_code():
-    for name in ("svhn/resnet20", "cifar10/resnet20", "cifar10/resnet56", "cifar10/densenet121"):
-        dataset, model = name.split("/")
-        assert recipe(dataset, model) == Recipe(
-            dataset,
-            model,
-            epochs=50,
-            batch=128,
-            learning_rate=0.01 if model == "densenet121" else 0.1,
-            momentum=0.9,
-            nesterov=False,
-            weight_decay=1e-4,
-            schedule="constant",
-            warmup=0,
-            augment=dataset == "cifar10",
-            fraction=None,
-        )
-
-
-def test_every_recipe_names_a_network_that_there_is():
-    for name in names():
-        assert recipe(*name.split("/")).model in models.names()
-
-
-def test_another_network_takes_the_recipe_of_the_data_sets_resnet20():
-    assert recipe("cifar10", "vgg19") == replace(recipe("cifar10", "resnet20"), model="vgg19")
-    with pytest.raises(InputError, match="There is no data set 'mnist'; there are svhn, cifar10, cifar100"):
-        recipe("mnist", "resnet20")
-
-
-# Parts of the training images.
-
-
-def test_a_fraction_counts_validation_images_and_holds_none_of_them():
-    numbered = Images(np.arange(90), np.arange(90))
-    of = ImageSet("cifar10", 10, numbered, Images(np.arange(90, 100), np.arange(90, 100)), images(1), "made here")
-    assert part(of, None) is of.train
-    before = set()
-    for fraction, n in ((0.01, 1), (0.1, 10), (0.25, 25), (0.5, 50), (0.9, 90)):
-        found = part(of, fraction)
-        np.testing.assert_array_equal(found.pixels, found.labels)
-        chosen = set(found.labels.tolist())
-        assert len(found.labels) == len(chosen) == n
-        assert before <= chosen <= set(range(90))
-        before = chosen
-
-
-@pytest.mark.parametrize("fraction", [0.0, -0.1, 0.001, 0.91, 1.0, 90, math.inf, math.nan])
-def test_a_fraction_out_of_range_is_refused(fraction):
-    of = ImageSet("cifar10", 10, images(90), images(10), images(1), "made here")
-    with pytest.raises(InputError, match=rf"^`fraction` must be above 0 and at most 0\.9, .* got {fraction}\.$"):
-        part(of, fraction)
-
-
-def test_a_run_on_a_fraction_trains_on_that_part_only():
-    of = image_set(40, 10)
-    training = run(replace(RECIPE, epochs=1, batch=4, fraction=0.2), of)
-    assert (len(training.pixels), training.steps) == (10, 2)
-    np.testing.assert_array_equal(training.labels, of.train.labels[:10])
-    found = trained(training, of)
-    assert found.name == "cifar10/resnet20-fraction-0.2"
-    assert found.provenance["n_train"] == 10
-    assert found.augmented is None
-
-
-# What is kept of a trained network.
-
-
-def test_a_trained_network_says_how_it_came_about():
-    of = image_set()
-    training = run(replace(RECIPE, epochs=1), of, seed=4)
-    found = trained(training, of)
-    assert found.name == "cifar10/resnet20"
-    assert (
-        found.provenance.items() >= {"data": "made here", "seed": 4, "n_train": 40, "n_test": 8, "parameters": 269_722}.items()
-    )
-    assert found.provenance["recipe"] == training.recipe.settings()
-    assert found.provenance["training_loss"] == training.progress.epochs[-1].loss
-    assert found.provenance["validation_error"] == 1 - training.progress.epochs[-1].validation_accuracy
-
-
-@pytest.mark.parametrize(
-    ("n_classes", "fraction", "dtype"), [(10, None, np.float32), (10, 0.5, np.float16), (100, None, np.float16)]
-)
-def test_kept_logits_are_rounded_to_nearest(n_classes, fraction, dtype):
-    of, network = image_set(n_classes=n_classes), Projected(n_classes).eval()
-    found = outputs(network, Recipe("cifar10", "resnet20", fraction=fraction), of, seed=0, device=CPU, how={}).test.logits
-    exact = logits(network, Pixels(of.test.pixels, "cifar10", CPU))
-    assert found.dtype == dtype
-    if dtype == np.float16:
-        np.testing.assert_array_equal(found, exact.astype(np.float16))
-        return
-    np.testing.assert_allclose(found, exact, rtol=2.0**-15)  # half of the last of 14 bits after the first
-    mantissa, _ = np.frexp(found.astype(float))
-    np.testing.assert_array_equal(mantissa * 2**15 % 1, 0)
-
-
-def test_half_of_cifar100s_test_images_is_kept_when_all_are_there(monkeypatch):
-    monkeypatch.setitem(outputs.__globals__["_TEST_ROWS"], "cifar100", 5)
-    of, network = image_set(name="cifar100", n_classes=100), Projected(100).eval()
-    found = outputs(network, Recipe("cifar100", "vgg19"), of, seed=0, device=CPU, how={})
-    order = torch.randperm(8, generator=torch.Generator().manual_seed(42))[:5].numpy()
-    np.testing.assert_array_equal(found.test.labels, of.test.labels[order])
-    exact = logits(network, Pixels(of.test.pixels, "cifar100", CPU))
-    np.testing.assert_array_equal(found.test.logits, exact[order].astype(np.float16))
-    assert found.provenance["n_test"] == 8
-    assert found.provenance["test_error"] == (exact.argmax(1) != of.test.labels).mean()
-
-
-def test_weights_from_a_file_give_their_networks_logits(tmp_path):
-    of, network = image_set(), models.build("resnet20", n_classes=10)
-    torch.save(network.state_dict(), tmp_path / "it.pt")
-    found = with_weights(tmp_path / "it.pt", RECIPE, of, seed=0, device="cpu", whose="a friend's")
-    exact = logits(network, Pixels(of.test.pixels, "cifar10", CPU))
-    np.testing.assert_allclose(found.test.logits, exact, rtol=1e-4, atol=1e-5)
-    assert found.provenance["weights"] == "a friend's"
-    with pytest.raises(FormatError, match=r"it\.pt does not hold the weights of a resnet56 for 10 classes"):
-        with_weights(tmp_path / "it.pt", replace(RECIPE, model="resnet56"), of, seed=0, device="cpu", whose="a friend's")
-    (tmp_path / "it.pt").write_bytes(b"weights")
-    with pytest.raises(FormatError, match=r"it\.pt does not hold the weights"):
-        with_weights(tmp_path / "it.pt", RECIPE, of, seed=0, device="cpu", whose="a friend's")
-    with pytest.raises(FileNotFoundError):
-        with_weights(tmp_path / "other.pt", RECIPE, of, seed=0, device="cpu", whose="a friend's")
-
-
-# Devices and seeds.
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
-@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_cuda_without_a_gpu_is_refused(tmp_path, device):
-    message = r"^There is no CUDA device here\. Use 'cpu', or a machine with a GPU and PyTorch's CUDA build\.$"
-    with pytest.raises(InputError, match=message):
-        run(device=device)
-    torch.save(models.build("resnet20", n_classes=10).state_dict(), tmp_path / "it.pt")
-    with pytest.raises(InputError, match=message):
-        with_weights(tmp_path / "it.pt", RECIPE, image_set(), seed=0, device=device, whose="a friend's")
-
-
-def test_a_device_that_is_none_is_refused():
-    with pytest.raises(InputError, match=r"^`device` must be a PyTorch device such as 'cpu' or 'cuda', got 'abacus'\.$"):
-        run(device="abacus")
-
-
-def test_a_negative_seed_is_refused():
-    with pytest.raises(InputError, match=r"^`seed` must be 0 or more, got -1\.$"):
-        run(seed=-1)
-
-
-def test_the_best_settings_of_a_cpu_are_plain():
-    assert Settings.best("cpu") == Settings("cpu", "float32", compiled=False, repeatable=False)
-    assert Settings.best("cpu", repeatable=True).repeatable

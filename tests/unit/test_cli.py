@@ -1,7 +1,6 @@
 """The command as a person types it: what it prints where, what it writes, and how it ends."""
 
 import json
-import sys
 import warnings
 
 import numpy as np
@@ -10,33 +9,20 @@ import pytest
 
 import nishimori
 import reference
-from nishimori import cli, data, metrics, paper
+import shell
+from nishimori import data, metrics, paper
 
 VAL, TEST = reference.drawn(400, 4, seed=1), reference.drawn(300, 4, seed=2)
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
+def run(monkeypatch, tmp_path):
     """Run ``nishimori`` in a new folder; exit code, standard output, standard error."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("TERM", "dumb")
     for name, (logits, labels) in {"val": VAL, "test": TEST}.items():
         np.savez(f"{name}.npz", logits=logits, labels=labels, w=np.arange(len(labels)) % 3)
 
-    def call(line):
-        monkeypatch.setattr(sys, "argv", ["nishimori", *line.split()])
-        capsys.readouterr()
-        try:
-            cli.main()
-        except SystemExit as end:
-            code = end.code or 0
-        else:
-            code = 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return shell.nishimori
 
 
 def test_fit_writes_what_load_reads_and_says_the_temperature(run):

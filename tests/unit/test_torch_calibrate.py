@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
 
 import nishimori
 import reference
@@ -169,6 +170,16 @@ def test_attributes_of_the_network_are_at_hand():
         _ = calibrated.foo
 
 
+def test_a_network_may_have_a_temperature_of_its_own():
+    network = Network()
+    network.temperature = 5.0
+    for inner in (network, Calibrated(Network(), 5.0)):
+        outer = Calibrated(inner, 2.0)
+        assert outer.temperature.item() == 2
+        assert inner.temperature == 5
+        assert torch.equal(outer(X), inner(X) / 2)
+
+
 @HALVES
 def test_the_temperature_stays_exact_when_the_network_goes_to_half_precision(dtype):
     for convert in (lambda m: m.to(dtype), lambda m: m.half() if dtype == torch.float16 else m.bfloat16()):
@@ -205,6 +216,13 @@ def test_a_network_built_on_meta_takes_its_temperature_from_the_state_dict():
     assert empty.temperature.item() == pytest.approx(1.7)
 
 
+def test_the_temperature_goes_to_logits_that_are_on_another_device():
+    with FakeTensorMode():  # which knows devices that are not there, but no values
+        calibrated = Calibrated(nn.Identity(), 1.7)
+        calibrated.temperature = torch.empty((), device="cuda")
+        assert calibrated(torch.empty(6, 4)).device.type == "cpu"
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_a_network_on_a_cuda_device_is_calibrated_there(dtype):
@@ -233,9 +251,36 @@ def test_the_state_dict_holds_the_temperature_and_loads_weights_only():
     assert fresh.temperature.item() == pytest.approx(1.7)
 
 
+def test_a_plain_checkpoint_loads_into_the_network_and_leaves_the_temperature():
+    plain = Network()
+    calibrated = Calibrated(Network(), 1.7)
+    calibrated.model.load_state_dict(plain.state_dict())
+    assert torch.equal(calibrated(X), plain(X) / calibrated.temperature)
+
+
+def test_a_state_dict_in_half_precision_leaves_the_temperature_in_single():
+    halved = {name: each.half() for name, each in Calibrated(Network(), 1.7).state_dict().items()}
+    calibrated = Calibrated(Network())
+    calibrated.load_state_dict(halved, assign=True)
+    assert calibrated.fc.weight.dtype == torch.float16
+    assert calibrated.temperature.dtype == torch.float32
+    assert calibrated.temperature.item() == pytest.approx(1.7, rel=1e-3)
+
+
+def test_a_loaded_temperature_is_not_taken_for_the_one_that_was_found():
+    calibrated = calibrate(nn.Identity(), LOADER)
+    found = calibrated.found
+    calibrated.load_state_dict({}, strict=False)
+    assert (calibrated.method, calibrated.found) == ("ec", found)
+    nn.Sequential(calibrated).load_state_dict({"0.temperature": torch.tensor(1.7)})
+    assert (calibrated.method, calibrated.found) == ("fixed", None)
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
-def test_copies_know_what_was_found(copied):
-    calibrated = calibrate(nn.Sequential(nn.Identity()), LOADER)
+def test_copies_keep_the_temperature_and_what_was_found_also_if_the_network_copies_itself(copied):
+    network = torch.fx.symbolic_trace(nn.Sequential(nn.Identity()))
+    assert hasattr(network, "__deepcopy__")
+    calibrated = calibrate(network, LOADER)
     other = copied(calibrated)
     assert torch.equal(other(Z), calibrated(Z))
     assert other.found == calibrated.found
@@ -277,6 +322,12 @@ def test_probabilities_are_computed_in_single_precision_and_returned_in_the_netw
 def test_probabilities_of_other_shapes_are_left_to_the_caller(shape):
     with pytest.raises(InputError, match="apply `softmax` over the dimension of the classes"):
         Calibrated(nn.Identity()).predict_proba(torch.ones(shape))
+
+
+@pytest.mark.parametrize("call", [lambda m, x: m(x), lambda m, x: m.predict_proba(x)], ids=["forward", "probabilities"])
+def test_classes_are_not_divided_as_if_they_were_logits(call):
+    with pytest.raises(InputError, match=r"`model` must return logits, got torch\.int64\."):
+        call(Calibrated(nn.Identity(), 2.0), torch.arange(6))
 
 
 def test_logits_of_any_shape_are_divided():

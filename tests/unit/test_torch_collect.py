@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from nishimori import InputError
 from nishimori.torch import collect
+from nishimori.torch._collect import _joined
 
 X = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(10) % 3
@@ -77,6 +78,27 @@ def test_the_loader_is_read_once():
     counting = Counting()
     collect(Returning(), counting)
     assert counting.n_readings == 1
+
+
+def test_a_loader_may_write_into_the_same_memory_for_every_batch():
+    x, y = torch.empty(5, 4), np.empty(5, dtype=int)
+
+    def refilled():
+        for rows in (slice(0, 5), slice(5, 10)):
+            x.copy_(X[rows])
+            y[:] = Y[rows]
+            yield x, y
+
+    logits, labels = collect(nn.Identity(), refilled())
+    assert torch.equal(logits, X)
+    assert torch.equal(labels, Y)
+
+
+def test_each_part_is_given_up_once_it_is_joined_to_the_rest():
+    parts = [X[:4].half(), X[4:5].double(), X[5:].half()]
+    joined = torch.cat(parts)
+    assert torch.equal(_joined(parts), joined)
+    assert not parts
 
 
 Pair = namedtuple("Pair", ["logits", "features"])
@@ -163,6 +185,28 @@ def test_the_modes_come_back_after_an_error():
     assert [each.training for each in model.modules()] == before
 
 
+def test_the_mode_comes_back_to_a_module_that_two_others_share():
+    shared = nn.Dropout(0.5)
+    model = nn.Sequential(nn.Sequential(shared), nn.Sequential(shared), nn.Linear(4, 3))
+    model.training = shared.training = False
+    before = [each.training for each in model.modules()]
+    collect(model, loader(X, Y))
+    assert [each.training for each in model.modules()] == before
+
+
+def test_an_exported_network_is_refused_and_left_in_its_modes():
+    exported = torch.export.export(nn.Linear(4, 3), (X,)).module()
+    model = nn.Sequential(nn.Dropout(0.5), exported)
+    before = [each.training for each in model.modules()]
+    with pytest.raises(InputError) as error:
+        collect(model, loader(X, Y))
+    assert str(error.value) == (
+        "`model` must go to eval mode, got a Sequential that cannot: Calling eval() is not supported yet. If it was exported, "
+        "calibrate before exporting."
+    )
+    assert [each.training for each in model.modules()] == before
+
+
 def test_layers_that_act_when_their_mode_changes_are_told_of_it():
     class Merging(nn.Linear):
         """Adds its adapter to the weight in eval mode, as adapters do."""
@@ -200,6 +244,17 @@ def test_the_callers_autocast_is_respected_and_training_goes_on_inside_it():
     assert model.fc.weight.grad is not None
 
 
+def test_autocast_forgets_the_copies_of_weights_that_it_has_made():
+    model = Returning()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        before = model(X)
+        with torch.no_grad():
+            model.fc.weight.mul_(2)
+            model.fc.bias.mul_(2)
+        collect(model, loader(X, Y))
+        assert torch.equal(model(X), 2 * before)
+
+
 @DEVICES
 def test_batches_follow_the_network_to_its_device(device):
     model = Returning().to(device)
@@ -210,10 +265,24 @@ def test_batches_follow_the_network_to_its_device(device):
 
 
 @DEVICES
-def test_a_device_that_is_asked_for_is_where_the_network_runs(device):
-    model = Returning()
-    collect(model, loader(X, Y), device=device)
-    assert model.fc.weight.device.type == device
+def test_the_network_and_its_inputs_go_to_a_device_that_is_asked_for(device):
+    asked = []
+
+    class Graph:
+        def to(self, place):
+            asked.append(torch.device(place))
+            return X.to(place)
+
+    class Network(nn.Module):
+        def to(self, place):
+            asked.append(torch.device(place))
+            return super().to(place)
+
+        def forward(self, x):
+            return x
+
+    collect(Network(), [(Graph(), Y.where(Y > 0, 1))], device=device)
+    assert asked == [torch.device(device)] * 2
 
 
 def test_everything_in_a_nested_batch_is_moved():
@@ -375,6 +444,17 @@ def test_a_terminal_shows_how_far_the_reading_is(batches, capfd, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # which rich takes for a terminal
     collect(Returning(), batches)
     assert "Reading" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_loader_need_not_know_its_length(terminal, monkeypatch):
+    class Endless(DataLoader):
+        def __len__(self):
+            raise NotImplementedError
+
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    assert len(collect(Returning(), Endless(TensorDataset(X, Y), batch_size=4)).labels) == 10
 
 
 def test_nothing_is_written_to_a_standard_error_that_is_no_terminal(capfd):

@@ -1,6 +1,7 @@
 """A calibrated network compiles, exports and runs elsewhere as the network does, with the same numbers."""
 
 import inspect
+import io
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,10 +49,11 @@ def _seeded():
     torch.compiler.reset()
 
 
+@pytest.mark.parametrize("fullgraph", [True, False], ids=["in one graph", "with breaks allowed"])
 @DRESSES
-def test_it_compiles_without_a_break(dress):
+def test_it_compiles(dress, fullgraph):
     calibrated = Calibrated(Network(dress), 1.7).eval()
-    compiled = torch.compile(calibrated, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(calibrated, fullgraph=fullgraph, backend="aot_eager")
     for result in (compiled(X), compiled(pixels=X, scale=torch.ones(1))):
         assert torch.allclose(logits(result), logits(calibrated(X)), atol=1e-6)
 
@@ -87,13 +89,21 @@ def test_the_signature_is_the_networks():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_scripted_network_can_be_wrapped_and_a_wrapped_one_traced():
-    scripted = Calibrated(torch.jit.script(nn.Linear(4, 3)), 1.7)
+def test_a_network_of_torchscript_can_be_wrapped_although_it_shows_no_signature():
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(nn.Linear(4, 3)), file)
+    file.seek(0)
+    calibrated = Calibrated(torch.jit.load(file), 1.7)
     x = torch.ones(2, 4)
-    assert torch.allclose(scripted(x), scripted.model(x) / 1.7)
-    assert inspect.signature(scripted.forward)
-    traced = torch.jit.trace(Calibrated(nn.Linear(4, 3), 1.7), (x,))
-    assert traced(x).shape == (2, 3)
+    assert torch.allclose(calibrated(x), calibrated.model(x) / 1.7)
+    assert list(inspect.signature(calibrated.forward).parameters) == ["args", "kwargs"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_it_can_be_traced():
+    x = torch.ones(2, 4)
+    calibrated = Calibrated(nn.Linear(4, 3), 1.7)
+    assert torch.allclose(torch.jit.trace(calibrated, (x,))(x), calibrated(x))
 
 
 def run_onnx(network, path, *args):

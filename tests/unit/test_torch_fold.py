@@ -6,12 +6,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import parametrizations, parametrize, spectral_norm, weight_norm
+from torch._subclasses import FakeTensorMode
+from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
 
 import reference
 from nishimori import InputError
 from nishimori.paper import models
 from nishimori.torch import Calibrated, calibrate, fold_temperature
+from nishimori.torch._fold import _tolerance
 
 IMAGES = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 TOKENS = torch.randint(0, 20, (4, 6), generator=torch.Generator().manual_seed(0))
@@ -53,10 +55,8 @@ class VGG(nn.Module):
         return self.classifier(self.features(x).flatten(1))
 
 
-def fully_convolutional():
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 10, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-    )
+def fully_convolutional(pool):
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 10, 1), pool, nn.Flatten())
 
 
 class Encoder(nn.Module):
@@ -105,7 +105,8 @@ ZOO = {
     "ResNet with head": (lambda: ResNet("head"), IMAGES),
     "Sequential classifier": (VGG, IMAGES),
     "classifier, then dropout": (lambda: VGG(nn.Dropout(0.5), nn.Identity()), IMAGES),
-    "1x1 convolution": (fully_convolutional, IMAGES),
+    "1x1 convolution": (lambda: fully_convolutional(nn.AdaptiveAvgPool2d(1)), IMAGES),
+    "1x1 convolution, then a pool of fixed size": (lambda: fully_convolutional(nn.AvgPool2d(6)), IMAGES),
     "transformer": (Encoder, {"input_ids": TOKENS}),
     "language model": (lambda: Encoder("lm_head"), TOKENS),
     "nested head": (NestedHead, IMAGES),
@@ -166,6 +167,81 @@ def test_the_probe_allows_for_autocast():
     network.classifier.register_forward_hook(lambda module, args, output: output.float())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         fold_temperature(network, 1.7, probe=IMAGES)
+
+
+def cancelling(mean):
+    """A layer and its inputs, whose large terms cancel in the logits."""
+    generator = torch.Generator().manual_seed(0)
+    layer = nn.Linear(10 * mean, 3, bias=False)
+    x = torch.randn(8, 10 * mean, generator=generator)
+    with torch.no_grad():
+        layer.weight.copy_(mean + torch.randn(layer.weight.shape, generator=generator))
+    return layer, x - x.mean(dim=1, keepdim=True)
+
+
+def test_the_probe_allows_for_terms_that_cancel():
+    layer, x = cancelling(100)
+    fold_temperature(layer, 1.7, probe=x)
+
+
+def test_where_rounding_is_too_much_the_error_names_a_remedy_that_works():
+    layer, x = cancelling(1000)
+    with pytest.raises(InputError, match=r"Rounding in torch\.float32 can do this too: fold in a wider dtype\."):
+        fold_temperature(layer, 1.7, probe=x)
+    fold_temperature(layer.double(), 1.7, probe=x.double())
+
+
+def test_the_probe_allows_for_tf32_on_a_gpu_however_its_use_was_asked_for(monkeypatch):
+    if hasattr(torch.backends.cudnn, "rnn"):  # then `torch.backends.cudnn.allow_tf32` cannot be read
+        monkeypatch.setattr(torch.backends.cudnn.rnn, "fp32_precision", "ieee")
+    with FakeTensorMode():
+        z = torch.empty(3, device="cuda")
+        assert _tolerance(z, z) == _tolerance(z.half(), z.half())
+
+
+def test_weights_that_would_overflow_are_left_as_they_were():
+    layer = lin().half()
+    kept = copy.deepcopy(layer)
+    with pytest.raises(
+        InputError, match=r"must stay finite, got an overflow of torch\.float16 when divided by 1e-07\. The fold"
+    ):
+        fold_temperature(layer, 1e-7)
+    assert same(layer, kept)
+    assert not hasattr(layer, "folded_temperature")
+    fold_temperature(layer.float(), 1e-7)
+
+
+def test_a_class_that_is_masked_by_its_bias_stays_so():
+    layer = lin()
+    with torch.no_grad():
+        layer.bias[1] = -torch.inf
+    fold_temperature(layer, 2.0, probe=torch.ones(1, 4))
+    assert layer.bias[1] == -torch.inf
+
+
+def test_weights_may_lie_side_by_side_in_one_storage():
+    network = Named(body=lin(), fc=lin())
+    flat = torch.cat([each.detach().flatten() for each in network.parameters()])
+    end = 0
+    for each in network.parameters():
+        each.data = flat[end : end + each.numel()].view_as(each)
+        end += each.numel()
+    kept = copy.deepcopy(network)
+    fold_temperature(network, 2.0)
+    assert torch.equal(network.fc.weight, kept.fc.weight / 2)
+    assert same(network.body, kept.body)
+
+
+def test_a_classifier_of_a_network_whose_language_model_is_capped_folds():
+    network = Named(score=lin())
+    network.config = SimpleNamespace(final_logit_softcapping=30.0)
+    assert fold_temperature(network, 2.0) is network.score
+
+
+def test_a_language_model_without_a_cap_folds():
+    network = Named(lm_head=lin())
+    network.config = SimpleNamespace(final_logit_softcapping=None)
+    assert fold_temperature(network, 2.0) is network.lm_head
 
 
 def test_the_layer_itself_may_be_passed():
@@ -315,21 +391,82 @@ def lin():
 
 def shared():
     layer = lin()
-    return Named(head=layer, body=nn.Sequential(layer))
+    return Named(body=nn.Sequential(layer), head=layer)
+
+
+def one_storage():
+    """Tied embeddings with a parameter each."""
+    network = Named(embeddings=nn.Embedding(3, 4), lm_head=lin())
+    network.lm_head.weight.data = network.embeddings.weight.data
+    return network
+
+
+def tied_within(name):
+    """A head with layers of its own, the last of them tied, as of language models with masks."""
+    head = Named(dense=lin(), decoder=nn.Linear(4, 3, bias=False))
+    network = Named(embeddings=nn.Embedding(3, 4), **{name: head})
+    head.decoder.weight = network.embeddings.weight
+    return network
+
+
+def capped(name, head):
+    network = Named(body=lin(), lm_head=head)
+    network.body.config = SimpleNamespace(**{name: 30.0})
+    return network
+
+
+def shared_message(one, two):
+    return (
+        f"The network must not share the weight of its last layer, got one tensor for `{one}.weight` and `{two}.weight`, as with "
+        "tied embeddings: folding would change both. Untie them by giving the last layer its own copy; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
+    )
+
+
+def cap_message(name, path):
+    return (
+        f"The network must end in its last layer, got a soft cap after `{path}` (`config.{name}` is 30), which does not commute "
+        "with a division: use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
+    )
+
+
+def computed_message(kind):
+    return (
+        f"The network must end in a plain linear layer, got `fc` of type {kind}: its weights are computed from others. Make them "
+        "permanent (`remove_weight_norm`, `prune.remove`, ...) first; or use `nishimori.torch.Calibrated(model, T)`, which "
+        "divides the logits themselves."
+    )
+
+
+def probabilities_message(kind):
+    return (
+        f"The network must return logits, got `1` of type {kind} at its end. Take it out: T divides scores before the softmax."
+    )
 
 
 REFUSED = {
     "tied embeddings": (
         lambda: Encoder("lm_head", tied=True),
-        "The network must not share the weight of its last layer, got one tensor for `embeddings.weight` and "
-        "`lm_head.weight`, as with tied embeddings: folding would change both. Untie them by giving the last layer its "
-        "own copy; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        shared_message("embeddings", "lm_head"),
     ),
-    "a layer used twice": (
-        shared,
-        "The network must not share the weight of its last layer, got one tensor for `head.weight` and `body.0.weight`, "
-        "as with tied embeddings: folding would change both. Untie them by giving the last layer its own copy; or use "
-        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    "tied embeddings with two parameters": (one_storage, shared_message("embeddings", "lm_head")),
+    "tied embeddings, and no usual name": (lambda: tied_within("cls"), shared_message("embeddings", "cls.decoder")),
+    "tied embeddings, and no usual name within": (
+        lambda: tied_within("lm_head"),
+        shared_message("embeddings", "lm_head.decoder"),
+    ),
+    "a layer used twice": (shared, shared_message("body.0", "head")),
+    "a soft cap": (
+        lambda: capped("final_logit_softcapping", lin()),
+        cap_message("final_logit_softcapping", "lm_head"),
+    ),
+    "a soft cap after a nested head": (
+        lambda: capped("logits_soft_cap", Named(out_proj=lin())),
+        cap_message("logits_soft_cap", "lm_head.out_proj"),
+    ),
+    "a soft cap by its third name": (
+        lambda: capped("output_logit_soft_cap", lin()),
+        cap_message("output_logit_soft_cap", "lm_head"),
     ),
     "two heads": (
         lambda: Named(body=lin(), head=lin(), aux_head=lin()),
@@ -341,16 +478,20 @@ REFUSED = {
         "The network must have one last layer, got `fc` and `classifier`. Pass the layer that gives the logits; or use "
         "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
     ),
-    "no usual name": (
-        lambda: Named(first=lin(), last=lin()),
-        "The network must have a last layer with a usual name (fc, classifier, head, heads, lm_head, linear), got Named "
-        "with the parts ['first', 'last']. Pass the layer itself, perhaps `model.last`; or use "
+    "a hidden layer with a usual name": (
+        lambda: Named(fc=lin(), norm=nn.LayerNorm(3), out=nn.Sequential(nn.Linear(3, 3))),
+        "The network must have one last layer, got `fc` and `out`. Pass the layer that gives the logits; or use "
         "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
     ),
-    "softmax": (
-        lambda: nn.Sequential(lin(), nn.Softmax(dim=1)),
-        "The network must return logits, got `1` of type Softmax at its end. Take it out: T divides scores before the softmax.",
+    "no usual name": (
+        lambda: Named(first=lin(), last=lin()),
+        "The network must have a last layer with a usual name (fc, classifier, head, heads, lm_head, linear, score), got "
+        "Named with the parts ['first', 'last']. Pass the layer itself, perhaps `model.last`; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
     ),
+    "softmax": (lambda: nn.Sequential(lin(), nn.Softmax(dim=1)), probabilities_message("Softmax")),
+    "softmax of pixels": (lambda: nn.Sequential(nn.Conv2d(3, 4, 1), nn.Softmax2d()), probabilities_message("Softmax2d")),
+    "sigmoid": (lambda: nn.Sequential(lin(), nn.Sigmoid()), probabilities_message("Sigmoid")),
     "log-softmax": (
         lambda: nn.Sequential(lin(), nn.LogSoftmax(dim=1)),
         "The network must end in a linear layer, got `1` of type LogSoftmax. Pass the last linear layer if its outputs "
@@ -372,11 +513,11 @@ REFUSED = {
         "parametrised. Call `torch.nn.utils.parametrize.remove_parametrizations` first; or use "
         "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
     ),
-    "spectral norm": (
-        lambda: Named(body=lin(), fc=spectral_norm(lin())),
-        "The network must end in a plain linear layer, got `fc` of type Linear: its weights are computed from others. "
-        "Call `torch.nn.utils.remove_weight_norm` or the like first; or use `nishimori.torch.Calibrated(model, T)`, "
-        "which divides the logits themselves.",
+    "spectral norm": (lambda: Named(body=lin(), fc=spectral_norm(lin())), computed_message("Linear")),
+    "weight norm": (lambda: Named(body=lin(), fc=weight_norm(lin())), computed_message("Linear")),
+    "pruned weights": (
+        lambda: Named(body=lin(), fc=prune.l1_unstructured(lin(), "weight", amount=2)),
+        computed_message("Linear"),
     ),
     "an adapter": (
         lambda: Named(body=lin(), fc=Adapted()),
@@ -387,13 +528,23 @@ REFUSED = {
     "another forward": (
         lambda: Named(body=lin(), fc=Cosine(4, 3)),
         "The network must end in a plain linear layer, got `fc` of type Cosine: it does more than multiply by its "
-        "weights. Fold by hand if you know how; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits "
-        "themselves.",
+        "weights. If that divides its output, divide its weights and bias yourself; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
     ),
     "no weights yet": (
         lambda: Named(body=lin(), fc=nn.LazyLinear(3)),
         "The network must end in a plain linear layer, got `fc` of type LazyLinear: it has no weights yet. Call the "
         "model once first; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "weights on meta": (
+        lambda: Named(body=lin(), fc=nn.Linear(4, 3, device="meta")),
+        "The network must end in a plain linear layer, got `fc` of type Linear: its weights are on the meta device. Load "
+        "them first; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "a Calibrated inside": (
+        lambda: Named(body=lin(), head=nn.Sequential(Calibrated(lin(), 2.0))),
+        "`model_or_layer` must be a network or a layer, got one that contains a Calibrated at `head.0`, which would "
+        "divide its logits once more. Call `model.head.0.fold()`, which folds its own temperature.",
     ),
     "a Calibrated": (
         lambda: Calibrated(lin(), 2.0),
@@ -408,7 +559,9 @@ REFUSED = {
 def test_a_network_that_cannot_be_folded_is_refused_in_these_words(make, message):
     network = make()
     kept = {
-        name: each.clone() for name, each in network.state_dict().items() if not isinstance(each, nn.UninitializedParameter)
+        name: each.clone()
+        for name, each in network.state_dict().items()
+        if not isinstance(each, nn.UninitializedParameter) and not each.is_meta
     }
     with pytest.raises(InputError) as error:
         fold_temperature(network, 2.0)

@@ -127,7 +127,7 @@ def with_weights(
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged file fails in as many ways as there are bytes
-        brief = " ".join(str(error).split())[:200]
+        brief = " ".join(str(error).split())[:200] or type(error).__name__
         raise FormatError(
             f"{path} does not hold the weights of a {recipe.model} for {images.n_classes} classes: {brief}"
         ) from None

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from nishimori._labels import HostArray
+from nishimori.paper._image_formats import SIDE
 from nishimori.paper._recipes import NORMALISATION
 
 FRAME = 4
-SIZE = 32
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Pixels:
         mean, std = NORMALISATION[dataset]
         self.mean = torch.tensor(mean, device=device)
         self.std = torch.tensor(std, device=device)
-        self.across = torch.arange(SIZE, device=device)
+        self.across = torch.arange(SIDE, device=device)
 
     def __len__(self) -> int:
         return len(self.framed)
@@ -66,7 +66,7 @@ class Pixels:
     def batch(self, index: torch.Tensor, views: Views) -> torch.Tensor:
         """Normalised images of shape (n, 3, 32, 32), channels last in memory."""
         rows = views.top[:, None] + self.across
-        columns = views.left[:, None] + torch.where(views.mirrored[:, None], SIZE - 1 - self.across, self.across)
+        columns = views.left[:, None] + torch.where(views.mirrored[:, None], SIDE - 1 - self.across, self.across)
         window = self.framed[index[:, None, None], rows[:, :, None], columns[:, None, :]]
         normalised = (window.to(torch.float32) / 255 - self.mean) / self.std
         return normalised.permute(0, 3, 1, 2)

@@ -102,8 +102,7 @@ def _on_train_size(rows: list[Row]) -> Iterator[Finding]:
     apart = max(difference(row) for row in rows)
     claimed = printed()["figure-train-size"]
     paper = max(abs(ts - ec) / ts for ts, ec in zip(claimed["temperature_ts"], claimed["temperature_ec"], strict=True))
-    text, theirs = (f"within {each:.1%}" for each in (apart, paper))
-    yield Finding("4: T_TS and T_EC are extremely similar at every size", text, theirs, apart <= _printed_apart())
+    yield compared("4: T_TS and T_EC are extremely similar at every size: relative difference, at most", apart, paper, 0.03)
 
 
 def _on_noise(rows: list[Row], noisy: list[float], real: list[Any]) -> Iterator[Finding]:

@@ -37,7 +37,9 @@ class Store:
 
     def __init__(self, path: Path, artefact: Artefact, scale: Scale) -> None:
         self.path = path
-        self.header = {"artefact": artefact.name, "version": nishimori.__version__, "settings": asdict(scale)}
+        # Trained networks lie in the same folder, whatever it is called today.
+        settings = asdict(scale) | {"networks": "trained" if scale.networks else None}
+        self.header = {"artefact": artefact.name, "version": nishimori.__version__, "settings": settings}
         self.pieces: dict[str, Any] = {}
         self.complete = False
 

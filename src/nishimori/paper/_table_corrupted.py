@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori.data import Labelled
+from nishimori.data import Labelled, Network
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 from nishimori.paper._measured import AUTHORS, mean_and_spread, network, scores
 from nishimori.paper._printed import printed
@@ -44,10 +44,18 @@ def corrupted(labelled: Labelled, generator: np.random.Generator) -> Labelled:
     return Labelled(labelled.logits, np.where(noisy, noise, labelled.labels))
 
 
-@cache
 def noisy_scores(name: str, scale: Scale) -> dict[str, Any]:
-    """Mean and spread of a network's scores over draws of the noise; kept, because the claims are about the same."""
-    found = network(name, scale)
+    """Mean and spread of a network's scores over draws of the noise."""
+    return _of_bundled(name, scale) if scale.networks is None else _noisy(network(name, scale), scale)
+
+
+@cache
+def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
+    """Kept, because the claims are about the same."""
+    return _noisy(network(name, scale), scale)
+
+
+def _noisy(found: Network, scale: Scale) -> dict[str, Any]:
     generator = np.random.default_rng(scale.seed)
     drawn: dict[str, list[dict[str, float]]] = {"clean": [], "augmented": []}
     for _ in range(4 if scale.quick else 20):

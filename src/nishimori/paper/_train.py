@@ -8,14 +8,14 @@ from pathlib import Path
 import torch
 
 from nishimori._disk import check_target, existing_file, new_file
-from nishimori.data import Network, save
+from nishimori.data import Network, load, save
 from nishimori.errors import InputError
 from nishimori.paper import _networks, models
 from nishimori.paper._image_sets import image_set
 from nishimori.paper._measured import file_name
 from nishimori.paper._recipes import Recipe, recipe
 from nishimori.paper._runs import Report, silent
-from nishimori.paper._training import Settings, Training, checked_device
+from nishimori.paper._training import Settings, Training
 
 
 def train(
@@ -68,15 +68,16 @@ def train(
     """
     chosen = _recipe(dataset, model, fraction, epochs)
     settings = Settings.best(device, repeatable=repeatable)
-    checked_device(settings.device)
     place = Path(folder)
     target = place / file_name(chosen.name)
     weights, checkpoint = target.with_suffix(".pt"), target.with_suffix(".checkpoint.pt")
     if place.exists() and not place.is_dir():
         raise InputError(f"{place} is a file, and the results need a folder. Choose another name with -o.")
     place.mkdir(parents=True, exist_ok=True)
+    # A checkpoint is left by a run that was to write these files, and perhaps to replace them.
+    replaces = overwrite or checkpoint.exists()
     for path in (target, weights):
-        check_target(path, overwrite=overwrite)
+        check_target(path, overwrite=replaces)
     if overwrite:
         checkpoint.unlink(missing_ok=True)
     images = image_set(chosen.dataset, data, report=report)
@@ -89,9 +90,9 @@ def train(
     report(f"{chosen.name}: preparing", 0, chosen.epochs)
     done = _networks.train(chosen, images, seed=seed, settings=settings, checkpoint=checkpoint, after=tell)
     network = _networks.trained(done, images)
-    with new_file(weights, overwrite=overwrite) as temporary:
+    with new_file(weights, overwrite=replaces) as temporary:
         torch.save({key: value.cpu() for key, value in done.network.state_dict().items()}, temporary)
-    save(network, target, overwrite=overwrite)
+    save(network, target, overwrite=replaces)
     checkpoint.unlink(missing_ok=True)
     return network
 
@@ -113,7 +114,12 @@ def train_missing(
 ) -> None:
     """Train those of the named networks whose logits are not in ``folder`` yet."""
     for name in names:
-        if not (folder / file_name(name)).exists():
+        path = folder / file_name(name)
+        if path.exists():
+            of = load(path).provenance.get("seed", seed)  # logits of given weights have none
+            if of != seed:
+                raise InputError(f"{path} was trained with seed {of}, and {seed} was asked for. Choose another folder with -o.")
+        else:
             dataset, _, rest = name.partition("/")
             model, _, fraction = rest.partition("-fraction-")
             share = float(fraction) if fraction else None
@@ -153,10 +159,11 @@ def logits(
         The logits, as `nishimori.data.load` reads them.
     """
     source, target = existing_file(weights), Path(path)
+    if target.suffix != ".npz":
+        raise InputError(f"`path` must end in .npz, got {str(target)!r}.")
     check_target(target, overwrite=overwrite)
     chosen = _recipe(dataset, model, None, None)
     on = Settings.best(device).device
-    checked_device(on)
     images = image_set(dataset, data, report=report)
     network = _networks.with_weights(source, chosen, images, seed=seed, device=on, whose=f"read from {source.name}")
     save(network, target, overwrite=overwrite)

@@ -55,7 +55,7 @@ class Settings:
     def best(cls, device: str | None = None, *, repeatable: bool = False) -> "Settings":
         """What is fastest on a device; the GPU if there is one and none is named."""
         chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        fast = torch.device(chosen).type == "cuda"
+        fast = checked_device(chosen).type == "cuda"
         return cls(chosen, "bfloat16" if fast else "float32", fast, repeatable)
 
 
@@ -228,7 +228,7 @@ def part(images: ImageSet, fraction: float | None) -> Images:
         raise InputError(
             f"`fraction` must be above 0 and at most {most:.3g}, as validation images are not for training, got {fraction}."
         )
-    return Images(images.train.pixels[:n], images.train.labels[:n])
+    return images.train.at(slice(n))
 
 
 def logits(network: nn.Module, pixels: Pixels, views: Views | None = None, *, batch: int = 1000) -> HostArray:
@@ -259,6 +259,11 @@ def checked_device(name: str) -> torch.device:
         raise InputError(f"`device` must be a PyTorch device such as 'cpu' or 'cuda', got {name!r}.") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError("There is no CUDA device here. Use 'cpu', or a machine with a GPU and PyTorch's CUDA build.")
+    try:
+        torch.zeros(1, device=device).item()
+    except Exception as error:  # every backend has its own way to say that it is not there
+        brief = " ".join(str(error).split())[:100]
+        raise InputError(f"`device` must be one that computes here, got {name!r} ({brief}). Use 'cpu'.") from None
     return device
 
 

@@ -9,8 +9,7 @@ from nishimori._optional import require
 
 require("torch", extra="torch", for_="nishimori.torch")
 
-from nishimori.torch._calibrate import calibrate  # noqa: E402 - only once torch is known to be there
-from nishimori.torch._calibrated import Calibrated  # noqa: E402
+from nishimori.torch._calibrated import Calibrated, calibrate  # noqa: E402 - only once torch is known to be there
 from nishimori.torch._collect import Collected, collect  # noqa: E402
 from nishimori.torch._fold import fold_temperature  # noqa: E402
 

@@ -4,27 +4,62 @@ T is a buffer, so it is saved, loaded and moved with the weights. It stays in fl
 division is done there: rounding T to eight bits could change every logit by half a percent.
 """
 
-from collections.abc import Callable
-from typing import Any, Self
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
 
+from nishimori._inputs import batches
+from nishimori._observables import Confidence, Energy, Observable
 from nishimori._record import Method
-from nishimori._temperatures import Temperatures
+from nishimori._temperatures import Temperatures, fit_one, temperatures_of
 from nishimori.errors import InputError
-from nishimori.torch._division import divide, number
-from nishimori.torch._outputs import logits_of, with_logits
-from nishimori.torch._run import check_module, device_of
-from nishimori.torch._signature import signature_of_model
+from nishimori.torch._collect import read
+from nishimori.torch._head import final_layer
+from nishimori.torch._run import check_module, device_of, logits_of, number, with_logits
+
+Choice = Literal["ec", "ts"]
+
+
+class _Bound(partial[Any]):
+    """A method bound to a wrapper; its signature is looked up only when somebody asks."""
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        try:
+            return inspect.signature(self.args[0].model.forward)
+        except (TypeError, ValueError):  # TorchScript read from a file, say
+            return inspect.signature(self.func.__get__(self.args[0]))
+
+
+class _signature_of_model:  # noqa: N801 - a decorator
+    """Decorator of a wrapper's ``forward``, which then shows the signature of the network it wraps.
+
+    Whoever exports a network or feeds it a table looks there for the names of its inputs: `torch.export` for dynamic shapes,
+    ONNX for the inputs of the file, trainers for the columns to keep. Not a property, so that hooks may still put another
+    ``forward`` on the instance.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self.function
+        if torch.compiler.is_dynamo_compiling():  # a bound method would be looked up here again, without end
+            return partial(self.function, instance)
+        return _Bound(self.function, instance)
 
 
 class Calibrated(nn.Module):
     """A network whose logits are divided by a temperature.
 
     It is called like the network and returns the same kind of output: a tensor, an object with ``.logits`` or a dict with
-    "logits", in the same dtype. Other attributes (``config``, ``fc``, ...) are those of the network. `calibrate` makes one
-    from a loader.
+    "logits", in the same dtype. Other attributes (``config``, ``fc``, ...) are read from the network; assign to those of
+    ``model``. `calibrate` makes one from a loader.
 
     Parameters
     ----------
@@ -40,9 +75,10 @@ class Calibrated(nn.Module):
     temperature : Tensor
         T, a float32 buffer without dimensions.
     method : {"ec", "ts", "fixed"}
-        How T was chosen; "fixed" if it was passed.
+        How T was chosen; "fixed" if it was passed or loaded.
     found : Temperatures or None
-        What `calibrate` measured: both temperatures, accuracy, number of samples. Not part of the state dict.
+        What `calibrate` measured: both temperatures, accuracy, number of samples. Not part of the state dict; None once another
+        is loaded.
 
     Notes
     -----
@@ -68,13 +104,13 @@ class Calibrated(nn.Module):
         super().__init__()
         check_module(model)
         T = torch.tensor(number(temperature, "temperature"), dtype=torch.float32, device=device_of(model))
+        self.register_buffer("temperature", T)  # before the network, whose own `temperature` it would take for this one
         self.model = model
-        self.register_buffer("temperature", T)
         self.method: Method = "fixed"
         self.found: Temperatures | None = None
         self.training = model.training
 
-    @signature_of_model
+    @_signature_of_model
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the network returns for the same arguments, with its logits divided by T."""
         output = self.model(*args, **kwargs)
@@ -102,7 +138,9 @@ class Calibrated(nn.Module):
 
         Both then give calibrated logits, the network without any extra cost. See `fold_temperature`.
         """
-        divide(self.model, float(self.temperature), probe)
+        from nishimori.torch._fold import divide  # noqa: PLC0415 - which has to know this class, so as to refuse it
+
+        divide(self.model, final_layer(self.model), float(self.temperature), probe)
         self.temperature.fill_(1)
         return self.model
 
@@ -112,8 +150,10 @@ class Calibrated(nn.Module):
         return f"temperature={shown}, method={self.method!r}"
 
     def _scaled(self, logits: Tensor) -> Tensor:
-        wide = _wide(logits)
-        return (logits.to(wide) / self.temperature.to(wide)).to(logits.dtype)
+        wide, T = _wide(logits), self.temperature
+        if T.device != logits.device:  # a network spread over devices
+            T = T.to(logits.device)
+        return (logits.to(wide) / T.to(wide)).to(logits.dtype)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = self.temperature
@@ -123,16 +163,85 @@ class Calibrated(nn.Module):
         self.temperature = after.to(torch.float32) if before.is_meta else before.to(after.device)
         return self
 
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        if f"{prefix}temperature" in state_dict:
+            self.temperature = self.temperature.to(torch.float32)  # `assign=True` takes the tensor in the file as it is
+            self.method, self.found = "fixed", None  # what was found belongs to the T from before
+
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
             model = self.__dict__.get("_modules", {}).get("model")  # not there yet while unpickling
-            if model is None:
+            if model is None or name.startswith("_"):  # `__deepcopy__` of the network would copy it alone
                 raise
             return getattr(model, name)
 
 
+def calibrate(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    method: Choice = "ec",
+    labels: str = "labels",
+    device: torch.device | str | None = None,
+) -> Calibrated:
+    """The network, wrapped so that its logits are divided by the temperature that suits a validation loader.
+
+    The loader is read once, in eval mode and without gradients; its logits are kept on the CPU in the precision they came
+    in. The network's weights and modes stay as they were. A `Calibrated` is calibrated afresh: its network is read, and the
+    result has a new T.
+
+    Parameters
+    ----------
+    model, loader, labels, device
+        As for `collect`. The loader's samples must not be those the network was trained on.
+    method : {"ec", "ts"}
+        Expectation consistency, where mean confidence equals accuracy, or temperature scaling, where the cross-entropy is
+        least.
+
+    Returns
+    -------
+    Calibrated
+        With the network as ``model``, T as ``temperature``, and both temperatures and the accuracy in ``found``.
+
+    Raises
+    ------
+    NoTemperatureError
+        If no temperature satisfies the condition; the message says why.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from nishimori.torch import calibrate
+    >>> rng = np.random.default_rng(0)
+    >>> x = 3 * rng.normal(size=(2000, 5))
+    >>> y = (x / 2 + rng.gumbel(size=x.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> calibrated = calibrate(torch.nn.Identity(), [(torch.tensor(x), torch.tensor(y))])
+    >>> calibrated
+    Calibrated(
+      temperature=1.993, method='ec'
+      (model): Identity()
+    )
+    >>> f"{calibrated.found.ts:.2f} {calibrated.found.accuracy:.3f}"
+    '1.98 0.570'
+    """
+    if method not in get_args(Choice):
+        raise InputError(f"`method` must be 'ec' or 'ts', got {method!r}.")
+    network = model.model if isinstance(model, Calibrated) else model
+    data = batches(*read(network, loader, labels, device))
+    found = temperatures_of(data)
+    temperature = found.ec if method == "ec" else found.ts
+    if temperature is None:
+        wanted: Observable = Confidence() if method == "ec" else Energy()
+        temperature, _ = fit_one(data, wanted, right=Confidence())  # raises, with the reason
+    calibrated = Calibrated(network, temperature)
+    calibrated.method, calibrated.found = method, found
+    return calibrated
+
+
 def _wide(logits: Tensor) -> torch.dtype:
     """The dtype to divide in: its own, but float32 for halves."""
-    return torch.promote_types(logits.dtype, torch.float32)
+    return torch.float32 if logits.dtype in (torch.float16, torch.bfloat16) else logits.dtype

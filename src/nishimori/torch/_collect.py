@@ -6,6 +6,7 @@ on the host, so that they do not fill the device, and in the precision they came
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -16,8 +17,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from nishimori._inputs import batches
 from nishimori.errors import InputError
-from nishimori.torch._outputs import logits_of
-from nishimori.torch._run import answer, check_module, device_of, evaluating
+from nishimori.torch._run import answer, check_module, device_of, evaluating, logits_of
 
 
 class Collected(NamedTuple):
@@ -42,7 +42,8 @@ def collect(
         "logits".
     loader : iterable of batches
         Tuples, whose last entry holds the labels and whose other entries are the model's positional arguments; or mappings,
-        whose entry ``labels`` holds the labels and whose other entries are the model's keyword arguments.
+        whose entry ``labels`` holds the labels and whose other entries are the model's keyword arguments. Inputs must be
+        tensors already, or what the model makes tensors of itself.
     labels : str
         The key of the labels where batches are mappings.
     device : torch.device or str, optional
@@ -81,14 +82,31 @@ def read(model: nn.Module, loader: Iterable[Any], labels: str, device: torch.dev
             inputs, target = _split(batch, labels)
             logits = logits_of(answer(model, inputs, place))
             _check_logits(logits, rows)
-            rows.append(logits.cpu())
+            rows.append(_own(logits))
             truth.append(_labels_of(target, len(logits), number))
     if not rows:
         raise InputError(
             "`loader` must yield at least one batch, got none. Check that its dataset is not empty and that `drop_last` does "
             "not drop the only batch; a generator can be read just once."
         )
-    return Collected(torch.cat(rows), torch.cat(truth))
+    return Collected(_joined(rows), _joined(truth))
+
+
+def _own(values: Tensor) -> Tensor:
+    """A copy on the host: loaders write their buffers again, workers lend theirs, and a view keeps all it was cut from."""
+    return values.detach().to("cpu", copy=True)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """All rows; ``parts`` is emptied on the way, so that not everything is in memory twice."""
+    dtype = reduce(torch.promote_types, (part.dtype for part in parts))
+    whole = torch.empty(sum(map(len, parts)), *parts[0].shape[1:], dtype=dtype)
+    end = len(whole)
+    while parts:
+        part = parts.pop()
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole
 
 
 def _check_loader(loader: Any) -> None:
@@ -109,7 +127,16 @@ def _watched(loader: Iterable[Any]) -> Iterator[Iterable[Any]]:
     """The batches, with a bar that fills while they are taken; only on a terminal, and gone when done or after an error."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        yield bar.track(loader, description="Reading")
+        # A generator, because rich asks for the length of what it is given in a way that lets most errors through.
+        yield bar.track((batch for batch in loader), total=_length(loader), description="Reading")
+
+
+def _length(loader: Any) -> int | None:
+    """How many batches there are, or None where it cannot tell: samplers raise all kinds of errors."""
+    try:
+        return len(loader)
+    except Exception:
+        return None
 
 
 def _split(batch: Any, labels: str) -> tuple[Any, Any]:
@@ -134,10 +161,6 @@ def _check_logits(logits: Tensor, before: list[Tensor]) -> None:
     """Refuse logits that do not have a row for each sample and a column for each class, as all others."""
     shape = tuple(logits.shape)
     by_hand = "and wrap the model with `Calibrated(model, T)`"
-    if not logits.is_floating_point():
-        raise InputError(
-            f"`model` must return logits, got {logits.dtype}. Return the scores before the softmax, not the classes."
-        )
     if logits.ndim > 2:
         raise InputError(
             f"`model` must return logits of shape (n, n_classes) or (n,), got {shape}. Put the classes last, flatten the rest, "
@@ -161,7 +184,7 @@ def _check_logits(logits: Tensor, before: list[Tensor]) -> None:
 def _labels_of(target: Any, n_rows: int, number: int) -> Tensor:
     """One label a row, on the host."""
     try:
-        found = torch.as_tensor(target).detach().cpu()
+        found = torch.as_tensor(target)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             f"The labels of each batch must be a tensor of column numbers, got a {type(target).__name__} in batch {number}. "
@@ -169,7 +192,7 @@ def _labels_of(target: Any, n_rows: int, number: int) -> Tensor:
         ) from None
     shape = tuple(found.shape)
     if shape == (n_rows,):
-        return found
+        return _own(found)
     remedy = f"Check that the model returns one row a sample: it returned {n_rows}."
     if shape == (n_rows, 1):
         remedy = "Have the loader yield `labels.flatten()`."

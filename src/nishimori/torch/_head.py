@@ -6,6 +6,7 @@ something follows that does not commute with a division, nothing is guessed: the
 
 import re
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -23,6 +24,9 @@ _TRANSPARENT = (
     *(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
 )
+
+# What transformers call the scale of a tanh that its language models put after their last layer.
+_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 
 # torchvision, timm and transformers call their last layers one of these; `out_proj` is the last layer inside some heads.
 _NAMES = ("fc", "classifier", "head", "heads", "lm_head", "linear", "score", "out_proj")
@@ -42,19 +46,20 @@ class Head(NamedTuple):
 
 def final_layer(model: nn.Module) -> Head:
     """The last linear layer of ``model``, fit to be divided."""
-    head = _last(Head("", model))
+    head = _last(Head("", model), model)
     _check_plain(head)
     _check_unshared(model, head)
+    _check_uncapped(model, head)
     return head
 
 
-def _last(at: Head) -> Head:
-    """Follow names and containers down to a layer."""
+def _last(at: Head, model: nn.Module) -> Head:
+    """Follow names and containers of ``model`` down to a layer."""
     module = at.layer
     if isinstance(module, _LINEAR) or not any(True for _ in module.children()) or _is_adapter(module) or _is_quantised(module):
         return at
     if isinstance(module, nn.Sequential):
-        return _last(_tail(at))
+        return _last(_tail(at), model)
     # Quantised layers have a usual name but no parameters.
     named = {name: each for name, each in module.named_children() if name in _NAMES or any(True for _ in each.parameters())}
     heads = [name for name in named if name in _NAMES and not isinstance(named[name], _TRANSPARENT)]
@@ -62,8 +67,8 @@ def _last(at: Head) -> Head:
         heads = list(named)  # a wrapper: DataParallel, a compiled module, a LightningModule
     if not heads:
         raise InputError(
-            f"The network must have a last layer with a usual name ({', '.join(_NAMES[:-2])}), got {type(module).__name__} "
-            f"with the parts {list(named)}. Pass the layer itself{_for_instance(at)}; or {INSTEAD}."
+            f"The network must have a last layer with a usual name ({', '.join(_NAMES[:-1])}), got {type(module).__name__} "
+            f"with the parts {list(named)}. Pass the layer itself{_for_instance(at, model)}; or {INSTEAD}."
         )
     rivals = heads if len(heads) > 1 else [heads[0], *_rivals(heads[0], named)]
     if len(rivals) > 1:
@@ -71,7 +76,7 @@ def _last(at: Head) -> Head:
         raise InputError(
             f"The network must have one last layer, got {paths}. Pass the layer that gives the logits; or {INSTEAD}."
         )
-    return _last(Head(_join(at.name, heads[0]), named[heads[0]]))
+    return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model)
 
 
 def _tail(at: Head) -> Head:
@@ -85,12 +90,15 @@ def _tail(at: Head) -> Head:
 
 
 def _rivals(chosen: str, named: dict[str, nn.Module]) -> Iterator[str]:
-    """Other parts that share the last word of a name, such as ``aux_head`` and ``head_dist`` with ``head``."""
+    """Other parts with linear layers that come later or share the last word of a name, as ``aux_head`` does with ``head``."""
     word = chosen.rpartition("_")[2]
+    later = False
     for name, each in named.items():
         words = re.sub(r"\d+", "", name).split("_")
-        if name != chosen and word in words and "pre" not in words and any(isinstance(m, _LINEAR) for m in each.modules()):
+        alike = word in words and "pre" not in words
+        if name != chosen and (later or alike) and any(isinstance(m, _LINEAR) for m in each.modules()):
             yield name
+        later = later or name == chosen
 
 
 def _is_adapter(module: nn.Module) -> bool:
@@ -105,10 +113,6 @@ def _check_plain(head: Head) -> None:
     own = {name for name, _ in layer.named_parameters()} | {name for name, _ in layer.named_buffers()}
     if is_parametrized(layer):
         raise _refused(head, "its weights are parametrised", "Call `torch.nn.utils.parametrize.remove_parametrizations` first")
-    if "weight_g" in own or "weight_orig" in own:
-        raise _refused(
-            head, "its weights are computed from others", "Call `torch.nn.utils.remove_weight_norm` or the like first"
-        )
     if _is_adapter(layer):
         raise _refused(head, "an adapter adds to its output", "Merge the adapter into the weights first")
     if _is_quantised(layer):
@@ -124,9 +128,15 @@ def _check_plain(head: Head) -> None:
         )
     if isinstance(layer.weight, UninitializedParameter):
         raise _refused(head, "it has no weights yet", "Call the model once first")
+    if layer.weight.is_meta:
+        raise _refused(head, "its weights are on the meta device", "Load them first")
     kinds = [each for each in _LINEAR if isinstance(layer, each)]
-    if own - {"weight", "bias"} or type(layer).forward is not kinds[0].forward:
-        raise _refused(head, "it does more than multiply by its weights", "Fold by hand if you know how")
+    if type(layer).forward is not kinds[0].forward:
+        remedy = "If that divides its output, divide its weights and bias yourself"
+        raise _refused(head, "it does more than multiply by its weights", remedy)
+    if own - {"weight", "bias"}:
+        remedy = "Make them permanent (`remove_weight_norm`, `prune.remove`, ...) first"
+        raise _refused(head, "its weights are computed from others", remedy)
 
 
 def _is_quantised(layer: nn.Module) -> bool:
@@ -153,10 +163,27 @@ def _check_unshared(model: nn.Module, head: Head) -> None:
             )
 
 
+def _check_uncapped(model: nn.Module, head: Head) -> None:
+    """Refuse a language model that bounds its logits; a classifier with such a configuration does not."""
+    configs = [getattr(each, "config", None) for each in model.modules()] if "lm_head" in head.name.split(".") else []
+    for config, name in product(configs, _CAPS):
+        if cap := getattr(config, name, None):
+            raise InputError(
+                f"The network must end in its last layer, got a soft cap after {head} (`config.{name}` is {cap:g}), which does "
+                f"not commute with a division: {INSTEAD}."
+            )
+
+
 def _same_memory(a: Any, b: Any) -> bool:
     if a is b:
         return True
-    return not a.is_meta and not b.is_meta and bool(a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() != 0)
+    if a.is_meta or b.is_meta:
+        return False
+    storage = a.untyped_storage().data_ptr()
+    if storage == 0 or storage != b.untyped_storage().data_ptr():
+        return False
+    # Networks may keep all their weights in one storage: what counts is whether these two overlap.
+    return bool(a.data_ptr() < b.data_ptr() + b.nbytes and b.data_ptr() < a.data_ptr() + a.nbytes)
 
 
 def _kind(head: Head) -> str:
@@ -167,7 +194,10 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _for_instance(at: Head) -> str:
+def _for_instance(at: Head, model: nn.Module) -> str:
     """The last linear layer that was defined, as a hint."""
-    paths = [path for path, each in at.layer.named_modules() if isinstance(each, _LINEAR)]
-    return f", perhaps `model.{_join(at.name, paths[-1])}`" if paths else ""
+    linear = [Head(_join(at.name, path), each) for path, each in at.layer.named_modules() if isinstance(each, _LINEAR)]
+    if not linear:
+        return ""
+    _check_unshared(model, linear[-1])  # passed alone, it could not be seen to be shared
+    return f", perhaps `model.{linear[-1].name}`"

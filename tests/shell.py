@@ -1,0 +1,37 @@
+"""The command ``nishimori`` as a person types it, within the process of the tests."""
+
+import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from typing import NamedTuple
+
+import pytest
+
+from nishimori import cli
+
+
+class Ended(NamedTuple):
+    """Exit code, standard output, standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+def nishimori(*words, place="."):
+    """Run ``nishimori`` in a folder; words may hold several, separated by blanks."""
+    out, err = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(place)
+        patch.setenv("COLUMNS", "120")
+        patch.setenv("TERM", "dumb")
+        patch.setattr(sys, "argv", ["nishimori", *(word for each in words for word in str(each).split())])
+        patch.setattr(warnings, "showwarning", warnings.showwarning)  # the command sets its own
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = end.code or 0
+        else:
+            code = 0
+    return Ended(code, out.getvalue(), err.getvalue())
