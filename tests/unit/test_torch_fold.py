@@ -55,8 +55,10 @@ class VGG(nn.Module):
         return self.classifier(self.features(x).flatten(1))
 
 
-def fully_convolutional(pool):
-    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 10, 1), pool, nn.Flatten())
+def fully_convolutional():
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 10, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
 
 
 class Encoder(nn.Module):
@@ -105,8 +107,7 @@ ZOO = {
     "ResNet with head": (lambda: ResNet("head"), IMAGES),
     "Sequential classifier": (VGG, IMAGES),
     "classifier, then dropout": (lambda: VGG(nn.Dropout(0.5), nn.Identity()), IMAGES),
-    "1x1 convolution": (lambda: fully_convolutional(nn.AdaptiveAvgPool2d(1)), IMAGES),
-    "1x1 convolution, then a pool of fixed size": (lambda: fully_convolutional(nn.AvgPool2d(6)), IMAGES),
+    "1x1 convolution": (fully_convolutional, IMAGES),
     "transformer": (Encoder, {"input_ids": TOKENS}),
     "language model": (lambda: Encoder("lm_head"), TOKENS),
     "nested head": (NestedHead, IMAGES),
@@ -167,6 +168,26 @@ def test_the_probe_allows_for_autocast():
     network.classifier.register_forward_hook(lambda module, args, output: output.float())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         fold_temperature(network, 1.7, probe=IMAGES)
+
+
+CONVOLUTIONS = [nn.Conv1d, nn.Conv2d, nn.Conv3d]
+POOLS = [nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d]
+DROPOUTS = [nn.Dropout1d, nn.Dropout2d, nn.Dropout3d]
+FOLLOWING = [
+    *((convolution, pool(2)) for convolution, pool in zip(2 * CONVOLUTIONS, POOLS, strict=True)),
+    *((convolution, dropout()) for convolution, dropout in zip(CONVOLUTIONS, DROPOUTS, strict=True)),
+    *((nn.Conv1d, each) for each in (nn.Dropout(), nn.AlphaDropout(), nn.FeatureAlphaDropout())),
+    *((nn.Conv1d, each) for each in (nn.Identity(), nn.Flatten(), nn.Unflatten(1, (2, 2)))),
+]
+
+
+@pytest.mark.parametrize(
+    ("convolution", "following"), FOLLOWING, ids=lambda each: getattr(each, "__name__", type(each).__name__)
+)
+def test_what_averages_moves_or_does_nothing_in_eval_mode_may_follow_the_last_layer(convolution, following):
+    network = nn.Sequential(convolution(3, 4, 1), following)
+    x = torch.randn(2, 3, *[4] * (CONVOLUTIONS.index(convolution) + 1))
+    assert fold_temperature(network, 1.7, probe=x) is network[0]
 
 
 def cancelling(mean):
@@ -417,24 +438,24 @@ def capped(name, head):
 
 def shared_message(one, two):
     return (
-        f"The network must not share the weight of its last layer, got one tensor for `{one}.weight` and `{two}.weight`, as with "
-        "tied embeddings: folding would change both. Untie them by giving the last layer its own copy; or use "
+        f"The network must not share the weight of its last layer, got one tensor for `{one}.weight` and `{two}.weight`, as "
+        "with tied embeddings: folding would change both. Untie them by giving the last layer its own copy; or use "
         "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
     )
 
 
 def cap_message(name, path):
     return (
-        f"The network must end in its last layer, got a soft cap after `{path}` (`config.{name}` is 30), which does not commute "
-        "with a division: use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
+        f"The network must end in its last layer, got a soft cap after `{path}` (`config.{name}` is 30), which does not "
+        "commute with a division: use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
     )
 
 
 def computed_message(kind):
     return (
-        f"The network must end in a plain linear layer, got `fc` of type {kind}: its weights are computed from others. Make them "
-        "permanent (`remove_weight_norm`, `prune.remove`, ...) first; or use `nishimori.torch.Calibrated(model, T)`, which "
-        "divides the logits themselves."
+        f"The network must end in a plain linear layer, got `fc` of type {kind}: its weights are computed from others. Make "
+        "them permanent (`remove_weight_norm`, `prune.remove`, ...) first; or use `nishimori.torch.Calibrated(model, T)`, "
+        "which divides the logits themselves."
     )
 
 

@@ -244,4 +244,4 @@ def calibrate(
 
 def _wide(logits: Tensor) -> torch.dtype:
     """The dtype to divide in: its own, but float32 for halves."""
-    return torch.float32 if logits.dtype in (torch.float16, torch.bfloat16) else logits.dtype
+    return torch.promote_types(logits.dtype, torch.float32)

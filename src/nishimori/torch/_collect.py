@@ -100,7 +100,7 @@ def _own(values: Tensor) -> Tensor:
 def _joined(parts: list[Tensor]) -> Tensor:
     """All rows; ``parts`` is emptied on the way, so that not everything is in memory twice."""
     dtype = reduce(torch.promote_types, (part.dtype for part in parts))
-    whole = torch.empty(sum(map(len, parts)), *parts[0].shape[1:], dtype=dtype)
+    whole = torch.empty(sum(map(len, parts)), *parts[0].shape[1:], dtype=dtype, device="cpu")  # whatever the default device
     end = len(whole)
     while parts:
         part = parts.pop()

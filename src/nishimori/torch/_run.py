@@ -53,7 +53,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             if module.training != training:
                 module.train(training)
         _set_flags(modes)  # a later parent may have changed a module that it shares with an earlier one
-        # Until 2.10, torch would go on to train with the half-precision copies of weights made here without gradients.
+        # Older versions of torch would go on to train with the half-precision copies of weights made here without gradients.
         torch.clear_autocast_cache()
 
 
