@@ -8,8 +8,7 @@ import typer
 
 from nishimori import _train_commands
 from nishimori._terminal import JsonOption, note, print_json, print_rows, steps
-from nishimori._train_commands import DataOption, SeedOption
-from nishimori.errors import InputError
+from nishimori._train_commands import DataOption, DeviceOption, ForceOption, SeedOption
 
 if TYPE_CHECKING:
     from nishimori.paper import Finding
@@ -38,22 +37,26 @@ def run(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for pictures and numbers.")] = Path("nishimori-paper"),
     quick: QuickOption = False,
     seed: SeedOption = 0,
-    train: Annotated[bool, typer.Option("--train", help="Train the networks first, instead of taking bundled logits.")] = False,
+    train: Annotated[
+        bool,
+        typer.Option(
+            "--train", help="Train the networks first, into networks in the folder, instead of taking bundled logits."
+        ),
+    ] = False,
     data: DataOption = None,
+    device: DeviceOption = None,
     as_json: JsonOption = False,
-    force: Annotated[bool, typer.Option("--force", help="Start over and replace existing files.")] = False,
+    force: ForceOption = False,
 ) -> None:
     """Compute figures and tables: PNG, SVG, CSV and JSON. An interrupted run goes on where it stopped."""
     from nishimori import paper  # noqa: PLC0415
 
-    if data is not None and not train:
-        raise InputError("--data names images to train on. Add --train, or leave it out to take the bundled logits.")
     written = {}
     for name in _known(names):
         try:
             with steps(lines=train) as report:
                 outcome = paper.run(
-                    name, output, quick=quick, seed=seed, overwrite=force, train=train, data=data, report=report
+                    name, output, quick=quick, seed=seed, overwrite=force, train=train, data=data, device=device, report=report
                 )
         except KeyboardInterrupt:
             again = "repeat the command without --force" if force else "repeat the command"

@@ -16,9 +16,14 @@ DataOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option(help="Of everything random.", min=0)]
 _Dataset = Annotated[str, typer.Option("--dataset", help="svhn, cifar10 or cifar100.", show_default=False)]
-_Model = Annotated[str, typer.Option("--model", help="A network, as in `nishimori paper recipes`.", show_default=False)]
-_Device = Annotated[str | None, typer.Option(help="A PyTorch device; the GPU if there is one.", show_default=False)]
-_Force = Annotated[bool, typer.Option("--force", help="Start over and replace existing files.")]
+_Model = Annotated[
+    str,
+    typer.Option(
+        "--model", help="resnet20, -32, -44, -56, -110, each also as -conv, densenet121, vgg19, repvgg-a2.", show_default=False
+    ),
+]
+DeviceOption = Annotated[str | None, typer.Option(help="A PyTorch device; the GPU if there is one.", show_default=False)]
+ForceOption = Annotated[bool, typer.Option("--force", help="Start over and replace existing files.")]
 
 
 def train(
@@ -27,17 +32,19 @@ def train(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for logits and weights.")] = Path("nishimori-networks"),
     data: DataOption = None,
     fraction: Annotated[
-        float | None, typer.Option(help="Train on this part of the labelled images.", show_default=False)
+        float | None,
+        typer.Option(help="Train on this part of training and validation images, 0.9 at most.", show_default=False),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.", min=1, show_default=False)] = None,
     seed: SeedOption = 0,
-    device: _Device = None,
+    device: DeviceOption = None,
     repeatable: Annotated[bool, typer.Option("--repeatable", help="The same bits every time, a little slower.")] = False,
     as_json: JsonOption = False,
-    force: _Force = False,
+    force: ForceOption = False,
 ) -> None:
     """Train a network with the paper's recipe and keep its logits. An interrupted run goes on where it stopped."""
     from nishimori import paper  # noqa: PLC0415 - SciPy and PyTorch take a while to import
+    from nishimori.paper._measured import file_name  # noqa: PLC0415
 
     try:
         with steps(lines=True) as report:
@@ -55,10 +62,13 @@ def train(
                 report=report,
             )
     except KeyboardInterrupt:
-        again = "repeat the command without --force" if force else "repeat the command"
-        note(f"Interrupted. The epochs that were finished are in {output}; {again} to go on.")
+        if any(output.glob("*.checkpoint.pt")):
+            again = "repeat the command without --force" if force else "repeat the command"
+            note(f"Interrupted. The epochs that were finished are in {output}; {again} to go on.")
+        else:
+            note("Interrupted before the first epoch was finished. Repeat the command to start over.")
         raise typer.Exit(130) from None
-    _show(found, output / f"{found.name.replace('/', '-')}.npz", as_json=as_json)
+    _show(found, output / file_name(found.name), as_json=as_json)
 
 
 def logits(
@@ -68,9 +78,9 @@ def logits(
     output: Annotated[Path, typer.Option("--output", "-o", help="File for the logits (.npz).", show_default=False)],
     data: DataOption = None,
     seed: SeedOption = 0,
-    device: _Device = None,
+    device: DeviceOption = None,
     as_json: JsonOption = False,
-    force: _Force = False,
+    force: ForceOption = False,
 ) -> None:
     """Logits of a network whose weights are in a file, such as the authors'."""
     from nishimori import paper  # noqa: PLC0415

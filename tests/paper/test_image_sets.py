@@ -370,7 +370,7 @@ def test_mosaics_without_pillow_say_what_to_install(tmp_path, monkeypatch):
     for module in [each for each in sys.modules if each.partition(".")[0] == "PIL"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setattr(sys, "path", [])
-    refused(tmp_path, ModuleNotFoundError, r"Reading WebP mosaics needs PIL.*nishimori\[paper\]")
+    refused(tmp_path, ModuleNotFoundError, r"Reading WebP mosaics needs PIL.*nishimori\[train\]")
 
 
 @pytest.mark.parametrize("damage", [lambda whole: whole[:-7], lambda whole: whole[:99] + b"?" + whole[100:], lambda whole: b""])

@@ -65,10 +65,11 @@ def test_weights_from_a_file_give_their_networks_logits(tmp_path):
     exact = logits(network, Pixels(of.test.pixels, "cifar10", CPU))
     np.testing.assert_allclose(found.test.logits, exact, rtol=1e-4, atol=1e-5)
     assert found.provenance["weights"] == "a friend's"
+    assert not {"recipe", "n_train", "seed"} & set(found.provenance)  # which only the friend knows
     with pytest.raises(FormatError, match=r"it\.pt does not hold the weights of a resnet56 for 10 classes"):
         with_weights(tmp_path / "it.pt", replace(RECIPE, model="resnet56"), of, seed=0, device="cpu", whose="a friend's")
     (tmp_path / "it.pt").write_bytes(b"weights")
-    with pytest.raises(FormatError, match=r"it\.pt does not hold the weights"):
+    with pytest.raises(FormatError, match=r"it\.pt is no PyTorch state dict, or damaged"):
         with_weights(tmp_path / "it.pt", RECIPE, of, seed=0, device="cpu", whose="a friend's")
     with pytest.raises(FileNotFoundError):
         with_weights(tmp_path / "other.pt", RECIPE, of, seed=0, device="cpu", whose="a friend's")

@@ -134,9 +134,15 @@ def test_an_interrupted_training_goes_on_with_the_network_it_was_at(tmp_path, tr
 
 def test_networks_of_another_seed_are_not_taken_for_this_one(trained, images):
     before = {path: path.read_bytes() for path in trained.glob("*.*")}
-    with pytest.raises(InputError, match=r"svhn-resnet20\.npz was trained with seed 0, and 1 was asked for"):
+    with pytest.raises(InputError, match=r"svhn-resnet20\.npz was trained with another seed\. Remove it"):
         paper.run("figure-reliability", trained, quick=True, seed=1, train=True, data=images, overwrite=True)
     assert {path: path.read_bytes() for path in trained.glob("*.*")} == before
+
+
+def test_networks_of_another_recipe_are_not_taken_for_the_papers(trained, images, monkeypatch):
+    monkeypatch.setattr(_train, "recipe", lambda dataset, model: Recipe(dataset, model, epochs=3, batch=32, learning_rate=0.02))
+    with pytest.raises(InputError, match=r"svhn-resnet20\.npz was trained with another recipe\. Remove it"):
+        paper.run("figure-reliability", trained, quick=True, train=True, data=images)
 
 
 def test_every_network_that_an_artefact_asks_for_is_trained_under_its_name(tmp_path, monkeypatch):
@@ -157,6 +163,6 @@ def test_images_are_refused_where_nothing_is_trained(tmp_path, images):
     assert shell.nishimori("paper", "run", "figure-reliability", "--data", images, "-o", tmp_path / "new") == (
         1,
         "",
-        "error: --data names images to train on. Add --train, or leave it out to take the bundled logits.\n",
+        "error: `data` (--data) names images to train on. Add --train, or leave it out to take the bundled logits.\n",
     )
     assert not (tmp_path / "new").exists()

@@ -260,3 +260,26 @@ def test_the_recorded_error_of_a_bundled_network_is_that_of_its_logits(name, par
 
 def test_bundled_files_are_small_together():
     assert sum(path.stat().st_size for path in BUNDLED.rglob("*") if path.suffix != ".pyc") < 15e6
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "got"),
+    [
+        (np.zeros((2, 3)), np.array([0.5, 1.7]), r"\(2, 3\) and float64 of shape \(2,\)"),
+        (np.zeros((2, 3)), np.array([0, 1, 2]), r"\(2, 3\) and int64 of shape \(3,\)"),
+        (np.zeros(2), np.array([0, 1]), r"\(2,\) and int64 of shape \(2,\)"),
+    ],
+)
+def test_what_could_not_be_loaded_again_is_not_saved(tmp_path, logits, labels, got):
+    made = Network("mine", Labelled(logits, labels), labelled(3, 3, np.float32, 0))
+    with pytest.raises(
+        InputError, match=rf"`validation` must have logits of shape \(n, n_classes\) and n integer labels, got {got}"
+    ):
+        data.save(made, tmp_path / "it.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_lists_are_saved_as_arrays(tmp_path):
+    made = Network("mine", Labelled([[1.0, 0.0]], [1]), Labelled([[1.0, 0.0]], [0]))
+    data.save(made, tmp_path / "it.npz")
+    assert data.load(tmp_path / "it.npz").validation.labels.tolist() == [1]

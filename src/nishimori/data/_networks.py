@@ -11,7 +11,7 @@ import numpy as np
 
 from nishimori._disk import new_file
 from nishimori._labels import HostArray
-from nishimori.errors import FormatError
+from nishimori.errors import FormatError, InputError
 
 _PARTS = ("validation", "augmented", "test")
 
@@ -55,8 +55,13 @@ def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) ->
     for part in _PARTS:
         labelled: Labelled | None = getattr(network, part)
         if labelled is not None:
-            arrays[f"{part}_logits"] = labelled.logits
-            arrays[f"{part}_labels"] = _small(labelled.labels)
+            logits, labels = np.asarray(labelled.logits), np.asarray(labelled.labels)
+            if not _fit(logits, labels) or labels.dtype.kind not in "iu":
+                raise InputError(
+                    f"`{part}` must have logits of shape (n, n_classes) and n integer labels, got {logits.shape} and "
+                    f"{labels.dtype} of shape {labels.shape}."
+                )
+            arrays[f"{part}_logits"], arrays[f"{part}_labels"] = logits, _small(labels)
     text = json.dumps({**network.provenance, "name": network.name}, ensure_ascii=False)
     with new_file(path, overwrite=overwrite) as temporary:
         np.savez_compressed(temporary, provenance=np.array(text), **arrays)  # type: ignore[arg-type]
@@ -70,6 +75,8 @@ def read(path: Path) -> Network:
             provenance = dict(json.loads(str(content["provenance"])))
             name = provenance.pop("name")
             parts = {part: _part(content, part) for part in _PARTS}
+    except PermissionError:
+        raise
     except Exception as error:
         # A damaged archive fails in as many ways as there are bytes: zlib, zipfile and NumPy each have their own errors.
         brief = f"{type(error).__name__}: {error}"
@@ -84,9 +91,13 @@ def _part(content: Mapping[str, HostArray], part: str) -> Labelled | None:
     if f"{part}_logits" not in content:
         return None
     logits, labels = content[f"{part}_logits"], content[f"{part}_labels"].astype(np.int64)
-    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+    if not _fit(logits, labels):
         raise FormatError(f"{part} has logits of shape {logits.shape} and labels of shape {labels.shape}")
     return Labelled(logits, labels)
+
+
+def _fit(logits: HostArray, labels: HostArray) -> bool:
+    return logits.ndim == 2 and labels.shape == logits.shape[:1]
 
 
 def _small(labels: HostArray) -> HostArray:

@@ -78,6 +78,7 @@ def run(
     overwrite: bool = False,
     train: bool = False,
     data: str | os.PathLike[str] | None = None,
+    device: str | None = None,
     report: Report = silent,
 ) -> Outcome:
     """Compute an artefact and write its picture (PNG, SVG), its tables (CSV) and everything (JSON) to ``folder``.
@@ -100,15 +101,21 @@ def run(
         Train the networks that the artefact needs, into ``networks`` in the folder, instead of taking the bundled logits.
     data : path, optional
         A folder with the images to train on; without it, the public originals are downloaded.
+    device : str, optional
+        A PyTorch device to train on; the GPU by default, if there is one. On a CPU a network takes hours to days.
     report : callable
         Told the name of each piece of work, how many are done, and how many there are.
     """
     chosen = artefact(name)
+    if data is not None and not train:
+        raise InputError("`data` (--data) names images to train on. Add --train, or leave it out to take the bundled logits.")
     if not train or not chosen.networks():
         return _run(chosen, folder, scale=Scale(quick, seed), overwrite=overwrite, report=report)
     require("torch", extra="train", for_="Training networks")
     networks = Path(folder) / "networks"
-    import_module("nishimori.paper._train").train_missing(chosen.networks(), networks, data=data, seed=seed, report=report)
+    import_module("nishimori.paper._train").train_missing(
+        chosen.networks(), networks, data=data, seed=seed, device=device, report=report
+    )
     return _run(chosen, folder, scale=Scale(quick, seed, str(networks)), overwrite=overwrite, report=report)
 
 

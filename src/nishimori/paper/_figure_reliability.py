@@ -36,18 +36,17 @@ class FigureReliability(Artefact):
             before = [row for row in content["bins"] if row["when"] == "before"]
             over = sum(row["samples"] for row in before if row["confidence"] > row["accuracy"])
             share = over / sum(row["samples"] for row in before)
-            found.append(
-                Finding(f"{who}: overconfident before calibration", f"in bins of {share:.0%} of the samples", "is", share > 0.5)
-            )
+            text = f"overconfident in bins of {share:.0%} of the samples"
+            found.append(Finding(f"{who} before calibration", text, "overconfident", share > 0.5))
             ece = content["scores"]
             text = f"ECE {100 * ece['ece']:.2f}, {100 * ece['ece_ts']:.2f}, {100 * ece['ece_ec']:.2f} %"
             better = ece["ece"] > max(ece["ece_ts"], ece["ece_ec"])
-            found.append(Finding(f"{who}: TS and EC improve calibration", text, "improve", better))
+            found.append(Finding(f"{who} by TS and EC", text, "improved", better))
         return found
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        figure, axes = pyplot.subplots(1, len(done), figsize=(4.3 * len(done), 4.5), layout="constrained")
-        for ax, (name, content) in zip(axes, done.items(), strict=True):
+        figure, axes = pyplot.subplots(2, 2, figsize=(8.6, 8.8), layout="constrained")
+        for ax, (name, content) in zip(axes.flat, done.items(), strict=True):
             draw_reliability(ax, content["bins"])
             ax.set_title(f"{title(name)} ({whose(name)})", fontsize=11)
         return figure

@@ -35,7 +35,7 @@ def scores(
     """What the tables print, with the temperatures of ``validation`` and everything else of ``test``; a weight is a count."""
     found = temperatures_of(batches(validation.logits, validation.labels, validation_weight), warn=False)
     if found.ts is None or found.ec is None:
-        raise InputError(f"A temperature does not exist for these logits: {found.why_no_ts or found.why_no_ec}")
+        raise InputError(f"These logits have no temperature: {found.why_no_ts or found.why_no_ec}")
     row = {"temperature_ts": found.ts, "temperature_ec": found.ec}
     row["error"] = metrics.error(test.logits, test.labels, sample_weight=test_weight)
     for suffix, temperature in (("", 1.0), ("_ts", found.ts), ("_ec", found.ec)):

@@ -28,7 +28,7 @@ from nishimori.paper._training import Epoch, Progress, Settings, Training, augme
 # float16 for more than ten classes and for the training fractions.
 _BITS = 14
 _FEW_CLASSES = 10
-# As many test images as the paper had: the half of the test set that it did not validate on.
+# As many test images as the paper had, which keeps files small.
 _TEST_ROWS = {"cifar100": 5000}
 _SPLIT_SEED = 42
 _FORMAT = 1
@@ -105,6 +105,7 @@ def trained(training: Training, images: ImageSet) -> Network:
     how = {
         "weights": "trained by nishimori",
         "recipe": training.recipe.settings(),
+        "n_train": len(part(images, training.recipe.fraction)),
         "seed": training.seed,
         "settings": asdict(training.settings),
         "device": _device_name(training.device),
@@ -120,18 +121,27 @@ def with_weights(
 ) -> Network:
     """The logits of a network whose weights lie in a file."""
     on = checked_device(device)
-    network = models.build(recipe.model, n_classes=images.n_classes)
-    path = Path(weights)
+    network = loaded(weights, recipe.model, images.n_classes)
+    how = {"weights": whose, "augmentation_seed": seed, "device": _device_name(on)}
+    return outputs(network, recipe, images, seed=seed, device=on, how=how)
+
+
+def loaded(weights: str | os.PathLike[str], model: str, n_classes: int) -> nn.Module:
+    """A network with the weights in a file."""
+    network, path = models.build(model, n_classes=n_classes), Path(weights)
     try:
-        network.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged file fails in as many ways as there are bytes
-        brief = " ".join(str(error).split())[:200] or type(error).__name__
+        raise FormatError(f"{path} is no PyTorch state dict, or damaged ({type(error).__name__}). Fetch it anew.") from None
+    try:
+        network.load_state_dict(state)
+    except Exception:  # PyTorch lists every name that does not fit
         raise FormatError(
-            f"{path} does not hold the weights of a {recipe.model} for {images.n_classes} classes: {brief}"
+            f"{path} does not hold the weights of a {model} for {n_classes} classes: other names or shapes. Name its own model."
         ) from None
-    return outputs(network, recipe, images, seed=seed, device=on, how={"weights": whose, "recipe": recipe.settings()})
+    return network
 
 
 def outputs(
@@ -152,7 +162,6 @@ def outputs(
     provenance = {
         "data": images.origin,
         **how,
-        "n_train": len(part(images, recipe.fraction).labels),
         "parameters": models.n_parameters(network),
         "validation_error": _error(validation),
         "test_error": _error(test),

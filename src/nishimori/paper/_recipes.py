@@ -19,6 +19,8 @@ NORMALISATION: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
 class Recipe:
     """Stochastic gradient descent with momentum on a part of a data set's training images.
 
+    Each epoch shows them once, in random order, but for those that would make an incomplete last batch.
+
     Attributes
     ----------
     dataset, model : str
@@ -64,9 +66,8 @@ class Recipe:
         return asdict(self)
 
 
-_LONG = Recipe(
-    "cifar100", "resnet20-conv", epochs=100, nesterov=True, weight_decay=5e-4, schedule="cosine", warmup=1
-)  # the public networks had 200 epochs of the same kind
+# The public networks (github.com/chenyaofo/pytorch-cifar-models) are other trainings; this is what a GPU does in minutes.
+_LONG = Recipe("cifar100", "resnet20-conv", epochs=100, nesterov=True, weight_decay=5e-4, schedule="cosine", warmup=1)
 _RECIPES: dict[str, Recipe] = {
     "svhn/resnet20": Recipe("svhn", "resnet20", augment=False),
     "cifar10/resnet20": Recipe("cifar10", "resnet20"),

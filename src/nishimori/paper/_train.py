@@ -8,14 +8,16 @@ from pathlib import Path
 import torch
 
 from nishimori._disk import check_target, existing_file, new_file
+from nishimori._inputs import is_whole
 from nishimori.data import Network, load, save
 from nishimori.errors import InputError
 from nishimori.paper import _networks, models
+from nishimori.paper._image_originals import ORIGINALS
 from nishimori.paper._image_sets import image_set
 from nishimori.paper._measured import file_name
 from nishimori.paper._recipes import Recipe, recipe
 from nishimori.paper._runs import Report, silent
-from nishimori.paper._training import Settings, Training
+from nishimori.paper._training import Settings, Training, part
 
 
 def train(
@@ -47,7 +49,7 @@ def train(
     data : path, optional
         A folder that holds the images; without it, the public originals are downloaded.
     fraction : float, optional
-        Train on this part of all labelled images, a tenth of which stays for validation; on all the rest by default.
+        Train on this part of all training and validation images; on all but the validation images by default.
     epochs : int, optional
         Instead of the recipe's.
     seed : int
@@ -73,14 +75,16 @@ def train(
     weights, checkpoint = target.with_suffix(".pt"), target.with_suffix(".checkpoint.pt")
     if place.exists() and not place.is_dir():
         raise InputError(f"{place} is a file, and the results need a folder. Choose another name with -o.")
-    place.mkdir(parents=True, exist_ok=True)
     # A checkpoint is left by a run that was to write these files, and perhaps to replace them.
     replaces = overwrite or checkpoint.exists()
-    for path in (target, weights):
-        check_target(path, overwrite=replaces)
+    if place.exists():
+        for path in (target, weights):
+            check_target(path, overwrite=replaces)
+    images = image_set(chosen.dataset, data, report=report)
+    part(images, chosen.fraction)  # too large a fraction is refused before anything is written
+    place.mkdir(parents=True, exist_ok=True)
     if overwrite:
         checkpoint.unlink(missing_ok=True)
-    images = image_set(chosen.dataset, data, report=report)
 
     def tell(run: Training) -> None:
         last = run.progress.epochs[-1]
@@ -101,29 +105,40 @@ def _recipe(dataset: str, model: str, fraction: float | None, epochs: int | None
     """The paper's recipe with what the caller changed; wrong names are refused before any image is read."""
     if model not in models.names():
         raise InputError(f"There is no network {model!r}; there are {', '.join(models.names())}.")
+    if fraction is not None and not (isinstance(fraction, float) and 0 < fraction < 1):
+        raise InputError(f"`fraction` must be a number between 0 and 1, got {fraction!r}.")
     chosen = replace(recipe(dataset, model), fraction=fraction)
     if epochs is None:
         return chosen
-    if epochs < 1:
-        raise InputError(f"`epochs` must be 1 or more, got {epochs}.")
+    if not is_whole(epochs) or epochs < 1:
+        raise InputError(f"`epochs` must be an integer of 1 or more, got {epochs!r}.")
     return replace(chosen, epochs=epochs, warmup=min(chosen.warmup, epochs - 1))
 
 
 def train_missing(
-    names: Sequence[str], folder: Path, *, data: str | os.PathLike[str] | None, seed: int, report: Report = silent
+    names: Sequence[str],
+    folder: Path,
+    *,
+    data: str | os.PathLike[str] | None,
+    seed: int,
+    device: str | None = None,
+    report: Report = silent,
 ) -> None:
     """Train those of the named networks whose logits are not in ``folder`` yet."""
     for name in names:
+        dataset, _, rest = name.partition("/")
+        model, _, fraction = rest.partition("-fraction-")
+        share = float(fraction) if fraction else None
         path = folder / file_name(name)
-        if path.exists():
-            of = load(path).provenance.get("seed", seed)  # logits of given weights have none
-            if of != seed:
-                raise InputError(f"{path} was trained with seed {of}, and {seed} was asked for. Choose another folder with -o.")
-        else:
-            dataset, _, rest = name.partition("/")
-            model, _, fraction = rest.partition("-fraction-")
-            share = float(fraction) if fraction else None
-            train(dataset, model, folder, data=data, fraction=share, seed=seed, report=report)
+        if not path.exists():
+            train(dataset, model, folder, data=data, fraction=share, seed=seed, device=device, report=report)
+            continue
+        about = load(path).provenance
+        wanted = {"recipe": _recipe(dataset, model, share, None).settings(), "seed": seed}
+        if other := [key for key, value in wanted.items() if about.get(key) != value]:
+            raise InputError(
+                f"{path} was trained with another {' and '.join(other)}. Remove it, or choose another folder with -o."
+            )
 
 
 def logits(
@@ -164,6 +179,7 @@ def logits(
     check_target(target, overwrite=overwrite)
     chosen = _recipe(dataset, model, None, None)
     on = Settings.best(device).device
+    _networks.loaded(source, chosen.model, ORIGINALS[dataset].n_classes)  # refused before any image is read
     images = image_set(dataset, data, report=report)
     network = _networks.with_weights(source, chosen, images, seed=seed, device=on, whose=f"read from {source.name}")
     save(network, target, overwrite=overwrite)

@@ -123,10 +123,14 @@ class Training:
 
     def run(self, after: Callable[["Training"], None] = lambda _: None) -> None:
         """Train to the end of the recipe, telling ``after`` of every epoch."""
-        with _arithmetic(self.settings, self.device):
+        with _arithmetic(self.settings, self.device), self._current():
             while len(self.progress.epochs) < self.recipe.epochs:
                 self._epoch(len(self.progress.epochs))
                 after(self)
+
+    def _current(self) -> Any:
+        """Streams, graphs and generators are of the current device, so this is made it."""
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
     def _epoch(self, number: int) -> None:
         start = time.perf_counter()
@@ -188,7 +192,6 @@ class Training:
                 self.clock.zero_()  # a short run has fewer learning rates than this has steps
                 self._step()
         torch.cuda.current_stream().wait_stream(side)
-        self.at.zero_()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             self._step()

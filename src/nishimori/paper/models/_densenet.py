@@ -1,7 +1,7 @@
 """DenseNet-121 (Huang et al., arXiv:1608.06993) with the stem that suits images of 32 × 32 pixels.
 
-One 3 × 3 convolution takes the place of the ImageNet network's strided 7 × 7 one and its pooling, which leaves 6.96 million
-parameters for ten classes instead of 7.98 million for a thousand.
+One 3 × 3 convolution takes the place of the ImageNet network's strided 7 × 7 one and its pooling. With a head of ten classes
+instead of a thousand there are 6.96 million parameters, not 7.98.
 """
 
 import torch

@@ -1,0 +1,62 @@
+"""How long a training step of each of the paper's networks takes here, and what repeatable bits cost.
+
+    python bench/training.py                     # all networks, on the GPU if there is one
+    python bench/training.py cifar10/resnet20    # some
+
+Images are random, of the usual size and number a batch; the first epoch, which compiles and captures the step, is timed apart.
+"""
+
+import argparse
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from nishimori.paper import _recipes
+from nishimori.paper._image_formats import Images
+from nishimori.paper._image_sets import ImageSet
+from nishimori.paper._training import Settings, Training
+
+
+def images(n, n_classes, seed):
+    """Random pixels and labels."""
+    rng = np.random.default_rng(seed)
+    return Images(rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8), rng.integers(0, n_classes, n))
+
+
+def timed(name, steps, *, repeatable):
+    """Seconds of the first epoch, and milliseconds a step of the later ones, by run."""
+    recipe = replace(_recipes.recipe(*name.split("/")), epochs=4, warmup=0)
+    n_classes = 100 if recipe.dataset == "cifar100" else 10
+    splits = [images(n, n_classes, seed) for seed, n in enumerate((steps * recipe.batch, 100, 100))]
+    training = Training(
+        recipe,
+        ImageSet(recipe.dataset, n_classes, *splits, "random"),
+        seed=0,
+        settings=Settings.best(repeatable=repeatable),
+    )
+    ends = [time.perf_counter()]
+    training.run(lambda _: ends.append(time.perf_counter()))
+    first, *later = np.diff(ends)
+    return first, 1000 * np.array(later) / steps, training.settings.device
+
+
+def main():
+    """Print a line for each network and kind of arithmetic."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=_recipes.names(), metavar="NAME")
+    parser.add_argument("--steps", type=int, default=100, help="steps an epoch")
+    chosen = parser.parse_args()
+    print(f"{'network':24} {'bits':>11} {'first epoch':>12} {'ms a step (each later epoch)':>30}")
+    for name in chosen.names:
+        fastest = None
+        for repeatable in (False, True):
+            first, later, device = timed(name, chosen.steps, repeatable=repeatable)
+            fastest = fastest or later.min()
+            runs = " ".join(f"{each:.2f}" for each in later)
+            ratio = f"  {later.min() / fastest:.2f} of the above" if repeatable else f"  on {device}"
+            print(f"{name:24} {'repeatable' if repeatable else 'fastest':>11} {first:10.1f} s {runs:>30}{ratio}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
