@@ -19,7 +19,7 @@ _DIGIT = {"temperature": 0.01, "error": 0.1, "ece": 0.1, "brier": 0.1}
 _OTHER_TRAINING = {"temperature": 0.2, "error": 3.1, "ece": 1.5, "brier": 4.0}
 _COLOURS = {"": "0.35", "_ts": "tab:blue", "_ec": "tab:orange"}
 _LABELS = {"": "uncalibrated", "_ts": "TS", "_ec": "EC"}
-_PANELS = {"temperature": "temperature", "ece": "ECE, %", "brier": "Brier score × 100"}
+_PANELS = {"temperature": "temperature", "ece": "ECE, %", "brier": "Brier score × 100, change by calibration"}
 
 
 def in_percent(row: Mapping[str, float]) -> dict[str, float]:
@@ -89,8 +89,8 @@ def draw_rows(done: Pieces, paper: Mapping[str, Sequence[float]], pyplot: Any) -
             printed = dict(zip(COLUMNS, paper[name.removesuffix(AUTHORS)], strict=True))
             for i, suffix in enumerate(_COLOURS):
                 column = f"{quantity}{suffix}"
-                if column in COLUMNS:
-                    _mark(ax, y + 0.22 * (i - 1), column, done[name], printed[column], _COLOURS[suffix])
+                if column in COLUMNS and column != "brier":
+                    _mark(ax, y + 0.22 * (i - 1), column, done[name], printed, _COLOURS[suffix])
         ax.set(xlabel=label)
         ax.grid(axis="x", alpha=0.3)
         for y in range(1, len(names)):
@@ -101,13 +101,19 @@ def draw_rows(done: Pieces, paper: Mapping[str, Sequence[float]], pyplot: Any) -
     return figure
 
 
-def _mark(ax: Any, y: float, column: str, content: Mapping[str, Any], paper: float, colour: str) -> None:
-    ours, bars = in_percent(content["clean"]), in_percent(content["clean error bars"])
-    ax.errorbar(ours[column], y, xerr=bars[column], fmt="o", color=colour, markersize=5, linewidth=1)
-    if "augmented" in content and column.endswith(("_ts", "_ec")):
-        theirs, bars = in_percent(content["augmented"]), in_percent(content["augmented error bars"])
-        ax.errorbar(theirs[column], y, xerr=bars[column], fmt="o", color=colour, markersize=5, linewidth=1, mfc="white")
-    ax.plot(paper, y, "x", color=colour, markersize=6, markeredgewidth=1.5, zorder=5)
+def _mark(ax: Any, y: float, column: str, content: Mapping[str, Any], paper: Mapping[str, float], colour: str) -> None:
+    for kind, face in (("clean", colour), ("augmented", "white")):
+        if kind in content and (kind == "clean" or column.endswith(("_ts", "_ec"))):
+            at = _shown(in_percent(content[kind]), column)
+            # The bar of a Brier score is mostly that of the uncalibrated one, which the change does not have.
+            bar = None if column.startswith("brier") else in_percent(content[f"{kind} error bars"])[column]
+            ax.errorbar(at, y, xerr=bar, fmt="o", color=colour, markersize=5, linewidth=1, mfc=face)
+    ax.plot(_shown(paper, column), y, "x", color=colour, markersize=6, markeredgewidth=1.5, zorder=5)
+
+
+def _shown(row: Mapping[str, float], column: str) -> float:
+    """The number, but of a Brier score what calibration changes: networks differ by far more."""
+    return row[column] - row["brier"] if column.startswith("brier") else row[column]
 
 
 def _legend(figure: Any, pyplot: Any, *, rings: bool) -> None:
