@@ -152,6 +152,13 @@ def test_a_fraction_is_of_training_and_validation_images_together(place):
     assert data.load(place / result["file"]).augmented is None
 
 
+def test_a_network_that_the_paper_has_not_says_whose_recipe_it_takes(place):
+    code, _, err = command(f"{TRAIN} -o new --model resnet20-conv --epochs 1", place)
+    said = "0/1 cifar10/resnet20-conv, which is not in the paper, by the recipe of cifar10/resnet20: preparing"
+    assert code == 0
+    assert said in err.splitlines()
+
+
 # Interruptions.
 
 

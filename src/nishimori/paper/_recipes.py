@@ -89,6 +89,9 @@ def recipe(dataset: str, model: str) -> Recipe:
     """The paper's recipe, or for another network that of the data set's ResNet20."""
     if dataset not in NORMALISATION:
         raise InputError(f"There is no data set {dataset!r}; there are {', '.join(NORMALISATION)}.")
-    known = _RECIPES.get(f"{dataset}/{model}")
-    usual = next(each for each in _RECIPES.values() if each.dataset == dataset)
-    return known or replace(usual, model=model)
+    return _RECIPES.get(f"{dataset}/{model}") or replace(usual(dataset), model=model)
+
+
+def usual(dataset: str) -> Recipe:
+    """The recipe of a data set's first network, a ResNet20."""
+    return next(each for each in _RECIPES.values() if each.dataset == dataset)

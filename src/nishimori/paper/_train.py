@@ -15,7 +15,8 @@ from nishimori.paper import _networks, models
 from nishimori.paper._image_originals import ORIGINALS
 from nishimori.paper._image_sets import image_set
 from nishimori.paper._measured import file_name
-from nishimori.paper._recipes import Recipe, recipe
+from nishimori.paper._recipes import Recipe, recipe, usual
+from nishimori.paper._recipes import names as recipe_names
 from nishimori.paper._runs import Report, silent
 from nishimori.paper._training import Settings, Training, part
 
@@ -91,7 +92,10 @@ def train(
         text = f"loss {last.loss:.3f}, accuracy {last.train_accuracy:.1%}, on validation {last.validation_accuracy:.1%}"
         report(f"{chosen.name}: {text}", last.number, chosen.epochs)
 
-    report(f"{chosen.name}: preparing", 0, chosen.epochs)
+    whose = (
+        "" if f"{dataset}/{model}" in recipe_names() else f", which is not in the paper, by the recipe of {usual(dataset).name}"
+    )
+    report(f"{chosen.name}{whose}: preparing", 0, chosen.epochs)
     done = _networks.train(chosen, images, seed=seed, settings=settings, checkpoint=checkpoint, after=tell)
     network = _networks.trained(done, images)
     with new_file(weights, overwrite=replaces) as temporary:
