@@ -5,6 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from nishimori.errors import InputError
+
+
+def check_folder(folder: Path, *, for_: str) -> None:
+    """Refuse a file where ``for_`` needs a folder, which may be yet to be made."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, and {for_} a folder. Choose another name with -o.")
+
 
 def check_target(target: Path, *, overwrite: bool) -> None:
     """Refuse a place where nothing can or may be written; commands ask before they start to work."""

@@ -11,7 +11,7 @@ import typer
 import nishimori
 from nishimori import _demo, _logit_files, _paper_commands, _theory_command
 from nishimori._array import on_host
-from nishimori._disk import check_target
+from nishimori._disk import check_folder, check_target
 from nishimori._inputs import Batches, batches, inverse
 from nishimori._labels import refuse_permuted
 from nishimori._logit_files import LogitFile, Names
@@ -213,8 +213,7 @@ def demo(
     force: ForceOption = False,
 ) -> None:
     """Calibrate a real network whose logits come with nishimori, and show what that does."""
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{output} is a file, and the demo needs a folder. Choose another name with -o.")
+    check_folder(output, for_="the demo needs")
     validation, test, picture = output / "val.npz", output / "test.npz", output / "demo.png"
     with progress("Calibrating"):
         result = _demo.run(network)

@@ -8,7 +8,7 @@ import torch
 
 from nishimori.errors import FormatError, InputError
 from nishimori.paper import models
-from nishimori.paper._networks import outputs, trained, with_weights
+from nishimori.paper._networks import loaded, outputs, trained, with_weights
 from nishimori.paper._pixels import Pixels
 from nishimori.paper._recipes import Recipe
 from nishimori.paper._training import Settings, logits
@@ -61,18 +61,18 @@ def test_half_of_cifar100s_test_images_is_kept_when_all_are_there(monkeypatch):
 def test_weights_from_a_file_give_their_networks_logits(tmp_path):
     of, network = image_set(), models.build("resnet20", n_classes=10)
     torch.save(network.state_dict(), tmp_path / "it.pt")
-    found = with_weights(tmp_path / "it.pt", RECIPE, of, seed=0, device="cpu", whose="a friend's")
+    found = with_weights(loaded(tmp_path / "it.pt", "resnet20", 10), RECIPE, of, seed=0, device="cpu", whose="a friend's")
     exact = logits(network, Pixels(of.test.pixels, "cifar10", CPU))
     np.testing.assert_allclose(found.test.logits, exact, rtol=1e-4, atol=1e-5)
     assert found.provenance["weights"] == "a friend's"
     assert not {"recipe", "n_train", "seed"} & set(found.provenance)  # which only the friend knows
     with pytest.raises(FormatError, match=r"it\.pt does not hold the weights of a resnet56 for 10 classes"):
-        with_weights(tmp_path / "it.pt", replace(RECIPE, model="resnet56"), of, seed=0, device="cpu", whose="a friend's")
+        loaded(tmp_path / "it.pt", "resnet56", 10)
     (tmp_path / "it.pt").write_bytes(b"weights")
     with pytest.raises(FormatError, match=r"it\.pt is no PyTorch state dict, or damaged"):
-        with_weights(tmp_path / "it.pt", RECIPE, of, seed=0, device="cpu", whose="a friend's")
+        loaded(tmp_path / "it.pt", "resnet20", 10)
     with pytest.raises(FileNotFoundError):
-        with_weights(tmp_path / "other.pt", RECIPE, of, seed=0, device="cpu", whose="a friend's")
+        loaded(tmp_path / "other.pt", "resnet20", 10)
 
 
 # Devices and seeds.
@@ -80,13 +80,12 @@ def test_weights_from_a_file_give_their_networks_logits(tmp_path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
 @pytest.mark.parametrize("device", ["cuda", "cuda:1"])
-def test_cuda_without_a_gpu_is_refused(tmp_path, device):
+def test_cuda_without_a_gpu_is_refused(device):
     message = r"^There is no CUDA device here\. Use 'cpu', or a machine with a GPU and PyTorch's CUDA build\.$"
     with pytest.raises(InputError, match=message):
         run(device=device)
-    torch.save(models.build("resnet20", n_classes=10).state_dict(), tmp_path / "it.pt")
     with pytest.raises(InputError, match=message):
-        with_weights(tmp_path / "it.pt", RECIPE, image_set(), seed=0, device=device, whose="a friend's")
+        with_weights(models.build("resnet20", n_classes=10), RECIPE, image_set(), seed=0, device=device, whose="a friend's")
 
 
 def test_a_device_that_is_none_is_refused():

@@ -16,9 +16,6 @@ from nishimori.paper._measured import network
 from nishimori.paper._recipes import Recipe
 from nishimori.paper._training import Training
 
-NAMES = ("table-real", "table-corrupted", "figure-curves", "figure-reliability", "figure-train-size")
-AUTHORS = ("cifar10/resnet20-authors", "cifar10/resnet56-authors")
-
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):

@@ -11,18 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nishimori._disk import existing_file
-from nishimori.data._networks import Labelled, Network, read, write
+from nishimori.data._networks import ENDING, Labelled, Network, check_ending, read, write
 from nishimori.errors import InputError
 
 __all__ = ["Labelled", "Network", "load", "names", "save"]
 
 _FOLDER = Path(__file__).parent
-_ENDING = ".npz"
 
 
 def names() -> Sequence[str]:
     """The bundled networks, data set first; ``-authors`` marks those whose weights the paper's authors trained."""
-    return sorted(each.relative_to(_FOLDER).as_posix().removesuffix(_ENDING) for each in _FOLDER.glob(f"*/*{_ENDING}"))
+    return sorted(each.relative_to(_FOLDER).as_posix().removesuffix(ENDING) for each in _FOLDER.glob(f"*/*{ENDING}"))
 
 
 def load(name: str | os.PathLike[str]) -> Network:
@@ -42,13 +41,13 @@ def load(name: str | os.PathLike[str]) -> Network:
     True
     """
     text = os.fspath(name)
-    if text.endswith(_ENDING):
+    if text.endswith(ENDING):
         return read(existing_file(text))
     if text not in names():
         raise InputError(
-            f"There is no bundled network {text!r}; there are {', '.join(names())}. A file's name ends in {_ENDING}."
+            f"There is no bundled network {text!r}; there are {', '.join(names())}. A file's name ends in {ENDING}."
         )
-    return read(_FOLDER / f"{text}{_ENDING}")
+    return read(_FOLDER / f"{text}{ENDING}")
 
 
 def save(network: Network, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -63,6 +62,5 @@ def save(network: Network, path: str | os.PathLike[str], *, overwrite: bool = Fa
     overwrite : bool
         Replace a file that is there.
     """
-    if not os.fspath(path).endswith(_ENDING):
-        raise InputError(f"`path` must end in {_ENDING}, got {os.fspath(path)!r}.")
+    check_ending(path)
     write(network, path, overwrite=overwrite)

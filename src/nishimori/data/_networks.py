@@ -13,6 +13,7 @@ from nishimori._disk import new_file
 from nishimori._labels import HostArray
 from nishimori.errors import FormatError, InputError
 
+ENDING = ".npz"
 _PARTS = ("validation", "augmented", "test")
 
 
@@ -47,6 +48,12 @@ class Network:
     test: Labelled
     augmented: Labelled | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_ending(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that `nishimori.data.load` would not take for a file's."""
+    if not os.fspath(path).endswith(ENDING):
+        raise InputError(f"`path` must end in {ENDING}, got {os.fspath(path)!r}.")
 
 
 def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) -> None:

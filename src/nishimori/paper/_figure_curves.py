@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from nishimori import metrics
+from nishimori._curve import temperature_curve
 from nishimori.data import Labelled
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
-from nishimori.paper._measured import AUTHORS, network, scores, title, whose
+from nishimori.paper._measured import AUTHORS, network, scores, title, validations, whose
 from nishimori.paper._printed import printed
 from nishimori.paper._reliability_panel import draw_reliability, reliability_rows
+from nishimori.paper._rows import OTHER_TRAINING
 
 # Of the DenseNet121 the authors published no weights.
 _NETWORKS = ("cifar10/densenet121", f"cifar10/resnet20{AUTHORS}")
@@ -37,11 +38,13 @@ class FigureCurves(Artefact):
     def findings(self, done: Pieces) -> Sequence[Finding]:
         """The paper's network is another one: this shows how far."""
         dense, paper = done["cifar10/densenet121"], printed()["figure-curves"]
-        found = [compared("validation accuracy, %", 100 * dense["accuracy"], 100 * paper["accuracy"], 3.1)]
+        ours, theirs = (100 * each["accuracy"] for each in (dense, paper))
+        found = [compared("validation accuracy, %", ours, theirs, OTHER_TRAINING["error"])]
         for method in ("ts", "ec"):
-            for key, unit, tolerance in ((f"temperature_{method}", 1, 0.2), (f"ece_{method}", 100, 1.5)):
-                what = f"{'T' if unit == 1 else 'ECE, %, after'} {method.upper()}, augmented validation"
-                found.append(compared(what, unit * dense["augmented"][key], unit * paper[key], tolerance))
+            for quantity, label, unit in (("temperature", "T", 1), ("ece", "ECE, %, after", 100)):
+                ours, theirs = (unit * each[f"{quantity}_{method}"] for each in (dense["augmented"], paper))
+                what = f"{label} {method.upper()}, augmented validation"
+                found.append(compared(what, ours, theirs, OTHER_TRAINING[quantity]))
         found.append(compared("T of the least ECE", dense["least_ece"][0], paper["least_ece_temperature"], 0.3))
         return found
 
@@ -60,34 +63,30 @@ class FigureCurves(Artefact):
 
 def _piece(name: str, scale: Scale) -> dict[str, Any]:
     found = network(name, scale)
-    grid = np.unique(np.concatenate([np.linspace(0.1, 3.5, 18 if scale.quick else 69), [1.0]]))
-    clean = scores(found.validation, found.test)
-    augmented = scores(found.augmented, found.test) if found.augmented is not None else None
+    grid = np.unique(np.concatenate([np.linspace(0.1, 3.5, 18 if scale.quick else 69), [1.0]])).tolist()
+    validation = temperature_curve(found.validation.logits, found.validation.labels, grid=grid)
+    columns = {"temperature": grid, "loss": validation.loss.tolist(), "confidence": validation.confidence.tolist()}
+    columns["ece"] = _ece(found.test, grid)
+    chosen = {kind: scores(part, found.test) for kind, part in validations(found).items()}
     return {
-        "accuracy": metrics.accuracy(found.validation.logits, found.validation.labels),
-        "clean": clean,
-        "augmented": augmented,
-        "least_ece": least_ece(found.test) if name == _NETWORKS[0] else None,
-        "curves": [_at(float(T), found.validation, found.test) for T in grid],
-        "reliability": reliability_rows(found.test, clean),
+        "accuracy": validation.accuracy,
+        **chosen,
+        "least_ece": _least_ece(found.test) if name == _NETWORKS[0] else None,
+        "curves": [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)],
+        "reliability": reliability_rows(found.test, chosen["clean"]),
     }
 
 
-def _at(temperature: float, validation: Labelled, test: Labelled) -> dict[str, float]:
-    return {
-        "temperature": temperature,
-        "loss": metrics.nll(validation.logits, validation.labels, temperature=temperature),
-        "confidence": metrics.confidence(validation.logits, validation.labels, temperature=temperature),
-        "ece": metrics.ece(test.logits, test.labels, temperature=temperature, strategy="quantile"),
-    }
+def _ece(test: Labelled, grid: list[float]) -> list[float]:
+    ece: list[float] = temperature_curve(test.logits, test.labels, grid=grid, strategy="quantile").ece.tolist()
+    return ece
 
 
-def least_ece(test: Labelled) -> tuple[float, float]:
+def _least_ece(test: Labelled) -> tuple[float, float]:
     """The temperature of the least ECE on a grid of hundredths, and that ECE."""
-    grid = np.arange(100, 400) / 100
-    found = [metrics.ece(test.logits, test.labels, temperature=float(T), strategy="quantile") for T in grid]
-    best = int(np.argmin(found))
-    return float(grid[best]), found[best]
+    grid = (np.arange(100, 400) / 100).tolist()
+    ece, temperature = min(zip(_ece(test, grid), grid, strict=True))
+    return temperature, ece
 
 
 def _draw_loss(ax: Any, content: Mapping[str, Any]) -> None:
@@ -111,7 +110,7 @@ def _draw_ece(ax: Any, content: Mapping[str, Any], paper: Sequence[tuple[str, fl
     T, ece = ([row[key] for row in curves] for key in ("temperature", "ece"))
     ax.plot(T, [100 * each for each in ece], color="0.2")
     for kind, face in (("clean", None), ("augmented", "white")):
-        if content[kind] is not None:
+        if kind in content:
             for method, marker, colour in (("ts", "s", "tab:blue"), ("ec", "o", "tab:orange")):
                 at, value = content[kind][f"temperature_{method}"], 100 * content[kind][f"ece_{method}"]
                 label = f"{method.upper()}, {kind} validation: {value:.2f} %"

@@ -1,6 +1,7 @@
 """The figure on the size of the training set."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -47,32 +48,23 @@ class FigureTrainSize(Artefact):
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, axes = pyplot.subplots(1, 3, figsize=(13, 4.0), layout="constrained")
         rows, paper = self.tables(done)["train-size"], printed()["figure-train-size"]
-        x = [row["fraction"] for row in rows]
         for ax, (quantity, label) in zip(axes, _PANELS, strict=True):
-            unit = 100 if quantity == "ece" else 1
-            for key, colour, name in (
-                (quantity, "0.2", ""),
-                (f"{quantity}_ts", "tab:blue", "TS"),
-                (f"{quantity}_ec", "tab:orange", "EC"),
-            ):
-                if key in paper:
-                    y, bars = ([unit * row[each] for row in rows] for each in (key, f"{key}_se"))
-                    ax.errorbar(
-                        x, y, yerr=bars, color=colour, marker="o", markersize=4, linewidth=1.2, label=f"{name} here".strip()
-                    )
-                    ax.plot(
-                        x,
-                        [unit * each for each in paper[key]],
-                        "x:",
-                        color=colour,
-                        linewidth=0.8,
-                        label=f"{name} paper".strip(),
-                    )
+            for suffix, colour, name in (("", "0.2", ""), ("_ts", "tab:blue", "TS "), ("_ec", "tab:orange", "EC ")):
+                if f"{quantity}{suffix}" in paper:
+                    _draw_curve(ax, rows, paper, f"{quantity}{suffix}", colour, name)
             ax.set(xlabel="training images / 50,000", ylabel=label)
             ax.grid(alpha=0.3)
             ax.legend(fontsize=8)
         axes[2].set_ylim(0, None)
         return figure
+
+
+def _draw_curve(ax: Any, rows: Sequence[Row], paper: Mapping[str, Any], key: str, colour: str, name: str) -> None:
+    unit = 100 if key.startswith("ece") else 1
+    x, y, bars = ([row[each] for row in rows] for each in ("fraction", key, f"{key}_se"))
+    y, bars, theirs = ([unit * each for each in values] for values in (y, bars, paper[key]))
+    ax.errorbar(x, y, yerr=bars, color=colour, marker="o", markersize=4, linewidth=1.2, label=f"{name}here")
+    ax.plot(x, theirs, "x:", color=colour, linewidth=0.8, label=f"{name}paper")
 
 
 def name_of(fraction: float) -> str:
@@ -82,5 +74,8 @@ def name_of(fraction: float) -> str:
 
 def _piece(fraction: float, scale: Scale) -> dict[str, Any]:
     found = network(name_of(fraction), scale)
-    rows = measured(found, resamples=10 if scale.quick else 50, seed=scale.seed)
-    return {"n_train": found.provenance["n_train"], **{key: rows[key] for key in ("clean", "clean error bars")}}
+    clean_only = replace(found, augmented=None)
+    return {
+        "n_train": found.provenance["n_train"],
+        **measured(clean_only, resamples=10 if scale.quick else 50, seed=scale.seed),
+    }

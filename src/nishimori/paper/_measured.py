@@ -46,14 +46,18 @@ def scores(
     return row
 
 
+def validations(network: Network) -> dict[str, Labelled]:
+    """What may be calibrated on: clean and, where there are any, augmented validation images."""
+    kinds = {"clean": network.validation, "augmented": network.augmented}
+    return {kind: part for kind, part in kinds.items() if part is not None}
+
+
 def measured(network: Network, *, resamples: int, seed: int) -> dict[str, Row]:
-    """Scores with clean and, where there are any, augmented validation images, and their standard errors by bootstrap.
+    """Scores with each kind of validation images, and their standard errors by bootstrap.
 
     The errors are those of finite validation and test sets; the network is the same in every resample.
     """
-    kinds = {"clean": network.validation}
-    if network.augmented is not None:
-        kinds["augmented"] = network.augmented
+    kinds = validations(network)
     generator = np.random.default_rng(seed)
     drawn: dict[str, list[Row]] = {kind: [] for kind in kinds}
     for _ in range(resamples):

@@ -116,12 +116,9 @@ def trained(training: Training, images: ImageSet) -> Network:
     return outputs(training.network, training.recipe, images, seed=training.seed, device=training.device, how=how)
 
 
-def with_weights(
-    weights: str | os.PathLike[str], recipe: Recipe, images: ImageSet, *, seed: int, device: str, whose: str
-) -> Network:
-    """The logits of a network whose weights lie in a file."""
+def with_weights(network: nn.Module, recipe: Recipe, images: ImageSet, *, seed: int, device: str, whose: str) -> Network:
+    """The logits of a network whose weights are somebody's."""
     on = checked_device(device)
-    network = loaded(weights, recipe.model, images.n_classes)
     how = {"weights": whose, "augmentation_seed": seed, "device": _device_name(on)}
     return outputs(network, recipe, images, seed=seed, device=on, how=how)
 

@@ -3,7 +3,7 @@
 Calibration is on clean validation images unless a line says otherwise, and all networks count: the authors' three and ours.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,14 +11,14 @@ import numpy as np
 
 from nishimori import metrics
 from nishimori.paper._artefact import Finding, Pieces, Scale, compared
-from nishimori.paper._figure_curves import least_ece
+from nishimori.paper._figure_curves import FigureCurves
 from nishimori.paper._figure_train_size import FigureTrainSize, name_of
-from nishimori.paper._measured import AUTHORS, Row, network, scores
+from nishimori.paper._measured import Row, network, scores
 from nishimori.paper._printed import printed
 from nishimori.paper._rows import AUGMENTED, networks_of_tables, trained_networks
 from nishimori.paper._table_corrupted import noisy_scores
 
-_KINDS = ("real", "corrupted", "fraction")
+_KINDS = ("real", "corrupted", "fraction", "curves")
 
 
 def pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
@@ -28,7 +28,7 @@ def pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
         **{f"real {name}": partial(_real, name, scale) for name in networks_of_tables()},
         **{f"corrupted {name}": partial(noisy_scores, name, scale) for name in networks_of_tables()},
         **{f"fraction {each:g}": partial(_real, name_of(each), scale) for each in fractions},
-        "curves": partial(_curves, scale),
+        **{f"curves {name}": work for name, work in FigureCurves().pieces(scale).items()},
         "sizes": partial(_sizes, scale),
     }
 
@@ -40,13 +40,13 @@ def networks() -> list[str]:
 
 def findings(done: Pieces) -> Iterator[Finding]:
     """Each sentence, with our number."""
-    real, corrupted, fraction = (
+    real, corrupted, fraction, curves = (
         {key.removeprefix(f"{kind} "): value for key, value in done.items() if key.startswith(f"{kind} ")} for kind in _KINDS
     )
     rows = [each["clean"] for each in real.values()]
     yield from _on_setup(done)
     yield from _on_tables(rows)
-    yield from _on_curves(done["curves"])
+    yield from _on_curves(*curves.values())
     yield from _on_train_size([each["clean"] for each in fraction.values()])
     yield from _on_noise(corrupted, rows)
 
@@ -83,21 +83,31 @@ def _printed_apart() -> float:
     return float(max(abs(ts - ec) / ts for _, ts, ec, *_ in printed()["table-real"]["rows"].values()))
 
 
-def _on_curves(found: Mapping[str, Any]) -> Iterator[Finding]:
-    theirs, _ = _distance(printed()["figure-curves"], printed()["figure-curves"])
+def _on_curves(dense: Mapping[str, Any], res: Mapping[str, Any]) -> Iterator[Finding]:
+    paper = printed()["figure-curves"]
+    theirs, _ = _distance(paper, (paper["least_ece_temperature"], paper["least_ece"]))
     for kind in ("clean", "augmented"):
         what = f"4: neither T is close to the minimum of ECE (DenseNet121, {kind} validation)"
-        text, nearest = _distance(found[kind], found)
+        text, nearest = _distance(dense[kind], dense["least_ece"])
         yield Finding(what, text, theirs, nearest > 0.1)
-    apart = found["diagram_distance"]
+    apart = _apart(res["reliability"])
     what = "Figure: EC's reliability diagram is indistinguishable from TS's (ResNet20)"
     yield Finding(what, f"{100 * apart:.2g} points apart at most", "indistinguishable", apart < 0.02)
 
 
-def _distance(chosen: Mapping[str, float], least: Mapping[str, float]) -> tuple[str, float]:
+def _apart(bins: Sequence[Mapping[str, Any]]) -> float:
+    """The largest vertical distance of the diagrams after TS and after EC."""
+    lines = [np.array([(row["confidence"], row["accuracy"]) for row in bins if row["when"] == when]).T for when in ("TS", "EC")]
+    grid = np.linspace(max(line[0, 0] for line in lines), min(line[0, -1] for line in lines), 200)
+    ts, ec = (np.interp(grid, *line) for line in lines)
+    return float(np.abs(ts - ec).max())
+
+
+def _distance(chosen: Mapping[str, float], least: Sequence[float]) -> tuple[str, float]:
     """How far the nearer of the two temperatures is from that of the least ECE, in words and in T."""
-    excess = min(chosen[f"ece_{method}"] for method in ("ts", "ec")) - least["least_ece"]
-    nearest = min(abs(chosen[f"temperature_{method}"] - least["least_ece_temperature"]) for method in ("ts", "ec"))
+    temperature, ece = least
+    excess = min(chosen[f"ece_{method}"] for method in ("ts", "ec")) - ece
+    nearest = min(abs(chosen[f"temperature_{method}"] - temperature) for method in ("ts", "ec"))
     return f"{nearest:.2f} away in T, {100 * excess:.2f} points in ECE", nearest
 
 
@@ -146,26 +156,6 @@ def lead_of(row: Mapping[str, float]) -> float:
 def _real(name: str, scale: Scale) -> dict[str, Row]:
     found = network(name, scale)
     return {"clean": scores(found.validation, found.test)}
-
-
-def _curves(scale: Scale) -> dict[str, Any]:
-    dense, res = (network(f"cifar10/{model}", scale) for model in ("densenet121", f"resnet20{AUTHORS}"))
-    temperature, ece = least_ece(dense.test)
-    result: dict[str, Any] = {"least_ece": ece, "least_ece_temperature": temperature}
-    for kind in ("clean", "augmented"):
-        part = dense.validation if kind == "clean" else dense.augmented
-        assert part is not None, "networks on CIFAR-10 have both"
-        result[kind] = scores(part, dense.test)
-    chosen = scores(res.validation, res.test)
-    curves = [
-        metrics.reliability(res.test.logits, res.test.labels, temperature=chosen[f"temperature_{method}"], strategy="quantile")
-        for method in ("ts", "ec")
-    ]
-    low, high = max(curve.confidence[0] for curve in curves), min(curve.confidence[-1] for curve in curves)
-    grid = np.linspace(low, high, 200)
-    lines = [np.interp(grid, curve.confidence, curve.accuracy) for curve in curves]
-    result["diagram_distance"] = float(np.abs(lines[0] - lines[1]).max())
-    return result
 
 
 def _sizes(scale: Scale) -> dict[str, Any]:

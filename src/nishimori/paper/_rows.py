@@ -4,8 +4,10 @@ Of each network there are the numbers with clean and, for CIFAR-10, with augment
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from nishimori import data
 from nishimori.paper._artefact import Finding, Pieces, Row, compared
 from nishimori.paper._measured import AUTHORS, title, whose
 from nishimori.paper._printed import printed
@@ -16,7 +18,7 @@ COLUMNS: Sequence[str] = printed()["table-real"]["columns"]
 _DIGIT = {"temperature": 0.01, "error": 0.1, "ece": 0.1, "brier": 0.1}
 # Another training of the same network gives other numbers. The paper's own two ResNet20s on 45,000 images err 13.5 % (Table 1)
 # and 16.6 % (figure on the size of the training set): that much counts as the same.
-_OTHER_TRAINING = {"temperature": 0.2, "error": 3.1, "ece": 1.5, "brier": 4.0}
+OTHER_TRAINING = {"temperature": 0.2, "error": 3.1, "ece": 1.5, "brier": 4.0}
 _COLOURS = {"": "0.35", "_ts": "tab:blue", "_ec": "tab:orange"}
 _LABELS = {"": "uncalibrated", "_ts": "TS", "_ec": "EC"}
 _PANELS = {"temperature": "temperature", "ece": "ECE, %", "brier": "Brier score × 100, change by calibration"}
@@ -34,8 +36,9 @@ def trained_networks() -> Sequence[str]:
 
 def networks_of_tables() -> Sequence[str]:
     """The same in their order, each preceded by the authors' own where they published it."""
-    published = ("svhn/resnet20", "cifar10/resnet20", "cifar10/resnet56")
-    return [each for name in trained_networks() for each in ([f"{name}{AUTHORS}", name] if name in published else [name])]
+    both = (each for name in trained_networks() for each in (f"{name}{AUTHORS}", name))
+    bundled = data.names()
+    return [each for each in both if each in bundled or not each.endswith(AUTHORS)]
 
 
 def sheet_row(name: str, content: Mapping[str, Any], bar: str) -> Row:
@@ -48,6 +51,12 @@ def sheet_row(name: str, content: Mapping[str, Any], bar: str) -> Row:
                 row[f"{column}{end}"] = in_percent(content[kind])[column] if there else None
                 row[f"{column}{end}_{bar}"] = in_percent(content[f"{kind} error bars"])[column] if there else None
     return row
+
+
+def compared_rows(done: Pieces, table: str) -> Sequence[Finding]:
+    """Each number of ``table`` beside the paper's."""
+    paper = printed()[table]["rows"]
+    return [each for name in done for each in compared_row(name, done[name], paper[name.removesuffix(AUTHORS)])]
 
 
 def compared_row(name: str, content: Mapping[str, Any], paper: Sequence[float]) -> Sequence[Finding]:
@@ -69,7 +78,7 @@ def compared_row(name: str, content: Mapping[str, Any], paper: Sequence[float]) 
                 f"{title(name)} ({who}): {column.replace('_', ' ')}{'' if quantity == 'temperature' else ', %'}",
                 ours[column],
                 printed_number,
-                _DIGIT[quantity] + (2 * bars[column] if same else _OTHER_TRAINING[quantity]),
+                _DIGIT[quantity] + (2 * bars[column] if same else OTHER_TRAINING[quantity]),
                 in_their_way=theirs[column] if same and on_augmented else None,
                 because=AUGMENTED if same and on_augmented else None,
             )
@@ -77,20 +86,20 @@ def compared_row(name: str, content: Mapping[str, Any], paper: Sequence[float]) 
     return found
 
 
-def draw_rows(done: Pieces, paper: Mapping[str, Sequence[float]], pyplot: Any) -> Any:
-    """Temperatures, ECE and Brier scores, a network to a line.
+def draw_rows(done: Pieces, table: str, pyplot: Any) -> Any:
+    """Temperatures, ECE and Brier scores of ``table``, a network to a line.
 
     Dots are ours, rings ours with augmented validation images, crosses the paper's.
     """
-    names = list(done)
+    names, rows = list(done), printed()[table]["rows"]
     figure, axes = pyplot.subplots(1, 3, figsize=(13.5, 0.52 * len(names) + 1.9), sharey=True, layout="constrained")
     for ax, (quantity, label) in zip(axes, _PANELS.items(), strict=True):
         for y, name in enumerate(names):
-            printed = dict(zip(COLUMNS, paper[name.removesuffix(AUTHORS)], strict=True))
+            paper = dict(zip(COLUMNS, rows[name.removesuffix(AUTHORS)], strict=True))
             for i, suffix in enumerate(_COLOURS):
                 column = f"{quantity}{suffix}"
                 if column in COLUMNS and column != "brier":
-                    _mark(ax, y + 0.22 * (i - 1), column, done[name], printed, _COLOURS[suffix])
+                    _mark(ax, y + 0.22 * (i - 1), column, done[name], paper, _COLOURS[suffix])
         ax.set(xlabel=label)
         ax.grid(axis="x", alpha=0.3)
         for y in range(1, len(names)):
@@ -117,22 +126,10 @@ def _shown(row: Mapping[str, float], column: str) -> float:
 
 
 def _legend(figure: Any, pyplot: Any, *, rings: bool) -> None:
-    line = pyplot.Line2D
-    handles = [
-        line([], [], marker="s", linestyle="", color=colour, label=_LABELS[suffix]) for suffix, colour in _COLOURS.items()
-    ]
-    handles.append(line([], [], marker="o", linestyle="", color="0.2", label="computed here"))
+    handle = partial(pyplot.Line2D, [], [], linestyle="")
+    handles = [handle(marker="s", color=colour, label=_LABELS[suffix]) for suffix, colour in _COLOURS.items()]
+    handles.append(handle(marker="o", color="0.2", label="computed here"))
     if rings:
-        handles.append(
-            line(
-                [],
-                [],
-                marker="o",
-                linestyle="",
-                color="0.2",
-                mfc="white",
-                label="the same, calibrated on augmented images",
-            )
-        )
-    handles.append(line([], [], marker="x", linestyle="", color="0.2", label="paper"))
+        handles.append(handle(marker="o", color="0.2", mfc="white", label="the same, calibrated on augmented images"))
+    handles.append(handle(marker="x", color="0.2", label="paper"))
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)

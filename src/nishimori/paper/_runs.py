@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nishimori
-from nishimori._disk import check_target, new_file
+from nishimori._disk import check_folder, check_target, new_file
 from nishimori._optional import require
 from nishimori.errors import FormatError, InputError
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
@@ -83,8 +83,7 @@ def run(
     """Compute an artefact and write its picture (PNG, SVG), its tables (CSV) and everything (JSON) to ``folder``."""
     pyplot = require("matplotlib.pyplot", extra="paper", for_="Drawing the paper's figures")
     target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise InputError(f"{target} is a file, and the results need a folder. Choose another name with -o.")
+    check_folder(target, for_="the results need")
     store = Store(_path(artefact, target), artefact, scale)
     if not overwrite:
         store.resume()

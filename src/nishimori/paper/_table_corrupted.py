@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._labels import HostArray
 from nishimori.data import Labelled, Network
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
-from nishimori.paper._measured import AUTHORS, mean_and_spread, network, scores
-from nishimori.paper._printed import printed
-from nishimori.paper._rows import compared_row, draw_rows, networks_of_tables, sheet_row, trained_networks
+from nishimori.paper._measured import mean_and_spread, network, scores, validations
+from nishimori.paper._rows import compared_rows, draw_rows, networks_of_tables, sheet_row, trained_networks
 
 
 class TableCorrupted(Artefact):
@@ -29,19 +29,22 @@ class TableCorrupted(Artefact):
         return {"table": [sheet_row(name, content, "sd") for name, content in done.items()]}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        paper = printed()["table-corrupted"]["rows"]
-        return [each for name in done for each in compared_row(name, done[name], paper[name.removesuffix(AUTHORS)])]
+        return compared_rows(done, self.name)
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        return draw_rows(done, printed()["table-corrupted"]["rows"], pyplot)
+        return draw_rows(done, self.name, pyplot)
 
 
 def corrupted(labelled: Labelled, generator: np.random.Generator) -> Labelled:
     """The labels of the first tenth of the classes replaced by labels that are uniform over all classes, their own included."""
-    n_classes = labelled.logits.shape[1]
-    noisy = labelled.labels < n_classes // 10
-    noise = generator.integers(n_classes, size=len(labelled.labels))
-    return Labelled(labelled.logits, np.where(noisy, noise, labelled.labels))
+    noise = generator.integers(labelled.logits.shape[1], size=len(labelled.labels))
+    return Labelled(labelled.logits, np.where(_is_noisy(labelled), noise, labelled.labels))
+
+
+def _is_noisy(labelled: Labelled) -> HostArray:
+    """Which samples are of the first tenth of the classes."""
+    noisy: HostArray = labelled.labels < labelled.logits.shape[1] // 10
+    return noisy
 
 
 def noisy_scores(name: str, scale: Scale) -> dict[str, Any]:
@@ -57,14 +60,13 @@ def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
 
 def _noisy(found: Network, scale: Scale) -> dict[str, Any]:
     generator = np.random.default_rng(scale.seed)
-    drawn: dict[str, list[dict[str, float]]] = {"clean": [], "augmented": []}
+    kinds = validations(found)
+    drawn: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     for _ in range(4 if scale.quick else 20):
-        validation, test = corrupted(found.validation, generator), corrupted(found.test, generator)
-        drawn["clean"].append(scores(validation, test))
-        if found.augmented is not None:
-            drawn["augmented"].append(scores(Labelled(found.augmented.logits, validation.labels), test))
-    result: dict[str, Any] = {"noisy": float((found.test.labels < found.test.logits.shape[1] // 10).mean())}
+        labels, test = corrupted(found.validation, generator).labels, corrupted(found.test, generator)
+        for kind, validation in kinds.items():
+            drawn[kind].append(scores(Labelled(validation.logits, labels), test))
+    result: dict[str, Any] = {"noisy": float(_is_noisy(found.test).mean())}
     for kind, rows in drawn.items():
-        if rows:
-            result[kind], result[f"{kind} error bars"] = mean_and_spread(rows)
+        result[kind], result[f"{kind} error bars"] = mean_and_spread(rows)
     return result

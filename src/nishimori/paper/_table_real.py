@@ -5,9 +5,8 @@ from functools import partial
 from typing import Any
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
-from nishimori.paper._measured import AUTHORS, measured, network
-from nishimori.paper._printed import printed
-from nishimori.paper._rows import compared_row, draw_rows, networks_of_tables, sheet_row, trained_networks
+from nishimori.paper._measured import measured, network
+from nishimori.paper._rows import compared_rows, draw_rows, networks_of_tables, sheet_row, trained_networks
 
 
 class TableReal(Artefact):
@@ -26,11 +25,10 @@ class TableReal(Artefact):
         return {"table": [sheet_row(name, content, "se") for name, content in done.items()]}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        paper = printed()["table-real"]["rows"]
-        return [each for name in done for each in compared_row(name, done[name], paper[name.removesuffix(AUTHORS)])]
+        return compared_rows(done, self.name)
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        return draw_rows(done, printed()["table-real"]["rows"], pyplot)
+        return draw_rows(done, self.name, pyplot)
 
 
 def _piece(name: str, scale: Scale) -> dict[str, dict[str, float]]:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
-from nishimori._disk import check_target, existing_file, new_file
+from nishimori._disk import check_folder, check_target, existing_file, new_file
 from nishimori._inputs import is_whole
 from nishimori.data import Network, load, save
+from nishimori.data._networks import check_ending
 from nishimori.errors import InputError
 from nishimori.paper import _networks, models
 from nishimori.paper._image_originals import ORIGINALS
@@ -74,8 +75,7 @@ def train(
     place = Path(folder)
     target = place / file_name(chosen.name)
     weights, checkpoint = target.with_suffix(".pt"), target.with_suffix(".checkpoint.pt")
-    if place.exists() and not place.is_dir():
-        raise InputError(f"{place} is a file, and the results need a folder. Choose another name with -o.")
+    check_folder(place, for_="the results need")
     # A checkpoint is left by a run that was to write these files, and perhaps to replace them.
     replaces = overwrite or checkpoint.exists()
     if place.exists():
@@ -107,8 +107,7 @@ def train(
 
 def _recipe(dataset: str, model: str, fraction: float | None, epochs: int | None) -> Recipe:
     """The paper's recipe with what the caller changed; wrong names are refused before any image is read."""
-    if model not in models.names():
-        raise InputError(f"There is no network {model!r}; there are {', '.join(models.names())}.")
+    models.check(model)
     if fraction is not None and not (isinstance(fraction, float) and 0 < fraction < 1):
         raise InputError(f"`fraction` must be a number between 0 and 1, got {fraction!r}.")
     chosen = replace(recipe(dataset, model), fraction=fraction)
@@ -178,13 +177,12 @@ def logits(
         The logits, as `nishimori.data.load` reads them.
     """
     source, target = existing_file(weights), Path(path)
-    if target.suffix != ".npz":
-        raise InputError(f"`path` must end in .npz, got {str(target)!r}.")
+    check_ending(path)
     check_target(target, overwrite=overwrite)
     chosen = _recipe(dataset, model, None, None)
     on = Settings.best(device).device
-    _networks.loaded(source, chosen.model, ORIGINALS[dataset].n_classes)  # refused before any image is read
+    network = _networks.loaded(source, chosen.model, ORIGINALS[dataset].n_classes)  # before any image is read
     images = image_set(dataset, data, report=report)
-    network = _networks.with_weights(source, chosen, images, seed=seed, device=on, whose=f"read from {source.name}")
-    save(network, target, overwrite=overwrite)
-    return network
+    found = _networks.with_weights(network, chosen, images, seed=seed, device=on, whose=f"read from {source.name}")
+    save(found, target, overwrite=overwrite)
+    return found

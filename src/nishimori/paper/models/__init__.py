@@ -17,7 +17,7 @@ from nishimori.paper.models._repvgg import RepVgg
 from nishimori.paper.models._resnet import ResNet
 from nishimori.paper.models._vgg import Vgg
 
-__all__ = ["DenseNet", "RepVgg", "ResNet", "Vgg", "build", "n_parameters", "names"]
+__all__ = ["DenseNet", "RepVgg", "ResNet", "Vgg", "build", "check", "n_parameters", "names"]
 
 _DEPTHS = (20, 32, 44, 56, 110)
 _BUILDERS: dict[str, Callable[[int], nn.Module]] = {
@@ -44,9 +44,14 @@ def build(name: str, *, n_classes: int) -> nn.Module:
     n_classes : int
         Number of logits.
     """
+    check(name)
+    return _BUILDERS[name](n_classes)
+
+
+def check(name: str) -> None:
+    """Refuse a name that is none of `names`."""
     if name not in _BUILDERS:
         raise InputError(f"There is no network {name!r}; there are {', '.join(_BUILDERS)}.")
-    return _BUILDERS[name](n_classes)
 
 
 def n_parameters(network: nn.Module) -> int:
