@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from nishimori.paper import _recipes
-from nishimori.paper._image_formats import Images
-from nishimori.paper._image_sets import ImageSet
-from nishimori.paper._training import Settings, Training
+from nishimori.paper.training import _recipes
+from nishimori.paper.training._image_formats import Images
+from nishimori.paper.training._image_sets import ImageSet
+from nishimori.paper.training._training import Settings, Training
 
 
 def images(n, n_classes, seed):

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+
 import torch
 from torch import nn
 

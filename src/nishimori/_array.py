@@ -14,6 +14,9 @@ import numpy as np
 Array = Any
 """An array of any library; its `namespace` says which."""
 
+HostArray = np.ndarray[Any, Any]
+"""A NumPy array."""
+
 # Elements in one block of rows. Measured on a CPU with 1 MiB of cache a core: 2**15 takes half as long again, because of the
 # calls; 2**18 is a tenth faster on large arrays, but on small ones the allocator then hands memory back between blocks, which
 # doubles their time. On an accelerator 128 MiB of float64 are enough to hide the launches.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._array import HostArray
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch, batches, inverse
-from nishimori._labels import HostArray
 from nishimori._moments import Together, gather, together
 from nishimori._reliability import Reliability, Strategy, bin_edges, tally
 from nishimori._scores import Input

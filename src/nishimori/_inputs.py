@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from nishimori import _array
-from nishimori._array import Array, namespace
-from nishimori._labels import Classes, HostArray, checked_weights, class_indices
+from nishimori._array import Array, HostArray, namespace
+from nishimori._labels import Classes, checked_weights, class_indices
 from nishimori._scores import Input, Scores, scores
 from nishimori.errors import InputError
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from nishimori import _array
+from nishimori._array import HostArray
 from nishimori._scores import Scores, refuse_hidden
 from nishimori.errors import InputError
 
-HostArray = np.ndarray[Any, Any]
 Classes = Sequence[Any] | HostArray | None
 
 

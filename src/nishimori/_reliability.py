@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nishimori import _array
+from nishimori._array import HostArray
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch, Batches, is_whole
-from nishimori._labels import HostArray
 from nishimori._moments import gather
 from nishimori.errors import InputError, MergeError
 

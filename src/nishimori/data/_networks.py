@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._array import HostArray
 from nishimori._disk import new_file
-from nishimori._labels import HostArray
 from nishimori.errors import FormatError, InputError
 
 ENDING = ".npz"

@@ -14,30 +14,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nishimori._optional import require
+from nishimori._progress import Report, silent
 from nishimori.errors import InputError
 from nishimori.paper._artefact import Artefact, Finding, Scale
-from nishimori.paper._bayes import Bayes
-from nishimori.paper._claims import Claims
-from nishimori.paper._figure_curves import FigureCurves
-from nishimori.paper._figure_density import FigureDensity
-from nishimori.paper._figure_ece import FigureEce
-from nishimori.paper._figure_reliability import FigureReliability
-from nishimori.paper._figure_temperatures import FigureTemperatures
-from nishimori.paper._figure_train_size import FigureTrainSize
-from nishimori.paper._runs import Outcome, Report, silent
+from nishimori.paper._runs import Outcome
 from nishimori.paper._runs import check as _check
 from nishimori.paper._runs import run as _run
-from nishimori.paper._table_corrupted import TableCorrupted
-from nishimori.paper._table_real import TableReal
+from nishimori.paper.artefacts._bayes import Bayes
+from nishimori.paper.artefacts._claims import Claims
+from nishimori.paper.artefacts._figure_curves import FigureCurves
+from nishimori.paper.artefacts._figure_density import FigureDensity
+from nishimori.paper.artefacts._figure_ece import FigureEce
+from nishimori.paper.artefacts._figure_reliability import FigureReliability
+from nishimori.paper.artefacts._figure_temperatures import FigureTemperatures
+from nishimori.paper.artefacts._figure_train_size import FigureTrainSize
+from nishimori.paper.artefacts._table_corrupted import TableCorrupted
+from nishimori.paper.artefacts._table_real import TableReal
 
 if TYPE_CHECKING:
     from nishimori.paper import models as models
-    from nishimori.paper._train import logits as logits
-    from nishimori.paper._train import train as train
+    from nishimori.paper.training._train import logits as logits
+    from nishimori.paper.training._train import train as train
 
 __all__ = ["Artefact", "Finding", "Outcome", "Scale", "artefact", "check", "logits", "models", "names", "run", "train"]
 
-_LAZY = {"models": "models", "logits": "_train", "train": "_train"}
+_LAZY = {"models": "models", "logits": "training._train", "train": "training._train"}
 
 
 def __getattr__(name: str) -> Any:
@@ -113,7 +114,7 @@ def run(
         return _run(chosen, folder, scale=Scale(quick, seed), overwrite=overwrite, report=report)
     require("torch", extra="train", for_="Training networks")
     networks = Path(folder) / "networks"
-    import_module("nishimori.paper._train").train_missing(
+    import_module("nishimori.paper.training._train").train_missing(
         chosen.networks(), networks, data=data, seed=seed, device=device, report=report
     )
     return _run(chosen, folder, scale=Scale(quick, seed, str(networks)), overwrite=overwrite, report=report)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from nishimori import data, metrics
+from nishimori._array import HostArray
 from nishimori._inputs import batches
-from nishimori._labels import HostArray
 from nishimori._temperatures import temperatures_of
 from nishimori.data import Labelled, Network
 from nishimori.errors import InputError

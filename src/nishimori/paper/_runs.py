@@ -12,15 +12,9 @@ from typing import Any
 import nishimori
 from nishimori._disk import check_folder, check_target, new_file
 from nishimori._optional import require
+from nishimori._progress import Report, silent
 from nishimori.errors import FormatError, InputError
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
-
-# (what is being done, pieces done, pieces in all)
-Report = Callable[[str, int, int], None]
-
-
-def silent(what: str, done: int, total: int) -> None:
-    """The report of nobody."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
+from nishimori._numbers import positive
 from nishimori.errors import InputError, NotConvergedError
-from nishimori.theory._checks import positive, tolerance
+from nishimori.theory._checks import tolerance
 from nishimori.theory._fixed_point import Channel, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import check_overlaps
 from nishimori.theory._quadrature import (

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import track
 from threadpoolctl import threadpool_limits
 
-from nishimori.theory._checks import whole
+from nishimori._numbers import whole
 from nishimori.theory._quadrature import Array
 
 

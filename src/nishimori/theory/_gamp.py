@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._numbers import positive
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._bayes import pull
-from nishimori.theory._checks import labelled, positive, tolerance
+from nishimori.theory._checks import labelled, tolerance
 from nishimori.theory._quadrature import Array
 from nishimori.theory._teachers import Teacher, as_teacher
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from scipy.special import expit, logit, ndtr
 
+from nishimori._numbers import positive
 from nishimori._roots import Point, increasing_root
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
-from nishimori.theory._checks import positive
 from nishimori.theory._quadrature import REACH, Array, composite, half_line, mean_absolute, normal
 from nishimori.theory._teachers import Teacher, as_teacher
 

@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from nishimori._numbers import positive
 from nishimori.errors import InputError, NotConvergedError
-from nishimori.theory._checks import positive, tolerance
+from nishimori.theory._checks import tolerance
 from nishimori.theory._fixed_point import Problem, jacobian, solve, unpack
 from nishimori.theory._linear_score import Overlaps
 from nishimori.theory._quadrature import Array, bracketed_root, slope_at_zero

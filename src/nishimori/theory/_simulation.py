@@ -10,10 +10,11 @@ from scipy.special import expit
 
 from nishimori import metrics
 from nishimori._inputs import batches
+from nishimori._numbers import positive, whole
 from nishimori._temperatures import temperatures_of
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory._bayes import Posterior, check_log_concave, chosen_temperatures
-from nishimori.theory._checks import labelled, positive, whole
+from nishimori.theory._checks import labelled
 from nishimori.theory._experiments import Experiments, repeat
 from nishimori.theory._gamp import Gamp, gamp
 from nishimori.theory._linear_score import Overlaps

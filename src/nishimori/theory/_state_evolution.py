@@ -11,8 +11,9 @@ from math import asinh, exp, log, sqrt
 import numpy as np
 from scipy.special import expit
 
+from nishimori._numbers import positive, whole
 from nishimori.errors import InputError, NotConvergedError
-from nishimori.theory._checks import positive, tolerance, whole
+from nishimori.theory._checks import tolerance
 from nishimori.theory._fixed_point import Channel, FixedPoint, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import LinearScore
 from nishimori.theory._quadrature import REACH, Array, nodes, normal

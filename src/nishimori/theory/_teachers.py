@@ -13,8 +13,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
+from nishimori._numbers import positive
 from nishimori.errors import InputError
-from nishimori.theory._checks import positive
 from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, normal, slope_at_zero, subdivided
 
 # Panels per unit beyond which a quadrature would take seconds: σ* as steep as a logistic function of 100z is still averaged.

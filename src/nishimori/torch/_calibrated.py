@@ -10,16 +10,15 @@ from functools import partial
 from typing import Any, Literal, Self, get_args
 
 import torch
-from torch import Tensor, nn
-
+from nishimori._calibrators._record import Method
 from nishimori._inputs import batches
 from nishimori._observables import Confidence, Energy, Observable
-from nishimori._record import Method
 from nishimori._temperatures import Temperatures, fit_one, temperatures_of
 from nishimori.errors import InputError
 from nishimori.torch._collect import read
 from nishimori.torch._head import final_layer
 from nishimori.torch._run import check_module, device_of, logits_of, number, with_logits
+from torch import Tensor, nn
 
 Choice = Literal["ec", "ts"]
 

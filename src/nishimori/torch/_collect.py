@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import Any, NamedTuple
 
-import torch
 from rich.console import Console
 from rich.progress import Progress
-from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
+import torch
 from nishimori._inputs import batches
 from nishimori.errors import InputError
 from nishimori.torch._run import answer, check_module, device_of, evaluating, logits_of
+from torch import Tensor, nn
 
 
 class Collected(NamedTuple):

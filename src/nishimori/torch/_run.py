@@ -13,10 +13,9 @@ from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-
 from nishimori._inputs import inverse
 from nishimori.errors import InputError
+from torch import Tensor, nn
 
 
 def check_module(model: Any, name: str = "model") -> None:

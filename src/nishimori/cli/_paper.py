@@ -1,0 +1,127 @@
+"""``nishimori paper``: list, run and check what the paper shows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nishimori.cli import _training as _train_commands
+from nishimori.cli._terminal import JsonOption, note, print_json, print_rows, steps
+from nishimori.cli._training import DataOption, DeviceOption, ForceOption, SeedOption
+
+if TYPE_CHECKING:
+    from nishimori.paper import Finding
+
+app = typer.Typer(help="Reproduce arXiv:2303.02644, figure by figure, and compare with what it prints.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(help="Names from `nishimori paper list`, or all.", show_default=False)]
+QuickOption = Annotated[bool, typer.Option("--quick", help="A first look: fewer seeds, dimensions and points.")]
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """What can be run and checked."""
+    from nishimori import paper  # noqa: PLC0415 - SciPy takes a while to import
+
+    rows = [{"name": name, "title": paper.artefact(name).title, "where": paper.artefact(name).where} for name in paper.names()]
+    if as_json:
+        print_json({"artefacts": rows})
+    else:
+        print_rows(rows)
+
+
+@app.command()
+def run(
+    names: Names,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for pictures and numbers.")] = Path("nishimori-paper"),
+    quick: QuickOption = False,
+    seed: SeedOption = 0,
+    train: Annotated[
+        bool,
+        typer.Option(
+            "--train", help="Train the networks first, into networks in the folder, instead of taking bundled logits."
+        ),
+    ] = False,
+    data: DataOption = None,
+    device: DeviceOption = None,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Compute figures and tables: PNG, SVG, CSV and JSON. An interrupted run goes on where it stopped."""
+    from nishimori import paper  # noqa: PLC0415
+
+    written = {}
+    for name in _known(names):
+        try:
+            with steps(lines=train) as report:
+                outcome = paper.run(
+                    name, output, quick=quick, seed=seed, overwrite=force, train=train, data=data, device=device, report=report
+                )
+        except KeyboardInterrupt:
+            again = "repeat the command without --force" if force else "repeat the command"
+            note(f"Interrupted. What {name} had done is in {output}; {again} to go on.")
+            raise typer.Exit(130) from None
+        left = f"wrote {len(outcome.files)} files to {output}" if outcome.fresh else f"already in {output}; --force starts over"
+        note(f"{name}: {_counts(outcome.findings)}; {left}")
+        written[name] = {"files": [str(path) for path in outcome.files], "findings": _counts(outcome.findings)}
+    if as_json:
+        print_json(written)
+
+
+@app.command()
+def check(
+    names: Names,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder of a finished run; without it, compute now.", show_default=False),
+    ] = None,
+    quick: QuickOption = False,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare with the paper's numbers; exit code 3 if one is outside its tolerance and unexplained."""
+    from nishimori import paper  # noqa: PLC0415
+
+    found: dict[str, Sequence[Finding]] = {}
+    for name in _known(names):
+        with steps() as report:
+            found[name] = paper.check(name, output, quick=quick, seed=seed, report=report)
+    if as_json:
+        print_json({name: [_row(each) for each in findings] for name, findings in found.items()})
+    else:
+        for name, findings in found.items():
+            print_rows([_row(each) for each in findings], title=name)
+    for name, findings in found.items():
+        note(f"{name}: {_counts(findings)}")
+        for reason in dict.fromkeys(each.because for each in findings if each.verdict == "explained"):
+            note(f"  explained: {reason} gives the paper's number")
+    if any(each.verdict == "differs" for findings in found.values() for each in findings):
+        raise typer.Exit(3)
+
+
+for command in (_train_commands.train, _train_commands.logits, _train_commands.recipes):
+    app.command()(command)
+
+
+def _known(names: Sequence[str]) -> Sequence[str]:
+    from nishimori import paper  # noqa: PLC0415
+
+    chosen = paper.names() if "all" in names else list(dict.fromkeys(names))
+    for name in chosen:
+        paper.artefact(name)  # refused before any work is done
+    return chosen
+
+
+def _counts(findings: "Sequence[Finding]") -> str:
+    verdicts = [each.verdict for each in findings]
+    words = {"agrees": "agree", "explained": "explained", "differs": "differ"}
+    return ", ".join(f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts)
+
+
+def _row(finding: "Finding") -> dict[str, object]:
+    row: dict[str, object] = {"what": finding.what, "ours": finding.ours, "paper": finding.paper}
+    row["difference"] = finding.difference
+    if finding.because is not None:
+        row["in_their_way"] = finding.in_their_way
+    return row | {"tolerance": finding.tolerance, "verdict": finding.verdict}

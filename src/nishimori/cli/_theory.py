@@ -1,0 +1,62 @@
+"""``nishimori theory``: the metrics of logistic regression in high dimension, from the shell."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nishimori.cli._terminal import JsonOption, print_json, print_table
+from nishimori.errors import InputError
+
+if TYPE_CHECKING:
+    from nishimori.theory import StateEvolution
+
+
+def theory(
+    teacher: Annotated[str, typer.Argument(help="logit, affine, constant or probit.", show_default=False)],
+    alpha: Annotated[float, typer.Option(help="Training samples per dimension.", show_default=False)],
+    penalty: Annotated[
+        str,
+        typer.Option(help="λ of the penalty λ/2 |w|², or error or loss for the λ at which that is least.", show_default=False),
+    ],
+    temperature: Annotated[float, typer.Option(help="T* of the teacher.")] = 1.0,
+    rho: Annotated[float, typer.Option(help="ρ = |w*|²/d of the teacher.")] = 1.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Logistic regression on αd samples of a teacher with d → ∞: before and after TS and EC."""
+    from nishimori.theory import TEACHERS, optimal_penalty, state_evolution  # noqa: PLC0415 - SciPy takes a while to import
+
+    if teacher not in TEACHERS:
+        raise InputError(f"`teacher` must be one of {', '.join(TEACHERS)}, got {teacher!r}.")
+    who = TEACHERS[teacher](temperature, rho)
+    if penalty in ("error", "loss"):
+        level = optimal_penalty(who, alpha, minimise="error" if penalty == "error" else "loss")
+    else:
+        level = _number(penalty)
+    result = state_evolution(who, alpha, level)
+    rows = {"before": 1.0, "after EC": result.temperature_ec, "after TS": result.temperature_ts}
+    table = {name: _metrics(result, T) for name, T in rows.items()}
+    if as_json:
+        given = {"teacher": teacher, "temperature": temperature, "rho": rho, "alpha": alpha, "penalty": level}
+        found = {"m": result.m, "q": result.q, "v": result.v, "steps": result.steps, "residual": result.residual}
+        print_json(given | found | {name.replace(" ", "_"): row for name, row in table.items()})
+    else:
+        who_is = f"{teacher} teacher, T* = {temperature:g}, ρ = {rho:g}, α = {alpha:g}, λ = {level:.6g}"
+        print_table(table, f"{who_is}: m = {result.m:.6g}, q = {result.q:.6g}")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f"`--penalty` must be a number, error or loss, got {text!r}.") from None
+
+
+def _metrics(result: "StateEvolution", T: float) -> dict[str, float]:
+    return {
+        "temperature": T,
+        "error": result.error,
+        "confidence": result.confidence(T),
+        "ece": result.ece(T),
+        "brier": result.brier(T),
+        "nll": result.loss(T),
+    }

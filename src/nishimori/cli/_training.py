@@ -1,0 +1,111 @@
+"""``nishimori paper train``, ``logits`` and ``recipes``: the paper's networks, from images to logits."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nishimori.cli._terminal import JsonOption, note, print_json, print_rows, steps
+
+if TYPE_CHECKING:
+    from nishimori.data import Network
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", help="Folder with the images; without it, the public originals are downloaded.", show_default=False),
+]
+SeedOption = Annotated[int, typer.Option(help="Of everything random.", min=0)]
+_Dataset = Annotated[str, typer.Option("--dataset", help="svhn, cifar10 or cifar100.", show_default=False)]
+_Model = Annotated[
+    str,
+    typer.Option(
+        "--model", help="resnet20, -32, -44, -56, -110, each also as -conv, densenet121, vgg19, repvgg-a2.", show_default=False
+    ),
+]
+DeviceOption = Annotated[str | None, typer.Option(help="A PyTorch device; the GPU if there is one.", show_default=False)]
+ForceOption = Annotated[bool, typer.Option("--force", help="Start over and replace existing files.")]
+
+
+def train(
+    dataset: _Dataset,
+    model: _Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for logits and weights.")] = Path("nishimori-networks"),
+    data: DataOption = None,
+    fraction: Annotated[
+        float | None,
+        typer.Option(help="Train on this part of training and validation images, 0.9 at most.", show_default=False),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.", min=1, show_default=False)] = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = None,
+    repeatable: Annotated[bool, typer.Option("--repeatable", help="The same bits every time, a little slower.")] = False,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Train a network with the paper's recipe and keep its logits. An interrupted run goes on where it stopped."""
+    from nishimori import paper  # noqa: PLC0415 - SciPy and PyTorch take a while to import
+    from nishimori.paper._measured import file_name  # noqa: PLC0415
+
+    try:
+        with steps(lines=True) as report:
+            found = paper.train(
+                dataset,
+                model,
+                output,
+                data=data,
+                fraction=fraction,
+                epochs=epochs,
+                seed=seed,
+                device=device,
+                repeatable=repeatable,
+                overwrite=force,
+                report=report,
+            )
+    except KeyboardInterrupt:
+        if any(output.glob("*.checkpoint.pt")):
+            again = "repeat the command without --force" if force else "repeat the command"
+            note(f"Interrupted. The epochs that were finished are in {output}; {again} to go on.")
+        else:
+            note("Interrupted before the first epoch was finished. Repeat the command to start over.")
+        raise typer.Exit(130) from None
+    _show(found, output / file_name(found.name), as_json=as_json)
+
+
+def logits(
+    weights: Annotated[Path, typer.Argument(help="A PyTorch state dict (.pt).", show_default=False)],
+    dataset: _Dataset,
+    model: _Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the logits (.npz).", show_default=False)],
+    data: DataOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = None,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Logits of a network whose weights are in a file, such as the authors'."""
+    from nishimori import paper  # noqa: PLC0415
+
+    with steps(lines=True) as report:
+        found = paper.logits(
+            weights, dataset, model, output, data=data, seed=seed, device=device, overwrite=force, report=report
+        )
+    _show(found, output, as_json=as_json)
+
+
+def recipes(as_json: JsonOption = False) -> None:
+    """How each network of the paper is trained."""
+    from nishimori.paper.training import _recipes  # noqa: PLC0415
+
+    rows = [_recipes.recipe(*name.split("/")).settings() for name in _recipes.names()]
+    if as_json:
+        print_json({"recipes": rows})
+    else:
+        print_rows([{key: value for key, value in row.items() if key != "fraction"} for row in rows])
+
+
+def _show(network: "Network", path: Path, *, as_json: bool) -> None:
+    about = network.provenance
+    if as_json:
+        print_json({"name": network.name, "file": str(path), **about})
+        return
+    note(f"{network.name}: error {about['test_error']:.2%} on {about['n_test']} test images; wrote {path}")

@@ -1,0 +1,72 @@
+"""The appendix's table: calibration where the labels of some classes are noise."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from nishimori._array import HostArray
+from nishimori.data import Labelled, Network
+from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
+from nishimori.paper._measured import mean_and_spread, network, scores, validations
+from nishimori.paper.artefacts._rows import compared_rows, draw_rows, networks_of_tables, sheet_row, trained_networks
+
+
+class TableCorrupted(Artefact):
+    """The same where a tenth of validation and test labels is noise that depends on the class."""
+
+    name = "table-corrupted"
+    where = "Appendix C, table; Section 4, experiments on corrupted data"
+
+    def networks(self) -> Sequence[str]:
+        return trained_networks()
+
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        return {name: partial(noisy_scores, name, scale) for name in networks_of_tables()}
+
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        return {"table": [sheet_row(name, content, "sd") for name, content in done.items()]}
+
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        return compared_rows(done, self.name)
+
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        return draw_rows(done, self.name, pyplot)
+
+
+def corrupted(labelled: Labelled, generator: np.random.Generator) -> Labelled:
+    """The labels of the first tenth of the classes replaced by labels that are uniform over all classes, their own included."""
+    noise = generator.integers(labelled.logits.shape[1], size=len(labelled.labels))
+    return Labelled(labelled.logits, np.where(_is_noisy(labelled), noise, labelled.labels))
+
+
+def _is_noisy(labelled: Labelled) -> HostArray:
+    """Which samples are of the first tenth of the classes."""
+    noisy: HostArray = labelled.labels < labelled.logits.shape[1] // 10
+    return noisy
+
+
+def noisy_scores(name: str, scale: Scale) -> dict[str, Any]:
+    """Mean and spread of a network's scores over draws of the noise."""
+    return _of_bundled(name, scale) if scale.networks is None else _noisy(network(name, scale), scale)
+
+
+@cache
+def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
+    """Kept, because the claims are about the same."""
+    return _noisy(network(name, scale), scale)
+
+
+def _noisy(found: Network, scale: Scale) -> dict[str, Any]:
+    generator = np.random.default_rng(scale.seed)
+    kinds = validations(found)
+    drawn: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    for _ in range(4 if scale.quick else 20):
+        labels, test = corrupted(found.validation, generator).labels, corrupted(found.test, generator)
+        for kind, validation in kinds.items():
+            drawn[kind].append(scores(Labelled(validation.logits, labels), test))
+    result: dict[str, Any] = {"noisy": float(_is_noisy(found.test).mean())}
+    for kind, rows in drawn.items():
+        result[kind], result[f"{kind} error bars"] = mean_and_spread(rows)
+    return result

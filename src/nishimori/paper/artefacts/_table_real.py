@@ -1,0 +1,35 @@
+"""Table 1: calibration of eight networks, and what augmented validation images do to it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
+from nishimori.paper._measured import measured, network
+from nishimori.paper.artefacts._rows import compared_rows, draw_rows, networks_of_tables, sheet_row, trained_networks
+
+
+class TableReal(Artefact):
+    """Error, temperatures, ECE and Brier score of eight networks, before and after TS and EC."""
+
+    name = "table-real"
+    where = "Section 4, Table 1"
+
+    def networks(self) -> Sequence[str]:
+        return trained_networks()
+
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        return {name: partial(_piece, name, scale) for name in networks_of_tables()}
+
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        return {"table": [sheet_row(name, content, "se") for name, content in done.items()]}
+
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        return compared_rows(done, self.name)
+
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        return draw_rows(done, self.name, pyplot)
+
+
+def _piece(name: str, scale: Scale) -> dict[str, dict[str, float]]:
+    return measured(network(name, scale), resamples=10 if scale.quick else 50, seed=scale.seed)

@@ -1,0 +1,1 @@
+"""The paper's networks, from images to logits."""

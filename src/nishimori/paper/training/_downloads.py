@@ -1,0 +1,140 @@
+"""Files that are published somewhere: fetched once, taken up where they broke off, and checked before they count."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from nishimori._progress import Report, silent
+from nishimori.errors import FormatError
+
+_TIMEOUT = 60  # seconds without a byte
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """A file that is published at ``url``."""
+
+    url: str
+    md5: str
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: ``$NISHIMORI_CACHE``, or ``nishimori`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    if chosen := os.environ.get("NISHIMORI_CACHE"):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "nishimori"
+
+
+def verified(path: Path, file: PublicFile) -> Path:
+    """``path``, if what is there is ``file`` to the last bit."""
+    found = _md5(path)
+    if found != file.md5:
+        raise FormatError(
+            f"{path} is truncated, corrupted, or another file than the one published: its MD5 checksum must be {file.md5}, "
+            f"got {found} of {path.stat().st_size} bytes. Remove it and fetch {file.url} again."
+        )
+    return path
+
+
+def fetch(files: Sequence[PublicFile], folder: Path, *, report: Report = silent) -> Sequence[Path]:
+    """The paths of ``files`` in ``folder``, downloaded as far as they are not there.
+
+    What has arrived of a file is in ``<name>.part`` until all of it has and its checksum is right. After an interruption the
+    next call asks for the rest only.
+
+    Parameters
+    ----------
+    files : sequence of PublicFile
+        What to fetch.
+    folder : path
+        Where to; made if need be.
+    report : callable
+        Told what is being downloaded, how many bytes of it are there, and how many it has (0 where the server does not say).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [file for file in files if not (folder / file.name).exists()]
+    for i, file in enumerate(missing):
+        urls = " and ".join(each.url for each in missing[i:])
+        advice = f"Or fetch {urls} by other means into {folder}, or name a folder that has it (--data FOLDER in the shell)."
+        part = folder / f"{file.name}.part"
+        _receive(file, part, advice, report)
+        _accept(file, part, advice)
+    return [folder / file.name for file in files]
+
+
+def _receive(file: PublicFile, part: Path, advice: str, report: Report) -> None:
+    """Add to ``part`` what is not there yet."""
+    offset = part.stat().st_size if part.exists() else 0
+    answer = _answer(file, offset, advice)
+    if answer is None:
+        return
+    part.touch()
+    with answer, part.open("r+b") as stream:
+        done = stream.seek(offset if answer.status == HTTPStatus.PARTIAL_CONTENT else 0)
+        length = answer.headers.get("Content-Length")
+        total = done + int(length) if length else 0
+        report(f"downloading {file.name}", done, total)
+        while chunk := _next(answer, file, advice):
+            # Written where it belongs, not appended: two processes that download the same write the same.
+            done += stream.write(chunk)
+            report(f"downloading {file.name}", done, total)
+        if done < total:
+            raise ConnectionError(f"{file.url} broke off after {done} of {total} bytes. Try again to get the rest. {advice}")
+        stream.truncate()
+
+
+def _answer(file: PublicFile, offset: int, advice: str) -> Any:
+    """The server's answer to a request for the bytes from ``offset`` on; None if there are none."""
+    headers = {"User-Agent": "nishimori"} | ({"Range": f"bytes={offset}-"} if offset else {})
+    try:
+        return urlopen(Request(file.url, headers=headers), timeout=_TIMEOUT)  # noqa: S310 - the addresses are ours
+    except HTTPError as error:
+        error.close()
+        if offset and error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return None
+        raise ConnectionError(f"{file.url} answers {error.code} {error.reason}. Try again later. {advice}") from None
+    except (OSError, HTTPException) as error:
+        raise ConnectionError(
+            f"{file.url} cannot be reached: {getattr(error, 'reason', error)}. Connect to the Internet and try again. {advice}"
+        ) from None
+
+
+def _next(answer: Any, file: PublicFile, advice: str) -> bytes:
+    try:
+        chunk: bytes = answer.read(_CHUNK)
+    except (OSError, HTTPException) as error:
+        raise ConnectionError(f"{file.url} broke off: {error}. Try again to get the rest. {advice}") from None
+    return chunk
+
+
+def _accept(file: PublicFile, part: Path, advice: str) -> None:
+    """Give the finished download its name, if it is the file that was published."""
+    target = part.with_name(file.name)
+    if target.exists():
+        part.unlink(missing_ok=True)  # another process was faster
+        return
+    found = _md5(part)
+    if found != file.md5:
+        part.unlink()
+        raise FormatError(
+            f"{file.url} sent another file than the one published: its MD5 checksum must be {file.md5}, got {found}. "
+            f"It was removed. Try again. {advice}"
+        )
+    os.replace(part, target)
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -1,0 +1,221 @@
+"""The public originals of the paper's image sets: pickles in an archive (CIFAR), MATLAB files (SVHN).
+
+A file that bears the name of a published one must be it, to the last bit. Batches unpacked from an archive may hold any
+number of images; whether they are the published ones is said in what is found.
+"""
+
+import hashlib
+import io
+import pickle
+import tarfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.io import loadmat
+
+from nishimori._progress import Report
+from nishimori.errors import FormatError
+from nishimori.paper.training._downloads import PublicFile, verified
+from nishimori.paper.training._image_formats import SIDE, Found, Images, checked
+
+
+@dataclass(frozen=True)
+class Original(ABC):
+    """A set as its makers publish it."""
+
+    name: str
+    title: str
+    n_classes: int
+    files: Sequence[PublicFile]
+
+    @abstractmethod
+    def read(self, folder: Path, report: Report) -> Found | None:
+        """Its splits ``train`` and ``test``, or None where nothing of it is in ``folder``."""
+
+    @property
+    @abstractmethod
+    def looked_for(self) -> str:
+        """What `read` looks for, in words."""
+
+
+@dataclass(frozen=True)
+class Cifar(Original):
+    """Batches of rows of 3072 bytes, pickled by Python 2: the red plane, the green, the blue."""
+
+    inside: str  # the archive's one folder
+    batches: Mapping[str, Mapping[str, str]]  # for each split, the MD5 checksums of its batches
+    labels_key: str
+
+    @property
+    def looked_for(self) -> str:
+        return f"{self.files[0].name} or the folder {self.inside} unpacked from it"
+
+    def read(self, folder: Path, report: Report) -> Found | None:
+        (file,) = self.files
+        archive = folder / file.name
+        unpacked = folder if folder.resolve().name == self.inside else folder / self.inside
+        if archive.exists():
+            report(f"reading {archive.name}", 0, 1)
+            contents, where = _members(verified(archive, file), self._names), archive
+            files = f"public original {archive.name}"
+        elif unpacked.is_dir():
+            report(f"reading {unpacked.name}", 0, 1)
+            contents, where = _files(unpacked, self._names), unpacked
+            files = f"{self.inside}, {'the public original' if self._published(contents) else 'not the published batches'}"
+        else:
+            return None
+        return Found({split: self._images(contents, names, where) for split, names in self.batches.items()}, files)
+
+    @property
+    def _names(self) -> Sequence[str]:
+        return [name for split in self.batches.values() for name in split]
+
+    def _published(self, contents: Mapping[str, bytes]) -> bool:
+        checksums = {name: md5 for split in self.batches.values() for name, md5 in split.items()}
+        return all(hashlib.md5(contents[name], usedforsecurity=False).hexdigest() == checksums[name] for name in checksums)
+
+    def _images(self, contents: Mapping[str, bytes], names: Sequence[str] | Mapping[str, str], where: Path) -> Images:
+        parts = [self._batch(contents[name], f"{where}: {name}") for name in names]
+        return Images(np.concatenate([part.pixels for part in parts]), np.concatenate([part.labels for part in parts]))
+
+    def _batch(self, content: bytes, where: str) -> Images:
+        batch = _unpickled(content, where)
+        rows, labels = (batch.get(key) for key in ("data", self.labels_key)) if isinstance(batch, dict) else (None, None)
+        if not isinstance(rows, np.ndarray) or not isinstance(labels, list | np.ndarray):
+            raise FormatError(f"{where}: no batch of {self.title}, which has `data` and `{self.labels_key}`. Fetch it anew.")
+        if rows.ndim != 2 or rows.shape[1] != 3 * SIDE * SIDE:
+            raise FormatError(f"{where}: `data` must have shape (n, 3072), got {rows.shape}. Fetch it anew.")
+        pixels = rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
+        return checked(pixels, np.asarray(labels), self.n_classes, where)
+
+
+@dataclass(frozen=True)
+class Svhn(Original):
+    """Cropped digits: ``X`` of shape (32, 32, 3, n), and ``y``, where 10 means the digit 0."""
+
+    @property
+    def looked_for(self) -> str:
+        return " and ".join(file.name for file in self.files)
+
+    def read(self, folder: Path, report: Report) -> Found | None:
+        there = [file for file in self.files if (folder / file.name).exists()]
+        if not there:
+            return None
+        for file in self.files:
+            if file not in there:
+                raise FileNotFoundError(f"There is no {folder / file.name}. Fetch {file.url}.")
+        splits = {}
+        for i, (split, file) in enumerate(zip(("train", "test"), self.files, strict=True)):
+            report(f"reading {file.name}", i, len(self.files))
+            splits[split] = self._images(verified(folder / file.name, file))
+        return Found(splits, f"public original {self.looked_for}")
+
+    def _images(self, path: Path) -> Images:
+        try:
+            content = loadmat(path, variable_names=("X", "y"))
+            pixels, labels = content["X"].transpose(3, 0, 1, 2), content["y"].ravel()
+        except Exception as error:  # SciPy's reader fails in as many ways as a file can be damaged
+            raise FormatError(f"{path} holds no `X` and `y` of {self.title}: {error!r}. Fetch it anew.") from error
+        return checked(pixels, labels % 10, self.n_classes, str(path))
+
+
+def _files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
+    for name in names:
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"There is no {folder / name}. Unpack the archive again.")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def _members(archive: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """The contents of those members, read in one pass and never written anywhere."""
+    contents = {}
+    with tarfile.open(archive, "r|gz") as stream:
+        for member in stream:
+            name = member.name.rpartition("/")[2]
+            if name in names and (content := stream.extractfile(member)):
+                contents[name] = content.read()
+    if missing := [name for name in names if name not in contents]:
+        raise FormatError(f"{archive} has no {', '.join(missing)}. Fetch it anew.")
+    return contents
+
+
+def _unpickled(content: bytes, where: str) -> Any:
+    try:
+        return _ArraysOnly(io.BytesIO(content), encoding="latin1").load()
+    except Exception as error:  # a damaged pickle fails in as many ways as there are instructions
+        raise FormatError(f"{where}: damaged, or no batch: {error}. Fetch it anew.") from error
+
+
+def _dtype(code: str, align: int, copy: int) -> Any:
+    # NumPy 2.4 warns about the 0 and 1 that Python 2 wrote for False and True.
+    return np.dtype(code, align=bool(align), copy=bool(copy))
+
+
+_NEEDED = {
+    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): _dtype,
+}
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Lists, dictionaries and arrays, and nothing that runs: unpacked batches can be anybody's."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _NEEDED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch needs")
+        return _NEEDED[module, name]
+
+
+_TORONTO = "https://www.cs.toronto.edu/~kriz/"
+_STANFORD = "http://ufldl.stanford.edu/housenumbers/"
+
+# The checksums are those that torchvision.datasets uses.
+ORIGINALS: dict[str, Original] = {
+    each.name: each
+    for each in (
+        Svhn(
+            name="svhn",
+            title="SVHN",
+            n_classes=10,
+            files=(
+                PublicFile(f"{_STANFORD}train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+                PublicFile(f"{_STANFORD}test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
+            ),
+        ),
+        Cifar(
+            name="cifar10",
+            title="CIFAR-10",
+            n_classes=10,
+            files=(PublicFile(f"{_TORONTO}cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),),
+            inside="cifar-10-batches-py",
+            batches={
+                "train": {
+                    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+                    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+                    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+                    "data_batch_4": "634d18415352ddfa80567beed471001a",
+                    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+                },
+                "test": {"test_batch": "40351d587109b95175f43aff81a1287e"},
+            },
+            labels_key="labels",
+        ),
+        Cifar(
+            name="cifar100",
+            title="CIFAR-100",
+            n_classes=100,
+            files=(PublicFile(f"{_TORONTO}cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),),
+            inside="cifar-100-python",
+            batches={
+                "train": {"train": "16019d7e3df5f24257cddd939b257f8d"},
+                "test": {"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
+            },
+            labels_key="fine_labels",
+        ),
+    )
+}

@@ -1,0 +1,127 @@
+"""SVHN, CIFAR-10 and CIFAR-100, split into training, validation and test images as the paper did."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nishimori._optional import require
+from nishimori._progress import Report, silent
+from nishimori.errors import FormatError, InputError
+from nishimori.paper.training._downloads import cache_folder, fetch
+from nishimori.paper.training._image_formats import Found, Images, arrays, mosaics
+from nishimori.paper.training._image_originals import ORIGINALS, Original
+
+__all__ = ["ImageSet", "Images", "image_set", "names"]
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """The images of one set, each in one of three splits, and where they are from."""
+
+    name: str
+    n_classes: int
+    train: Images
+    validation: Images
+    test: Images
+    origin: str
+
+
+def names() -> Sequence[str]:
+    """The sets there are.
+
+    Examples
+    --------
+    >>> names()
+    ['svhn', 'cifar10', 'cifar100']
+    """
+    return list(ORIGINALS)
+
+
+def image_set(name: str, folder: str | os.PathLike[str] | None = None, *, report: Report = silent) -> ImageSet:
+    """The set of that name, from a folder or from its public original.
+
+    A folder may hold the public original as it is downloaded or unpacked, WebP mosaics of 32 x 32 tiles (``train-00.webp`` and
+    so on, with ``train-labels.npy``), or arrays (``train_images.npy``, ``train_labels.npy``). Where it has a split ``val``,
+    that is the validation set. Otherwise validation images are set aside as in the paper: a tenth of the training images of
+    SVHN and CIFAR-10, half of the test images of CIFAR-100.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`.
+    folder : path, optional
+        Where the files are, or a folder of that name in it. Left out, the public original is downloaded once, to
+        ``$NISHIMORI_CACHE`` or else to ``nishimori`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
+    report : callable
+        Told what is being read or downloaded, how much of it is done (files or bytes), and how much there is.
+    """
+    if name not in ORIGINALS:
+        raise InputError(f"`name` must be one of {', '.join(ORIGINALS)}, got {name!r}.")
+    original = ORIGINALS[name]
+    if folder is None:
+        place = cache_folder() / name
+        fetch(original.files, place, report=report)
+        found = original.read(place, report)
+        assert found is not None, "what was fetched is there"
+        return _complete(original, found, place)
+    place = Path(folder)
+    if not place.is_dir():
+        raise FileNotFoundError(f"There is no folder {place} to read {original.title} from. Name one that is there.")
+    for each in (place / name, place):
+        if each.is_dir() and (found := _found(original, each, report)):
+            return _complete(original, found, each)
+    there = _content(place / name if (place / name).is_dir() else place)
+    raise FileNotFoundError(
+        f"{place} holds no {original.title}. Looked there, and in {name} in it, for {original.looked_for}; for mosaics "
+        "train-00.webp, ... with train-labels.npy; and for train_images.npy with train_labels.npy; and the same for test. "
+        f"There is {there}. The public original is at {' and '.join(file.url for file in original.files)}."
+    )
+
+
+def _found(original: Original, place: Path, report: Report) -> Found | None:
+    if found := original.read(place, report):
+        return found
+    found = mosaics(place, original.n_classes, report) or arrays(place, original.n_classes, report)
+    # These layouts do not say which set they hold, and ten classes of digits load as well as ten of animals.
+    if found and (other := place.resolve().name) in ORIGINALS and other != original.name:
+        raise InputError(
+            f"{place} is a folder of {other}, and {original.name} was asked for. Name its folder, or the one above."
+        )
+    return found
+
+
+def _complete(original: Original, found: Found, place: Path) -> ImageSet:
+    """The set with validation images, set aside as in the paper where the files do not."""
+    splits = dict(found.splits)
+    for split in ("train", "test"):
+        if split not in splits:
+            raise FileNotFoundError(f"{place} has no split {split!r} of {original.title}, only {', '.join(splits)}. Add it.")
+    if "val" in splits:
+        how = "validation split as found there"
+    elif original.name == "cifar100":
+        splits["val"], splits["test"] = _random_split(splits["test"], [0.5, 0.5], place)
+        how = "test images in half (validation, test) by torch.randperm with seed 42"
+    else:
+        splits["train"], splits["val"] = _random_split(splits["train"], [0.9, 0.1], place)
+        how = "90/10 split by torch.randperm with seed 42"
+    origin = f"{original.title}, {found.files}, {how}"
+    return ImageSet(original.name, original.n_classes, splits["train"], splits["val"], splits["test"], origin)
+
+
+def _random_split(images: Images, fractions: Sequence[float], place: Path) -> Sequence[Images]:
+    """As the authors split, seed included: any other permutation would validate on what their networks were trained on."""
+    torch = require("torch", extra="train", for_="Splitting as the paper did")
+    if len(images) * min(fractions) < 1:
+        raise FormatError(
+            f"{place}: {len(images)} images are too few to set validation images aside. Add some, or a split `val`."
+        )
+    generator = torch.Generator().manual_seed(42)
+    parts = torch.utils.data.random_split(range(len(images)), fractions, generator=generator)
+    return [images.at(part.indices) for part in parts]
+
+
+def _content(folder: Path) -> str:
+    found = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+    shown = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+    return shown or "nothing in it"

@@ -1,0 +1,205 @@
+"""From a recipe to the logits of a trained network, with a checkpoint after every epoch."""
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+import nishimori
+import torch
+from nishimori._array import HostArray
+from nishimori._disk import check_target, new_file
+from nishimori.data import Labelled, Network
+from nishimori.errors import FormatError, InputError
+from nishimori.paper import models
+from nishimori.paper.training._image_sets import Images, ImageSet
+from nishimori.paper.training._pixels import Pixels
+from nishimori.paper.training._recipes import Recipe
+from nishimori.paper.training._training import (
+    Epoch,
+    Progress,
+    Settings,
+    Training,
+    augmented_views,
+    checked_device,
+    logits,
+    part,
+)
+from torch import nn
+
+# Logits are kept in float32 with this many bits after the first, for which a compressed file is a fifth smaller, or in
+# float16 for more than ten classes and for the training fractions.
+_BITS = 14
+_FEW_CLASSES = 10
+# As many test images as the paper had, which keeps files small.
+_TEST_ROWS = {"cifar100": 5000}
+_SPLIT_SEED = 42
+_FORMAT = 1
+
+
+def train(
+    recipe: Recipe,
+    images: ImageSet,
+    *,
+    seed: int,
+    settings: Settings,
+    checkpoint: Path | None = None,
+    after: Callable[[Training], None] = lambda _: None,
+) -> Training:
+    """Train a network, going on from ``checkpoint`` where that holds the beginning of the same run."""
+    if checkpoint is not None:
+        check_target(checkpoint, overwrite=True)
+    training = Training(recipe, images, seed=seed, settings=settings)
+    run = {"recipe": recipe.settings(), "seed": seed, "images": _checksum(images), "settings": asdict(settings)}
+    header = {"format": _FORMAT, **run}
+    if checkpoint is not None and checkpoint.exists():
+        _resume(training, checkpoint, header)
+
+    def keep(at: Training) -> None:
+        if checkpoint is not None:
+            _write(at, checkpoint, header)
+        after(at)
+
+    training.run(keep)
+    return training
+
+
+def _checksum(images: ImageSet) -> int:
+    """Tells other training or validation images from these."""
+    checksum = 0
+    for each in (images.train, images.validation):
+        for values in (each.pixels, each.labels):
+            checksum = crc32(np.ascontiguousarray(values).data, checksum)
+    return checksum
+
+
+def _write(training: Training, path: Path, header: dict[str, Any]) -> None:
+    progress = asdict(training.progress)
+    with new_file(path, overwrite=True) as temporary:
+        torch.save({**header, "progress": progress, "state": training.state()}, temporary)
+
+
+def _resume(training: Training, path: Path, header: dict[str, Any]) -> None:
+    content = _checkpoint(path, training.device)
+    found = {key: content.get(key) for key in header}
+    if found != header:
+        other = ", ".join(key for key in header if found[key] != header[key])
+        raise InputError(
+            f"{path} is the checkpoint of another run (it differs in: {other}). Remove it, or choose another folder with -o."
+        )
+    progress = content["progress"]
+    training.restore(content["state"], Progress([Epoch(**each) for each in progress["epochs"]], progress["seconds"]))
+
+
+def _checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
+    try:
+        content = torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # a damaged file fails in as many ways as there are bytes
+        raise FormatError(f"{path} is no checkpoint, or damaged ({type(error).__name__}). Remove it to start over.") from None
+    if not isinstance(content, dict) or not {"progress", "state"} <= set(content):
+        raise FormatError(f"{path} is no checkpoint of `nishimori paper train`. Choose another folder with -o.")
+    return content
+
+
+def trained(training: Training, images: ImageSet) -> Network:
+    """The logits of a trained network, and how it was trained."""
+    progress = training.progress
+    last = progress.epochs[-1]
+    how = {
+        "weights": "trained by nishimori",
+        "recipe": training.recipe.settings(),
+        "n_train": len(part(images, training.recipe.fraction)),
+        "seed": training.seed,
+        "settings": asdict(training.settings),
+        "device": _device_name(training.device),
+        "training_seconds": round(progress.seconds, 1),
+        "training_loss": last.loss,
+        "training_accuracy": last.train_accuracy,
+    }
+    return outputs(training.network, training.recipe, images, seed=training.seed, device=training.device, how=how)
+
+
+def with_weights(network: nn.Module, recipe: Recipe, images: ImageSet, *, seed: int, device: str, whose: str) -> Network:
+    """The logits of a network whose weights are somebody's."""
+    on = checked_device(device)
+    how = {"weights": whose, "augmentation_seed": seed, "device": _device_name(on)}
+    return outputs(network, recipe, images, seed=seed, device=on, how=how)
+
+
+def loaded(weights: str | os.PathLike[str], model: str, n_classes: int) -> nn.Module:
+    """A network with the weights in a file."""
+    network, path = models.build(model, n_classes=n_classes), Path(weights)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # a damaged file fails in as many ways as there are bytes
+        raise FormatError(f"{path} is no PyTorch state dict, or damaged ({type(error).__name__}). Fetch it anew.") from None
+    try:
+        network.load_state_dict(state)
+    except Exception:  # PyTorch lists every name that does not fit
+        raise FormatError(
+            f"{path} does not hold the weights of a {model} for {n_classes} classes: other names or shapes. Name its own model."
+        ) from None
+    return network
+
+
+def outputs(
+    network: nn.Module, recipe: Recipe, images: ImageSet, *, seed: int, device: torch.device, how: dict[str, Any]
+) -> Network:
+    """Logits on validation and test images and, if the recipe augments, on one random view of each validation image."""
+    network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def of(some: Images, *, augment: bool = False) -> Labelled:
+        pixels = Pixels(some.pixels, recipe.dataset, device)
+        views = augmented_views(len(pixels), seed, device) if augment else None
+        return Labelled(logits(network, pixels, views), some.labels)
+
+    validation, test = of(images.validation), of(images.test)
+    # The paper's code calibrated CIFAR-10's networks on augmented images.
+    paired = recipe.dataset == "cifar10" and recipe.fraction is None and recipe.augment
+    augmented = of(images.validation, augment=True) if paired else None
+    provenance = {
+        "data": images.origin,
+        **how,
+        "parameters": models.n_parameters(network),
+        "validation_error": _error(validation),
+        "test_error": _error(test),
+        "n_test": len(test.labels),
+        "versions": {"nishimori": nishimori.__version__, "torch": torch.__version__, "python": platform.python_version()},
+    }
+    halved = images.n_classes > _FEW_CLASSES or recipe.fraction is not None
+    keep = partial(_kept, halved=halved, dataset=recipe.dataset)
+    return Network(recipe.name, keep(validation), keep(test), keep(augmented) if augmented else None, provenance)
+
+
+def _kept(labelled: Labelled, *, halved: bool, dataset: str) -> Labelled:
+    """The rows and digits worth keeping."""
+    rows = labelled.logits, labelled.labels
+    most = _TEST_ROWS.get(dataset, len(labelled.labels))
+    if len(labelled.labels) > most:
+        some = torch.randperm(len(labelled.labels), generator=torch.Generator().manual_seed(_SPLIT_SEED))[:most].numpy()
+        rows = labelled.logits[some], labelled.labels[some]
+    return Labelled(rows[0].astype(np.float16) if halved else _rounded(rows[0]), rows[1])
+
+
+def _rounded(numbers: HostArray) -> HostArray:
+    """The nearest float32 numbers that have no more than `_BITS` bits after the first."""
+    step = np.uint32(1 << (23 - _BITS))
+    bits = np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32)
+    rounded: HostArray = ((bits + step // 2) // step * step).view(np.float32)
+    return rounded
+
+
+def _error(labelled: Labelled) -> float:
+    return float((labelled.logits.argmax(1) != labelled.labels).mean())
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()

@@ -1,0 +1,255 @@
+"""What cannot be folded is left untouched, and the error says what to do."""
+
+from types import SimpleNamespace
+
+import pytest
+from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
+
+import torch
+from foldable import (
+    VGG,
+    Encoder,
+    Named,
+    built,
+    lin,
+)
+from nishimori import InputError
+from nishimori.torch import Calibrated, fold_temperature
+from torch import nn
+
+
+class Cosine(nn.Linear):
+    def forward(self, x):
+        return nn.functional.linear(x, nn.functional.normalize(self.weight), self.bias)
+
+
+class Adapted(nn.Module):
+    """As of peft."""
+
+    def __init__(self):
+        super().__init__()
+        self.base_layer, self.lora_A = nn.Linear(4, 3), nn.Linear(4, 3)
+
+
+def shared():
+    layer = lin()
+    return Named(body=nn.Sequential(layer), head=layer)
+
+
+def one_storage():
+    """Tied embeddings with a parameter each."""
+    network = Named(embeddings=nn.Embedding(3, 4), lm_head=lin())
+    network.lm_head.weight.data = network.embeddings.weight.data
+    return network
+
+
+def tied_within(name):
+    """A head with layers of its own, the last of them tied, as of language models with masks."""
+    head = Named(dense=lin(), decoder=nn.Linear(4, 3, bias=False))
+    network = Named(embeddings=nn.Embedding(3, 4), **{name: head})
+    head.decoder.weight = network.embeddings.weight
+    return network
+
+
+def capped(name, head):
+    network = Named(body=lin(), lm_head=head)
+    network.body.config = SimpleNamespace(**{name: 30.0})
+    return network
+
+
+def shared_message(one, two):
+    return (
+        f"The network must not share the weight of its last layer, got one tensor for `{one}.weight` and `{two}.weight`, as "
+        "with tied embeddings: folding would change both. Untie them by giving the last layer its own copy; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
+    )
+
+
+def cap_message(name, path):
+    return (
+        f"The network must end in its last layer, got a soft cap after `{path}` (`config.{name}` is 30), which does not "
+        "commute with a division: use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
+    )
+
+
+def computed_message(kind):
+    return (
+        f"The network must end in a plain linear layer, got `fc` of type {kind}: its weights are computed from others. Make "
+        "them permanent (`remove_weight_norm`, `prune.remove`, ...) first; or use `nishimori.torch.Calibrated(model, T)`, "
+        "which divides the logits themselves."
+    )
+
+
+def probabilities_message(kind):
+    return (
+        f"The network must return logits, got `1` of type {kind} at its end. Take it out: T divides scores before the softmax."
+    )
+
+
+REFUSED = {
+    "tied embeddings": (
+        lambda: Encoder("lm_head", tied=True),
+        shared_message("embeddings", "lm_head"),
+    ),
+    "tied embeddings with two parameters": (one_storage, shared_message("embeddings", "lm_head")),
+    "tied embeddings, and no usual name": (lambda: tied_within("cls"), shared_message("embeddings", "cls.decoder")),
+    "tied embeddings, and no usual name within": (
+        lambda: tied_within("lm_head"),
+        shared_message("embeddings", "lm_head.decoder"),
+    ),
+    "a layer used twice": (shared, shared_message("body.0", "head")),
+    "a soft cap": (
+        lambda: capped("final_logit_softcapping", lin()),
+        cap_message("final_logit_softcapping", "lm_head"),
+    ),
+    "a soft cap after a nested head": (
+        lambda: capped("logits_soft_cap", Named(out_proj=lin())),
+        cap_message("logits_soft_cap", "lm_head.out_proj"),
+    ),
+    "a soft cap by its third name": (
+        lambda: capped("output_logit_soft_cap", lin()),
+        cap_message("output_logit_soft_cap", "lm_head"),
+    ),
+    "two heads": (
+        lambda: Named(body=lin(), head=lin(), aux_head=lin()),
+        "The network must have one last layer, got `head` and `aux_head`. Pass the layer that gives the logits; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "two names": (
+        lambda: Named(fc=lin(), classifier=lin()),
+        "The network must have one last layer, got `fc` and `classifier`. Pass the layer that gives the logits; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "a hidden layer with a usual name": (
+        lambda: Named(fc=lin(), norm=nn.LayerNorm(3), out=nn.Sequential(nn.Linear(3, 3))),
+        "The network must have one last layer, got `fc` and `out`. Pass the layer that gives the logits; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "no usual name": (
+        lambda: Named(first=lin(), last=lin()),
+        "The network must have a last layer with a usual name (fc, classifier, head, heads, lm_head, linear, score), got "
+        "Named with the parts ['first', 'last']. Pass the layer itself, perhaps `model.last`; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "softmax": (lambda: nn.Sequential(lin(), nn.Softmax(dim=1)), probabilities_message("Softmax")),
+    "softmax of pixels": (lambda: nn.Sequential(nn.Conv2d(3, 4, 1), nn.Softmax2d()), probabilities_message("Softmax2d")),
+    "sigmoid": (lambda: nn.Sequential(lin(), nn.Sigmoid()), probabilities_message("Sigmoid")),
+    "log-softmax": (
+        lambda: nn.Sequential(lin(), nn.LogSoftmax(dim=1)),
+        "The network must end in a linear layer, got `1` of type LogSoftmax. Pass the last linear layer if its outputs "
+        "are the logits; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "an activation": (
+        lambda: VGG(nn.ReLU()),
+        "The network must end in a linear layer, got `classifier.4` of type ReLU. Pass the last linear layer if its "
+        "outputs are the logits; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "nothing linear": (
+        lambda: nn.Sequential(nn.Dropout()),
+        "The network must end in a linear layer, got a Sequential without any. Pass the layer itself; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "a parametrisation": (
+        lambda: Named(body=lin(), fc=parametrizations.weight_norm(lin())),
+        "The network must end in a plain linear layer, got `fc` of type ParametrizedLinear: its weights are "
+        "parametrised. Call `torch.nn.utils.parametrize.remove_parametrizations` first; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "spectral norm": (lambda: Named(body=lin(), fc=spectral_norm(lin())), computed_message("Linear")),
+    "weight norm": (lambda: Named(body=lin(), fc=weight_norm(lin())), computed_message("Linear")),
+    "pruned weights": (
+        lambda: Named(body=lin(), fc=prune.l1_unstructured(lin(), "weight", amount=2)),
+        computed_message("Linear"),
+    ),
+    "an adapter": (
+        lambda: Named(body=lin(), fc=Adapted()),
+        "The network must end in a plain linear layer, got `fc` of type Adapted: an adapter adds to its output. Merge "
+        "the adapter into the weights first; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits "
+        "themselves.",
+    ),
+    "another forward": (
+        lambda: Named(body=lin(), fc=Cosine(4, 3)),
+        "The network must end in a plain linear layer, got `fc` of type Cosine: it does more than multiply by its "
+        "weights. If that divides its output, divide its weights and bias yourself; or use "
+        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "no weights yet": (
+        lambda: Named(body=lin(), fc=nn.LazyLinear(3)),
+        "The network must end in a plain linear layer, got `fc` of type LazyLinear: it has no weights yet. Call the "
+        "model once first; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "weights on meta": (
+        lambda: Named(body=lin(), fc=nn.Linear(4, 3, device="meta")),
+        "The network must end in a plain linear layer, got `fc` of type Linear: its weights are on the meta device. Load "
+        "them first; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+    ),
+    "a Calibrated inside": (
+        lambda: Named(body=lin(), head=nn.Sequential(Calibrated(lin(), 2.0))),
+        "`model_or_layer` must be a network or a layer, got one that contains a Calibrated at `head.0`, which would "
+        "divide its logits once more. Call `model.head.0.fold()`, which folds its own temperature.",
+    ),
+    "a Calibrated": (
+        lambda: Calibrated(lin(), 2.0),
+        "`model_or_layer` must be a network or a layer, got a Calibrated, which would divide its logits once more. Call "
+        "its `fold()`, which folds its own temperature.",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.nn.utils.weight_norm:FutureWarning")
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_network_that_cannot_be_folded_is_refused_in_these_words(make, message):
+    network = make()
+    kept = {
+        name: each.clone()
+        for name, each in network.state_dict().items()
+        if not isinstance(each, nn.UninitializedParameter) and not each.is_meta
+    }
+    with pytest.raises(InputError) as error:
+        fold_temperature(network, 2.0)
+    assert str(error.value) == message
+    assert all(torch.equal(network.state_dict()[name], each) for name, each in kept.items())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_a_quantised_layer_is_refused():
+    network = torch.ao.quantization.quantize_dynamic(Named(body=lin(), fc=lin()), {nn.Linear})
+    with pytest.raises(InputError, match=r"its weights are quantised\. Fold before quantising; or use"):
+        fold_temperature(network, 2.0)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_layer_is_plain_again_once_its_norm_is_removed():
+    old = nn.utils.remove_weight_norm(weight_norm(lin()))
+    new = parametrizations.weight_norm(lin())
+    parametrize.remove_parametrizations(new, "weight")
+    for layer in (old, new):
+        fold_temperature(layer, 2.0, probe=torch.ones(1, 4))
+
+
+def test_folding_twice_is_refused():
+    network = built(VGG)
+    fold_temperature(network, 2.0)
+    with pytest.raises(InputError) as error:
+        fold_temperature(network, 3.0)
+    assert str(error.value) == (
+        "`T` must be folded once, got 3 for `classifier.3`, which has 2 folded in already. If the new T was found with the "
+        "folded weights, call `Calibrated(model, T).fold()`; if the weights were replaced since, delete the attribute "
+        "`folded_temperature` of the layer."
+    )
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf"), "2", True, None])
+def test_what_is_no_temperature_is_refused(bad):
+    with pytest.raises(InputError, match="`T` must be a finite positive number"):
+        fold_temperature(lin(), bad)
+
+
+def test_names_before_the_last_layer_do_not_make_it_ambiguous():
+    network = Named(pre_classifier=lin(), fc_norm=nn.LayerNorm(4), conv_head=nn.Conv2d(3, 4, 1), classifier=lin())
+    assert fold_temperature(network, 2.0) is network.classifier
+
+
+def test_what_is_no_network_is_refused():
+    with pytest.raises(InputError, match=r"`model_or_layer` must be a torch\.nn\.Module, got a Tensor\."):
+        fold_temperature(torch.ones(3), 2.0)
