@@ -4,6 +4,7 @@
 """
 
 import torch
+
 from nishimori import ExpectationConsistency, data, metrics
 
 device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -7,13 +7,13 @@ import logging
 import warnings
 
 import lightning
+import torch
 from sklearn.datasets import load_digits
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import torch
 from nishimori import metrics
 from nishimori.torch import calibrate, collect
-from torch import nn
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 warnings.filterwarnings("ignore", module="lightning")  # advice on workers and logging, which a toy does not need

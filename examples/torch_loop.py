@@ -4,13 +4,13 @@ A T that grows from epoch to epoch says that the network becomes too sure of its
 Needs ``pip install 'nishimori[torch]'``.
 """
 
+import torch
 from sklearn.datasets import load_digits
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import torch
 from nishimori import metrics
 from nishimori.torch import Calibrated, calibrate, collect
-from torch import nn
 
 
 class TemperatureCallback:

@@ -4,11 +4,11 @@ The model is a tiny vision transformer without pretrained weights; any model tha
 Needs ``pip install 'nishimori[torch]' transformers accelerate``.
 """
 
+import torch
 import transformers
 from sklearn.datasets import load_digits
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, ViTConfig, ViTForImageClassification
 
-import torch
 from nishimori import metrics
 from nishimori.torch import calibrate, collect
 

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-
 import torch
 from torch import nn
 

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-
 import torch
+from torch import nn
+
 from nishimori.paper.training._image_formats import Images
 from nishimori.paper.training._image_sets import ImageSet
 from nishimori.paper.training._networks import train
 from nishimori.paper.training._recipes import Recipe
 from nishimori.paper.training._training import Settings
-from torch import nn
 
 CPU = torch.device("cpu")
 RECIPE = Recipe("cifar10", "resnet20", epochs=3, batch=16)

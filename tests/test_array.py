@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 
 import reference
-import torch
 from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, metrics, temperatures
 
 LOGITS, LABELS = reference.drawn(400, 4)

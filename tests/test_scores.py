@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.special import expit
 
 import reference
-import torch
 from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, temperatures
 
 rng = np.random.default_rng(0)

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
 import reference
-import torch
 from nishimori import ExpectationConsistency, TemperatureScaling, temperatures
 
 CLOSE = 1e-8

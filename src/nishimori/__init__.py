@@ -14,18 +14,29 @@ if TYPE_CHECKING:
     from nishimori import plot as plot
     from nishimori import theory as theory
     from nishimori import torch as torch
+    from nishimori._calibrators import Calibrator as Calibrator
     from nishimori._calibrators import ExpectationConsistency as ExpectationConsistency
+    from nishimori._calibrators import FixedMap as FixedMap
     from nishimori._calibrators import FixedTemperature as FixedTemperature
+    from nishimori._calibrators import Matched as Matched
     from nishimori._calibrators import TemperatureScaling as TemperatureScaling
+    from nishimori._calibrators import calibrator as calibrator
     from nishimori._calibrators import from_temperature as from_temperature
     from nishimori._calibrators import load as load
+    from nishimori._calibrators import methods as methods
+    from nishimori._calibrators import register as register
     from nishimori._curve import TemperatureCurve as TemperatureCurve
     from nishimori._curve import temperature_curve as temperature_curve
+    from nishimori._maps import Map as Map
+    from nishimori._observables import Observable as Observable
+    from nishimori._scorecard import Scorecard as Scorecard
+    from nishimori._scorecard import evaluate as evaluate
     from nishimori._temperatures import Temperatures as Temperatures
     from nishimori._temperatures import temperatures as temperatures
     from nishimori.errors import FewErrorsWarning as FewErrorsWarning
     from nishimori.errors import FormatError as FormatError
     from nishimori.errors import InputError as InputError
+    from nishimori.errors import MergeError as MergeError
     from nishimori.errors import NishimoriError as NishimoriError
     from nishimori.errors import NotConvergedError as NotConvergedError
     from nishimori.errors import NoTemperatureError as NoTemperatureError
@@ -40,18 +51,29 @@ _HOME = {
     "plot": "",
     "theory": "",
     "torch": "",
+    "Calibrator": "_calibrators",
     "ExpectationConsistency": "_calibrators",
+    "FixedMap": "_calibrators",
     "FixedTemperature": "_calibrators",
+    "Matched": "_calibrators",
     "TemperatureScaling": "_calibrators",
+    "calibrator": "_calibrators",
     "from_temperature": "_calibrators",
     "load": "_calibrators",
+    "methods": "_calibrators",
+    "register": "_calibrators",
     "TemperatureCurve": "_curve",
     "temperature_curve": "_curve",
+    "Map": "_maps",
+    "Observable": "_observables",
+    "Scorecard": "_scorecard",
+    "evaluate": "_scorecard",
     "Temperatures": "_temperatures",
     "temperatures": "_temperatures",
     "FewErrorsWarning": "errors",
     "FormatError": "errors",
     "InputError": "errors",
+    "MergeError": "errors",
     "NishimoriError": "errors",
     "NoTemperatureError": "errors",
     "NotConvergedError": "errors",

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch, batches, inverse
-from nishimori._moments import Together, gather, together
-from nishimori._reliability import Reliability, Strategy, bin_edges, tally
+from nishimori._maps import Temperature
+from nishimori._numbers import temperature
+from nishimori._reliability import Strategy
+from nishimori._scorecard import scorecards
 from nishimori._scores import Input
+from nishimori._sources import source
 from nishimori._temperatures import Temperatures, temperatures_of
 from nishimori.errors import InputError
 
@@ -26,7 +26,7 @@ class TemperatureCurve:
     temperature, loss, confidence, ece : array
         The grid, and at each of its points mean cross-entropy, mean confidence and expected calibration error.
     accuracy : float
-        What confidence is to equal.
+        What confidence has to equal.
     chosen : Temperatures
         With `ec` and `ts`.
     """
@@ -41,7 +41,7 @@ class TemperatureCurve:
 
 def temperature_curve(
     logits: Any,
-    labels: Any,
+    labels: Any = None,
     *,
     grid: Sequence[float] | HostArray | None = None,
     n_bins: int = 15,
@@ -72,21 +72,18 @@ def temperature_curve(
     >>> curve.confidence.round(2)
     array([0.75, 0.57, 0.4 ])
     """
-    data = batches(logits, labels, sample_weight, input=input)
+    data = source(logits, labels, sample_weight, input=input)
     chosen = temperatures_of(data)
     if grid is None:
         ends = [t for t in (chosen.ec, chosen.ts) if t is not None] or [1.0]
         grid = np.geomspace(min(ends) / 4, max(ends) * 4, 61)
-    betas = [inverse(t) for t in _flat(grid)]
-    edges = [bin_edges(data, n_bins, strategy, beta=beta) for beta in betas]
-    sums = gather(data, together(*(partial(_point, beta=b, edges=e) for b, e in zip(betas, edges, strict=True)))).items
-    losses, curves = zip(*((each.items[0], Reliability.from_bins(each.items[1])) for each in sums), strict=True)
-    weight = float(data.weights.sum())
+    temperatures = [temperature(t) for t in _flat(grid)]
+    cards = scorecards(data, [Temperature(t) for t in temperatures], n_bins=n_bins, strategy=strategy)
     return TemperatureCurve(
-        temperature=np.array([1 / beta for beta in betas]),
-        loss=np.array(losses) / weight,
-        confidence=np.array([float(c.weight @ c.confidence) / weight for c in curves]),
-        ece=np.array([curve.error() for curve in curves]),
+        temperature=np.array(temperatures),
+        loss=np.array([card.nll for card in cards]),
+        confidence=np.array([card.confidence for card in cards]),
+        ece=np.array([card.ece for card in cards]),
         accuracy=chosen.accuracy,
         chosen=chosen,
     )
@@ -96,10 +93,3 @@ def _flat(grid: Any) -> list[Any]:
     if np.ndim(grid) != 1 or not len(grid):
         raise InputError(f"`grid` must be a flat list of temperatures, got shape {np.shape(grid)}.")
     return list(grid)
-
-
-def _point(batch: Batch, beta: float, edges: HostArray) -> Together:
-    """Loss and bins of one batch at one temperature."""
-    sums = Together((batch.total(Gibbs.of(batch, beta).nll), tally(batch, edges, beta=beta)))
-    batch.memo.clear()  # one distribution at a time
-    return sums

@@ -11,15 +11,15 @@ from nishimori.errors import InputError
 def check_folder(folder: Path, *, for_: str) -> None:
     """Refuse a file where ``for_`` needs a folder, which may be yet to be made."""
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file, and {for_} a folder. Choose another name with -o.")
+        raise InputError(f"{folder} is a file, and {for_} a folder. Choose another name.")
 
 
 def check_target(target: Path, *, overwrite: bool) -> None:
     """Refuse a place where nothing can or may be written; commands ask before they start to work."""
     if target.exists() and not target.is_file():
-        raise FileExistsError(f"{target} is no plain file, but a folder or a device. Choose another name.")
+        raise FileExistsError(f"{target} is not a regular file. Choose another name.")
     if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists. Pass overwrite=True (--force in the shell) to replace it.")
+        raise FileExistsError(f"{target} exists. Pass `overwrite=True` to replace it.")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {target.parent} to write {target.name} to. Create it first.")
 

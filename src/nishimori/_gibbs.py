@@ -1,7 +1,7 @@
-"""p(k) ∝ exp(βz_k): the distribution behind everything, and the one hot loop.
+"""p(k) ∝ exp(βz_k): the distribution that every measurement uses, and the code that takes most of the time.
 
 For the rows of a batch at one β this gives the partition function and the averages of the drop d = z - max(z) that the
-observables are made of. Sums over classes are products with a vector of ones, which every array library does fastest.
+observables are made of. Sums over classes are products with a vector of ones, which is the fastest way in every array library.
 """
 
 from functools import cached_property
@@ -25,14 +25,6 @@ class Gibbs:
     def __init__(self, batch: Batch, beta: float) -> None:
         self.batch = batch
         self.beta = beta
-
-    @classmethod
-    def of(cls, batch: Batch, beta: float) -> "Gibbs":
-        """The distribution at ``beta``, the same one for all observables of a pass."""
-        if beta not in batch.memo:
-            batch.memo[beta] = cls(batch, beta)
-        state: Gibbs = batch.memo[beta]
-        return state
 
     @cached_property
     def weights(self) -> Array:

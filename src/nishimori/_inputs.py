@@ -1,42 +1,44 @@
-"""What the user passed, as batches that the rest of the library can trust.
+"""Some rows of checked data: what every pass looks at.
 
-A `Batches` can be read again and again; each reading yields float64 `Batch`es of a size that suits the device, so that beyond
-the caller's own arrays only one block of rows is in memory at a time.
+A `Batch` holds float64 logits, the column of each row's true class, and a positive weight per row. A source makes it, and
+nothing after it checks values again.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import Any
 
-import numpy as np
-
-from nishimori import _array
-from nishimori._array import Array, HostArray, namespace
-from nishimori._labels import Classes, checked_weights, class_indices
-from nishimori._scores import Input, Scores, scores
-from nishimori.errors import InputError
+from nishimori._array import Array, namespace
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: float64 logits (n, k), the true column of each, and a positive weight each.
+    """Some rows: float64 logits (n, k), the true column of each, and a positive weight for each.
 
-    ``given`` are the probabilities whose logarithms the logits are, where probabilities were passed.
+    ``given`` are the probabilities whose logarithms the logits are, where probabilities were passed. ``masked`` says whether
+    some logit is -inf; if it is None, that is looked up when it is first needed.
     """
 
     logits: Array
     labels: Array
     weights: Array
-    has_masks: bool = False
     given: Array | None = None
-    memo: dict[float, Any] = field(default_factory=dict, repr=False, compare=False)
+    masked: bool | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.logits.shape[0])
 
     @cached_property
     def xp(self) -> Any:
         """The array API functions of this batch's library."""
         return namespace(self.logits)
+
+    @cached_property
+    def has_masks(self) -> bool:
+        """Whether some class of some row is masked."""
+        return bool(self.xp.any(self.logits == -inf)) if self.masked is None else self.masked
 
     @cached_property
     def top(self) -> Array:
@@ -47,7 +49,7 @@ class Batch:
     def drops(self) -> Array:
         """How far each logit lies below the maximum of its row: 0 at the top, 0 where masked, else negative or 0.
 
-        The physics depends on differences alone, and taken from the top they keep their digits whatever constant a row carries.
+        Probabilities depend on differences alone, and differences from the top keep their digits whatever constant a row has.
         """
         drops = self.logits - self.at(self.logits, self.top)[:, None]
         return drops if self.live is None else self.xp.where(self.live, drops, self.xp.zeros_like(drops))
@@ -67,84 +69,15 @@ class Batch:
         """A one for each class, to sum over classes with."""
         return self.xp.ones_like(self.logits[0, :])
 
+    @cached_property
+    def weight(self) -> float:
+        """The sum of the weights."""
+        return self.total(self.xp.ones_like(self.weights))
+
     def at(self, table: Array, columns: Array) -> Array:
         """One entry of each row."""
         return self.xp.take_along_axis(table, columns[:, None], axis=1)[:, 0]
 
     def total(self, rows: Array) -> float:
-        """The weighted sum of one number a row."""
+        """The weighted sum of one number per row."""
         return float(self.xp.sum(self.weights * rows))
-
-
-class Batches:
-    """Checked rows, readable any number of times."""
-
-    def __init__(self, scores: Scores, labels: HostArray, weights: HostArray, label_name: str) -> None:
-        self.scores = scores
-        self.labels = labels
-        self.weights = weights
-        self.label_name = label_name
-
-    @property
-    def n_samples(self) -> int:
-        return self.scores.n_samples
-
-    @property
-    def n_classes(self) -> int:
-        return self.scores.n_classes
-
-    def __iter__(self) -> Iterator[Batch]:
-        for rows in self.scores.blocks():
-            (logits, given), labels, weights = self.scores.exact(rows), self.labels[rows], self.weights[rows]
-            if not weights.all():  # a weight of zero is zero copies: the row is not there
-                (kept,) = np.nonzero(weights)
-                if not len(kept):
-                    continue
-                logits, labels, weights = _array.rows_at(logits, kept), labels[kept], weights[kept]
-                given = None if given is None else _array.rows_at(given, kept)
-            batch = Batch(
-                logits,
-                _array.beside(labels, logits),
-                _array.beside(weights, logits),
-                has_masks=self.scores.n_masked > 0,
-                given=given,
-            )
-            yield batch
-            batch.memo.clear()  # it refers back to the batch, which only the garbage collector would find
-
-    def sample(self, size: int) -> "Batches":
-        """A random ``size`` of the rows, the same ones each time."""
-        # Random, not every n-th: a stride aliases with periodic data.
-        index = np.sort(np.random.default_rng(0).choice(self.n_samples, size, replace=False))
-        return Batches(self.scores.sample(index), self.labels[index], self.weights[index], self.label_name)
-
-
-def batches(
-    logits: Any,
-    labels: Any,
-    sample_weight: Any = None,
-    *,
-    input: Input = "logits",
-    classes: Classes = None,
-    names: tuple[str, str] = ("logits", "labels"),
-) -> Batches:
-    """Check everything once; ``names`` are what the caller's signature calls the first two arguments."""
-    checked = scores(logits, input=input, name=names[0])
-    columns = class_indices(labels, classes, checked, names[1])
-    return Batches(checked, columns, checked_weights(sample_weight, checked.n_samples), names[1])
-
-
-def inverse(temperature: Any, name: str = "temperature") -> float:
-    """β from a temperature the user passed as ``name``."""
-    try:
-        beta = 1 / float(temperature) if not isinstance(temperature, str | bool) else 0.0
-    except (TypeError, ValueError, ZeroDivisionError):
-        beta = 0.0
-    if not 0 < beta < inf:
-        raise InputError(f"`{name}` must be a finite positive number, got {temperature!r}.")
-    return beta
-
-
-def is_whole(value: Any) -> bool:
-    """Whether ``value`` is an integer; True and 1.0 are not."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)

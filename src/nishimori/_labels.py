@@ -1,6 +1,6 @@
-"""True classes and sample weights, as the host's integers and floats.
+"""True classes and sample weights, as NumPy integers and floats.
 
-Labels are small beside logits, so they live on the host and follow each block of rows to its device.
+Labels take little memory compared with logits, so they stay on the host and each block of rows is moved to its device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
     if any(isinstance(value, list) for value in values):
         raise InputError("`classes` must be a flat list with the label of each column in order, got a nested one.")
     if n_classes is not None and len(values) != n_classes:
-        raise InputError(f"`classes` must name {n_classes} classes, one a column in order, got {len(values)}.")
+        raise InputError(f"`classes` must name {n_classes} classes, one per column in order, got {len(values)}.")
     if len(values) < 2:
         raise InputError(f"`classes` must name at least 2 classes, got {len(values)}.")
     if len(set(values)) != len(values):
@@ -50,37 +50,49 @@ def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
         )
 
 
-def class_indices(y: Any, classes: Classes, scores: Scores, name: str) -> HostArray:
-    """The column of each sample's true class, as int64."""
+def class_indices(y: Any, classes: Classes, scores: Scores, name: str, weights: HostArray) -> HostArray:
+    """The column of each sample's true class, as int64; samples of weight zero may have any label, and get column 0."""
     labels = _flat(y, scores, name)
+    if weights.all():
+        return _columns(labels, classes, scores, name, np.arange(len(labels)))
+    (kept,) = np.nonzero(weights)
+    columns = np.zeros(len(labels), dtype=np.int64)
+    columns[kept] = _columns(labels[kept], classes, scores, name, kept)
+    return columns
+
+
+def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, rows: HostArray) -> HostArray:
+    """The column of each label; ``rows`` are the labels' row numbers."""
     if classes is not None:
-        return _positions(labels, class_labels(classes, scores.n_classes), name)
-    labels = _numbers(labels, f"`{name}` must be integers from 0 to {scores.n_classes - 1}, got")
+        return _positions(labels, class_labels(classes, scores.n_classes), name, rows)
+    labels = _whole(labels, f"`{name}` must be integers from 0 to {scores.n_classes - 1}, got", rows)
     outside = ~((labels >= 0) & (labels < scores.n_classes))
     if outside.any():
-        row = int(np.argmax(outside))
+        first = int(np.argmax(outside))
         one_based = labels.min() == 1 and labels.max() == scores.n_classes
         remedy = "Check that every class has its column."
         if one_based:
             remedy = "Labels start at 0: subtract 1."
-        elif labels[row] < 0:
-            remedy = "Drop the samples that are to be ignored."
-        raise InputError(f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[row]:.6g} in row {row}. {remedy}")
+        elif labels[first] < 0:
+            remedy = "To ignore samples, drop them or give them a `sample_weight` of 0."
+        raise InputError(
+            f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[first]:.6g} in row {rows[first]}. {remedy}"
+        )
     return labels.astype(np.int64, copy=False)
 
 
-def _numbers(labels: HostArray, refusal: str) -> HostArray:
+def _whole(labels: HostArray, refusal: str, rows: HostArray) -> HostArray:
     """Whole numbers, or the error that begins with ``refusal``."""
     if labels.dtype == object and all(_is_number(value) for value in labels.tolist()):
         labels = labels.astype(np.float64)  # a column of a data frame, say
     if _array.kind(labels) in ("other", "complex"):
         raise InputError(
             f"{refusal} {next(value for value in labels.tolist() if not _is_number(value))!r}. "
-            "For other labels pass the label of each column in order: `classes=[...]`, or --classes in the shell."
+            "For other labels pass the label of each column in order: `classes=[...]`."
         )
     broken = ~((labels == np.floor(labels)) & np.isfinite(labels)) if _array.kind(labels) == "float" else np.array(False)
     if broken.any() and np.isnan(labels[broken][0]):
-        raise InputError(f"{refusal} nan: a label is missing in row {int(np.argmax(broken))}. Drop such samples.")
+        raise InputError(f"{refusal} nan: a label is missing in row {rows[int(np.argmax(broken))]}. Drop such samples.")
     if broken.any():
         raise InputError(
             f"{refusal} {labels[broken][0]:.6g}: labels are classes, not continuous values. "
@@ -105,17 +117,18 @@ def _flat(y: Any, scores: Scores, name: str) -> HostArray:
         raise InputError(f"`{name}` must be a flat list of labels, got rows of different lengths.") from None
     if labels.ndim == 2 and scores.is_binary_score and labels.shape[1] > 1:
         raise InputError(
-            f"`{name}` must be one label a sample, got a table of shape {labels.shape} after a flat array of scores. "
+            f"`{name}` must be one label per sample, got a table of shape {labels.shape} after a flat array of scores. "
             "Swap the two arguments: scores come first."
         )
     if labels.ndim == 2 and labels.shape[1] == scores.n_classes:
         raise InputError(
-            f"`{name}` must be one label a sample, got shape {labels.shape}, which looks one-hot. Pass `{name}.argmax(axis=1)`."
+            f"`{name}` must be one label per sample, got shape {labels.shape}, which looks one-hot. "
+            f"Pass `{name}.argmax(axis=1)`."
         )
     n_samples = scores.n_samples
     if labels.ndim != 1:
         remedy = f" Pass `{name}.ravel()`." if labels.size == n_samples else ""
-        raise InputError(f"`{name}` must be one label a sample, shape ({n_samples},), got shape {labels.shape}.{remedy}")
+        raise InputError(f"`{name}` must be one label per sample, shape ({n_samples},), got shape {labels.shape}.{remedy}")
     if len(labels) != n_samples:
         raise InputError(f"`{name}` must have as many entries as there are rows of scores, {n_samples}, got {len(labels)}.")
     return labels
@@ -131,20 +144,20 @@ def _as_given(values: Any) -> HostArray:
     return host
 
 
-def _positions(labels: HostArray, classes: HostArray, name: str) -> HostArray:
+def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray) -> HostArray:
     column = {value: i for i, value in enumerate(classes.tolist())}
     indices = np.array([column.get(value, -1) for value in labels.tolist()], dtype=np.int64)
     if (indices < 0).any():
-        row = int(np.argmax(indices < 0))
+        first = int(np.argmax(indices < 0))
         raise InputError(
-            f"`{name}` must be among `classes`, got {labels.tolist()[row]!r} in row {row}. "
+            f"`{name}` must be among `classes`, got {labels.tolist()[first]!r} in row {rows[first]}. "
             "Add it to `classes` if it has a column, or drop those samples."
         )
     return indices
 
 
 def checked_weights(sample_weight: Any, n_samples: int) -> HostArray:
-    """One float64 weight a sample; ones if none were given."""
+    """One float64 weight per sample; ones if none were given."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1), (n_samples,))  # ones that take no memory
     refuse_hidden(sample_weight, "sample_weight")
@@ -156,21 +169,43 @@ def checked_weights(sample_weight: Any, n_samples: int) -> HostArray:
     except InputError:
         raise
     except (TypeError, ValueError) as error:
-        raise InputError(f"`sample_weight` must hold one number a sample, but one could not be read: {error}.") from None
+        raise InputError(f"`sample_weight` must hold one number per sample, but one could not be read: {error}.") from None
     if weights.shape != (n_samples,):
-        raise InputError(f"`sample_weight` must have shape ({n_samples},), one weight a sample, got {weights.shape}.")
+        raise InputError(f"`sample_weight` must have shape ({n_samples},), one weight per sample, got {weights.shape}.")
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
             f"`sample_weight` must be finite and not negative, got {weights[row]:.6g} in row {row}. "
-            "A weight counts copies of a sample: give 0 to those that are not to count."
+            "A weight counts copies of a sample: give 0 to samples that must not count."
         )
     if not weights.any():
         raise InputError("`sample_weight` must be positive for some sample, got only zeros.")
     if not 1e-100 < weights.max() < 1e100:
         raise InputError(
-            f"`sample_weight` must be at most something between 1e-100 and 1e100, got {weights.max():.6g}. "
+            f"The largest `sample_weight` must lie between 1e-100 and 1e100, got {weights.max():.6g}. "
             "Divide all weights by their mean."
         )
     return weights
+
+
+def spelled_as(labels: HostArray, classes: Sequence[Any] | None) -> Any:
+    """Labels from a file as numbers, or spelled as ``classes`` are where there are any: 3.0 in a file is the class "3"."""
+    if labels.ndim != 1:
+        return labels  # refused later, with its shape
+    if classes is None:
+        try:
+            return labels.astype(np.float64) if labels.dtype.kind == "U" else labels
+        except ValueError:
+            return labels
+    known = {str(label) for label in classes}
+    return [_spelled(value, known) for value in labels.tolist()]
+
+
+def _spelled(value: Any, known: set[str]) -> str:
+    text = str(value)
+    try:
+        whole = text if text in known else str(int(float(text)))
+    except (ValueError, OverflowError):
+        return text
+    return whole if whole in known else text

@@ -1,16 +1,17 @@
 """What a temperature is matched to: the observable's mean under the model equals its mean under the labels.
 
-An observable O(k; z) has, for each row, a value at the true class (`observed`), and under p(k) ∝ exp(βz_k) an
-average (`expected`) whose derivative in β is Cov(O, z) ≥ 0. Both are counted from the value at the top class: a good
-classifier is there most of the time, so the sums stay small and keep their digits.
+An observable O(k; z) has, for each row, a value at the true class (`observed`), and under p(k) ∝ exp(βz_k) an average
+(`expected`) whose derivative in β is Cov(O, z). Both are counted from the value at the top class: a good classifier is there
+most of the time, so the sums stay small and keep their digits.
 
-Adding an observable is adding a class here. Its two refusals say what it means that no temperature fits: `cold` when the
-average stays below its target down to T → 0, `hot` when it stays above up to T → ∞.
+A new observable is a subclass with the one method `values`; everything else follows from it. The built-in ones compute
+`observed` and `expected` faster, and their mean is known to grow with β.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,50 +19,140 @@ from nishimori import _array
 from nishimori._array import Array
 from nishimori._gibbs import Gibbs, boltzmann
 from nishimori._inputs import Batch
+from nishimori.errors import InputError
 
 Expected = tuple[Array, Array, Array]
 """For each row: an average, its slope and its curvature in β."""
 
 _CLASS_ORDER = "Check that the labels and the columns of the logits use the same class order."
+_MORE_DATA = "Use a larger validation set"
 
 
-class Observable(Protocol):
-    """What `nishimori._temperatures.match` needs to know."""
+class Observable(ABC):
+    """A quantity whose mean under the model is made equal to its mean under the labels.
 
-    @property
-    def unit(self) -> float:
-        """The size of O at the top where it does not scale with the logits, else 0."""
+    Subclass it and write `values`. The mean under the model must grow as T falls; that is checked on the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nishimori
+    >>> class TopLogit(nishimori.Observable):
+    ...     def values(self, logits):
+    ...         return np.where(logits == logits.max(axis=1, keepdims=True), logits, 0.0)
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * np.abs(rng.normal(size=(2000, 5)))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> round(nishimori.Matched(TopLogit()).fit(logits, labels).temperature_, 1)
+    2.0
+    """
+
+    is_monotone: ClassVar[bool] = False  # whether its mean is known to grow with β for all data
+
+    @abstractmethod
+    def values(self, logits: Any) -> Any:
+        """The observable of each class in each row.
+
+        Parameters
+        ----------
+        logits : array of shape (n, n_classes)
+            Float64, in the array library that the user passed; -inf where a class is masked.
+
+        Returns
+        -------
+        array of shape (n, n_classes)
+            Finite wherever the class is not masked.
+        """
+
+    def unit(self, batch: Batch) -> float:
+        """The size of O at the top where it does not scale with the logits, else 0: rounding there limits the gap."""
+        return float(batch.xp.max(batch.xp.abs(batch.at(self._table(batch), batch.top))))
 
     def observed(self, batch: Batch) -> Array:
         """O at the true class of each row, minus O at the top."""
+        table = self._table(batch)
+        observed = batch.at(table, batch.labels) - batch.at(table, batch.top)
+        if not bool(batch.xp.all(batch.xp.isfinite(observed))):
+            raise InputError(
+                f"`{type(self).__name__}.values` must be finite at the true class of each row. If that class is masked, return "
+                "the value that counts there."
+            )
+        return observed
 
     def expected(self, gibbs: Gibbs) -> Expected:
         """The average of O under the model, minus O at the top, with its first two derivatives in β."""
+        batch, p = gibbs.batch, gibbs.probabilities
+        table = self._table(batch)
+        table = table - batch.at(table, batch.top)[:, None]
+        if batch.live is not None:
+            table = batch.xp.where(batch.live, table, batch.xp.zeros_like(table))
+        mean = gibbs.over_classes(p * table)
+        drop = batch.drops - gibbs.over_classes(p * batch.drops)[:, None]
+        product = p * (table - mean[:, None]) * drop  # centred first: a difference of large means would lose digits
+        return mean, gibbs.over_classes(product), gibbs.over_classes(product * drop)
 
     def cold(self, n_samples: int, observed: float, limit: float) -> str:
         """Why no temperature fits when the mean stays at or below ``observed`` down to T → 0, where it is ``limit``."""
+        return (
+            f"the mean of {type(self).__name__} under the model stays below its mean under the labels down to T → 0, where it "
+            f"is still {observed - limit:.4g} too small. {_MORE_DATA}, or check the observable."
+        )
 
     def hot(self, n_samples: int, observed: float, limit: float) -> str:
         """Why no temperature fits when the mean stays at or above ``observed`` up to T → ∞, where it is ``limit``."""
+        return (
+            f"the mean of {type(self).__name__} under the model stays above its mean under the labels up to T → ∞, where it is "
+            f"still {limit - observed:.4g} too large. {_CLASS_ORDER}"
+        )
+
+    def _table(self, batch: Batch) -> Array:
+        """`values`, checked."""
+        table, name = self.values(batch.logits), f"`{type(self).__name__}.values`"
+        if getattr(table, "shape", None) != batch.logits.shape:
+            got = f"shape {tuple(table.shape)}" if hasattr(table, "shape") else f"a {type(table).__name__}"
+            raise InputError(f"{name} must return an array of the shape of `logits`, {tuple(batch.logits.shape)}, got {got}.")
+        table = batch.xp.astype(table, batch.logits.dtype)
+        finite = batch.xp.isfinite(table)
+        if not bool(batch.xp.all(finite if batch.live is None else finite | ~batch.live)):
+            raise InputError(f"{name} must be finite wherever the logit is, got NaN or infinity.")
+        return table
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(sorted(vars(self).items()))))
 
 
 @dataclass(frozen=True)
-class TopN:
+class TopN(Observable):
     """O = 1 if the class is among the N largest of its row, ties broken by the first: top-N expectation consistency."""
 
     n: int
-    unit: ClassVar[float] = 1.0
+    is_monotone: ClassVar[bool] = True
+
+    def values(self, logits: Any) -> Any:
+        """1 for the N largest, 0 elsewhere."""
+        xp = _array.namespace(logits)
+        order = xp.argsort(xp.argsort(-logits, axis=1, stable=True), axis=1)
+        return xp.astype((order < self.n) & (logits > -inf), logits.dtype)
+
+    def unit(self, batch: Batch) -> float:
+        """1: the top class counts."""
+        return 1.0
 
     def observed(self, batch: Batch) -> Array:
+        """0 where the true class is among the N largest, else -1; a masked class never is."""
         xp = batch.xp
         label = batch.at(batch.logits, batch.labels)[:, None]
         columns = _array.beside(np.arange(batch.logits.shape[1]), batch.logits)[None, :]
         ahead = (batch.logits > label) | ((batch.logits == label) & (columns < batch.labels[:, None]))
         rank = xp.sum(xp.astype(ahead, xp.int64), axis=1)
-        hit = (rank < self.n) & (label[:, 0] > -inf)  # a masked class is never an answer
+        hit = (rank < self.n) & (label[:, 0] > -inf)
         return xp.astype(hit, batch.weights.dtype) - 1
 
     def expected(self, gibbs: Gibbs) -> Expected:
+        """The probability of the N largest, minus 1."""
         batch, xp = gibbs.batch, gibbs.batch.xp
         best = _array.largest(batch.logits, self.n)
         drops = best - batch.at(batch.logits, batch.top)[:, None]
@@ -72,19 +163,22 @@ class TopN:
         return mass - 1, *gibbs.cumulants(mass, with_drop, with_square)
 
     def cold(self, n_samples: int, observed: float, limit: float) -> str:
+        """All right, or ties at the top."""
         what = "correctly" if self.n == 1 else f"within their top {self.n}"
         if observed >= 0:
+            samples = "the only sample is" if n_samples == 1 else f"all {n_samples} samples are"
+            smaller = "." if self.n == 1 else ", or a smaller `top_n`."
             return (
-                f"all {n_samples} samples are classified {what}, so {self._confidence} could reach accuracy only at T = 0. "
-                "Add validation samples that the model gets wrong" + ("." if self.n == 1 else ", or ask for a smaller `top_n`.")
+                f"{samples} classified {what}, so {self._confidence} could reach accuracy only at T = 0. {_MORE_DATA}{smaller}"
             )
         return (
             f"{self._accuracy} {1 + observed:.4g} is not below {1 + limit:.4g}, which {self._confidence} approaches as T → 0: "
-            "equal largest logits share their probability however low the temperature. "
+            "equal largest logits share their probability at every temperature. "
             "Pass logits before they were rounded or quantised."
         )
 
     def hot(self, n_samples: int, observed: float, limit: float) -> str:
+        """No better than chance."""
         return (
             f"{self._accuracy} {1 + observed:.4g} is not above chance ({1 + limit:.4g}), "
             f"and {self._confidence} stays above chance at every T. {_CLASS_ORDER}"
@@ -100,39 +194,71 @@ class TopN:
 
 
 @dataclass(frozen=True)
-class Confidence(TopN):
+class Confidence(Observable):
     """O = 1 for the predicted class: expectation consistency. `TopN` of one, without the search for the largest."""
 
-    n: int = 1
+    is_monotone: ClassVar[bool] = True
+
+    def values(self, logits: Any) -> Any:
+        """1 for the predicted class, 0 elsewhere."""
+        return TopN(1).values(logits)
+
+    def unit(self, batch: Batch) -> float:
+        """1: the top class counts."""
+        return 1.0
 
     def observed(self, batch: Batch) -> Array:
+        """0 where the prediction is right, else -1."""
         return batch.xp.astype(batch.top == batch.labels, batch.weights.dtype) - 1
 
     def expected(self, gibbs: Gibbs) -> Expected:
+        """The confidence, minus 1."""
         nothing = 0 * gibbs.top  # the only class that counts has no drop
         return gibbs.top - 1, *gibbs.cumulants(gibbs.top, nothing, nothing)
 
+    def cold(self, n_samples: int, observed: float, limit: float) -> str:
+        """As for `TopN`."""
+        return TopN(1).cold(n_samples, observed, limit)
+
+    def hot(self, n_samples: int, observed: float, limit: float) -> str:
+        """As for `TopN`."""
+        return TopN(1).hot(n_samples, observed, limit)
+
 
 @dataclass(frozen=True)
-class Energy:
+class Energy(Observable):
     """O = z, the logit itself: matching it minimises the cross-entropy, so this is temperature scaling."""
 
-    unit: ClassVar[float] = 0.0
+    is_monotone: ClassVar[bool] = True
+
+    def values(self, logits: Any) -> Any:
+        """The logits."""
+        return logits
+
+    def unit(self, batch: Batch) -> float:
+        """0: O scales with the logits."""
+        return 0.0
 
     def observed(self, batch: Batch) -> Array:
+        """The drop of the true class, -inf where it is masked."""
         return batch.label_drops
 
     def expected(self, gibbs: Gibbs) -> Expected:
+        """The mean drop."""
         return gibbs.moments[0], *gibbs.cumulants(*gibbs.moments)
 
     def cold(self, n_samples: int, observed: float, limit: float) -> str:
-        return (
-            f"the true class has the largest logit in all {n_samples} samples, so the loss falls all the way to T = 0. "
-            "Add validation samples that the model gets wrong."
-        )
+        """All right."""
+        samples = "the only sample" if n_samples == 1 else f"all {n_samples} samples"
+        return f"the true class has the largest logit in {samples}, so the loss falls all the way to T = 0. {_MORE_DATA}."
 
     def hot(self, n_samples: int, observed: float, limit: float) -> str:
+        """No better than chance."""
         return (
             f"the logit of the true class is on average {limit - observed:.4g} below the mean logit of its row, "
             f"so the loss falls all the way to T = ∞: the model does no better than chance. {_CLASS_ORDER}"
         )
+
+
+# The observables that have a name; the registry of methods reads the same table.
+BUILT_IN: dict[str, Observable] = {"ec": Confidence(), "ts": Energy()}

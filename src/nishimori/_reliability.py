@@ -1,7 +1,8 @@
 """Sums per bin of confidence: what reliability diagrams and calibration errors are made of.
 
-A *claim* is a probability together with whether it came true. The model makes one claim a row (`of="top"`: its predicted class
-is right; `of="positive"`: class 1 is true) or one a class (`of="classwise"`). Claims fall into bins; a bin keeps three sums.
+A *claim* is a probability together with whether it came true. The model makes one claim per row (`of="top"`: its predicted
+class is right; `of="positive"`: class 1 is true) or one per row and class (`of="classwise"`). Claims fall into bins; a bin
+keeps three sums.
 
 Conventions. Bin i holds edges[i] < p <= edges[i+1], so a claim on an edge counts in the bin below it; p = 0 counts in the first
 bin and p = 1 in the last. Equal claims share a bin. Empty bins do not count.
@@ -15,8 +16,9 @@ import numpy as np
 from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch, Batches, is_whole
-from nishimori._moments import gather
+from nishimori._inputs import Batch
+from nishimori._numbers import is_whole
+from nishimori._sources import Source
 from nishimori.errors import InputError, MergeError
 
 Strategy = Literal["uniform", "quantile"]
@@ -106,10 +108,10 @@ class Reliability:
         return float(share @ gap) if norm == "l1" else float(np.sqrt(share @ gap**2))
 
 
-def tally(batch: Batch, edges: HostArray, *, beta: float = 1.0, of: Of = "top") -> Bins:
+def tally(gibbs: Gibbs, edges: HostArray, of: Of = "top") -> Bins:
     """Sort the claims of one batch into bins; ``edges`` has one row, or one for each class."""
-    claimed, true = _claims(batch, beta, of)
-    weights = _array.on_host(batch.weights)[:, None]
+    claimed, true = claims(gibbs, of), _outcomes(gibbs.batch, of)
+    weights = _array.on_host(gibbs.batch.weights)[:, None]
     n_groups, n_bins = claimed.shape[1], edges.shape[1] - 1
     if len(edges) == 1:
         index = np.searchsorted(edges[0, 1:-1], claimed)
@@ -124,35 +126,74 @@ def tally(batch: Batch, edges: HostArray, *, beta: float = 1.0, of: Of = "top") 
     return Bins(edges, summed(weights), summed(weights * claimed), summed(weights * true))
 
 
-def _claims(batch: Batch, beta: float, of: Of) -> tuple[HostArray, HostArray]:
-    """Claimed probabilities and what came true, each (n, groups), on the host."""
-    labels = _array.on_host(batch.labels)
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """The pass that sorts claims into bins."""
+
+    edges: HostArray
+    beta: float
+    of: Of
+
+    def __call__(self, batch: Batch) -> Bins:
+        return tally(Gibbs(batch, self.beta), self.edges, self.of)
+
+
+def claims(gibbs: Gibbs, of: Of) -> HostArray:
+    """The claimed probabilities (n, groups) of one batch, on the host."""
+    batch = gibbs.batch
     # Given probabilities are claims as they stand: a logarithm and back would move them off the edges they lie on.
-    given = batch.given if beta == 1 else None
+    given = batch.given if gibbs.beta == 1 else None
     if of == "top":
-        claimed = Gibbs.of(batch, beta).top if given is None else batch.at(given, batch.top)
-        return _array.on_host(claimed)[:, None], _array.on_host(batch.top == batch.labels)[:, None]
-    claimed = _array.on_host(Gibbs.of(batch, beta).probabilities if given is None else given)
-    if of == "positive":
-        return claimed[:, 1:], labels[:, None] == 1
-    return claimed, labels[:, None] == np.arange(claimed.shape[1])
+        return _host_table((gibbs.top if given is None else batch.at(given, batch.top))[:, None])
+    claimed = _host_table(gibbs.probabilities if given is None else given)
+    return claimed[:, 1:] if of == "positive" else claimed
+
+
+def _host_table(values: Any) -> HostArray:
+    table: HostArray = _array.on_host(values)
+    return table
+
+
+def _outcomes(batch: Batch, of: Of) -> HostArray:
+    """Which claims came true, (n, groups), on the host."""
+    if of == "top":
+        return _host_table(batch.top == batch.labels)[:, None]
+    labels = _host_table(batch.labels)[:, None]
+    outcomes: HostArray = labels == (1 if of == "positive" else np.arange(batch.logits.shape[1]))
+    return outcomes
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The claims themselves, for quantiles: the only sum here that grows with the rows."""
+
+    parts: tuple[HostArray, ...]
+    weights: tuple[HostArray, ...]
+
+    def __add__(self, other: "Claims") -> "Claims":
+        return Claims(self.parts + other.parts, self.weights + other.weights)
+
+    def edges(self, n_bins: int) -> HostArray:
+        """Equal weights: each inner edge is the claim at which the bins below it have their share."""
+        claimed, weights = np.concatenate(self.parts), np.concatenate(self.weights)
+        return np.stack([_equal_weight_edges(column, weights, n_bins) for column in claimed.T])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The pass that keeps the claims: one number per row, or one per row and class for classwise claims."""
+
+    beta: float
+    of: Of
+
+    def __call__(self, batch: Batch) -> Claims:
+        return Claims((claims(Gibbs(batch, self.beta), self.of),), (_host_table(batch.weights),))
 
 
 def uniform_edges(n_bins: int) -> HostArray:
     """Equal widths: 0, 1/n, 2/n, ..., 1."""
     edges: HostArray = np.arange(n_bins + 1)[None, :] / n_bins
     return edges
-
-
-def quantile_edges(data: Batches, n_bins: int, *, beta: float, of: Of) -> HostArray:
-    """Equal weights: each inner edge is the claim at which the bins below it have their share.
-
-    This has to see the claims themselves, so it keeps one number a row, or one a row and class for classwise claims.
-    """
-    parts = [(_claims(batch, beta, of)[0], _array.on_host(batch.weights)) for batch in data]
-    claimed = np.concatenate([p for p, _ in parts])
-    weights = np.concatenate([w for _, w in parts])
-    return np.stack([_equal_weight_edges(column, weights, n_bins) for column in claimed.T])
 
 
 def _equal_weight_edges(claimed: HostArray, weights: HostArray, n_bins: int) -> HostArray:
@@ -168,23 +209,23 @@ def _equal_weight_edges(claimed: HostArray, weights: HostArray, n_bins: int) -> 
     return np.concatenate([[0.0], claimed[order][np.searchsorted(below, shares)], [1.0]])
 
 
-def bin_edges(data: Batches, n_bins: int, strategy: Strategy, *, beta: float, of: Of = "top") -> HostArray:
-    """The edges to `tally` with; quantile ones cost a reading of the data."""
-    _check(data, n_bins, strategy, of)
-    return uniform_edges(n_bins) if strategy == "uniform" else quantile_edges(data, n_bins, beta=beta, of=of)
+def reliability_of(data: Source, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
+    """The reliability curve of a source, from one reading, or two for quantiles."""
+    check_bins(n_bins, strategy)
+    _check_claims(data, of)
+    edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(Claim(beta, of)).edges(n_bins)
+    return Reliability.from_bins(data.gather(Tally(edges, beta, of)))
 
 
-def reliability_of(data: Batches, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
-    """The reliability curve of checked data."""
-    edges = bin_edges(data, n_bins, strategy, beta=beta, of=of)
-    return Reliability.from_bins(gather(data, lambda batch: tally(batch, edges, beta=beta, of=of)))
-
-
-def _check(data: Batches, n_bins: Any, strategy: Any, of: Any) -> None:
+def check_bins(n_bins: Any, strategy: Any) -> None:
+    """Refuse bins that cannot be made."""
     if not is_whole(n_bins) or n_bins < 1:
         raise InputError(f"`n_bins` must be a positive integer, got {n_bins!r}.")
     if strategy not in get_args(Strategy):
         raise InputError(f"`strategy` must be 'uniform' or 'quantile', got {strategy!r}.")
+
+
+def _check_claims(data: Source, of: Any) -> None:
     if of not in get_args(Of):
         raise InputError(f"`of` must be 'top', 'positive' or 'classwise', got {of!r}.")
     if of == "positive" and data.n_classes != 2:

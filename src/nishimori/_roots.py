@@ -1,14 +1,15 @@
 """The root of an increasing function, with a receipt.
 
 The search is a generator: it yields where it wants the function, receives a `Point`, and returns a `Root`. So several
-searches can share each reading of the data.
+searches can share each reading of the data; `drive` runs them side by side.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass
-from math import copysign, inf, isfinite
+from math import copysign, exp, inf, isfinite
+from typing import TypeVar
 
-from nishimori.errors import NotConvergedError
+from nishimori.errors import NishimoriError, NotConvergedError
 
 # The step is an estimate of the distance left. At 1e-10 in log β the temperature is right to ten digits, two more than
 # promised, and the last evaluation is at the answer itself.
@@ -28,7 +29,6 @@ class Root:
     x: float
     residual: float
     passes: int
-    converged: bool
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def increasing_root(start: float) -> Generator[float, Point, Root]:
         point = yield x
         step = point.step
         if abs(point.value) <= point.noise or abs(step) <= TOLERANCE:
-            return Root(x, point.value, passes, converged=True)
+            return Root(x, point.value, passes)
         low, high = (x, high) if point.value < 0 else (low, x)
         if not (isfinite(low) and isfinite(high)):
             # Where the function is flat a step leaps too far; walk in doubling strides until the root is bracketed.
@@ -71,9 +71,47 @@ def increasing_root(start: float) -> Generator[float, Point, Root]:
         else:
             middle = low + (high - low) / 2
             if middle in (low, high):  # neighbouring numbers: there is nothing in between
-                return Root(x, point.value, passes, converged=True)
+                return Root(x, point.value, passes)
             x = middle
     raise NotConvergedError(
-        f"The temperature was still uncertain after {LIMIT} passes, with a gap of {point.value:.3g} at T = exp({-x:.6g}). "
+        f"The search did not converge in {LIMIT} passes: residual {point.value:.3g} at T = {exp(-x):.6g}. "
         "Check the scale of the logits."
     )
+
+
+def root_of(function: Callable[[float], Point], start: float) -> Root:
+    """The root of one increasing function."""
+    found = drive({None: increasing_root(start)}, lambda wanted: {None: function(wanted[None])})[None]
+    if isinstance(found, NishimoriError):
+        raise found
+    return found
+
+
+Search = Generator[float, Point, Root]
+K = TypeVar("K", bound=Hashable)
+
+
+def drive(
+    searches: Mapping[K, Search], evaluate: Callable[[Mapping[K, float]], Mapping[K, Point | NishimoriError]]
+) -> dict[K, Root | NishimoriError]:
+    """Run searches side by side; ``evaluate`` answers all that are still going on at once.
+
+    A search ends with its root, with the error that it raised, or with the one that ``evaluate`` gave for it.
+    """
+    wanted = {key: next(search) for key, search in searches.items()}
+    found: dict[K, Root | NishimoriError] = {}
+    while wanted:
+        points = evaluate(wanted)
+        for key in tuple(wanted):
+            point = points[key]
+            try:
+                if isinstance(point, NishimoriError):
+                    raise point
+                wanted[key] = searches[key].send(point)
+            except StopIteration as end:
+                found[key] = end.value
+            except NishimoriError as error:
+                found[key] = error
+            if key in found:
+                del wanted[key]
+    return found

@@ -1,11 +1,11 @@
-"""What the user calls logits or probabilities, checked once and kept as it came.
+"""What the user calls logits or probabilities, kept as it came.
 
 `Scores` holds the caller's own array. Fitting asks it for blocks of float64 logits, prediction for all logits in the caller's
 precision; neither changes the array, and nothing is inferred from its values: whether it holds logits or probabilities is
-what the caller said.
+what the caller said. Its type and shape are checked when it is made, its values when they are read for the first time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Literal, get_args
@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nishimori import _array
-from nishimori._array import Array, namespace
+from nishimori._array import Array, HostArray, namespace
 from nishimori.errors import InputError
 
 Input = Literal["logits", "probabilities"]
@@ -21,16 +21,15 @@ Input = Literal["logits", "probabilities"]
 
 @dataclass(frozen=True)
 class Scores:
-    """Checked scores of shape (n, k), or (n,) for the positive class of a binary problem."""
+    """Scores of shape (n, k), or (n,) for the positive class of a binary problem; ``name`` is the caller's word for them."""
 
     array: Array
     input: Input
-    n_masked: int = 0
-    n_zeros: int = 0
+    name: str = "logits"
 
     @property
     def is_binary_score(self) -> bool:
-        """Whether one number a row stands for two classes: z for the logits (0, z), p for (1 - p, p)."""
+        """Whether one number per row stands for two classes: z for the logits (0, z), p for (1 - p, p)."""
         return len(self.array.shape) == 1
 
     @property
@@ -46,16 +45,30 @@ class Scores:
         step = _array.rows_per_block(self.array, self.n_classes)
         return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
 
-    def exact(self, rows: slice) -> tuple[Array, Array | None]:
-        """Float64 logits (n, k) of some rows, and the probabilities they are the logarithms of, if those were given."""
-        values = self._table(_array.in_double(self.array[rows, ...]))
-        return self._logits(values), values if self.input == "probabilities" else None
+    def exact(self, rows: slice, kept: HostArray | None = None) -> Array:
+        """Some rows in float64, not yet checked; of those only the ``kept`` ones, if given."""
+        values = _array.in_double(self.array[rows, ...])
+        return values if kept is None else _array.rows_at(values, kept)
+
+    def check(self, values: Array, numbers: Sequence[int] | HostArray) -> bool:
+        """Refuse values that cannot be scores; ``numbers`` count the rows. True if some class is masked."""
+        if self.input == "logits":
+            return _check_logits(self, values, numbers)
+        _check_probabilities(self, values, numbers)
+        return False
+
+    def as_logits(self, values: Array) -> tuple[Array, Array | None]:
+        """Logits (n, k) of checked values, and the probabilities they are the logarithms of, if those were given."""
+        table = self._table(values)
+        return self._logits(table), table if self.input == "probabilities" else None
 
     def logits(self) -> Array:
-        """All logits (n, k) in the precision that results are computed in."""
+        """All logits (n, k), checked, in the precision that results are computed in."""
+        for rows in self.blocks():
+            self.check(self.exact(rows), range(rows.start, rows.stop))
         return self._logits(self._table(_array.to_compute(self.array)))
 
-    def sample(self, index: np.ndarray[Any, Any]) -> "Scores":
+    def sample(self, index: HostArray) -> "Scores":
         """The rows whose numbers are in ``index``."""
         return replace(self, array=_array.rows_at(self.array, index))
 
@@ -68,7 +81,7 @@ class Scores:
         return xp.log(xp.where(values > 0, values, xp.full_like(values, floor)))
 
     def _table(self, values: Array) -> Array:
-        """A column a class, where one number stands for two."""
+        """One column per class, where one number stands for two."""
         if not self.is_binary_score:
             return values
         xp = namespace(values)
@@ -83,18 +96,15 @@ _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
 
 def scores(x: Any, *, input: Input = "logits", name: str = "logits") -> Scores:
-    """Check shape, type and values of what the user passed as ``name``."""
+    """Check type and shape of what the user passed as ``name``."""
     check_input(input)
     array = numeric(x, name)
     _check_shape(array.shape, name)
-    unchecked = Scores(array, input)
-    checks = _check_probabilities if input == "probabilities" else _check_logits
-    counts = sum(checks(unchecked, rows, name) for rows in unchecked.blocks())
-    return replace(unchecked, n_zeros=counts) if input == "probabilities" else replace(unchecked, n_masked=counts)
+    return Scores(array, input, name)
 
 
 def check_input(input: Any) -> None:
-    """Refuse a word that says nothing."""
+    """Refuse any other word."""
     if input not in get_args(Input):
         raise InputError(f"`input` must be 'logits' or 'probabilities', got {input!r}.")
 
@@ -149,73 +159,66 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
     if len(shape) == 2 and shape[1] < 2:
         remedy = f" If it is the score of the positive class, pass it as `{name}[:, 0]`." if shape[1] else ""
         raise InputError(
-            f"{wanted}, one column a class, got {shape[1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is "
+            f"{wanted}, one column per class, got {shape[1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is "
             f"required.{remedy}"
         )
 
 
-def _check_logits(unchecked: Scores, rows: slice, name: str) -> int:
-    """Refuse NaN, +inf and rows without a class; count what -inf masks."""
-    values = _array.in_double(unchecked.array[rows, ...])
-    xp = namespace(values)
+def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> bool:
+    """Refuse NaN, +inf and rows without a class; whether -inf masks some class."""
+    xp, name = namespace(values), scores.name
     usual = xp.abs(values) <= _LARGEST  # not true of NaN
     if bool(xp.all(usual)):
-        return 0
+        return False
     masked = values == -inf
     bad = ~(usual | masked)
     if bool(xp.any(bad & xp.isfinite(values))):
         raise InputError(
-            f"`{name}` must lie between -{_LARGEST:g} and {_LARGEST:g}, got {_first(values, bad, rows)}. "
+            f"`{name}` must lie between -{_LARGEST:g} and {_LARGEST:g}, got {_first(values, bad, numbers)}. "
             "Pass -inf to mask a class."
         )
     if bool(xp.any(bad)):
         raise InputError(
-            f"`{name}` must not contain NaN or +inf, got {_first(values, bad, rows)}. "
+            f"`{name}` must not contain NaN or +inf, got {_first(values, bad, numbers)}. "
             "Drop those rows or find where the model produced them; -inf is allowed and masks a class."
         )
-    if unchecked.is_binary_score:
+    if scores.is_binary_score:
         raise InputError(
-            f"`{name}` must be finite where one score stands for two classes, got {_first(values, masked, rows)}. "
+            f"`{name}` must be finite where one score stands for two classes, got {_first(values, masked, numbers)}. "
             "Clip the scores, or pass two columns."
         )
     empty = xp.all(masked, axis=1)
     if bool(xp.any(empty)):
-        row = rows.start + int(np.argmax(_array.on_host(empty)))
+        row = numbers[int(np.argmax(_array.on_host(empty)))]
         raise InputError(
             f"`{name}` must leave each sample at least one class, got only -inf in row {row}. Unmask its classes or drop it."
         )
-    return int(xp.sum(xp.astype(masked, xp.int64)))
+    return True
 
 
-def _check_probabilities(unchecked: Scores, rows: slice, name: str) -> int:
-    """Refuse what is no distribution; count the exact zeros."""
-    stored = unchecked.array[rows, ...]
-    values = _array.in_double(stored)
-    xp = namespace(values)
+def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> None:
+    """Refuse rows that are not distributions."""
+    xp, name = namespace(values), scores.name
     outside = ~((values >= 0) & (values <= 1 + 1e-3))  # also true of NaN
-    remedy = "If these are logits, say so: `input='logits'`, or --input logits in the shell."
+    remedy = "If these are logits, pass `input='logits'`."
     if bool(xp.any(outside)):
-        raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, outside, rows)}. {remedy}")
-    if unchecked.is_binary_score:
+        raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, outside, numbers)}. {remedy}")
+    if scores.is_binary_score:
         if bool(xp.any(values > 1)):
-            raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, values > 1, rows)}. {remedy}")
-        zeros = xp.astype(values == 0, xp.int64) + xp.astype(values == 1, xp.int64)
-        return int(xp.sum(zeros))
+            raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, values > 1, numbers)}. {remedy}")
+        return
     totals = xp.sum(values, axis=1)
     # Rounding each of many entries to 16 bits moves a sum by a few units of that precision; float32 moves it far less.
-    slack = max(1e-3, 4 * _array.epsilon(stored)) if _array.kind(stored) == "float" else 1e-3
+    slack = max(1e-3, 4 * _array.epsilon(scores.array)) if _array.kind(scores.array) == "float" else 1e-3
     off = xp.abs(totals - 1) > slack
     if bool(xp.any(off)):
         row = int(np.argmax(_array.on_host(off)))
-        raise InputError(
-            f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in row {rows.start + row}. {remedy}"
-        )
-    return int(xp.sum(xp.astype(values == 0, xp.int64)))
+        raise InputError(f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in row {numbers[row]}. {remedy}")
 
 
-def _first(values: Array, bad: Array, rows: slice) -> str:
+def _first(values: Array, bad: Array, numbers: Sequence[int] | HostArray) -> str:
     """The first offending entry, in words."""
     where = np.argwhere(_array.on_host(bad))[0]
     value = float(_array.on_host(values)[tuple(where)])
     column = f", column {where[1]}" if len(where) > 1 else ""
-    return f"{value:.6g} in row {rows.start + where[0]}{column}"
+    return f"{value:.6g} in row {numbers[where[0]]}{column}"

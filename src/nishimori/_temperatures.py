@@ -1,24 +1,29 @@
 """The answers: the temperature at which the model's mean of an observable equals the labels', or why there is none.
 
-Expectation consistency and temperature scaling are one search with two observables. Whether it can succeed is known before
-it starts: the gap grows with β, so there is a root exactly if it is negative at β = 0 and positive at β = ∞, and one pass
-measures both. The search then starts at the answer of a small random sample of the rows.
+Expectation consistency and temperature scaling are one search with two observables. The search starts at the answer of a
+small random sample of the rows. Whether it can succeed is known from its first reading: the gap grows with β, so there is a
+root exactly if it is negative at β = 0 and positive at β = ∞. An observable that is not known to be monotone is also measured
+on a grid of β, and refused if its mean falls somewhere.
 """
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from math import exp, inf
+from math import exp, inf, log
 from typing import Any
 
-from nishimori._inputs import Batches, batches
-from nishimori._moments import Answers, Moments, count, gather, log_scale, measure, together, watched_by
-from nishimori._observables import Confidence, Energy, Observable, TopN
-from nishimori._roots import Point, Root, increasing_root
+import numpy as np
+
+from nishimori._census import Census, Count
+from nishimori._moments import Measure, Moments, log_scale
+from nishimori._observables import BUILT_IN, Confidence, Observable
+from nishimori._passes import together
+from nishimori._progress import Report, silent
+from nishimori._roots import Point, Root, drive, increasing_root
 from nishimori._scores import Input
-from nishimori.errors import FewErrorsWarning, InputError, NishimoriError, NotConvergedError, NoTemperatureError
+from nishimori._sources import Source, source
+from nishimori.errors import FewErrorsWarning, InputError, NishimoriError, NoTemperatureError
 
 # A sixteenth of the rows costs less than one full pass to solve and lands within a few standard errors of the answer,
 # from where three passes reach ten digits. Fewer than 16 sampled rows are too few to start from.
@@ -28,6 +33,13 @@ _SAMPLE_LEAST = 16
 # The sample is a copy, so it is kept small however large the data are: 32 MiB of float64.
 _SAMPLE_ELEMENTS = 2**22
 
+# Where the mean of an observable that may not be monotone is looked at: three decades of T to either side of the start.
+_GRID = np.geomspace(1e-3, 1e3, 25)
+
+# Rounding may make a slope slightly negative, but not by this part of the largest one.
+_FALLS = 1e-9
+
+_ENDS = (0.0, inf)
 _FEW = 10
 
 
@@ -40,10 +52,8 @@ class Receipt:
     residual : float
         What is left of the gap at the temperature returned: mean confidence minus accuracy for expectation consistency, mean
         expected logit minus mean logit of the true class for temperature scaling.
-    converged : bool
-        Whether the search met its tolerance. It raises if not, so a fitted calibrator says True here.
     n_passes : int
-        How often all logits were read, after the reading that checked them.
+        How often all logits were read.
     n_samples : int
         How many samples had a positive weight.
     accuracy : float
@@ -55,12 +65,22 @@ class Receipt:
     """
 
     residual: float
-    converged: bool
     n_passes: int
     n_samples: int
     accuracy: float
     n_zeros: int
     n_masked: int
+
+    @property
+    def converged(self) -> bool:
+        """True: a search that does not converge raises an error. Deprecated."""
+        warnings.warn(
+            "`converged` is deprecated and will be removed in 0.3: it is always True, because a search that does not converge "
+            "raises NotConvergedError.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return True
 
 
 @dataclass(frozen=True)
@@ -68,70 +88,94 @@ class Match:
     """Where each observable is matched, or why not, and what the data looked like on the way."""
 
     roots: dict[Observable, Root | NishimoriError]
-    answers: Answers
+    census: Census
     n_passes: int
 
-
-def match(data: Batches, *observables: Observable, right: TopN) -> Match:
-    """Search for the temperatures of several observables at once; ``right`` says which answers count as such."""
-    limits = gather(
-        data,
-        together(
-            partial(count, observable=right),
-            *(partial(measure, observable=each, betas=[0.0, inf]) for each in observables),
-        ),
-    )
-    answers, *ends = limits.items
-    roots: dict[Observable, Root | NishimoriError] = {}
-    for each, moments in zip(observables, ends, strict=True):
-        if reason := _refusal(each, moments, answers, data.label_name):
-            roots[each] = reason
-    wanted = [each for each in observables if each not in roots]
-    starts = _starts_from_sample(data, wanted, right)
-    n_passes = 1
-    if len(starts) < len(wanted):
-        start = -gather(data, log_scale) / float(data.weights.sum())
-        starts = dict.fromkeys(wanted, start) | starts
-        n_passes += 1
-    found, searched = _search(data, starts)
-    return Match(roots | found, answers, n_passes + searched)
+    def receipt(self, root: Root) -> Receipt:
+        """How ``root`` was found."""
+        return Receipt(
+            residual=root.residual,
+            n_passes=self.n_passes,
+            n_samples=self.census.n_rows,
+            accuracy=self.census.accuracy,
+            n_zeros=self.census.n_zeros,
+            n_masked=self.census.n_masked,
+        )
 
 
-def _starts_from_sample(data: Batches, observables: Sequence[Observable], right: TopN) -> dict[Observable, float]:
+def match(
+    data: Source,
+    *observables: Observable,
+    right: Observable | None = None,
+    starts: Mapping[Observable, float] | None = None,
+    label_name: str = "labels",
+    report: Report = silent,
+) -> Match:
+    """Search for the temperatures of several observables at once.
+
+    ``right``, a `TopN` or `Confidence`, says which answers count as right. ``starts`` are values of log β to start from; by
+    default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
+    """
+    readings = _Readings(data, right or Confidence(), label_name, report)
+    begin = _starts_from_sample(data, observables) if starts is None else dict(starts)
+    if len(begin) < len(observables):
+        begin = dict.fromkeys(observables, readings.rough_start()) | begin
+    roots = drive({each: increasing_root(begin[each]) for each in observables}, readings)
+    assert readings.census is not None, "the first answer to a search counts the rows"
+    return Match(roots, readings.census, readings.n_passes)
+
+
+def _starts_from_sample(data: Source, observables: Sequence[Observable]) -> dict[Observable, float]:
     """The answers of a sample, as far as it has any."""
-    size = min(data.n_samples // _SAMPLE_SHARE, max(_SAMPLE_LEAST, _SAMPLE_ELEMENTS // data.n_classes))
-    if not observables or size < _SAMPLE_LEAST:
+    if data.n_rows is None:
         return {}
-    sample = data.sample(size)
-    if not sample.weights.any():
+    size = min(data.n_rows // _SAMPLE_SHARE, max(_SAMPLE_LEAST, _SAMPLE_ELEMENTS // data.n_classes))
+    sample = data.sample(size) if size >= _SAMPLE_LEAST else None
+    if sample is None:
         return {}
-    with watched_by(lambda _: None):  # too short to show
-        roots = match(sample, *observables, right=right).roots
+    try:
+        roots = match(sample, *observables).roots
+    except InputError:
+        return {}  # a reading of all rows will say which one is wrong
     return {each: root.x for each, root in roots.items() if isinstance(root, Root)}
 
 
-def _search(data: Batches, starts: dict[Observable, float]) -> tuple[dict[Observable, Root | NishimoriError], int]:
-    """Run one search an observable, all fed by the same passes."""
-    searches = {each: increasing_root(start) for each, start in starts.items()}
-    wanted = {each: next(search) for each, search in searches.items()}
-    found: dict[Observable, Root | NishimoriError] = {}
-    n_passes = 0
-    while wanted:
-        sums = gather(data, together(*(partial(measure, observable=o, betas=[exp(x)]) for o, x in wanted.items())))
-        n_passes += 1
-        for each, moments in zip(tuple(wanted), sums.items, strict=True):
-            try:
-                wanted[each] = searches[each].send(_in_log_beta(moments, exp(wanted[each])))
-            except StopIteration as end:
-                found[each] = end.value
-                del wanted[each]
-            except NotConvergedError as error:
-                found[each] = error
-                del wanted[each]
-    return found, n_passes
+class _Readings:
+    """Readings of one data set for several searches; the first answer to a search also says whether it can succeed."""
+
+    def __init__(self, data: Source, right: Observable, label_name: str, report: Report) -> None:
+        self.data = data
+        self.count = Count(right)
+        self.label_name = label_name
+        self.report = report
+        self.n_passes = 0
+        self.census: Census | None = None
+
+    def rough_start(self) -> float:
+        """A log β of the right order of magnitude."""
+        (scale,) = self._read(log_scale)
+        return -float(scale.value)
+
+    def __call__(self, wanted: Mapping[Observable, float]) -> dict[Observable, Point | NishimoriError]:
+        """What the searches want to know, from one reading."""
+        here = Measure(tuple((each, (exp(x),)) for each, x in wanted.items()))
+        if self.census is not None:
+            (sums,) = self._read(here)
+            return {each.observable: _in_log_beta(each) for each in sums.items}
+        shapes = Measure(tuple((each, _betas_to_judge(each, x)) for each, x in wanted.items()))
+        self.census, sums, judged = self._read(self.count, here, shapes)
+        points = {each.observable: _in_log_beta(each) for each in sums.items}
+        refusals = {each.observable: _refusal(each, self.census, self.label_name) for each in judged.items}
+        return {each: refusals[each] or points[each] for each in wanted}
+
+    def _read(self, *passes: Any) -> tuple[Any, ...]:
+        self.n_passes += 1
+        return self.data.gather(together(*passes), self.report).items
 
 
-def _in_log_beta(moments: Moments, beta: float) -> Point:
+def _in_log_beta(moments: Moments) -> Point:
+    """The gap and its derivatives in log β."""
+    (beta,) = moments.betas
     slope, curvature = (float(sums[0]) / moments.weight for sums in (moments.slope, moments.curvature))
     return Point(
         value=float(moments.gap[0]),
@@ -141,57 +185,73 @@ def _in_log_beta(moments: Moments, beta: float) -> Point:
     )
 
 
-def _refusal(observable: Observable, moments: Moments, answers: Answers, label_name: str) -> NishimoriError | None:
-    """Why the gap does not change sign, or None if it does."""
+def _betas_to_judge(observable: Observable, start: float) -> tuple[float, ...]:
+    """Both ends and, where the mean is not known to grow with β, a grid around the start of the search."""
+    grid = () if observable.is_monotone else tuple((exp(start) * _GRID).tolist())
+    return (0.0, *grid, inf)
+
+
+def _refusal(moments: Moments, census: Census, label_name: str) -> NishimoriError | None:
+    """Why no temperature can be found, or None if one can."""
+    observable = moments.observable
     if moments.observed == -inf:
         return InputError(
-            f"`{label_name}` must not name a masked class for temperature scaling, got {answers.n_at_masks} samples whose true "
+            f"`{label_name}` must not name a masked class for temperature scaling, got {census.n_at_masks} samples whose true "
             "class has logit -inf: their loss is infinite at every T. Unmask the class, drop those samples, or use "
             "ExpectationConsistency, which counts them as misses."
         )
-    hot, cold = moments.gap
-    if hot < -moments.noise[0] and cold > moments.noise[1]:
+    if not observable.is_monotone and (falling := _falling(moments)):
+        return falling
+    (hot, *_, cold), (at_hot, *_, at_cold) = moments.gap, moments.expected / moments.weight
+    hot_noise, cold_noise = moments.noise[0], moments.noise[-1]
+    if hot < -hot_noise and cold > cold_noise:
         return None
     observed = moments.observed / moments.weight
-    at_hot, at_cold = moments.expected / moments.weight
-    if at_cold - at_hot <= moments.noise.sum():
-        end, why = (
-            "flat",
-            "no temperature changes anything, because each sample's unmasked logits are all equal or too few to choose from. "
-            "Check the model's output.",
-        )
-    elif cold <= moments.noise[1]:
-        end, why = "cold", observable.cold(answers.n_samples, observed, at_cold)
+    if at_cold - at_hot <= hot_noise + cold_noise:
+        end, why = "flat", "every row's unmasked logits are equal, so T has no effect. Check the model's output."
+        if not observable.is_monotone:
+            why = f"T does not change the mean of {type(observable).__name__}. Check the observable and the model's output."
+    elif cold <= cold_noise:
+        end, why = "cold", observable.cold(census.n_rows, observed, at_cold)
     else:
-        end, why = "hot", observable.hot(answers.n_samples, observed, at_hot)
+        end, why = "hot", observable.hot(census.n_rows, observed, at_hot)
     return NoTemperatureError(f"No temperature fits: {why}", end=end)
 
 
-def fit_one(data: Batches, observable: Observable, right: TopN) -> tuple[float, Receipt]:
-    """The temperature of one observable and its receipt; raises if there is none."""
-    matched = match(data, observable, right=right)
-    root = matched.roots[observable]
-    if isinstance(root, NishimoriError):
-        raise root
-    warn_if_few(matched.answers)
-    return exp(-root.x), Receipt(
-        residual=root.residual,
-        converged=root.converged,
-        n_passes=matched.n_passes,
-        n_samples=matched.answers.n_samples,
-        accuracy=matched.answers.accuracy,
-        n_zeros=data.scores.n_zeros,
-        n_masked=data.scores.n_masked,
+def _falling(moments: Moments) -> InputError | None:
+    """The refusal of an observable whose mean falls while T falls, because several temperatures, or none, may then fit."""
+    slopes = moments.slope[1:-1] * moments.betas[1:-1]  # in log β
+    largest = float(np.abs(slopes).max())
+    if not (slopes < -_FALLS * largest).any():
+        return None
+    T = 1 / moments.betas[1 + int(np.argmin(slopes))]
+    everywhere = not (slopes > _FALLS * largest).any()
+    remedy = "Return the negative of its values." if everywhere else "Choose one whose mean grows as T falls."
+    return InputError(
+        f"`{type(moments.observable).__name__}` must have a mean under the model that grows as T falls, got one that falls "
+        f"around T = {T:.4g}, so several temperatures, or none, may match the labels. {remedy}"
     )
 
 
-def warn_if_few(answers: Answers) -> None:
-    """Warn when a handful of samples decides the temperature."""
-    n_wrong = answers.n_samples - answers.n_right
-    few, what = min((n_wrong, "wrong"), (answers.n_right, "right"))
+def fit_one(
+    data: Source, observable: Observable, right: Observable | None = None, *, label_name: str = "labels"
+) -> tuple[float, Receipt]:
+    """The temperature of one observable and its receipt; raises if there is none."""
+    matched = match(data, observable, right=right, label_name=label_name)
+    root = matched.roots[observable]
+    if isinstance(root, NishimoriError):
+        raise root
+    warn_if_few(matched.census)
+    return exp(-root.x), matched.receipt(root)
+
+
+def warn_if_few(census: Census) -> None:
+    """Warn when very few samples decide the temperature."""
+    n_wrong = census.n_rows - census.n_right
+    few, what = min((n_wrong, "wrong"), (census.n_right, "right"))
     if few < _FEW:
         warnings.warn(
-            f"Only {few} of {answers.n_samples} validation samples are answered {what}, so the temperature is uncertain; "
+            f"Only {few} of {census.n_rows} validation samples are answered {what}, so the temperature is uncertain; "
             f"use a validation set with at least {_FEW} wrong and {_FEW} right answers.",
             FewErrorsWarning,
             stacklevel=_levels_to_the_caller(),
@@ -222,8 +282,10 @@ class Temperatures:
         How often all logits were read, for both together.
     n_samples : int
         How many samples had a positive weight.
+    ec_error, ts_error : NishimoriError or None
+        The error that fitting that method alone would raise, where the temperature does not exist.
     why_no_ec, why_no_ts : str or None
-        Why the temperature does not exist, where it does not.
+        Its message.
     end : str or None
         Where `ec` would be, if it does not exist: "cold", "hot" or "flat", as in `NoTemperatureError`.
     """
@@ -233,12 +295,37 @@ class Temperatures:
     accuracy: float
     n_passes: int
     n_samples: int
-    why_no_ec: str | None = None
-    why_no_ts: str | None = None
-    end: str | None = None
+    ec_error: NishimoriError | None = None
+    ts_error: NishimoriError | None = None
+
+    @property
+    def why_no_ec(self) -> str | None:
+        return None if self.ec_error is None else str(self.ec_error)
+
+    @property
+    def why_no_ts(self) -> str | None:
+        return None if self.ts_error is None else str(self.ts_error)
+
+    @property
+    def end(self) -> str | None:
+        return getattr(self.ec_error, "end", None)
+
+    @classmethod
+    def of(cls, matched: Match) -> "Temperatures":
+        """From a search for both."""
+        ec, ts = (matched.roots[BUILT_IN[name]] for name in ("ec", "ts"))
+        return cls(
+            ec=exp(-ec.x) if isinstance(ec, Root) else None,
+            ts=exp(-ts.x) if isinstance(ts, Root) else None,
+            accuracy=matched.census.accuracy,
+            n_passes=matched.n_passes,
+            n_samples=matched.census.n_rows,
+            ec_error=ec if isinstance(ec, NishimoriError) else None,
+            ts_error=ts if isinstance(ts, NishimoriError) else None,
+        )
 
 
-def temperatures(logits: Any, labels: Any, *, sample_weight: Any = None, input: Input = "logits") -> Temperatures:
+def temperatures(logits: Any, labels: Any = None, *, sample_weight: Any = None, input: Input = "logits") -> Temperatures:
     """Both temperatures of a validation set, expectation consistency and temperature scaling, from shared passes.
 
     Parameters
@@ -273,7 +360,7 @@ def temperatures(logits: Any, labels: Any, *, sample_weight: Any = None, input: 
     >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
     1.99 1.98 0.570
     """
-    found = temperatures_of(batches(logits, labels, sample_weight, input=input))
+    found = temperatures_of(source(logits, labels, sample_weight, input=input))
     if found.ec is None and found.ts is None:
         raise NoTemperatureError(
             f"Expectation consistency: {found.why_no_ec} Temperature scaling: {found.why_no_ts}", end=found.end or "flat"
@@ -281,24 +368,11 @@ def temperatures(logits: Any, labels: Any, *, sample_weight: Any = None, input: 
     return found
 
 
-def temperatures_of(data: Batches, *, warn: bool = True) -> Temperatures:
-    """Both temperatures of checked data, or neither; ``warn`` if few samples decide."""
-    confidence, energy = Confidence(), Energy()
-    matched = match(data, confidence, energy, right=confidence)
-    values: dict[Observable, float | None] = {}
-    reasons: dict[Observable, str | None] = {}
-    for each, root in matched.roots.items():
-        values[each] = exp(-root.x) if isinstance(root, Root) else None
-        reasons[each] = None if isinstance(root, Root) else str(root)
-    if warn and (values[confidence] is not None or values[energy] is not None):
-        warn_if_few(matched.answers)
-    return Temperatures(
-        ec=values[confidence],
-        ts=values[energy],
-        accuracy=matched.answers.accuracy,
-        n_passes=matched.n_passes,
-        n_samples=matched.answers.n_samples,
-        why_no_ec=reasons[confidence],
-        why_no_ts=reasons[energy],
-        end=getattr(matched.roots[confidence], "end", None),
-    )
+def temperatures_of(data: Source, *, warn: bool = True, starts: Mapping[str, float] | None = None) -> Temperatures:
+    """Both temperatures of a source, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
+    begin = None if starts is None else {BUILT_IN[name]: -log(T) for name, T in starts.items()}
+    matched = match(data, BUILT_IN["ec"], BUILT_IN["ts"], starts=begin)
+    found = Temperatures.of(matched)
+    if warn and (found.ec is not None or found.ts is not None):
+        warn_if_few(matched.census)
+    return found

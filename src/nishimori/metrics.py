@@ -1,6 +1,7 @@
 """Scores of a classifier: how often it is right, how sure it is, and whether the two agree.
 
-Every function takes ``(logits, labels)``, in that order and in any array library, and three keywords:
+`nishimori.evaluate` gives the usual ones together, from one reading of the data. Here every function
+takes ``(logits, labels)``, in that order and in any array library, and three keywords:
 
 ``temperature=1.0``
     Divide the logits by this first, so that one array serves before and after calibration.
@@ -13,13 +14,20 @@ A flat array z of shape (n,) stands for the two logits (0, z), a flat array p of
 returns a Python float, summed in float64; `reliability` returns the curve that `ece` sums.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from nishimori._inputs import batches, inverse, is_whole
-from nishimori._moments import average
+from nishimori._gibbs import Gibbs
+from nishimori._inputs import Batch
+from nishimori._numbers import is_whole
+from nishimori._numbers import temperature as checked_temperature
 from nishimori._observables import Confidence, TopN
+from nishimori._passes import Mean
 from nishimori._reliability import Norm, Of, Reliability, Strategy, reliability_of
 from nishimori._scores import Input
+from nishimori._sources import Source, source
 from nishimori.errors import InputError
 
 __all__ = [
@@ -36,11 +44,11 @@ __all__ = [
 
 
 def accuracy(
-    logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
 ) -> float:
     """Share of samples whose largest logit is at the true class; of equal largest logits the first counts.
 
-    No temperature changes it; the keyword is there so that all metrics are called alike.
+    No temperature changes it; the keyword is there so that all metrics take the same arguments.
 
     Examples
     --------
@@ -51,7 +59,9 @@ def accuracy(
     return 1 - error(logits, labels, temperature=temperature, sample_weight=sample_weight, input=input)
 
 
-def error(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits") -> float:
+def error(
+    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+) -> float:
     """Share of samples whose largest logit is not at the true class: one minus `accuracy`.
 
     Examples
@@ -60,9 +70,7 @@ def error(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: 
     >>> metrics.error([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [3.0, 0.0]], [0, 0, 0, 0])
     0.25
     """
-    beta = inverse(temperature)
-    data = batches(logits, labels, sample_weight, input=input)
-    return average(data, lambda gibbs: -Confidence().observed(gibbs.batch), beta)
+    return _average(source(logits, labels, sample_weight, input=input), _wrong, temperature)
 
 
 def top_n_accuracy(
@@ -82,14 +90,15 @@ def top_n_accuracy(
     >>> metrics.top_n_accuracy([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], [1, 2], 2)
     0.5
     """
-    beta = inverse(temperature)
-    data = batches(logits, labels, sample_weight, input=input)
+    data = source(logits, labels, sample_weight, input=input)
     if not is_whole(top_n) or not 1 <= top_n <= data.n_classes:
         raise InputError(f"`top_n` must be an integer from 1 to the number of classes, {data.n_classes}, got {top_n!r}.")
-    return 1 - average(data, lambda gibbs: -TopN(int(top_n)).observed(gibbs.batch), beta)
+    return 1 - _average(data, _Missed(int(top_n)), temperature)
 
 
-def nll(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits") -> float:
+def nll(
+    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+) -> float:
     """Mean negative log-likelihood of the true class, the cross-entropy; infinite if a true class is masked.
 
     Examples
@@ -98,10 +107,12 @@ def nll(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: An
     >>> round(metrics.nll([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     1.1269
     """
-    return average(batches(logits, labels, sample_weight, input=input), lambda gibbs: gibbs.nll, inverse(temperature))
+    return _average(source(logits, labels, sample_weight, input=input), attrgetter("nll"), temperature)
 
 
-def brier(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits") -> float:
+def brier(
+    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+) -> float:
     """Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
 
     For two classes this is twice the Brier score of the positive class alone.
@@ -112,11 +123,11 @@ def brier(logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: 
     >>> round(metrics.brier([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.79
     """
-    return average(batches(logits, labels, sample_weight, input=input), lambda gibbs: gibbs.brier, inverse(temperature))
+    return _average(source(logits, labels, sample_weight, input=input), attrgetter("brier"), temperature)
 
 
 def confidence(
-    logits: Any, labels: Any, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
 ) -> float:
     """Mean probability of the predicted class. Expectation consistency makes it equal `accuracy`.
 
@@ -128,12 +139,12 @@ def confidence(
     >>> round(metrics.confidence([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.8808
     """
-    return average(batches(logits, labels, sample_weight, input=input), lambda gibbs: gibbs.top, inverse(temperature))
+    return _average(source(logits, labels, sample_weight, input=input), attrgetter("top"), temperature)
 
 
 def ece(
     logits: Any,
-    labels: Any,
+    labels: Any = None,
     *,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
@@ -191,7 +202,7 @@ def ece(
 
 def reliability(
     logits: Any,
-    labels: Any,
+    labels: Any = None,
     *,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
@@ -211,6 +222,35 @@ def reliability(
     >>> curve.confidence.round(4), curve.accuracy, curve.weight, curve.gap.round(4)
     (array([0.8808]), array([0.5]), array([2.]), array([0.3808]))
     """
-    beta = inverse(temperature)
-    data = batches(logits, labels, sample_weight, input=input)
+    beta = 1 / checked_temperature(temperature)
+    data = source(logits, labels, sample_weight, input=input)
     return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of)
+
+
+@dataclass(frozen=True)
+class _Average:
+    """The pass that averages one number per row, which may depend on the model's distribution at ``beta``."""
+
+    rows: Callable[[Gibbs], Any]
+    beta: float
+
+    def __call__(self, batch: Batch) -> Mean:
+        return Mean(batch.total(self.rows(Gibbs(batch, self.beta))), batch.weight)
+
+
+def _average(data: Source, rows: Callable[[Gibbs], Any], temperature: float) -> float:
+    return data.gather(_Average(rows, 1 / checked_temperature(temperature))).value
+
+
+@dataclass(frozen=True)
+class _Missed:
+    """1 where the true class is not among the N largest."""
+
+    n: int
+
+    def __call__(self, gibbs: Gibbs) -> Any:
+        return -TopN(self.n).observed(gibbs.batch)
+
+
+def _wrong(gibbs: Gibbs) -> Any:
+    return -Confidence().observed(gibbs.batch)

@@ -7,11 +7,11 @@ import ml_dtypes
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import reference
-import torch
 from nishimori import (
     ExpectationConsistency,
     FixedTemperature,

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 import safetensors.numpy
 import safetensors.torch
+import torch
 
 import reference
-import torch
 from nishimori._array import on_host
 from nishimori.cli import _files as _logit_files
 from nishimori.cli._files import Names

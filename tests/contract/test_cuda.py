@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
 import reference
-import torch
 from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, temperatures
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

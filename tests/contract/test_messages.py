@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse
 
 import nishimori
 import reference
-import torch
 from nishimori import InputError, NoTemperatureError
 
 X, y = reference.drawn(60, 3)

@@ -3,12 +3,12 @@
 import calibration
 import numpy as np
 import pytest
+import torch
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, log_loss
 from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 
 import reference
-import torch
 from nishimori import metrics
 
 EXACT = {"rel": 0, "abs": 1e-12}

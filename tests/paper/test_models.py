@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import torch
+from torch import nn
+
 from nishimori.errors import InputError
 from nishimori.paper import models
 from nishimori.paper.training._pixels import Pixels
 from nishimori.paper.training._training import logits
-from torch import nn
 
 DATA = Path(os.environ["NISHIMORI_DATA"]) if "NISHIMORI_DATA" in os.environ else None
 WEIGHTS = sorted((DATA / "weights").glob("*.pt")) if DATA else []

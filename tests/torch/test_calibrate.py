@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 from torch._subclasses import FakeTensorMode
 
 import nishimori
 import reference
-import torch
 from nishimori import FewErrorsWarning, InputError, NoTemperatureError
 from nishimori.torch import Calibrated, calibrate
-from torch import nn
 
 LOGITS, LABELS = reference.drawn(600, 4)
 Z, Y = torch.tensor(LOGITS), torch.tensor(LABELS)

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-import torch
 from nishimori import InputError
 from nishimori.torch import collect
 from nishimori.torch._collect import _joined, read
-from torch import nn
 
 X = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.arange(10) % 3

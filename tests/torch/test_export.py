@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-
 import torch
-from nishimori.torch import Calibrated, fold_temperature
 from torch import nn
+
+from nishimori.torch import Calibrated, fold_temperature
 
 
 @dataclass

@@ -4,10 +4,11 @@ import copy
 from types import SimpleNamespace
 
 import pytest
+import torch
+from torch import nn
 from torch._subclasses import FakeTensorMode
 
 import reference
-import torch
 from foldable import (
     DTYPES,
     IMAGES,
@@ -25,7 +26,6 @@ from nishimori import InputError
 from nishimori.paper import models
 from nishimori.torch import Calibrated, calibrate, fold_temperature
 from nishimori.torch._fold import _tolerance
-from torch import nn
 
 
 @pytest.mark.parametrize("T", [0.37, 1.7, 12.3])

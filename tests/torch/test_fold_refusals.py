@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
+from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
 
-import torch
 from foldable import (
     VGG,
     Encoder,
@@ -15,7 +16,6 @@ from foldable import (
 )
 from nishimori import InputError
 from nishimori.torch import Calibrated, fold_temperature
-from torch import nn
 
 
 class Cosine(nn.Linear):

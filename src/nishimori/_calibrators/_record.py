@@ -1,45 +1,84 @@
 """A calibration on disk: one small JSON object that any language can read.
 
-Version 1 has the fields of `Record` and two more, ``format`` and ``format_version``. Later versions may add fields and keep
-reading this one; a file of a version this library does not know is refused.
+Version 2 holds what is done to logits (``map``: its kind and parameters), what the input must be, and where the map comes from
+(``provenance``). Using the map needs nothing else, so a file of a method that this installation does not have still works.
+Version 1 had one temperature at the top level; it is still read.
 """
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from nishimori._disk import existing_file, new_file
 from nishimori._labels import refuse_permuted
+from nishimori._maps import Map, from_parameters
 from nishimori._scores import Input
 from nishimori.errors import FormatError, InputError
 
 FORMAT = "nishimori-calibration"
-VERSION = 1
+VERSION = 2
 
-Method = Literal["ec", "ts", "fixed"]
+_REMEDY = "Fit and save again."
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a map comes from."""
+
+    method: str
+    params: dict[str, Any] = field(default_factory=dict)
+    classes: list[Any] | None = None
+    columns: list[str] | None = None
+    n_classes: int | None = None
+    n_samples: int | None = None
+    residual: float | None = None
+    library_version: str = ""
+
+    def faults(self) -> list[str]:
+        """The names of the fields that cannot be right."""
+        known = {
+            "method": isinstance(self.method, str) and bool(self.method),
+            "params": isinstance(self.params, dict) and all(map(_is_scalar, self.params.values())),
+            "n_classes": self.n_classes is None or _is_count(self.n_classes, 2),
+            "n_samples": self.n_samples is None or _is_count(self.n_samples, 1),
+            "residual": self.residual is None or type(self.residual) in (int, float),
+            "classes": _are_distinct(self.classes, (str, int, float), self.n_classes),
+            "columns": _are_distinct(self.columns, (str,), self.n_classes),
+            "library_version": isinstance(self.library_version, str),
+        }
+        faults = [name for name, right in known.items() if not right]
+        return faults or (["columns"] if self._is_permuted() else [])
+
+    def _is_permuted(self) -> bool:
+        try:
+            refuse_permuted(self.columns, self.classes)
+        except InputError:
+            return True
+        return False
 
 
 @dataclass(frozen=True)
 class Record:
     """What a calibrator needs to be itself again."""
 
-    temperature: float
-    method: Method
-    top_n: int
+    map: Map
     input: Input
-    classes: list[Any] | None
-    columns: list[str] | None
-    n_classes: int | None
-    n_samples: int | None
-    library_version: str
+    provenance: Provenance
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
         """Store as JSON; never a partial file."""
-        if self.classes is not None and not all(isinstance(c, str | int | float | bool) for c in self.classes):
+        classes = self.provenance.classes
+        if classes is not None and not all(isinstance(c, str | int | float | bool) for c in classes):
             raise InputError("`classes` must be text or numbers to be saved as JSON. Rename them, or pickle the calibrator.")
-        content = {"format": FORMAT, "format_version": VERSION} | asdict(self)
+        content = {
+            "format": FORMAT,
+            "format_version": VERSION,
+            "map": {"kind": self.map.kind, "parameters": dict(self.map.parameters)},
+            "input": self.input,
+            "provenance": asdict(self.provenance),
+        }
         with new_file(path, overwrite=overwrite) as temporary:
             temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -51,55 +90,80 @@ class Record:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             what = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
-            raise FormatError(f"{path} is not a calibration file: {what}. Fit and save again.") from None
+            raise FormatError(f"{path} is not a calibration file: {what}. {_REMEDY}") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". Fit and save again.')
+            raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". {_REMEDY}')
         version = content.get("format_version")
         if not isinstance(version, int) or version < 1:
-            raise FormatError(f"{path} is damaged: its format_version is {version!r}. Fit and save again.")
+            raise FormatError(f"{path} is damaged: its format_version is {version!r}. {_REMEDY}")
         if version > VERSION:
+            writer = content.get("provenance", content)
+            writer = writer.get("library_version", "?") if isinstance(writer, dict) else "?"
             raise FormatError(
-                f"{path} has format version {version}, written by nishimori {content.get('library_version', '?')}; "
-                f"this one reads up to {VERSION}. Run `pip install --upgrade nishimori`."
+                f"{path} has format version {version}, written by nishimori {writer}; this one reads up to {VERSION}. "
+                "Run `pip install --upgrade nishimori`."
             )
-        return cls._checked(content, path)
+        return cls._checked(_from_version_1(content, path) if version == 1 else content, path)
 
     @classmethod
     def _checked(cls, content: dict[str, Any], path: Path) -> "Record":
-        missing = [field.name for field in fields(cls) if field.name not in content]
-        if missing:
-            raise FormatError(f"{path} is damaged: {', '.join(missing)} missing. Fit and save again.")
-        record = cls(**{field.name: content[field.name] for field in fields(cls)})
-        for name, right in record._checks().items():
-            if not right:
-                raise FormatError(f"{path} is damaged: {name} is {content[name]!r}. Fit and save again.")
-        return record
-
-    def _permuted(self) -> bool:
+        """From the fields of version 2."""
+        _refuse_missing(("map", "input", "provenance"), content, path)
+        for name in ("map", "provenance"):
+            if not isinstance(content[name], dict):
+                raise _damaged(path, name, content[name])
+        map_, told = content["map"], content["provenance"]
+        _refuse_missing(("kind", "parameters"), map_, path)
+        _refuse_missing(tuple(each.name for each in fields(Provenance)), told, path)
+        if content["input"] not in get_args(Input):
+            raise _damaged(path, "input", content["input"])
         try:
-            refuse_permuted(self.columns, self.classes)
-        except InputError:
-            return True
-        return False
+            used = from_parameters(map_["kind"], map_["parameters"])
+        except InputError as error:
+            raise FormatError(f"{path} is damaged: {error} {_REMEDY}") from None
+        provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
+        for name in provenance.faults():
+            raise _damaged(path, name, told[name])
+        return cls(used, content["input"], provenance)
 
-    def _checks(self) -> dict[str, bool]:
-        def count(value: object, least: int) -> bool:
-            return type(value) is int and value >= least
 
-        def listed(value: object, kinds: type | tuple[type, ...]) -> bool:
-            return value is None or (isinstance(value, list) and all(isinstance(item, kinds) for item in value))
+def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The fields of version 1 where version 2 has them."""
+    same = ("method", "classes", "columns", "n_classes", "n_samples", "library_version")
+    _refuse_missing(("temperature", "top_n", "input", *same), content, path)
+    method, top_n, n_classes = content["method"], content["top_n"], content["n_classes"]
+    if method not in ("ec", "ts", "fixed"):
+        raise _damaged(path, "method", method)
+    if not _is_count(top_n, 1) or (_is_count(n_classes, 2) and top_n >= n_classes):
+        raise _damaged(path, "top_n", top_n)
+    params = {"top_n": top_n} if method == "ec" else {}
+    return {
+        "map": {"kind": "temperature", "parameters": {"temperature": content["temperature"]}},
+        "input": content["input"],
+        "provenance": {name: content[name] for name in same} | {"params": params, "residual": None},
+    }
 
-        return {
-            "temperature": type(self.temperature) in (int, float) and 0 < self.temperature < 1e300,
-            "method": self.method in get_args(Method),
-            "n_classes": self.n_classes is None or count(self.n_classes, 2),
-            "top_n": count(self.top_n, 1) and (self.n_classes is None or self.top_n < self.n_classes),
-            "input": self.input in get_args(Input),
-            "n_samples": self.n_samples is None or count(self.n_samples, 1),
-            "classes": listed(self.classes, (str, int, float))
-            and (self.classes is None or len(self.classes) == self.n_classes == len(set(self.classes))),
-            "columns": listed(self.columns, str)
-            and (self.columns is None or len(self.columns) == self.n_classes == len(set(self.columns)))
-            and not self._permuted(),
-            "library_version": isinstance(self.library_version, str),
-        }
+
+def _refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) -> None:
+    missing = [name for name in names if name not in content]
+    if missing:
+        raise FormatError(f"{path} is damaged: {', '.join(missing)} missing. {_REMEDY}")
+
+
+def _damaged(path: Path, name: str, value: Any) -> FormatError:
+    return FormatError(f"{path} is damaged: {name} is {value!r}. {_REMEDY}")
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float | bool)
+
+
+def _is_count(value: object, least: int) -> bool:
+    return type(value) is int and value >= least
+
+
+def _are_distinct(value: object, kinds: tuple[type, ...], number: object) -> bool:
+    """Whether this is None, or a list of so many different values of those kinds."""
+    if value is None:
+        return True
+    return isinstance(value, list) and all(isinstance(v, kinds) for v in value) and len(value) == number == len(set(value))

@@ -1,31 +1,75 @@
-"""A whole calibration of a real network that every installation has: logits in, two temperatures and a picture out."""
+"""``nishimori demo``: calibrate a real network whose logits are bundled, and show what that does."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from nishimori import data, plot
 from nishimori._curve import temperature_curve
-from nishimori._disk import new_file
+from nishimori._disk import check_folder, check_target, new_file
+from nishimori._maps import Temperature
 from nishimori._optional import require
+from nishimori._scorecard import Scorecard, scorecards
+from nishimori._sources import source
 from nishimori._temperatures import Temperatures, temperatures
+from nishimori.cli._terminal import ForceOption, JsonOption, as_row, note, print_json, print_table
 from nishimori.data import Labelled, Network
-from nishimori.metrics import reliability
 
 
 @dataclass(frozen=True)
 class Demo:
-    """A network's logits, and the temperatures of those on validation images."""
+    """A network's logits, the temperatures of its validation images, and the scores of its test images before and after."""
 
     network: Network
     found: Temperatures
+    cards: dict[str, Scorecard]
+
+
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the logits and the picture.")] = Path(
+        "nishimori-demo"
+    ),
+    network: Annotated[
+        str, typer.Option(help="A bundled network, such as cifar100/vgg19; a name that does not exist lists them all.")
+    ] = "cifar10/resnet20",
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Calibrate a real network whose logits come with nishimori, and show what that does."""
+    check_folder(output, for_="the demo needs")
+    validation, test, picture = output / "val.npz", output / "test.npz", output / "demo.png"
+    result = run(network)
+    output.mkdir(parents=True, exist_ok=True)
+    for path in (validation, test, picture):
+        check_target(path, overwrite=force)
+    note(description(result.network))
+    table = {name: as_row(card) for name, card in result.cards.items()}
+    if as_json:
+        print_json(table)
+    else:
+        print_table(table, f"{len(result.network.test.labels):,} test images; T from {result.found.n_samples:,} others")
+    save(result.network.validation, validation, overwrite=force)
+    save(result.network.test, test, overwrite=force)
+    note(f"Wrote {validation} and {test}")
+    try:
+        draw(result, picture, overwrite=force)
+    except ModuleNotFoundError as missing:
+        note(str(missing))
+    else:
+        note(f"Wrote {picture}")
 
 
 def run(name: str) -> Demo:
-    """Load a bundled network and find both temperatures."""
+    """Load a bundled network, find both temperatures and measure what they do."""
     network = data.load(name)
-    return Demo(network, temperatures(network.validation.logits, network.validation.labels))
+    found = temperatures(network.validation.logits, network.validation.labels)
+    chosen = {"before": 1.0, "after EC": found.ec, "after TS": found.ts}
+    maps = {when: Temperature(T) for when, T in chosen.items() if T is not None}
+    cards = scorecards(source(network.test.logits, network.test.labels), list(maps.values()))
+    return Demo(network, found, dict(zip(maps, cards, strict=True)))
 
 
 def description(network: Network) -> str:
@@ -46,20 +90,19 @@ def save(part: Labelled, path: Path, *, overwrite: bool) -> None:
         np.savez(temporary, logits=part.logits, labels=part.labels)
 
 
-def draw(demo: Demo, path: Path, *, overwrite: bool) -> None:
+def draw(result: Demo, path: Path, *, overwrite: bool) -> None:
     """Reliability before and after on the test images, and the temperature curve of the validation images."""
     pyplot = require("matplotlib.pyplot", extra="plot", for_="The picture")
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 5), width_ratios=(4, 5), layout="constrained")
     try:
-        test, validation = demo.network.test, demo.network.validation
+        test, validation = result.network.test, result.network.validation
         # Orange is EC and blue TS on the right, so neither may stand for anything else on the left.
-        for label, temperature, color in (("before", 1.0, "tab:purple"), ("after EC", demo.found.ec, "tab:orange")):
-            if temperature is not None:
-                curve = reliability(test.logits, test.labels, temperature=temperature)
-                plot.reliability_diagram(curve, ax=left, label=label, color=color)
+        for label, color in (("before", "tab:purple"), ("after EC", "tab:orange")):
+            if label in result.cards:
+                plot.reliability_diagram(result.cards[label].reliability, ax=left, label=label, color=color)
         plot.temperature_curve(temperature_curve(validation.logits, validation.labels), ax=right)
         title = f"{len(test.labels):,} test images (left), {len(validation.labels):,} validation images (right)"
-        figure.suptitle(f"{demo.network.name}: {title}", fontsize="medium")
+        figure.suptitle(f"{result.network.name}: {title}", fontsize="medium")
         with new_file(path, overwrite=overwrite) as temporary:
             figure.savefig(temporary, dpi=120)
     finally:

@@ -6,7 +6,7 @@ Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from math import isfinite
@@ -15,13 +15,26 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from nishimori._moments import watched_by
+from nishimori._progress import shown
+from nishimori._scorecard import Scorecard
 from nishimori.errors import NishimoriError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
+
+# Errors of the library name Python arguments; these are the options that stand for them.
+_OPTIONS = {
+    "`overwrite=True`": "--force",
+    "`input='logits'`": "--input logits",
+    "`input='probabilities'`": "--input probabilities",
+    "`classes=[...]`": "--classes",
+    "`sample_weight`": "--weights",
+    "`folder`": "-o",
+    "`data=`": "--data",
+    "`train=True`": "--train",
+}
 
 _HEADERS = {
     "temperature": "T",
@@ -62,16 +75,26 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def print_table(rows: dict[str, dict[str, float]], title: str | None = None) -> None:
+def as_row(card: Scorecard) -> dict[str, float | None]:
+    """A row of the table."""
+    return {name: getattr(card, name) for name in _HEADERS}
+
+
+def print_table(rows: Mapping[str, Mapping[str, float | None]], title: str | None = None) -> None:
     """The result for people: one row for each temperature."""
     table = Table(title=title, title_justify="left", title_style="")
     table.add_column("")
     for header in _HEADERS.values():
         table.add_column(header, justify="right")
     for name, values in rows.items():
-        cells = (f"{100 * values[key]:.2f} %" if key in _PERCENT else f"{values[key]:.4f}" for key in _HEADERS)
-        table.add_row(name, *cells)
+        table.add_row(name, *(_number(values[key], percent=key in _PERCENT) for key in _HEADERS))
     Console(highlight=False).print(table)
+
+
+def _number(value: float | None, *, percent: bool) -> str:
+    if value is None:
+        return ""
+    return f"{100 * value:.2f} %" if percent else f"{value:.4f}"
 
 
 _STYLES = {"agrees": "green", "explained": "yellow", "differs": "red"}
@@ -97,50 +120,8 @@ def _cell(value: Any) -> str:
     return f"[{_STYLES[text]}]{text}[/]" if text in _STYLES else text
 
 
-@contextmanager
-def steps(*, lines: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar that names each step of a long piece of work and guesses what is left; only on a terminal, and gone when done.
-
-    Elsewhere nothing is shown or, with ``lines``, a line whenever there is something new to say.
-    """
-    console = _err()
-    if not console.is_terminal:
-        last = ""
-
-        def say(what: str, done: int, total: int) -> None:
-            nonlocal last
-            if lines and what != last:
-                note(f"{done}/{total} {what}")
-            last = what
-
-        yield say
-        return
-    fields = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*fields, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[float], None]]:
-    """A bar that fills with each pass over the data; only on a terminal, and gone when done."""
-    console = _err()
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    fields = (TextColumn(what), BarColumn(), TextColumn("pass {task.fields[n]}"), TimeElapsedColumn())
-    bar = Progress(*fields, console=console, transient=True)
-    with bar:
-        task = bar.add_task(what, total=1.0, n=1)
-        passes = 1
-
-        def report(fraction: float) -> None:
-            nonlocal passes
-            bar.update(task, completed=min(fraction, 0.999), n=passes)  # a bar that is full once stops its clock
-            passes += fraction >= 1
-
-        with watched_by(report):
-            yield report
+def steps(*, lines: bool = False) -> Any:
+    return shown(True if lines else None)
 
 
 @contextmanager
@@ -153,8 +134,14 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (NishimoriError, OSError, ModuleNotFoundError) as error:
-        _err().print(f"[bold red]error:[/] {escape(' '.join(str(error).split()))}")
+        _err().print(f"[bold red]error:[/] {escape(_with_options(' '.join(str(error).split())))}")
         sys.exit(1)
+
+
+def _with_options(message: str) -> str:
+    """A message of the library, with the shell's options for the arguments that it names."""
+    options = [option for argument, option in _OPTIONS.items() if argument in message and option not in message]
+    return f"{message} (In the shell: {', '.join(options)}.)" if options else message
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -1,13 +1,14 @@
 """One row of the paper's tables: error, both temperatures, and ECE and Brier score before and after each of them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from nishimori import data, metrics
+from nishimori import data
 from nishimori._array import HostArray
-from nishimori._inputs import batches
+from nishimori._maps import Temperature
+from nishimori._scorecard import scorecards
+from nishimori._sources import source
 from nishimori._temperatures import temperatures_of
 from nishimori.data import Labelled, Network
 from nishimori.errors import InputError
@@ -30,19 +31,29 @@ def file_name(name: str) -> str:
 
 
 def scores(
-    validation: Labelled, test: Labelled, *, validation_weight: HostArray | None = None, test_weight: HostArray | None = None
+    validation: Labelled,
+    test: Labelled,
+    *,
+    validation_weight: HostArray | None = None,
+    test_weight: HostArray | None = None,
+    near: Row | None = None,
 ) -> Row:
-    """What the tables print, with the temperatures of ``validation`` and everything else of ``test``; a weight is a count."""
-    found = temperatures_of(batches(validation.logits, validation.labels, validation_weight), warn=False)
+    """What the tables print, with the temperatures of ``validation`` and everything else of ``test``; a weight is a count.
+
+    ``near`` is a row whose temperatures are good guesses: the same network's, in a bootstrap.
+    """
+    starts = None if near is None else {name: near[f"temperature_{name}"] for name in ("ec", "ts")}
+    data = source(validation.logits, validation.labels, validation_weight)
+    found = temperatures_of(data, warn=False, starts=starts)
     if found.ts is None or found.ec is None:
         raise InputError(f"These logits have no temperature: {found.why_no_ts or found.why_no_ec}")
     row = {"temperature_ts": found.ts, "temperature_ec": found.ec}
-    row["error"] = metrics.error(test.logits, test.labels, sample_weight=test_weight)
-    for suffix, temperature in (("", 1.0), ("_ts", found.ts), ("_ec", found.ec)):
-        # 15 bins of equal mass, as in the paper.
-        given: dict[str, Any] = {"temperature": temperature, "sample_weight": test_weight}
-        row[f"ece{suffix}"] = metrics.ece(test.logits, test.labels, strategy="quantile", **given)
-        row[f"brier{suffix}"] = metrics.brier(test.logits, test.labels, **given)
+    # 15 bins of equal mass, as in the paper.
+    maps = [Temperature(T) for T in (1.0, found.ts, found.ec)]
+    cards = scorecards(source(test.logits, test.labels, test_weight), maps, strategy="quantile")
+    row["error"] = cards[0].error
+    for suffix, card in zip(("", "_ts", "_ec"), cards, strict=True):
+        row[f"ece{suffix}"], row[f"brier{suffix}"] = card.ece, card.brier
     return row
 
 
@@ -60,11 +71,12 @@ def measured(network: Network, *, resamples: int, seed: int) -> dict[str, Row]:
     kinds = validations(network)
     generator = np.random.default_rng(seed)
     drawn: dict[str, list[Row]] = {kind: [] for kind in kinds}
+    result = {kind: scores(validation, network.test) for kind, validation in kinds.items()}
     for _ in range(resamples):
         counts = [_counts(len(part.labels), generator) for part in (network.validation, network.test)]
         for kind, validation in kinds.items():
-            drawn[kind].append(scores(validation, network.test, validation_weight=counts[0], test_weight=counts[1]))
-    result = {kind: scores(validation, network.test) for kind, validation in kinds.items()}
+            weights = {"validation_weight": counts[0], "test_weight": counts[1]}
+            drawn[kind].append(scores(validation, network.test, **weights, near=result[kind]))
     return result | {f"{kind} error bars": mean_and_spread(rows)[1] for kind, rows in drawn.items()}
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import expit, logit, ndtr
 
 from nishimori._numbers import positive
-from nishimori._roots import Point, increasing_root
+from nishimori._roots import Point, root_of
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory._quadrature import REACH, Array, composite, half_line, mean_absolute, normal
 from nishimori.theory._teachers import Teacher, as_teacher
@@ -188,28 +188,27 @@ class LinearScore:
             )
         s, _, wrong = self.line
         target = float(weight @ wrong)
-        search = increasing_root(0.0)
-        x = next(search)
-        while True:
+
+        def gap(x: float) -> Point:
             u = exp(x) * s
             down, up = expit(-u), expit(u)
             steep = u * down * up
             found = float(weight @ down)
-            point = Point(
+            return Point(
                 value=target - found,
                 slope=float(weight @ steep),
                 curvature=float(weight @ (steep * (1 + u * (down - up)))),
                 noise=4e-16 * (target + found),
             )
-            try:
-                x = search.send(point)
-            except StopIteration as end:
-                if point.noise > 1e-7 * point.slope:
-                    raise NotConvergedError(
-                        f"The temperature is lost in rounding: the classifier's score says next to nothing, with a correlation "
-                        f"of {self.correlation:.1e} to the teacher's."
-                    ) from None
-                return sqrt(self.q) / exp(end.value.x)
+
+        x = root_of(gap, 0.0).x
+        point = gap(x)
+        if point.noise > 1e-7 * point.slope:
+            raise NotConvergedError(
+                f"The temperature is lost in rounding: the classifier's score says next to nothing, with a correlation of "
+                f"{self.correlation:.1e} to the teacher's."
+            )
+        return sqrt(self.q) / exp(x)
 
     def _density_of_erm(self, f_erm: Any, T: Any) -> tuple[Array, Array]:
         """The standard normal s at each value of f_erm, and ds/df_erm."""

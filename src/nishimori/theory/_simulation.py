@@ -8,9 +8,10 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
-from nishimori import metrics
-from nishimori._inputs import batches
+from nishimori._maps import Temperature
 from nishimori._numbers import positive, whole
+from nishimori._scorecard import scorecards
+from nishimori._sources import source
 from nishimori._temperatures import temperatures_of
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory._bayes import Posterior, check_log_concave, chosen_temperatures
@@ -237,19 +238,22 @@ def _population(overlaps: Overlaps) -> dict[str, float]:
 
 
 def _samples(overlaps: Overlaps, n_val: int, n_test: int, rng: np.random.Generator) -> dict[str, float]:
-    scores, labels = _new_scores(overlaps, n_val, rng)
-    found = temperatures_of(batches(scores, labels), warn=False)  # seeds without one are counted instead
-    values = {"val_temperature_ts": found.ts, "val_temperature_ec": found.ec}
-    scores, labels = _new_scores(overlaps, n_test, rng)
-    values |= {
-        "test_error": metrics.error(scores, labels),
-        "test_loss": metrics.nll(scores, labels),
-        "test_brier": metrics.brier(scores, labels),
-        "test_ece": metrics.ece(scores, labels),
-        "test_ece_ts": None if found.ts is None else metrics.ece(scores, labels, temperature=found.ts),
-        "test_ece_ec": None if found.ec is None else metrics.ece(scores, labels, temperature=found.ec),
+    """Temperatures of a validation sample, and what they do to a test sample; NaN where there is none."""
+    found = temperatures_of(source(*_new_scores(overlaps, n_val, rng)), warn=False)  # seeds without one are counted instead
+    test = source(*_new_scores(overlaps, n_test, rng))
+    # A temperature that does not exist is measured as 1 and then dropped, so that all share one reading.
+    chosen = [1.0, *(1.0 if T is None else T for T in (found.ts, found.ec))]
+    before, after_ts, after_ec = scorecards(test, [Temperature(T) for T in chosen])
+    return {
+        "val_temperature_ts": nan if found.ts is None else found.ts,
+        "val_temperature_ec": nan if found.ec is None else found.ec,
+        "test_error": before.error,
+        "test_loss": before.nll,
+        "test_brier": before.brier,
+        "test_ece": before.ece,
+        "test_ece_ts": nan if found.ts is None else after_ts.ece,
+        "test_ece_ec": nan if found.ec is None else after_ec.ece,
     }
-    return {name: nan if value is None else value for name, value in values.items()}
 
 
 def _new_scores(overlaps: Overlaps, n: int, rng: np.random.Generator) -> tuple[Array, Array]:

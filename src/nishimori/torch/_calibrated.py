@@ -7,20 +7,21 @@ division is done there: rounding T to eight bits could change every logit by hal
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Literal, Self, get_args
+from math import exp
+from typing import Any, Self
 
 import torch
-from nishimori._calibrators._record import Method
-from nishimori._inputs import batches
-from nishimori._observables import Confidence, Energy, Observable
-from nishimori._temperatures import Temperatures, fit_one, temperatures_of
-from nishimori.errors import InputError
+from torch import Tensor, nn
+
+from nishimori._calibrators import Calibrator, OneTemperature, calibrator
+from nishimori._maps import divided
+from nishimori._observables import BUILT_IN
+from nishimori._sources import Source, source
+from nishimori._temperatures import Temperatures, match, temperatures_of, warn_if_few
+from nishimori.errors import InputError, NishimoriError
 from nishimori.torch._collect import read
 from nishimori.torch._head import final_layer
 from nishimori.torch._run import check_module, device_of, logits_of, number, with_logits
-from torch import Tensor, nn
-
-Choice = Literal["ec", "ts"]
 
 
 class _Bound(partial[Any]):
@@ -105,7 +106,7 @@ class Calibrated(nn.Module):
         T = torch.tensor(number(temperature, "temperature"), dtype=torch.float32, device=device_of(model))
         self.register_buffer("temperature", T)  # before the network, whose own `temperature` it would take for this one
         self.model = model
-        self.method: Method = "fixed"
+        self.method: str = "fixed"
         self.found: Temperatures | None = None
         self.training = model.training
 
@@ -152,7 +153,8 @@ class Calibrated(nn.Module):
         wide, T = _wide(logits), self.temperature
         if T.device != logits.device:  # a network spread over devices
             T = T.to(logits.device)
-        return (logits.to(wide) / T.to(wide)).to(logits.dtype)
+        scaled: Tensor = divided(logits.to(wide), T.to(wide))
+        return scaled.to(logits.dtype)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = self.temperature
@@ -182,7 +184,7 @@ def calibrate(
     model: nn.Module,
     loader: Iterable[Any],
     *,
-    method: Choice = "ec",
+    method: str = "ec",
     labels: str = "labels",
     device: torch.device | str | None = None,
 ) -> Calibrated:
@@ -227,18 +229,28 @@ def calibrate(
     >>> f"{calibrated.found.ts:.2f} {calibrated.found.accuracy:.3f}"
     '1.98 0.570'
     """
-    if method not in get_args(Choice):
-        raise InputError(f"`method` must be 'ec' or 'ts', got {method!r}.")
+    chosen = calibrator(method)
     network = model.model if isinstance(model, Calibrated) else model
-    data = batches(*read(network, loader, labels, device))
-    found = temperatures_of(data)
-    temperature = found.ec if method == "ec" else found.ts
-    if temperature is None:
-        wanted: Observable = Confidence() if method == "ec" else Energy()
-        temperature, _ = fit_one(data, wanted, right=Confidence())  # raises, with the reason
+    temperature, found = _chosen(chosen, source(*read(network, loader, labels, device)))
     calibrated = Calibrated(network, temperature)
-    calibrated.method, calibrated.found = method, found
+    calibrated.method, calibrated.found = chosen.method, found
     return calibrated
+
+
+def _chosen(chosen: Calibrator, data: Source) -> tuple[float, Temperatures]:
+    """The temperature that ``chosen`` finds, and those of EC and TS, which share its readings where they can."""
+    if isinstance(chosen, OneTemperature):
+        observable = chosen.observable_for(data.n_classes)
+        matched = match(data, *dict.fromkeys((observable, *BUILT_IN.values())))
+        root = matched.roots[observable]
+        if isinstance(root, NishimoriError):
+            raise root
+        warn_if_few(matched.census)
+        return exp(-root.x), Temperatures.of(matched)
+    temperature = chosen.fit(data).map_.temperature
+    if temperature is None:
+        raise InputError(f"`method` must choose one temperature, got {chosen.method!r}, which does more than divide logits.")
+    return temperature, temperatures_of(data, warn=False)
 
 
 def _wide(logits: Tensor) -> torch.dtype:

@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import Any, NamedTuple
 
+import torch
 from rich.console import Console
 from rich.progress import Progress
+from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
-import torch
-from nishimori._inputs import batches
+from nishimori._census import Count
+from nishimori._observables import Confidence
+from nishimori._sources import source
 from nishimori.errors import InputError
 from nishimori.torch._run import answer, check_module, device_of, evaluating, logits_of
-from torch import Tensor, nn
 
 
 class Collected(NamedTuple):
@@ -64,7 +66,7 @@ def collect(
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
     found = read(model, loader, labels, device)
-    batches(found.logits, found.labels)  # refuses what no calibrator could use
+    source(found.logits, found.labels).gather(Count(Confidence()))  # refuses what no calibrator could use
     return found
 
 

@@ -8,11 +8,12 @@ from math import isfinite
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
 from nishimori.errors import InputError
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._head import INSTEAD, Head, final_layer
 from nishimori.torch._run import answer, check_module, device_of, evaluating, logits_of, number
-from torch import Tensor, nn
 
 # How far folded logits may be from logits / T, relative to the largest. Rounding each weight once and each logit twice costs at
 # most a few units in the last place, and more where large terms cancel; a wrong layer or something nonlinear costs far more.

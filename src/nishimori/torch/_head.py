@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrize import is_parametrized
 
 from nishimori.errors import InputError
-from torch import Tensor, nn
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 

@@ -13,9 +13,10 @@ from itertools import chain
 from typing import Any
 
 import torch
-from nishimori._inputs import inverse
-from nishimori.errors import InputError
 from torch import Tensor, nn
+
+from nishimori._numbers import temperature as checked_temperature
+from nishimori.errors import InputError
 
 
 def check_module(model: Any, name: str = "model") -> None:
@@ -28,8 +29,7 @@ def check_module(model: Any, name: str = "model") -> None:
 def number(temperature: float | Tensor, name: str) -> float:
     """A temperature the user passed as ``name``, as a finite positive number."""
     value = temperature.detach() if isinstance(temperature, Tensor) else temperature
-    inverse(value, name)  # refuses anything else
-    return float(value)
+    return checked_temperature(value, name)
 
 
 @contextmanager

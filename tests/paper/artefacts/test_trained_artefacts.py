@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 import reference
 import shell
-import torch
 from nishimori import data, paper
 from nishimori.errors import InputError
 from nishimori.paper import models

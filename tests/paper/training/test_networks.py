@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 import torch
+
 from nishimori.errors import FormatError, InputError
 from nishimori.paper import models
 from nishimori.paper.training._networks import loaded, outputs, trained, with_weights

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 from torch.nn import functional
 
-import torch
 from nishimori.errors import FormatError, InputError
 from nishimori.paper import models
 from nishimori.paper.training import _training
@@ -21,7 +22,6 @@ from nishimori.paper.training._pixels import Pixels, Views
 from nishimori.paper.training._recipes import NORMALISATION, Recipe
 from nishimori.paper.training._training import Settings, Training, augmented_views, logits
 from small_training import CPU, RECIPE, Projected, Stop, bits, image_set, images, projected, run, same, stopped_after
-from torch import nn
 
 
 @pytest.fixture(scope="module")

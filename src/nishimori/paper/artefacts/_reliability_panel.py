@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nishimori import metrics
+from nishimori._maps import Temperature
+from nishimori._scorecard import scorecards
+from nishimori._sources import source
 from nishimori.data import Labelled
 
 _LOOKS = {"before": ("0.35", "o"), "TS": ("tab:blue", "s"), "EC": ("tab:orange", "o")}
@@ -13,12 +15,12 @@ def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[s
     """Confidence and accuracy of every bin at T = 1, at T_TS and at T_EC."""
     rows = []
     temperatures = {"before": 1.0, "TS": chosen["temperature_ts"], "EC": chosen["temperature_ec"]}
-    for when, temperature in temperatures.items():
-        curve = metrics.reliability(test.logits, test.labels, temperature=temperature, strategy="quantile")
-        error = curve.error()
+    maps = [Temperature(T) for T in temperatures.values()]
+    for when, card in zip(temperatures, scorecards(source(test.logits, test.labels), maps, strategy="quantile"), strict=True):
+        curve = card.reliability
         for confidence, accuracy, weight in zip(curve.confidence, curve.accuracy, curve.weight, strict=True):
             numbers = {"confidence": float(confidence), "accuracy": float(accuracy), "samples": int(weight)}
-            rows.append({"when": when, "temperature": temperature, "ece": error, **numbers})
+            rows.append({"when": when, "temperature": card.temperature, "ece": card.ece, **numbers})
     return rows
 
 

@@ -9,12 +9,13 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from torch import nn
+
 from nishimori.errors import InputError
 from nishimori.paper.models._densenet import DenseNet
 from nishimori.paper.models._repvgg import RepVgg
 from nishimori.paper.models._resnet import ResNet
 from nishimori.paper.models._vgg import Vgg
-from torch import nn
 
 __all__ = ["DenseNet", "RepVgg", "ResNet", "Vgg", "build", "check", "n_parameters", "names"]
 

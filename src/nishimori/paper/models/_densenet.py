@@ -4,10 +4,9 @@ One 3 × 3 convolution takes the place of the ImageNet network's strided 7 × 7 
 instead of a thousand there are 6.96 million parameters, not 7.98.
 """
 
-from torch.nn import functional
-
 import torch
 from torch import nn
+from torch.nn import functional
 
 _BLOCKS = (6, 12, 24, 16)
 _GROWTH = 32

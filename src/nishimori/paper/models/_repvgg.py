@@ -6,10 +6,9 @@ up to a single 3 × 3 convolution, which `RepVgg.merge` computes.
 
 import copy
 
-from torch.nn import functional
-
 import torch
 from torch import nn
+from torch.nn import functional
 
 # (channels, blocks, stride of the first block): A2 has widths 1.5, 1.5, 1.5, 2.75 times 64, 128, 256, 512; the stem and the
 # first stage keep the 32 pixels that the ImageNet network would halve.

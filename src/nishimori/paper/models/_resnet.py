@@ -7,11 +7,11 @@ parameters are those of the authors' files.
 
 from typing import Literal, get_args
 
+import torch
+from torch import nn
 from torch.nn import functional
 
-import torch
 from nishimori.errors import InputError
-from torch import nn
 
 Shortcut = Literal["pad", "conv"]
 

@@ -10,9 +10,10 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+import torch
+from torch import nn
 
 import nishimori
-import torch
 from nishimori._array import HostArray
 from nishimori._disk import check_target, new_file
 from nishimori.data import Labelled, Network
@@ -31,7 +32,6 @@ from nishimori.paper.training._training import (
     logits,
     part,
 )
-from torch import nn
 
 # Logits are kept in float32 with this many bits after the first, for which a compressed file is a fifth smaller, or in
 # float16 for more than ten classes and for the training fractions.

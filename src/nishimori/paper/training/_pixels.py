@@ -7,8 +7,8 @@ framed one and a batch is a single gather.
 from dataclasses import dataclass
 
 import numpy as np
-
 import torch
+
 from nishimori._array import HostArray
 from nishimori.paper.training._image_formats import SIDE
 from nishimori.paper.training._recipes import NORMALISATION

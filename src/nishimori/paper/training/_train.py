@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+
 from nishimori._disk import check_folder, check_target, existing_file, new_file
 from nishimori._numbers import is_whole
 from nishimori._progress import Report, silent

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import nn
 from torch.nn import functional
 
-import torch
 from nishimori._array import HostArray
 from nishimori.errors import InputError
 from nishimori.paper import models
 from nishimori.paper.training._image_sets import Images, ImageSet
 from nishimori.paper.training._pixels import Pixels, Views
 from nishimori.paper.training._recipes import Recipe
-from torch import nn
 
 Precision = Literal["bfloat16", "float32"]
 

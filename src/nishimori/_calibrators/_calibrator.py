@@ -1,0 +1,198 @@
+"""What all calibrators have in common: scikit-learn's contract around a map that `fit` chooses.
+
+They sit behind any model: ``X`` is what the model says (logits or probabilities), not what it was asked about.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import nishimori
+from nishimori import _array
+from nishimori._array import Array, HostArray, namespace
+from nishimori._calibrators import _registry
+from nishimori._calibrators._record import Provenance, Record
+from nishimori._labels import Classes, class_labels, refuse_permuted
+from nishimori._maps import Map
+from nishimori._scores import Input, Scores, numeric, scores
+from nishimori._sources import Source, is_source, source
+from nishimori.errors import InputError
+
+
+class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
+    """Everything except the choice of the map.
+
+    A subclass has the parameters ``input`` and ``classes`` and a `fit` that ends with ``return self._learn(...)``.
+    """
+
+    input: Input
+    classes: Classes
+    map_: Map
+    classes_: HostArray
+    n_features_in_: int
+    n_samples_: int | None
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from scores ``X`` and true classes ``y``."""
+
+    @property
+    def method(self) -> str:
+        """What the method is called: its registered name, else where it can be imported from."""
+        return _registry.name_of(type(self))
+
+    def _source(self, X: Any, y: Any, sample_weight: Any) -> Source:
+        """The data to fit to; values are checked when they are first read."""
+        refuse_permuted(_column_names(X), self.classes)
+        return source(X, y, sample_weight, input=self.input, classes=self.classes, names=("X", "y"))
+
+    def _learn(self, X: Any, data: Source, map_: Map, n_samples: int) -> Self:
+        """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
+        classes = class_labels(self.classes, data.n_classes)
+        self.map_ = map_
+        self.n_features_in_ = data.n_classes
+        self.classes_ = classes
+        self.n_samples_ = n_samples
+        self.name_columns(_column_names(X))
+        return self
+
+    def restore(self, record: Record) -> Self:
+        """Become what ``record`` describes, ready to use."""
+        told = record.provenance
+        self.map_ = record.map
+        self.n_samples_ = told.n_samples
+        if told.n_classes is not None:
+            self.classes_ = class_labels(told.classes, told.n_classes)
+            self.n_features_in_ = told.n_classes
+        self.name_columns(told.columns)
+        return self
+
+    def name_columns(self, names: Sequence[str] | None) -> None:
+        """Note what the columns of ``X`` are called where ``X`` itself cannot say; other names are refused from then on."""
+        refuse_permuted(names, self.classes)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def check_columns(self, X: Any) -> None:
+        """Refuse scores whose number or names of columns are not those that the calibrator was fitted to."""
+        if is_source(X):
+            known = getattr(self, "n_features_in_", X.n_classes)
+            if X.n_classes != known:
+                raise InputError(f"`X` must have {known} classes, as the calibrator has, got {X.n_classes}.")
+        elif hasattr(self, "n_features_in_"):
+            self._check_names(X, numeric(X, "X").shape)
+
+    def _check_names(self, X: Any, shape: tuple[int, ...]) -> None:
+        if len(shape) == 1 and self.n_features_in_ != 2:
+            raise InputError(
+                f"`X` must have {self.n_features_in_} columns, one per class, got shape {tuple(shape)}. "
+                "Reshape your data: for one sample pass `[X]`."
+            )
+        if len(shape) != 2 or (
+            type(X) is np.ndarray and shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
+        ):
+            return  # the shortest way for the commonest case
+        try:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        except ValueError as error:
+            # scikit-learn's own words for a wrong number or wrong names of columns, as our error.
+            named = "feature names" in str(error).lower()
+            remedy = "\nA wrong class order would assign probabilities to the wrong classes." if named else ""
+            raise InputError(f"{error}{remedy}") from None
+
+    def _scores(self, X: Any) -> Scores:
+        """Check that ``X`` is what the calibrator was fitted to."""
+        if "map_" not in self.__dict__:
+            check_is_fitted(self, "map_")  # raises
+        array = numeric(X, "X")
+        if hasattr(self, "n_features_in_"):
+            self._check_names(X, array.shape)
+        return scores(array, input=self.input, name="X")
+
+    def predict_proba(self, X: Any) -> Array:
+        """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``."""
+        given = self._scores(X)
+        return _array.like(self.map_.probabilities(given.logits()), given.array)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1."""
+        given = self._scores(X)
+        exponents = self.map_.exponents(given.logits())
+        xp = namespace(exponents)
+        return _array.like(exponents - xp.log(xp.sum(xp.exp(exponents), axis=1, keepdims=True)), given.array)
+
+    def predict(self, X: Any) -> Array:
+        """The predicted label of each sample; of equal largest scores the first.
+
+        Without ``classes`` these are column numbers, in the array library of ``X``; with it, a NumPy array of its labels.
+        """
+        logits = self._scores(X).logits()
+        if self.map_.temperature is None:  # one temperature keeps the order of the classes
+            logits = self.map_.apply(logits)
+        columns = namespace(logits).argmax(logits, axis=1)
+        return columns if self.classes is None else self.classes_[_array.on_host(columns)]
+
+    def transform(self, X: Any) -> Array:
+        """The calibrated logits, ``logits / temperature_`` for one temperature; flat if ``X`` is flat.
+
+        What the dtype of ``X`` cannot hold becomes infinite, as in float16 beyond 65,504.
+        """
+        given = self._scores(X)
+        logits = self.map_.apply(given.logits())
+        if given.is_binary_score:
+            logits = logits[:, 1] - logits[:, 0]
+        with np.errstate(over="ignore"):
+            return _array.like(logits, given.array)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted calibrator to a small JSON file; `nishimori.load` reads it back.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to. An existing file is kept unless ``overwrite``.
+        overwrite : bool
+            Replace an existing file.
+        """
+        check_is_fitted(self, "map_")
+        names = getattr(self, "feature_names_in_", None)
+        receipt = getattr(self, "receipt_", None)
+        told = Provenance(
+            method=self.method,
+            params=self._method_params(),
+            classes=None if self.classes is None else self.classes_.tolist(),
+            columns=None if names is None else names.tolist(),
+            n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
+            n_samples=self.n_samples_,
+            residual=None if receipt is None else receipt.residual,
+            library_version=nishimori.__version__,
+        )
+        Record(self.map_, self.input, told).write(path, overwrite=overwrite)
+
+    def _method_params(self) -> dict[str, Any]:
+        """The parameters that choose the method, which `nishimori.calibrator` takes beside its name."""
+        params = self.get_params(deep=False)
+        return {name: _plain(value) for name, value in params.items() if name not in ("input", "classes")}
+
+
+def _plain(value: Any) -> Any:
+    """A NumPy number as a Python one."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _column_names(X: Any) -> list[str] | None:
+    """The names of the columns of a data frame, if they are text."""
+    names = list(getattr(X, "columns", []))
+    texts = [isinstance(name, str) for name in names]
+    if not any(texts):
+        return None
+    if not all(texts) or len(set(names)) != len(names):
+        raise InputError(f"`X` must have columns with distinct names, all of them text or none, got {names}. Rename them.")
+    return names

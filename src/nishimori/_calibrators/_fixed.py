@@ -1,0 +1,105 @@
+"""Calibrators that are ready to use without data: from a temperature you know, or from a file of any method."""
+
+from typing import Any, Self
+
+from nishimori._calibrators._calibrator import Calibrator
+from nishimori._census import Count
+from nishimori._labels import Classes, class_labels
+from nishimori._maps import Map, Temperature
+from nishimori._numbers import temperature as checked_temperature
+from nishimori._observables import Confidence
+from nishimori._scores import Input, check_input
+from nishimori.errors import InputError
+
+
+class FixedTemperature(Calibrator):
+    """Divide logits by a temperature you know; `from_temperature` makes one that is ready to use.
+
+    Parameters
+    ----------
+    temperature : float
+        The temperature.
+    input, classes
+        As for `ExpectationConsistency`.
+    """
+
+    def __init__(self, temperature: float = 1.0, *, input: Input = "logits", classes: Classes = None) -> None:
+        self.temperature = temperature
+        self.input = input
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Check the data and note its columns; the temperature stays as it is."""
+        data = self._source(X, y, sample_weight)
+        map_ = Temperature(checked_temperature(self.temperature))
+        return self._learn(X, data, map_, data.gather(Count(Confidence())).n_rows)
+
+    @property
+    def temperature_(self) -> float:
+        if "map_" not in self.__dict__:
+            raise AttributeError("'FixedTemperature' object has no attribute 'temperature_'")
+        return float(self.map_.parameters["temperature"])
+
+
+class FixedMap(Calibrator):
+    """A map that somebody fitted, ready to use: what `load` gives for a method that is not registered here.
+
+    Parameters
+    ----------
+    map : Map
+        What is done to logits.
+    method : str
+        The name of the method that chose it.
+    input, classes
+        As for `ExpectationConsistency`.
+    """
+
+    method: str = "fixed"
+
+    def __init__(self, map: Map, *, method: str = "fixed", input: Input = "logits", classes: Classes = None) -> None:
+        self.map = map
+        self.method = method
+        self.input = input
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Check the data and note its columns; the map stays as it is."""
+        if not isinstance(self.map, Map):
+            raise InputError(f"`map` must be a Map, got {self.map!r}.")
+        data = self._source(X, y, sample_weight)
+        return self._learn(X, data, self.map, data.gather(Count(Confidence())).n_rows)
+
+    @property
+    def temperature_(self) -> float | None:
+        return self.map.temperature
+
+    def _method_params(self) -> dict[str, Any]:
+        return {}
+
+
+def from_temperature(T: float, *, classes: Classes = None, input: Input = "logits") -> FixedTemperature:
+    """A calibrator that is ready to use, from a temperature you know: for serving.
+
+    Parameters
+    ----------
+    T : float
+        The temperature, positive and finite.
+    classes : sequence, optional
+        The label of each column in order; then the number of columns is checked too.
+    input : {"logits", "probabilities"}
+        What the calibrator will be given.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> nishimori.from_temperature(2.0).predict_proba([[2.0, 0.0]]).round(3)
+    array([[0.731, 0.269]])
+    """
+    calibrator = FixedTemperature(T, input=input, classes=classes)
+    check_input(input)
+    calibrator.map_ = Temperature(checked_temperature(T, "T"))
+    calibrator.n_samples_ = None
+    if classes is not None:
+        calibrator.classes_ = class_labels(classes)
+        calibrator.n_features_in_ = len(calibrator.classes_)
+    return calibrator

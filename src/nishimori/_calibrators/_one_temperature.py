@@ -1,0 +1,202 @@
+"""Calibrators that divide all logits by one temperature: each is an observable whose means must agree."""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+from nishimori._calibrators import _registry
+from nishimori._calibrators._calibrator import Calibrator
+from nishimori._labels import Classes
+from nishimori._maps import Temperature
+from nishimori._numbers import is_whole
+from nishimori._observables import Confidence, Energy, Observable, TopN
+from nishimori._scores import Input
+from nishimori._temperatures import Receipt, fit_one
+from nishimori.errors import InputError
+
+
+class OneTemperature(Calibrator):
+    """The search for the temperature; subclasses choose the observable."""
+
+    receipt_: Receipt
+    n_passes_: int
+
+    @abstractmethod
+    def observable_for(self, n_classes: int) -> Observable:
+        """What is matched; refuses parameters that do not suit so many classes."""
+
+    @property
+    def temperature_(self) -> float:
+        if "map_" not in self.__dict__:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
+        temperature = self.map_.temperature
+        assert temperature is not None, "this map is a temperature"
+        return temperature
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Choose the temperature from validation logits ``X`` and labels ``y``.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_classes), or (n_samples,)
+            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score.
+        y : array of shape (n_samples,)
+            True classes.
+        sample_weight : array of shape (n_samples,), optional
+            A weight of w counts a sample as w copies.
+
+        Raises
+        ------
+        NoTemperatureError
+            If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
+        """
+        data = self._source(X, y, sample_weight)
+        observable = self.observable_for(data.n_classes)
+        right = observable if isinstance(observable, TopN) else None
+        temperature, receipt = fit_one(data, observable, right, label_name="y")
+        self._learn(X, data, Temperature(temperature), receipt.n_samples)
+        self.n_passes_ = receipt.n_passes
+        self.receipt_ = receipt
+        return self
+
+
+class ExpectationConsistency(OneTemperature):
+    """Divide logits by the temperature at which mean confidence equals accuracy.
+
+    Parameters
+    ----------
+    top_n : int
+        How many of the largest classes count as right, from 1 to one less than the number of classes. With N the condition is
+        mean top-N probability = top-N accuracy; 1 is the usual confidence.
+    input : {"logits", "probabilities"}
+        What ``X`` holds. Log-probabilities are logits; probabilities are calibrated through their logarithms.
+    classes : sequence, optional
+        The label of each column in order; by default labels are the column numbers 0, 1, ...
+
+    Attributes
+    ----------
+    temperature_ : float
+        T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
+    map_ : Map
+        The same as a map from logits to logits.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        Column names, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_, n_passes_ : int
+        How many samples were used, and how often all logits were read.
+    receipt_ : Receipt
+        Residual, zeros and masks: how the temperature was found.
+
+    See Also
+    --------
+    TemperatureScaling : the same with the least cross-entropy as condition.
+    temperatures : both at once, without scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import ExpectationConsistency
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> calibrator = ExpectationConsistency().fit(logits, labels)
+    >>> round(calibrator.temperature_, 2)
+    1.99
+    >>> p = calibrator.predict_proba(logits)
+    >>> bool(np.isclose(p.max(axis=1).mean(), (p.argmax(axis=1) == labels).mean()))
+    True
+    """
+
+    def __init__(self, *, top_n: int = 1, input: Input = "logits", classes: Classes = None) -> None:
+        self.top_n = top_n
+        self.input = input
+        self.classes = classes
+
+    def observable_for(self, n_classes: int) -> Observable:
+        """Confidence, or the probability of the N largest classes."""
+        if not is_whole(self.top_n) or not 1 <= self.top_n < n_classes:
+            raise InputError(
+                f"`top_n` must be an integer from 1 to {n_classes - 1}, one less than the number of classes, got "
+                f"{self.top_n!r}."
+            )
+        return Confidence() if self.top_n == 1 else TopN(int(self.top_n))
+
+
+class TemperatureScaling(OneTemperature):
+    """Divide logits by the temperature at which the mean cross-entropy is least.
+
+    Parameters and attributes are those of `ExpectationConsistency`, without ``top_n``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import TemperatureScaling
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> round(TemperatureScaling().fit(logits, labels).temperature_, 2)
+    1.98
+    """
+
+    def __init__(self, *, input: Input = "logits", classes: Classes = None) -> None:
+        self.input = input
+        self.classes = classes
+
+    def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
+        """The logit itself."""
+        return Energy()
+
+
+class Matched(OneTemperature):
+    """Divide logits by the temperature at which an observable of your own has the same mean under model and labels.
+
+    Parameters
+    ----------
+    observable : Observable
+        What is matched.
+    input, classes
+        As for `ExpectationConsistency`, whose attributes it has.
+
+    Raises
+    ------
+    InputError
+        From `fit`, if the observable's mean under the model does not grow as T falls.
+
+    Examples
+    --------
+    The logit as observable is temperature scaling.
+
+    >>> import numpy as np
+    >>> import nishimori
+    >>> class Logit(nishimori.Observable):
+    ...     def values(self, logits):
+    ...         return logits
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> round(nishimori.Matched(Logit()).fit(logits, labels).temperature_, 2)
+    1.98
+    """
+
+    def __init__(self, observable: Observable, *, input: Input = "logits", classes: Classes = None) -> None:
+        self.observable = observable
+        self.input = input
+        self.classes = classes
+
+    @property
+    def method(self) -> str:
+        return _registry.name_of(self.observable)
+
+    def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
+        """The one that was passed."""
+        if not isinstance(self.observable, Observable):
+            raise InputError(
+                f"`observable` must be an instance of a subclass of nishimori.Observable, got {self.observable!r}."
+            )
+        return self.observable
+
+    def _method_params(self) -> dict[str, Any]:
+        # An observable that was registered as a class is made from its parameters again.
+        return dict(vars(self.observable)) if isinstance(_registry.find(self.method), type) else {}

@@ -1,0 +1,92 @@
+"""What calibration does to logits: a frozen map with named parameters. It is what calibrators produce and what is saved."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nishimori._array import Array, namespace
+from nishimori._numbers import temperature as checked_temperature
+from nishimori.errors import InputError
+
+
+class Map(ABC):
+    """A function from logits to logits; the softmax of its result is calibrated.
+
+    Attributes
+    ----------
+    kind : str
+        Its name on disk.
+    temperature : float or None
+        The one number that all logits are divided by, for maps that do just that.
+    """
+
+    kind: ClassVar[str]
+    temperature: float | None = None
+
+    @abstractmethod
+    def apply(self, logits: Array, groups: Any = None) -> Array:
+        """The calibrated logits of each row, in the array library and dtype of ``logits``.
+
+        ``groups`` name the group of each row, for maps that treat groups differently.
+        """
+
+    @property
+    @abstractmethod
+    def parameters(self) -> Mapping[str, Any]:
+        """The parameters by name, as plain numbers and lists."""
+
+    def exponents(self, logits: Array) -> Array:
+        """Calibrated logits minus the largest of their row: what the softmax exponentiates."""
+        mapped = self.apply(logits)
+        return mapped - namespace(mapped).max(mapped, axis=1, keepdims=True)
+
+    def probabilities(self, logits: Array) -> Array:
+        """The softmax of the calibrated logits."""
+        exponents = self.exponents(logits)
+        xp = namespace(exponents)
+        weights = xp.exp(exponents)
+        return weights / xp.sum(weights, axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Temperature(Map):
+    """Division by one temperature."""
+
+    temperature: float
+    kind: ClassVar[str] = "temperature"
+
+    def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
+        """``logits / temperature``."""
+        with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
+            return divided(logits, self.temperature)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"temperature": self.temperature}
+
+    def exponents(self, logits: Array) -> Array:
+        """The difference first: a quotient of large logits would lose its digits."""
+        return self.apply(logits - namespace(logits).max(logits, axis=1, keepdims=True))
+
+
+def divided(logits: Array, temperature: Any) -> Array:
+    """What a temperature does to logits; also where it is a tensor that is trained, traced or exported."""
+    return logits / temperature
+
+
+_KINDS: dict[str, type[Temperature]] = {each.kind: each for each in (Temperature,)}
+
+
+def from_parameters(kind: Any, parameters: Any) -> Map:
+    """The map that a file describes; raises `InputError` if it describes none."""
+    if kind not in _KINDS:
+        raise InputError(f"`kind` must be one of {', '.join(_KINDS)}, got {kind!r}.")
+    if not isinstance(parameters, dict) or set(parameters) != {"temperature"}:
+        raise InputError(f"`parameters` must hold a temperature, got {parameters!r}.")
+    value = parameters["temperature"]
+    if type(value) not in (int, float):
+        raise InputError(f"`temperature` must be a finite positive number, got {value!r}.")
+    return Temperature(checked_temperature(value))

@@ -1,0 +1,235 @@
+"""Every metric of a data set, before or after calibration, from one reading.
+
+`evaluate` is what people call. Inside, `scorecards` measures several maps in the same reading: a table of before and after
+reads the data once, or twice if bins of equal weight need the quantiles of the confidence first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nishimori._array import HostArray, on_host
+from nishimori._gibbs import Gibbs
+from nishimori._inputs import Batch
+from nishimori._labels import Classes, class_labels
+from nishimori._maps import Map, Temperature
+from nishimori._numbers import temperature as checked_temperature
+from nishimori._observables import Confidence
+from nishimori._passes import Sums
+from nishimori._progress import Report, silent
+from nishimori._reliability import Bins, Claims, Reliability, Strategy, check_bins, claims, tally, uniform_edges
+from nishimori._scores import Input, check_input
+from nishimori._sources import Source, source
+from nishimori.errors import InputError
+
+# Quantiles need one number per row and map. More maps than this many numbers allow are measured in several readings: 64 MiB.
+_CLAIMS_AT_ONCE = 2**23
+
+
+@dataclass(frozen=True)
+class Scorecard:
+    """How often a classifier is right, how sure it is, and whether the two agree.
+
+    Attributes
+    ----------
+    n_samples : int
+        How many samples had a positive weight.
+    temperature : float or None
+        What the logits were divided by; None for a map that does more than that.
+    error, accuracy : float
+        Weighted share of samples whose largest logit is not, or is, at the true class.
+    confidence : float
+        Mean probability of the predicted class.
+    ece : float
+        Expected calibration error of the predicted class: the mean of abs(gap) over the bins of `reliability`.
+    brier : float
+        Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
+    nll : float
+        Mean negative log-likelihood of the true class.
+    reliability : Reliability
+        Confidence against accuracy, bin by bin.
+    """
+
+    n_samples: int
+    temperature: float | None
+    error: float
+    accuracy: float
+    confidence: float
+    ece: float
+    brier: float
+    nll: float
+    reliability: Reliability
+
+
+def evaluate(
+    logits: Any,
+    labels: Any = None,
+    *,
+    temperature: float | None = None,
+    calibrator: Any = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    sample_weight: Any = None,
+    input: Input | None = None,
+    classes: Classes = None,
+) -> Scorecard:
+    """Every metric of a data set at once, read once (twice with ``strategy="quantile"``).
+
+    Parameters
+    ----------
+    logits, labels, sample_weight
+        As for `temperatures`.
+    temperature : float, optional
+        Divide the logits by this first; 1 by default.
+    calibrator : calibrator, optional
+        A fitted calibrator to measure after, instead of a temperature.
+    n_bins, strategy
+        Bins of the calibration error, as for `metrics.ece`.
+    input : {"logits", "probabilities"}, optional
+        What ``logits`` holds: by default what the calibrator was fitted to, else logits.
+    classes : sequence, optional
+        The label of each column in order: by default the calibrator's, else 0, 1, ...
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> card = nishimori.evaluate([[2.0, 0.0], [0.0, 2.0]], [0, 0], temperature=2.0)
+    >>> print(f"{card.accuracy} {card.confidence:.3f} {card.ece:.3f} {card.nll:.3f}")
+    0.5 0.731 0.231 0.813
+    """
+    used: Map
+    if calibrator is not None:
+        if temperature is not None:
+            raise InputError("`temperature` must be left out where `calibrator` is given, which has its own.")
+        used, kind, classes = _of_calibrator(calibrator, logits, input, classes)
+    else:
+        used, kind = Temperature(1.0 if temperature is None else checked_temperature(temperature)), input or "logits"
+    data = source(logits, labels, sample_weight, input=kind, classes=classes)
+    (card,) = scorecards(data, [used], n_bins=n_bins, strategy=strategy)
+    return card
+
+
+def _of_calibrator(calibrator: Any, logits: Any, input: Input | None, classes: Classes) -> tuple[Map, Input, Classes]:
+    """The map of a fitted calibrator, and what it says about the scores; refuses arguments that contradict it."""
+    fitted = getattr(calibrator, "map_", None)
+    if not isinstance(fitted, Map):
+        raise InputError(f"`calibrator` must be a fitted calibrator, got {calibrator!r}. Call its `fit` first.")
+    if input is not None:
+        check_input(input)
+        if input != calibrator.input:
+            raise InputError(f"`input` must be {calibrator.input!r}, which the calibrator was fitted to, got {input!r}.")
+    if classes is not None:
+        given, known = class_labels(classes).tolist(), calibrator.classes
+        if known is None or given != class_labels(known).tolist():
+            raise InputError(f"`classes` must be those of the calibrator, {known}, got {given}.")
+    calibrator.check_columns(logits)
+    return fitted, calibrator.input, calibrator.classes
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """The sums behind a scorecard."""
+
+    n_rows: int
+    weight: float
+    wrong: float
+    confidence: float
+    brier: float
+    nll: float
+    bins: Bins
+
+    def __add__(self, other: "_Scores") -> "_Scores":
+        return _Scores(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            self.wrong + other.wrong,
+            self.confidence + other.confidence,
+            self.brier + other.brier,
+            self.nll + other.nll,
+            self.bins + other.bins,
+        )
+
+    def card(self, temperature: float | None) -> Scorecard:
+        """Means from sums."""
+        error, curve = self.wrong / self.weight, Reliability.from_bins(self.bins)
+        return Scorecard(
+            n_samples=self.n_rows,
+            temperature=temperature,
+            error=error,
+            accuracy=1 - error,
+            confidence=self.confidence / self.weight,
+            ece=curve.error(),
+            brier=self.brier / self.weight,
+            nll=self.nll / self.weight,
+            reliability=curve,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Score:
+    """The pass: every sum at several maps, one distribution at a time."""
+
+    maps: tuple[Map, ...]
+    edges: tuple[HostArray, ...]
+
+    def __call__(self, batch: Batch) -> Sums:
+        return Sums(tuple(self._sums(_after(map_, batch), edges) for map_, edges in zip(self.maps, self.edges, strict=True)))
+
+    @staticmethod
+    def _sums(gibbs: Gibbs, edges: HostArray) -> _Scores:
+        batch = gibbs.batch
+        return _Scores(
+            n_rows=batch.n_rows,
+            weight=batch.weight,
+            wrong=batch.total(-Confidence().observed(batch)),
+            confidence=batch.total(gibbs.top),
+            brier=batch.total(gibbs.brier),
+            nll=batch.total(gibbs.nll),
+            bins=tally(gibbs, edges),
+        )
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """The pass that keeps the confidences at several maps."""
+
+    maps: tuple[Map, ...]
+
+    def __call__(self, batch: Batch) -> Sums:
+        return Sums(tuple(Claims((claims(_after(each, batch), "top"),), (on_host(batch.weights),)) for each in self.maps))
+
+
+def _after(map_: Map, batch: Batch) -> Gibbs:
+    """The distribution of a batch after calibration."""
+    if map_.temperature is not None:
+        return Gibbs(batch, 1 / map_.temperature)
+    return Gibbs(Batch(map_.apply(batch.logits), batch.labels, batch.weights), 1.0)
+
+
+def scorecards(
+    data: Source,
+    maps: Sequence[Map],
+    *,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    report: Report = silent,
+) -> list[Scorecard]:
+    """A scorecard for each map, all from the same readings."""
+    check_bins(n_bins, strategy)
+    if strategy == "quantile" and (n_rows := data.n_rows) is not None:
+        step = max(1, _CLAIMS_AT_ONCE // n_rows)
+        groups = [tuple(maps[start : start + step]) for start in range(0, len(maps), step)]
+    else:
+        groups = [tuple(maps)]
+    return [card for group in groups for card in _from_shared_readings(data, group, n_bins, strategy, report)]
+
+
+def _from_shared_readings(
+    data: Source, maps: tuple[Map, ...], n_bins: int, strategy: Strategy, report: Report
+) -> list[Scorecard]:
+    if strategy == "uniform":
+        edges = (uniform_edges(n_bins),) * len(maps)
+    else:
+        edges = tuple(each.edges(n_bins) for each in data.gather(_Claim(maps), report).items)
+    sums = data.gather(_Score(maps, edges), report).items
+    return [each.card(map_.temperature) for map_, each in zip(maps, sums, strict=True)]
