@@ -5,13 +5,13 @@ import pytest
 
 import reference
 from nishimori._gibbs import Gibbs, boltzmann
-from nishimori._inputs import batches
+from nishimori._sources import source
 
 INF = math.inf
 
 
 def gibbs(logits, beta, labels=None):
-    (batch,) = batches(logits, np.zeros(len(logits), dtype=int) if labels is None else labels)
+    (batch,) = source(logits, np.zeros(len(logits), dtype=int) if labels is None else labels)
     return Gibbs(batch, beta)
 
 

@@ -10,8 +10,11 @@ import nishimori
 import reference
 from nishimori import _array
 from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch, batches
-from nishimori._moments import gather, together, watched_by
+from nishimori._inputs import Batch
+from nishimori._moments import measure
+from nishimori._observables import Confidence, Energy
+from nishimori._passes import together
+from nishimori._sources import ArraySource, Reported, source
 
 LOGITS, LABELS = reference.drawn(20_000, 50)
 
@@ -45,30 +48,58 @@ def test_memory_does_not_grow_with_the_rows_but_for_the_labels(monkeypatch):
     assert large - small < 15_000 * 8 + 2 * sample
 
 
-def test_one_reading_serves_all_passes():
-    class Counted:
-        """Batches that count their readings."""
+@pytest.fixture
+def readings(monkeypatch):
+    """The number of rows of each reading of an array, in order."""
+    seen, iterate = [], ArraySource.__iter__
 
-        def __init__(self, data):
-            self.data, self.n_samples, self.readings = data, data.n_samples, 0
+    def counted(self):
+        seen.append(self.n_rows)
+        return iterate(self)
 
-        def __iter__(self):
-            self.readings += 1
-            return iter(self.data)
+    monkeypatch.setattr(ArraySource, "__iter__", counted)
+    return seen
 
-    data = Counted(batches(LOGITS, LABELS))
-    rows, weight = gather(data, together(lambda b: int(b.labels.shape[0]), lambda b: b.total(b.weights))).items
-    assert (data.readings, rows, weight) == (1, 20_000, 20_000.0)
+
+def test_one_reading_serves_all_passes(readings):
+    passes = together(lambda b: b.n_rows, lambda b: b.total(b.weights))
+    assert source(LOGITS, LABELS).gather(passes).items == (20_000, 20_000.0)
+    assert readings == [20_000]
 
 
 @pytest.mark.parametrize("weights", [None, np.arange(20_000) % 2], ids=["all rows", "every second row"])
-def test_progress_ends_each_pass_at_1_once(weights):
+def test_progress_is_told_for_each_pass_until_all_rows_are_read(weights):
     seen = []
-    with watched_by(seen.append):
-        found = nishimori.temperatures(LOGITS, LABELS, sample_weight=weights)
-    assert seen.count(1.0) == found.n_passes
-    assert all(0 < fraction <= 1 for fraction in seen)
+    data = Reported(source(LOGITS, LABELS, weights), "Fitting", lambda *told: seen.append(told))
+    found = nishimori.temperatures(data)
+    n_rows = 20_000 if weights is None else 10_000
+    assert [what for what, done, _ in seen if done == n_rows] == [f"Fitting, pass {i + 1}" for i in range(found.n_passes)]
+    assert all(0 < done <= n_rows and total == 20_000 for _, done, total in seen)
 
 
-def test_a_good_start_and_three_passes_are_enough():
-    assert nishimori.temperatures(LOGITS, LABELS).n_passes <= 5
+def test_a_good_start_and_three_passes_are_enough(readings):
+    found = nishimori.temperatures(LOGITS, LABELS)
+    assert readings.count(20_000) == found.n_passes == 3
+
+
+def test_an_evaluation_reads_once_and_quantiles_twice(readings):
+    nishimori.evaluate(LOGITS, LABELS)
+    assert readings == [20_000]
+    nishimori.evaluate(LOGITS, LABELS, strategy="quantile")
+    assert readings == 3 * [20_000]
+
+
+def test_a_curve_of_many_temperatures_reads_once_after_the_fit(readings):
+    curve = nishimori.temperature_curve(LOGITS, LABELS)
+    assert readings.count(20_000) == curve.chosen.n_passes + 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [lambda b: measure(b, Energy(), [1.0]), lambda b: measure(b, Confidence(), [2.0])],
+    ids=["another observable", "another β"],
+)
+def test_moments_of_different_things_do_not_add(other):
+    batch = next(iter(source(LOGITS, LABELS)))
+    with pytest.raises(nishimori.MergeError, match="Moments add only if they are of the same observable at the same β"):
+        measure(batch, Confidence(), [1.0]) + other(batch)

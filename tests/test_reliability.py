@@ -3,16 +3,15 @@ import pytest
 
 import reference
 from nishimori import _array, metrics
-from nishimori._inputs import batches
-from nishimori._moments import gather
-from nishimori._reliability import Bins, Reliability, quantile_edges, tally, uniform_edges
+from nishimori._reliability import Bins, Claim, Reliability, Tally, uniform_edges
+from nishimori._sources import source
 from nishimori.errors import InputError, MergeError
 
 OFS = ["top", "positive", "classwise"]
 
 
 def bins(logits, labels, edges, of="top", weights=None, beta=1.0):
-    return gather(batches(logits, labels, weights), lambda batch: tally(batch, edges, beta=beta, of=of))
+    return source(logits, labels, weights).gather(Tally(edges, beta, of))
 
 
 def assert_same_sums(one, other):
@@ -48,7 +47,7 @@ def test_splitting_the_rows_changes_no_sum(of, strategy, cut):
     weights = 0.5 + np.arange(101) % 3
     edges = uniform_edges(15)
     if strategy == "quantile":
-        edges = quantile_edges(batches(logits, labels, weights), 15, beta=0.5, of=of)
+        edges = source(logits, labels, weights).gather(Claim(0.5, of)).edges(15)
     parts = [bins(logits[r], labels[r], edges, of, weights[r], 0.5) for r in (slice(cut), slice(cut, None))]
     assert_same_sums(parts[0] + parts[1], bins(logits, labels, edges, of, weights, 0.5))
 
@@ -57,7 +56,7 @@ def test_data_of_many_blocks_has_the_sums_of_one(monkeypatch):
     logits, labels = reference.drawn(1003, 5)
     whole = bins(logits, labels, uniform_edges(15))
     monkeypatch.setattr(_array, "rows_per_block", lambda array, n_classes: 100)
-    assert len(list(batches(logits, labels))) == 11
+    assert len(list(source(logits, labels))) == 11
     assert_same_sums(bins(logits, labels, uniform_edges(15)), whole)
 
 
@@ -88,7 +87,7 @@ def test_quantile_edges_are_those_of_the_reference(of, n, k):
     groups = [p.max(axis=1)] if of == "top" else list(p.T)
     expected = [bins_of(claimed, reference.quantile_edges(claimed, 15)) for claimed in groups]
     # An edge is a claim; raised a little, it stays above that claim however the softmax rounds.
-    edges = 1e-12 + quantile_edges(batches(logits, labels), 15, beta=1.0, of=of)
+    edges = 1e-12 + source(logits, labels).gather(Claim(1.0, of)).edges(15)
     assert [bins_of(claimed, row) for claimed, row in zip(groups, edges, strict=True)] == expected
 
 

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from nishimori._roots import LIMIT, TOLERANCE, Point, increasing_root
-from nishimori.errors import NotConvergedError
+from nishimori._roots import LIMIT, TOLERANCE, Point, drive, increasing_root, root_of
+from nishimori.errors import InputError, NotConvergedError
 
 
 def solve(function, start):
@@ -58,7 +58,6 @@ CASES = {
 def test_the_root_is_found_to_ten_digits(name, start):
     function, expected = CASES[name]
     root, _ = solve(function, start)
-    assert root.converged
     assert root.x == pytest.approx(expected, abs=2 * TOLERANCE)
 
 
@@ -119,7 +118,6 @@ def test_the_search_stops_in_the_noise_and_says_where(amplitude, start):
         return point(truth.value + amplitude * math.sin(1e9 * x), truth.slope, truth.curvature, amplitude)
 
     root, asked = solve(noisy, start)
-    assert root.converged
     assert len(asked) < 30
     slope = 0.9 * 0.1
     assert root.x == pytest.approx(math.log(9), abs=2 * TOLERANCE + 3 * amplitude / slope)
@@ -142,7 +140,6 @@ def jump_at(place):
 @pytest.mark.parametrize("place", [-0.3, 0.1, 2 / 3, 1.0, 41.7])
 def test_a_jump_is_pinned_between_neighbouring_numbers(place):
     root, asked = solve(jump_at(place), 0.0)
-    assert root.converged
     assert root.x in (np.nextafter(place, -np.inf), place)
     assert root.passes == len(asked)
 
@@ -155,6 +152,35 @@ def test_the_residual_at_a_jump_is_the_value_at_the_root_returned(place):
 
 @pytest.mark.parametrize("value", [-1.0, 2.5])
 def test_a_function_without_a_root_is_not_converged(value):
-    message = rf"^The temperature was still uncertain after {LIMIT} passes, with a gap of {value:.3g} at T = exp\(.*\)\. Check"
+    message = (
+        rf"^The search did not converge in {LIMIT} passes: residual {value:.3g} at T = .*\. Check the scale of the logits\.$"
+    )
     with pytest.raises(NotConvergedError, match=message):
         solve(lambda x: point(value, 0.0), 0.0)
+
+
+def test_searches_driven_together_find_what_each_finds_alone():
+    evaluations = []
+
+    def evaluate(wanted):
+        evaluations.append(set(wanted))
+        return {name: CASES[name][0](x) for name, x in wanted.items()}
+
+    found = drive({name: increasing_root(7.0) for name in CASES}, evaluate)
+    for name, (function, _) in CASES.items():
+        alone, asked = solve(function, 7.0)
+        assert found[name] == alone == root_of(function, 7.0)
+        assert sum(name in each for each in evaluations) == len(asked)
+
+
+def test_a_search_that_fails_leaves_the_others_alone():
+    refused = InputError("not this one")
+
+    def evaluate(wanted):
+        points = {"flat": point(1.0, 0.0), "linear": CASES["linear"][0](wanted.get("linear", 0.0)), "refused": refused}
+        return {name: points[name] for name in wanted}
+
+    found = drive({name: increasing_root(0.0) for name in ("flat", "linear", "refused")}, evaluate)
+    assert isinstance(found["flat"], NotConvergedError)
+    assert found["refused"] is refused
+    assert found["linear"].x == 2.0

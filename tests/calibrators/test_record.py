@@ -71,29 +71,75 @@ def test_what_is_loaded_can_be_saved_again_to_the_same_text(tmp_path):
 def test_the_file_is_json_that_says_everything(tmp_path):
     ExpectationConsistency(top_n=2, classes=list(ANIMALS)).fit(TABLE, ANIMALS[LABELS]).save(tmp_path / "c.json")
     content = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
-    assert content.pop("temperature") == pytest.approx(reference.ec_temperature(LOGITS, LABELS, top_n=2), rel=1e-8)
+    temperature = content["map"]["parameters"].pop("temperature")
+    assert temperature == pytest.approx(reference.ec_temperature(LOGITS, LABELS, top_n=2), rel=1e-8)
+    residual = content["provenance"].pop("residual")
+    assert residual == pytest.approx(reference.ec_gap(LOGITS, LABELS, temperature, top_n=2), abs=1e-14)
     assert content == {
         "format": "nishimori-calibration",
-        "format_version": 1,
-        "method": "ec",
-        "top_n": 2,
+        "format_version": 2,
+        "map": {"kind": "temperature", "parameters": {}},
         "input": "logits",
-        "classes": list(ANIMALS),
-        "columns": list(ANIMALS),
-        "n_classes": 3,
-        "n_samples": 300,
-        "library_version": nishimori.__version__,
+        "provenance": {
+            "method": "ec",
+            "params": {"top_n": 2},
+            "classes": list(ANIMALS),
+            "columns": list(ANIMALS),
+            "n_classes": 3,
+            "n_samples": 300,
+            "library_version": nishimori.__version__,
+        },
     }
 
 
 FIRST_VERSION = """{"format": "nishimori-calibration", "format_version": 1, "temperature": 1.5, "method": "ts", "top_n": 1,
 "input": "logits", "classes": ["a", "b"], "columns": null, "n_classes": 2, "n_samples": 100, "library_version": "0.1.0"}"""
+SECOND_VERSION = """{"format": "nishimori-calibration", "format_version": 2,
+"map": {"kind": "temperature", "parameters": {"temperature": 1.5}}, "input": "logits",
+"provenance": {"method": "ts", "params": {}, "classes": ["a", "b"], "columns": null, "n_classes": 2, "n_samples": 100,
+"residual": 1e-12, "library_version": "0.2.0"}}"""
 
 
-def test_a_file_of_the_first_version_stays_readable(tmp_path):
-    (tmp_path / "old.json").write_text(FIRST_VERSION)
+@pytest.mark.parametrize("text", [FIRST_VERSION, SECOND_VERSION], ids=["first", "second"])
+def test_a_file_of_every_version_is_readable(text, tmp_path):
+    (tmp_path / "old.json").write_text(text)
     loaded = load(tmp_path / "old.json")
     assert (type(loaded), loaded.temperature_, loaded.classes_.tolist()) == (TemperatureScaling, 1.5, ["a", "b"])
+
+
+def test_top_n_of_the_first_version_is_kept(tmp_path):
+    content = json.loads(FIRST_VERSION) | {"method": "ec", "top_n": 2, "n_classes": 3, "classes": None}
+    (tmp_path / "old.json").write_text(json.dumps(content))
+    assert load(tmp_path / "old.json").top_n == 2
+
+
+class Gap(nishimori.Observable):
+    """The logit, by another name."""
+
+    def values(self, logits):
+        return logits
+
+
+def test_a_method_that_is_not_registered_loads_as_a_fixed_map_that_knows_its_name(tmp_path):
+    saved = nishimori.Matched(Gap()).fit(TABLE, LABELS)
+    saved.save(tmp_path / "c.json")
+    loaded = load(tmp_path / "c.json")
+    assert type(loaded) is nishimori.FixedMap
+    assert loaded.method == saved.method == f"{__name__}:Gap"
+    assert loaded.temperature_ == saved.temperature_
+    np.testing.assert_array_equal(loaded.predict_proba(TABLE), saved.predict_proba(TABLE))
+    loaded.save(tmp_path / "again.json")
+    assert load(tmp_path / "again.json").method == saved.method
+
+
+def test_loading_never_imports_what_a_file_names(tmp_path):
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    content = json.loads(SECOND_VERSION)
+    content["provenance"]["method"] = "evil:Name"
+    (tmp_path / "c.json").write_text(json.dumps(content))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        assert load(tmp_path / "c.json").method == "evil:Name"
 
 
 def test_loaded_columns_are_still_checked(tmp_path):
@@ -107,7 +153,7 @@ def test_an_existing_file_is_kept_unless_overwriting_is_asked_for(tmp_path):
     from_temperature(1.0).save(path)
     with pytest.raises(FileExistsError) as error:
         from_temperature(2.0).save(path)
-    assert str(error.value) == f"{path} exists. Pass overwrite=True (--force in the shell) to replace it."
+    assert str(error.value) == f"{path} exists. Pass `overwrite=True` to replace it."
     assert load(path).temperature_ == 1.0
     from_temperature(2.0).save(path, overwrite=True)
     assert load(path).temperature_ == 2.0
@@ -165,18 +211,10 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
         load(tmp_path / "c.json")
 
 
-DAMAGED = [
-    ("temperature", 0),
-    ("temperature", -1.5),
-    ("temperature", "1.5"),
-    ("temperature", True),
-    ("temperature", None),
-    ("temperature", float("nan")),
-    ("temperature", float("inf")),
-    pytest.param("temperature", 10**400, id="temperature-huge"),
-    ("method", "other"),
-    ("top_n", 0),
-    ("top_n", 1.5),
+# A number beyond float64, which JSON can hold.
+HUGE = pytest.param("temperature", 10**400, id="temperature-huge")
+TEMPERATURES = [("temperature", each) for each in (0, -1.5, "1.5", True, None, float("nan"), float("inf"))]
+ALWAYS = [
     ("input", "scores"),
     ("classes", ["a"]),
     ("classes", ["a", "a"]),
@@ -190,25 +228,60 @@ DAMAGED = [
     ("n_samples", 1.5),
     ("library_version", 1),
 ]
+IN_FIRST = [*TEMPERATURES, HUGE, *ALWAYS, ("method", "other"), ("top_n", 0), ("top_n", 1.5), ("top_n", 2)]
+IN_SECOND = [
+    *(("map", each) for each in ([], {"kind": "other", "parameters": {}}, {"kind": "temperature", "parameters": []})),
+    *(("map", {"kind": "temperature", "parameters": {"temperature": value}}) for _, value in TEMPERATURES),
+    *ALWAYS,
+    ("provenance", []),
+    ("method", 3),
+    ("method", ""),
+    ("params", []),
+    ("params", {"top_n": 3}),
+    ("params", {"a": [1]}),
+    ("residual", "0"),
+]
 
 
-@pytest.mark.parametrize(("field", "value"), DAMAGED)
-def test_a_field_with_an_impossible_value_is_named(field, value, tmp_path):
-    path = tmp_path / "c.json"
-    path.write_text(json.dumps(json.loads(FIRST_VERSION) | {field: value}))
-    with pytest.raises(FormatError, match=f"is damaged: {field} is ") as error:
+def refusal(content, path):
+    path.write_text(json.dumps(content))
+    with pytest.raises(FormatError) as error:
         load(path)
-    assert str(error.value).endswith(AGAIN)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(("field", "value"), IN_FIRST)
+def test_a_field_with_an_impossible_value_is_named(field, value, tmp_path):
+    message = refusal(json.loads(FIRST_VERSION) | {field: value}, tmp_path / "c.json")
+    shown = "map" if field == "temperature" else field
+    assert message.startswith(f"{tmp_path / 'c.json'} is damaged: {shown} is ")
+    assert message.endswith(AGAIN)
+
+
+@pytest.mark.parametrize(("field", "value"), IN_SECOND)
+def test_a_field_of_the_second_version_with_an_impossible_value_is_named(field, value, tmp_path):
+    content = json.loads(SECOND_VERSION)
+    (content if field in content else content["provenance"])[field] = value
+    message = refusal(content, tmp_path / "c.json")
+    assert message.startswith(f"{tmp_path / 'c.json'} is damaged: {field} is ")
+    assert message.endswith(AGAIN)
 
 
 @pytest.mark.parametrize("field", sorted(json.loads(FIRST_VERSION).keys() - {"format", "format_version"}))
 def test_a_missing_field_is_named(field, tmp_path):
     content = json.loads(FIRST_VERSION)
     del content[field]
-    (tmp_path / "c.json").write_text(json.dumps(content))
-    with pytest.raises(FormatError) as error:
-        load(tmp_path / "c.json")
-    assert str(error.value) == f"{tmp_path / 'c.json'} is damaged: {field} missing. Fit and save again."
+    assert refusal(content, tmp_path / "c.json") == f"{tmp_path / 'c.json'} is damaged: {field} missing. Fit and save again."
+
+
+@pytest.mark.parametrize("part", [None, "map", "provenance"])
+def test_a_missing_field_of_the_second_version_is_named(part, tmp_path):
+    fields = json.loads(SECOND_VERSION) if part is None else json.loads(SECOND_VERSION)[part]
+    for field in fields.keys() - {"format", "format_version"}:
+        content = json.loads(SECOND_VERSION)
+        del (content if part is None else content[part])[field]
+        message = refusal(content, tmp_path / "c.json")
+        assert message == f"{tmp_path / 'c.json'} is damaged: {field} missing. Fit and save again."
 
 
 @pytest.mark.parametrize("version", [None, "1", 0, 1.5])
@@ -220,12 +293,13 @@ def test_a_version_that_is_none_is_damage(version, tmp_path):
 
 
 def test_a_newer_version_is_refused_with_how_to_upgrade(tmp_path):
-    newer = json.loads(FIRST_VERSION) | {"format_version": 2, "library_version": "9.0"}
+    newer = json.loads(SECOND_VERSION) | {"format_version": 3}
+    newer["provenance"]["library_version"] = "9.0"
     (tmp_path / "c.json").write_text(json.dumps(newer))
     with pytest.raises(FormatError) as error:
         load(tmp_path / "c.json")
     assert str(error.value) == (
-        f"{tmp_path / 'c.json'} has format version 2, written by nishimori 9.0; this one reads up to 1. "
+        f"{tmp_path / 'c.json'} has format version 3, written by nishimori 9.0; this one reads up to 2. "
         "Run `pip install --upgrade nishimori`."
     )
 

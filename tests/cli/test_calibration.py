@@ -123,7 +123,7 @@ def test_tables_keep_the_names_of_their_columns(run):
     assert json.loads(out)["before"]["error"] == pytest.approx(metrics.error(*VAL))
     code, _, err = run("fit val.csv -o d.json")
     assert code == 1
-    assert "--classes in the shell" in err
+    assert "In the shell: --classes." in err
     code, _, err = run("fit val.csv -o d.json --classes dog,cat,bee,ant")
     assert code == 1
     assert "`classes` must be in the order of the columns" in err
@@ -183,12 +183,12 @@ def test_nothing_is_overwritten_without_force(run):
     assert run("fit val.npz -o c.json") == (
         1,
         "",
-        "error: c.json exists. Pass overwrite=True (--force in the shell) to replace it.\n",
+        "error: c.json exists. Pass `overwrite=True` to replace it. (In the shell: --force.)\n",
     )
     assert run("apply c.json test.npz -o p.npz") == (
         1,
         "",
-        "error: p.npz exists. Pass overwrite=True (--force in the shell) to replace it.\n",
+        "error: p.npz exists. Pass `overwrite=True` to replace it. (In the shell: --force.)\n",
     )
     assert run("fit val.npz -o c.json --force")[0] == 0
     assert run("apply c.json test.npz -o p.npz --force")[0] == 0
@@ -201,14 +201,14 @@ def test_nothing_is_overwritten_without_force(run):
         ("fit val.npz -o nowhere/c.json", "There is no folder nowhere to write c.json to. Create it first."),
         ("apply nowhere.json test.npz -o p.npz", "There is no file nowhere.json."),
         ("fit . -o c.json", ". is a folder. Name a file in it."),
-        ("fit val.npz -o .", ". is no plain file, but a folder or a device. Choose another name."),
-        ("fit val.npz -o /dev/null --force", "/dev/null is no plain file, but a folder or a device. Choose another name."),
+        ("fit val.npz -o .", ". is not a regular file. Choose another name."),
+        ("fit val.npz -o /dev/null --force", "/dev/null is not a regular file. Choose another name."),
         ("fit val.npz -o c.npz", "c.npz would hold a calibration, which is JSON. Choose a name that ends in .json."),
         (
             "apply test.npz c.json -o p.npz",
-            "test.npz is no calibration. Pass the calibration first, then the file: apply c.json test.npz.",
+            "test.npz is not a calibration. Pass the calibration first, then the file: apply c.json test.npz.",
         ),
-        ("demo -o val.npz", "val.npz is a file, and the demo needs a folder. Choose another name with -o."),
+        ("demo -o val.npz", "val.npz is a file, and the demo needs a folder. Choose another name."),
         ("fit val.npz test.npz -o c.json", "Pass one file, or two .npy files: scores first, labels second."),
         ("eval test.npz --n-bins 0", "`n_bins` must be a positive integer, got 0."),
         (
@@ -304,7 +304,7 @@ def test_the_demo_keeps_existing_files_unless_told_to(run, tmp_path):
         (folder / name).write_text("mine")
         code, out, err = run("demo")
         assert (code, out) == (1, "")
-        assert err == f"error: nishimori-demo/{name} exists. Pass overwrite=True (--force in the shell) to replace it.\n"
+        assert err == f"error: nishimori-demo/{name} exists. Pass `overwrite=True` to replace it. (In the shell: --force.)\n"
         assert [(path.name, path.read_text()) for path in folder.iterdir()] == [(name, "mine")]
         (folder / name).unlink()
     assert run("demo")[0] == 0

@@ -120,7 +120,7 @@ def test_probabilities_survive_a_round_trip(suffix, tmp_path):
 def test_an_existing_file_is_kept(tmp_path):
     path = tmp_path / "p.npz"
     path.write_text("mine")
-    with pytest.raises(FileExistsError, match="--force"):
+    with pytest.raises(FileExistsError, match="Pass `overwrite=True` to replace it"):
         _logit_files.write(path, LOGITS, None, overwrite=False)
     assert path.read_text() == "mine"
 

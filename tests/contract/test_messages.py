@@ -63,10 +63,10 @@ EC().fit([], [])
     `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got 0 sample(s) (shape=(0,)) while
     a minimum of 1 is required.
 EC().fit(X[:, :0], y)
-    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, one column a class, got 0
+    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, one column per class, got 0
     feature(s) (shape=(60, 0)) while a minimum of 2 is required.
 EC().fit(X[:, :1], y)
-    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, one column a class, got 1
+    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, one column per class, got 1
     feature(s) (shape=(60, 1)) while a minimum of 2 is required. If it is the score of the positive class, pass it as
     `X[:, 0]`.
 EC().fit(put(X, (4, 1), np.nan), y)
@@ -106,10 +106,10 @@ EC().fit(np.ma.masked_array(X, X > 5), y)
 
 # labels
 EC().fit(y, X)
-    `y` must be one label a sample, got a table of shape (60, 3) after a flat array of scores. Swap the two arguments:
+    `y` must be one label per sample, got a table of shape (60, 3) after a flat array of scores. Swap the two arguments:
     scores come first.
 temperatures(y, X)
-    `labels` must be one label a sample, got a table of shape (60, 3) after a flat array of scores. Swap the two
+    `labels` must be one label per sample, got a table of shape (60, 3) after a flat array of scores. Swap the two
     arguments: scores come first.
 EC().fit(y > 0, X[:, 0])
     `y` must be integers from 0 to 1, got 0.377191: labels are classes, not continuous values. Check that scores and
@@ -117,11 +117,11 @@ EC().fit(y > 0, X[:, 0])
 EC().fit(X, None)
     `y` must be the true class of each sample: this requires y to be passed, but the target y is None.
 EC().fit(X, np.eye(3)[y])
-    `y` must be one label a sample, got shape (60, 3), which looks one-hot. Pass `y.argmax(axis=1)`.
+    `y` must be one label per sample, got shape (60, 3), which looks one-hot. Pass `y.argmax(axis=1)`.
 EC().fit(X, y[:, None])
-    `y` must be one label a sample, shape (60,), got shape (60, 1). Pass `y.ravel()`.
+    `y` must be one label per sample, shape (60,), got shape (60, 1). Pass `y.ravel()`.
 EC().fit(X, np.zeros((60, 7)))
-    `y` must be one label a sample, shape (60,), got shape (60, 7).
+    `y` must be one label per sample, shape (60,), got shape (60, 7).
 EC().fit(X[:2], [[1], [1, 2]])
     `y` must be a flat list of labels, got rows of different lengths.
 EC().fit(X, y[:59])
@@ -129,7 +129,7 @@ EC().fit(X, y[:59])
 EC().fit(X, put(y, 5, 3))
     `y` must be from 0 to 2, got 3 in row 5. Check that every class has its column.
 EC().fit(X, put(y, 5, -100))
-    `y` must be from 0 to 2, got -100 in row 5. Drop the samples that are to be ignored.
+    `y` must be from 0 to 2, got -100 in row 5. To ignore samples, drop them or give them a `sample_weight` of 0.
 EC().fit(X, y + 1)
     `y` must be from 0 to 2, got 3 in row 0. Labels start at 0: subtract 1.
 EC().fit(X, put(y, 5, 0.5))
@@ -139,10 +139,10 @@ EC().fit(X, put(y, 5, np.nan))
     `y` must be integers from 0 to 2, got nan: a label is missing in row 5. Drop such samples.
 EC().fit(X, np.array(NAMES)[y])
     `y` must be integers from 0 to 2, got 'cat'. For other labels pass the label of each column in order:
-    `classes=[...]`, or --classes in the shell.
+    `classes=[...]`.
 EC().fit(X, y + 1j)
     `y` must be integers from 0 to 2, got (2+1j). For other labels pass the label of each column in order:
-    `classes=[...]`, or --classes in the shell.
+    `classes=[...]`.
 TS().fit(put(X, (0, y[0]), -np.inf), y)
     `y` must not name a masked class for temperature scaling, got 1 samples whose true class has logit -inf: their
     loss is infinite at every T. Unmask the class, drop those samples, or use ExpectationConsistency, which counts
@@ -152,7 +152,7 @@ TS().fit(put(X, (0, y[0]), -np.inf), y)
 EC(classes=NAMES).fit(X, ["eel"] * 60)
     `y` must be among `classes`, got 'eel' in row 0. Add it to `classes` if it has a column, or drop those samples.
 EC(classes=NAMES[:2]).fit(X, y)
-    `classes` must name 3 classes, one a column in order, got 2.
+    `classes` must name 3 classes, one per column in order, got 2.
 EC(classes=["ant", "bee", "ant"]).fit(X, y)
     `classes` must name each class once, got 'ant' more than once.
 EC(classes=np.eye(3)).fit(X, y)
@@ -163,39 +163,39 @@ EC(classes=NAMES[::-1]).fit(pd.DataFrame(X, columns=NAMES), np.array(NAMES[::-1]
 
 # weights
 EC().fit(X, y, put(np.ones(60), 5, -0.5))
-    `sample_weight` must be finite and not negative, got -0.5 in row 5. A weight counts copies of a sample: give 0 to
-    those that are not to count.
+    `sample_weight` must be finite and not negative, got -0.5 in row 5. A weight counts copies of a sample: give 0 to samples
+    that must not count.
 EC().fit(X, y, put(np.ones(60), 5, np.nan))
-    `sample_weight` must be finite and not negative, got nan in row 5. A weight counts copies of a sample: give 0 to
-    those that are not to count.
+    `sample_weight` must be finite and not negative, got nan in row 5. A weight counts copies of a sample: give 0 to samples
+    that must not count.
 EC().fit(X, y, np.zeros(60))
     `sample_weight` must be positive for some sample, got only zeros.
 EC().fit(X, y, np.ones(59))
-    `sample_weight` must have shape (60,), one weight a sample, got (59,).
+    `sample_weight` must have shape (60,), one weight per sample, got (59,).
 EC().fit(X, y, np.ones((60, 3)))
-    `sample_weight` must have shape (60,), one weight a sample, got (60, 3).
+    `sample_weight` must have shape (60,), one weight per sample, got (60, 3).
 EC().fit(X, y, 2.0)
-    `sample_weight` must have shape (60,), one weight a sample, got ().
+    `sample_weight` must have shape (60,), one weight per sample, got ().
 EC().fit(X, y, ["heavy"] * 60)
-    `sample_weight` must hold one number a sample, but one could not be read: could not convert string to float:
+    `sample_weight` must hold one number per sample, but one could not be read: could not convert string to float:
     np.str_('heavy').
 
 # probabilities
 EC(input="probabilities").fit(put(P, 5, 0.25), y)
-    `X` must sum to 1 over classes, got 0.75 in row 5. If these are logits, say so: `input='logits'`, or --input
-    logits in the shell.
+    `X` must sum to 1 over classes, got 0.75 in row 5. If these are logits, pass
+    `input='logits'`.
 EC(input="probabilities").fit(put(P, (5, 1), -0.5), y)
-    `X` must be between 0 and 1, got -0.5 in row 5, column 1. If these are logits, say so: `input='logits'`, or
-    --input logits in the shell.
+    `X` must be between 0 and 1, got -0.5 in row 5, column 1. If these are logits, pass
+    `input='logits'`.
 EC(input="probabilities").fit(put(P, (5, 1), 1.5), y)
-    `X` must be between 0 and 1, got 1.5 in row 5, column 1. If these are logits, say so: `input='logits'`, or --input
-    logits in the shell.
+    `X` must be between 0 and 1, got 1.5 in row 5, column 1. If these are logits, pass
+    `input='logits'`.
 EC(input="probabilities").fit(put(P, (5, 1), np.nan), y)
-    `X` must be between 0 and 1, got nan in row 5, column 1. If these are logits, say so: `input='logits'`, or --input
-    logits in the shell.
+    `X` must be between 0 and 1, got nan in row 5, column 1. If these are logits, pass
+    `input='logits'`.
 TS(input="probabilities").fit(put(P[:, 0], 5, 1.0005), y > 0)
-    `X` must be between 0 and 1, got 1.0005 in row 5. If these are logits, say so: `input='logits'`, or --input logits
-    in the shell.
+    `X` must be between 0 and 1, got 1.0005 in row 5. If these are logits, pass
+    `input='logits'`.
 
 # parameters
 EC(input="scores").fit(X, y)
@@ -216,7 +216,7 @@ EC().fit(X, y).predict(X[:, :2])
     X has 2 features, but ExpectationConsistency is expecting 3 features as input.
 EC().fit(pd.DataFrame(X, columns=NAMES), y).predict(pd.DataFrame(X, columns=NAMES[::-1]))
     The feature names should match those that were passed during fit. Feature names must be in the same order as they
-    were in fit. A wrong class order makes nonsense of probabilities.
+    were in fit. A wrong class order would assign probabilities to the wrong classes.
 """
 
 
@@ -230,13 +230,13 @@ def test_bad_input_is_refused_in_these_words(call, message):
 NO_TEMPERATURE = """
 EC().fit(X, X.argmax(axis=1))
     No temperature fits: all 60 samples are classified correctly, so mean confidence could reach accuracy only at T =
-    0. Add validation samples that the model gets wrong.
+    0. Use a larger validation set.
 EC(top_n=2).fit(X, X.argmax(axis=1))
     No temperature fits: all 60 samples are classified within their top 2, so the mean top-2 probability could reach
-    accuracy only at T = 0. Add validation samples that the model gets wrong, or ask for a smaller `top_n`.
+    accuracy only at T = 0. Use a larger validation set, or a smaller `top_n`.
 TS().fit(X, X.argmax(axis=1))
     No temperature fits: the true class has the largest logit in all 60 samples, so the loss falls all the way to T =
-    0. Add validation samples that the model gets wrong.
+    0. Use a larger validation set.
 EC().fit(X, X.argmin(axis=1))
     No temperature fits: accuracy 0 is not above chance (0.3333), and mean confidence stays above chance at every T.
     Check that the labels and the columns of the logits use the same class order.
@@ -248,11 +248,11 @@ TS().fit([[4.0, 1.0, 1.0]], [1])
     falls all the way to T = ∞: the model does no better than chance. Check that the labels and the columns of the
     logits use the same class order.
 EC().fit(np.ones((60, 3)), y)
-    No temperature fits: no temperature changes anything, because each sample's unmasked logits are all equal or too
-    few to choose from. Check the model's output.
+    No temperature fits: every row's unmasked logits are equal, so T has no effect. Check
+    the model's output.
 EC().fit([[1, 1, 0], [1, 1, 0]], [0, 2])
     No temperature fits: accuracy 0.5 is not below 0.5, which mean confidence approaches as T → 0: equal largest
-    logits share their probability however low the temperature. Pass logits before they were rounded or quantised.
+    logits share their probability at every temperature. Pass logits before they were rounded or quantised.
 """
 
 

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nishimori import metrics
-from nishimori._inputs import batches
-from nishimori._moments import gather
-from nishimori._reliability import tally, uniform_edges
+from nishimori._reliability import Tally, uniform_edges
+from nishimori._sources import source
 
 N, K = 14, 3
 FEW = settings(max_examples=25, deadline=None)
@@ -95,8 +94,7 @@ def test_a_metric_of_all_rows_is_the_weighted_mean_of_its_parts(logits, labels, 
 @given(logits=logits_, labels=labels_, weights=weights_, n_bins=bins_, of=claims_, cut=st.integers(1, N - 1))
 def test_bins_of_parts_merge_into_the_bins_of_the_whole(logits, labels, weights, n_bins, of, cut):
     def sums(rows):
-        data = batches(logits[rows], labels[rows], weights[rows])
-        return gather(data, lambda batch: tally(batch, uniform_edges(n_bins), of=of))
+        return source(logits[rows], labels[rows], weights[rows]).gather(Tally(uniform_edges(n_bins), 1.0, of))
 
     whole, merged = sums(slice(None)), sums(slice(cut)) + sums(slice(cut, None))
     for name in ("weight", "confidence", "correct"):

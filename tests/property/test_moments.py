@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import reference
-from nishimori._inputs import batches
-from nishimori._moments import gather, measure
-from nishimori._observables import Confidence, Energy, TopN
+from nishimori._moments import measure
+from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._roots import Root
+from nishimori._sources import source
 from nishimori._temperatures import match
 
 BETAS = [0.0, 0.01, 0.3, 1.0, 4.0, 50.0, inf]
@@ -21,6 +21,17 @@ FEW = settings(max_examples=25, deadline=None)
 each_observable = pytest.mark.parametrize(
     "observable", [Confidence(), TopN(2), Energy()], ids=["confidence", "top 2", "energy"]
 )
+
+
+class FromValues(Observable):
+    """A built-in observable as somebody outside the package would write it: by its values alone."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def values(self, logits):
+        return self.inner.values(logits)
+
 
 any_logits = arrays(float, (12, 4), elements=st.floats(-30, 30))  # hypothesis likes ties
 any_labels = arrays(int, 12, elements=st.integers(0, 3))
@@ -36,7 +47,7 @@ def drawn(draw, n=150):
 
 
 def moments(observable, logits, labels, weights=None, betas=BETAS):
-    return gather(batches(logits, labels, weights), partial(measure, observable=observable, betas=betas))
+    return source(logits, labels, weights).gather(partial(measure, observable=observable, betas=betas))
 
 
 def assert_same(one, other):
@@ -47,7 +58,7 @@ def assert_same(one, other):
 
 def root(observable, logits, labels, weights=None):
     """The search's answer in log β; examples that have none are passed over."""
-    found = match(batches(logits, labels, weights), observable, right=Confidence()).roots[observable]
+    found = match(source(logits, labels, weights), observable).roots[observable]
     assume(isinstance(found, Root))
     return found.x
 
@@ -56,7 +67,7 @@ def gap(observable, logits, labels, temperature):
     """The definition, from slow NumPy."""
     if isinstance(observable, Energy):
         return reference.ts_gap(logits, labels, temperature)
-    return reference.ec_gap(logits, labels, temperature, top_n=observable.n)
+    return reference.ec_gap(logits, labels, temperature, top_n=getattr(observable, "n", 1))
 
 
 def assert_same_root(observable, logits, labels, x, expected):
@@ -193,3 +204,16 @@ def test_the_temperature_does_not_depend_on_the_order_of_rows_and_classes(observ
     columns = order.sample(range(logits.shape[1]), logits.shape[1])
     shuffled = root(observable, logits[rows][:, columns], np.argsort(columns)[labels[rows]])
     assert_same_root(observable, logits, labels, shuffled, root(observable, logits, labels))
+
+
+@each_observable
+@FEW
+@given(logits=any_logits, labels=any_labels, masked=arrays(bool, (12, 4)))
+def test_an_observable_is_determined_by_its_values(observable, logits, labels, masked):
+    masked[np.arange(12), labels] = False
+    logits = np.where(masked, -inf, logits)
+    expected = moments(observable, logits, labels)
+    found = moments(FromValues(observable), logits, labels)
+    for name, power in SUMS.items():
+        rounding = 1e-13 * expected.weight * SPREAD**power
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-10, atol=rounding)

@@ -36,6 +36,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     classes_: HostArray
     n_features_in_: int
     n_samples_: int | None
+    residual_: float | None
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -51,13 +52,14 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         refuse_permuted(_column_names(X), self.classes)
         return source(X, y, sample_weight, input=self.input, classes=self.classes, names=("X", "y"))
 
-    def _learn(self, X: Any, data: Source, map_: Map, n_samples: int) -> Self:
+    def _learn(self, X: Any, data: Source, map_: Map, n_samples: int, residual: float | None = None) -> Self:
         """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
         classes = class_labels(self.classes, data.n_classes)
         self.map_ = map_
         self.n_features_in_ = data.n_classes
         self.classes_ = classes
         self.n_samples_ = n_samples
+        self.residual_ = residual
         self.name_columns(_column_names(X))
         return self
 
@@ -66,6 +68,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         told = record.provenance
         self.map_ = record.map
         self.n_samples_ = told.n_samples
+        self.residual_ = told.residual
         if told.n_classes is not None:
             self.classes_ = class_labels(told.classes, told.n_classes)
             self.n_features_in_ = told.n_classes
@@ -163,7 +166,6 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self, "map_")
         names = getattr(self, "feature_names_in_", None)
-        receipt = getattr(self, "receipt_", None)
         told = Provenance(
             method=self.method,
             params=self._method_params(),
@@ -171,7 +173,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             columns=None if names is None else names.tolist(),
             n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
             n_samples=self.n_samples_,
-            residual=None if receipt is None else receipt.residual,
+            residual=self.residual_,
             library_version=nishimori.__version__,
         )
         Record(self.map_, self.input, told).write(path, overwrite=overwrite)

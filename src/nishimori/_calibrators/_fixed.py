@@ -98,7 +98,7 @@ def from_temperature(T: float, *, classes: Classes = None, input: Input = "logit
     calibrator = FixedTemperature(T, input=input, classes=classes)
     check_input(input)
     calibrator.map_ = Temperature(checked_temperature(T, "T"))
-    calibrator.n_samples_ = None
+    calibrator.n_samples_ = calibrator.residual_ = None
     if classes is not None:
         calibrator.classes_ = class_labels(classes)
         calibrator.n_features_in_ = len(calibrator.classes_)

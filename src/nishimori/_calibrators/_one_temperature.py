@@ -53,7 +53,7 @@ class OneTemperature(Calibrator):
         observable = self.observable_for(data.n_classes)
         right = observable if isinstance(observable, TopN) else None
         temperature, receipt = fit_one(data, observable, right, label_name="y")
-        self._learn(X, data, Temperature(temperature), receipt.n_samples)
+        self._learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual)
         self.n_passes_ = receipt.n_passes
         self.receipt_ = receipt
         return self

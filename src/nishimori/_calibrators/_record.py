@@ -119,8 +119,8 @@ class Record:
             raise _damaged(path, "input", content["input"])
         try:
             used = from_parameters(map_["kind"], map_["parameters"])
-        except InputError as error:
-            raise FormatError(f"{path} is damaged: {error} {_REMEDY}") from None
+        except InputError:
+            raise _damaged(path, "map", map_) from None
         provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
         for name in provenance.faults():
             raise _damaged(path, name, told[name])
