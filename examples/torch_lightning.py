@@ -16,11 +16,11 @@ from nishimori import metrics
 from nishimori.torch import calibrate, collect
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-warnings.filterwarnings("ignore", module="lightning")  # advice on workers and logging, which a toy does not need
+warnings.filterwarnings("ignore", module="lightning")  # advice on workers and logging, which this example does not need
 
 
 class TemperatureCallback(lightning.Callback):
-    """Keeps the calibrated module as ``calibrated``; ``method`` is that of `nishimori.torch.calibrate`."""
+    """Stores the calibrated module as ``calibrated``; ``method`` is that of `nishimori.torch.calibrate`."""
 
     def __init__(self, method="ec"):
         self.method = method
@@ -31,7 +31,7 @@ class TemperatureCallback(lightning.Callback):
 
 
 class Digits(lightning.LightningModule):
-    """Two hidden layers."""
+    """A classifier of digits with two hidden layers."""
 
     def __init__(self):
         super().__init__()

@@ -1,6 +1,6 @@
-"""A plain training loop that watches its temperature, and the ways to serve the calibrated network.
+"""A plain training loop that prints its temperature, and two ways to serve the calibrated network.
 
-A T that grows from epoch to epoch says that the network becomes too sure of itself long after it has stopped to learn.
+If T grows while the accuracy stays the same, the network is becoming overconfident.
 Needs ``pip install 'nishimori[torch]'``.
 """
 
@@ -14,13 +14,13 @@ from nishimori.torch import Calibrated, calibrate, collect
 
 
 class TemperatureCallback:
-    """The temperature that a validation loader asks for, now and then."""
+    """Prints the temperatures found on a validation loader."""
 
     def __init__(self, loader):
         self.loader = loader
 
     def on_epoch_end(self, epoch, model):
-        # Reads the loader in eval mode, and leaves the network as it was.
+        # Runs the network in eval mode and restores its mode afterwards.
         found = calibrate(model, self.loader).found
         print(f"epoch {epoch:3d}: accuracy {found.accuracy:.1%}, T {found.ec:.2f} by EC, {found.ts:.2f} by TS")
 
@@ -35,7 +35,7 @@ val_loader, test_loader = DataLoader(val, batch_size=256), DataLoader(test, batc
 
 
 def network():
-    """Two hidden layers, and dropout, which is off while a loader is read."""
+    """Two hidden layers, with dropout, which is off while a loader is read."""
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.1), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
@@ -55,13 +55,13 @@ for name, each in (("before", model), ("after", calibrated)):
     logits, labels = collect(each, test_loader)
     print(f"{name}: ECE {metrics.ece(logits, labels):.2%}")
 
-# Either serve the wrapper: T is in its state dict, beside the weights.
+# Either serve the wrapper: T is in its state dict, with the weights.
 torch.save(calibrated.state_dict(), "calibrated.pt")
 served = Calibrated(network()).to(device)
 served.load_state_dict(torch.load("calibrated.pt", weights_only=True))
 print(f"loaded: T {served.temperature.item():.2f}")
 
-# Or fold T into the last layer, and serve the network as it always was.
+# Or fold T into the last layer, and serve the network without the wrapper.
 x, _ = next(iter(test_loader))
 folded = served.fold(probe=x)
 print(f"folded: {type(folded).__name__}, ECE {metrics.ece(*collect(folded, test_loader)):.2%}")

@@ -1,6 +1,6 @@
 """A callback for the Trainer of Hugging Face that calibrates the model when training ends.
 
-The model is a tiny vision transformer without pretrained weights; any model that returns ``.logits`` is treated alike.
+The model is a tiny vision transformer without pretrained weights. Any other model that returns ``.logits`` works the same way.
 Needs ``pip install 'nishimori[torch]' transformers accelerate``.
 """
 
@@ -18,7 +18,7 @@ transformers.set_seed(0)
 
 
 class TemperatureCallback(TrainerCallback):
-    """Keeps the calibrated model as ``calibrated``; ``method`` is that of `nishimori.torch.calibrate`."""
+    """Stores the calibrated model as ``calibrated``; ``method`` is that of `nishimori.torch.calibrate`."""
 
     def __init__(self, method="ec"):
         self.method = method
@@ -72,7 +72,7 @@ print(callback.calibrated.extra_repr())
 for name, each in (("before", trainer.model), ("after", callback.calibrated)):
     print(f"{name}: ECE {metrics.ece(*collect(each, trainer.get_test_dataloader(test))):.2%}")
 
-# The model itself, with T in its last layer, so that `save_pretrained` and pipelines need to know nothing.
+# The model itself, with T folded into its last layer, so that `save_pretrained` and pipelines need no change.
 folded = callback.calibrated.fold(probe={"pixel_values": test[0]["pixel_values"][None]})
 folded.save_pretrained("calibrated")
 print(f"folded: ECE {metrics.ece(*collect(folded, trainer.get_test_dataloader(test))):.2%}")

@@ -5,7 +5,8 @@ from math import inf
 from typing import Any
 
 from nishimori._inputs import Batch
-from nishimori._observables import Observable
+from nishimori._observables import Confidence, Observable
+from nishimori._sources import Source
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class Count:
             weight=batch.weight,
             right=batch.total(xp.astype(right, batch.weights.dtype)),
         )
+
+
+def census(data: Source) -> Census:
+    """The census of a source, from one reading."""
+    return data.gather(Count(Confidence()))
 
 
 def _number(flags: Any, xp: Any) -> int:

@@ -74,7 +74,7 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
         if one_based:
             remedy = "Labels start at 0: subtract 1."
         elif labels[first] < 0:
-            remedy = "To ignore samples, drop them or give them a `sample_weight` of 0."
+            remedy = "Drop the samples that must be ignored."
         raise InputError(
             f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[first]:.6g} in row {rows[first]}. {remedy}"
         )

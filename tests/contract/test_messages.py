@@ -129,7 +129,7 @@ EC().fit(X, y[:59])
 EC().fit(X, put(y, 5, 3))
     `y` must be from 0 to 2, got 3 in row 5. Check that every class has its column.
 EC().fit(X, put(y, 5, -100))
-    `y` must be from 0 to 2, got -100 in row 5. To ignore samples, drop them or give them a `sample_weight` of 0.
+    `y` must be from 0 to 2, got -100 in row 5. Drop the samples that must be ignored.
 EC().fit(X, y + 1)
     `y` must be from 0 to 2, got 3 in row 0. Labels start at 0: subtract 1.
 EC().fit(X, put(y, 5, 0.5))

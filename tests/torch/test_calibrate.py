@@ -1,11 +1,8 @@
-"""A calibrated network has the temperature of its logits, and is in all else the network it was."""
+"""`calibrate` finds the temperature of the definition, and a `Calibrated` otherwise behaves like its network."""
 
 import copy
 import io
 import pickle
-from collections import OrderedDict, namedtuple
-from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +14,7 @@ import nishimori
 import reference
 from nishimori import FewErrorsWarning, InputError, NoTemperatureError
 from nishimori.torch import Calibrated, calibrate
+from small_networks import OUTPUTS
 
 LOGITS, LABELS = reference.drawn(600, 4)
 Z, Y = torch.tensor(LOGITS), torch.tensor(LABELS)
@@ -25,17 +23,17 @@ HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 
 
 class Network(nn.Module):
-    """A network with a configuration, whose output is dressed as someone's."""
+    """A network with a configuration, which returns ``output(logits)``."""
 
-    def __init__(self, dress=lambda z: z):
+    def __init__(self, output=lambda z: z):
         super().__init__()
         self.body = nn.Linear(4, 8)
         self.fc = nn.Linear(8, 3)
         self.config = {"layers": 2}
-        self.dress = dress
+        self.output = output
 
     def forward(self, x, scale=1.0):
-        return self.dress(self.fc(torch.relu(self.body(scale * x))))
+        return self.output(self.fc(torch.relu(self.body(scale * x))))
 
     def describe(self):
         return "two layers"
@@ -55,7 +53,7 @@ def test_the_temperature_is_that_of_the_definition(method, definition):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_the_temperature_is_that_of_the_logits_as_they_were_rounded(dtype):
+def test_the_temperature_is_that_of_the_rounded_logits(dtype):
     rounded = Z.to(dtype)
     calibrated = calibrate(nn.Identity(), [(rounded, Y)])
     assert calibrated.temperature.item() == pytest.approx(reference.ec_temperature(rounded.double().numpy(), LABELS), rel=1e-6)
@@ -67,7 +65,7 @@ def test_mean_confidence_equals_accuracy_afterwards():
     assert p.amax(dim=1).mean().item() == pytest.approx(calibrated.found.accuracy, abs=1e-6)
 
 
-def test_calibrating_again_starts_afresh():
+def test_calibrating_again_ignores_the_first_temperature():
     once = calibrate(nn.Identity(), LOADER)
     twice = calibrate(once, LOADER, method="ts")
     assert twice.model is once.model
@@ -84,7 +82,7 @@ def test_a_binary_score_is_calibrated_as_its_two_logits():
 
 
 @pytest.mark.parametrize("method", ["ec", "ts"])
-def test_where_there_is_no_temperature_the_error_says_why(method):
+def test_the_error_says_why_no_temperature_fits(method):
     with pytest.raises(NoTemperatureError, match="No temperature fits") as error:
         calibrate(nn.Identity(), [(Z, Z.argmax(dim=1))], method=method)
     assert error.value.end == "cold"
@@ -99,7 +97,7 @@ def test_one_temperature_may_exist_without_the_other():
 
 
 def test_an_unknown_method_is_refused():
-    with pytest.raises(InputError, match=r"`method` must be 'ec' or 'ts', got 'platt'\."):
+    with pytest.raises(InputError, match=r"`method` must be one of ec, ts, .*or package.module:Name, got 'platt'\."):
         calibrate(nn.Identity(), LOADER, method="platt")
 
 
@@ -109,27 +107,10 @@ def test_the_warning_about_few_errors_names_the_callers_line():
     assert caught[0].filename == __file__
 
 
-@dataclass(frozen=True)
-class Output:
-    loss: float
-    logits: torch.Tensor
-
-
-Pair = namedtuple("Pair", ["logits", "features"])
-DRESSES = {
-    "tensor": lambda z: z,
-    "object": lambda z: SimpleNamespace(logits=z, loss=7),
-    "frozen dataclass": lambda z: Output(7, z),
-    "dict": lambda z: {"loss": 7, "logits": z},
-    "ordered dict": lambda z: OrderedDict(loss=7, logits=z),
-    "named tuple": lambda z: Pair(z, 7),
-}
-
-
-@pytest.mark.parametrize("dress", DRESSES.values(), ids=DRESSES)
-def test_the_output_is_of_the_same_kind_with_the_logits_divided(dress):
+@pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
+def test_the_output_is_of_the_same_type_with_the_logits_divided(output):
     outputs = []
-    network = Network(lambda z: outputs.append(dress(z)) or outputs[-1])
+    network = Network(lambda z: outputs.append(output(z)) or outputs[-1])
     result = Calibrated(network, 2.0)(X)
     (original,) = outputs
     assert type(result) is type(original)
@@ -137,8 +118,6 @@ def test_the_output_is_of_the_same_kind_with_the_logits_divided(dress):
     def parts(output):
         if isinstance(output, torch.Tensor):
             return output, None
-        if isinstance(output, tuple):
-            return output.logits, output.features
         return (output["logits"], output["loss"]) if isinstance(output, dict) else (output.logits, output.loss)
 
     assert torch.equal(parts(result)[0], parts(original)[0] / 2)
@@ -160,7 +139,7 @@ def test_gradients_flow_to_the_network_but_not_to_the_temperature():
     assert [name for name, _ in calibrated.named_parameters()] == [f"model.{n}" for n, _ in calibrated.model.named_parameters()]
 
 
-def test_attributes_of_the_network_are_at_hand():
+def test_attributes_of_the_network_can_be_read():
     network = Network()
     calibrated = Calibrated(network, 2.0)
     assert calibrated.config is network.config
@@ -216,8 +195,8 @@ def test_a_network_built_on_meta_takes_its_temperature_from_the_state_dict():
     assert empty.temperature.item() == pytest.approx(1.7)
 
 
-def test_the_temperature_goes_to_logits_that_are_on_another_device():
-    with FakeTensorMode():  # which knows devices that are not there, but no values
+def test_the_temperature_is_moved_to_logits_on_another_device():
+    with FakeTensorMode():  # which simulates absent devices, without values
         calibrated = Calibrated(nn.Identity(), 1.7)
         calibrated.temperature = torch.empty((), device="cuda")
         assert calibrated(torch.empty(6, 4)).device.type == "cpu"
@@ -251,14 +230,14 @@ def test_the_state_dict_holds_the_temperature_and_loads_weights_only():
     assert fresh.temperature.item() == pytest.approx(1.7)
 
 
-def test_a_plain_checkpoint_loads_into_the_network_and_leaves_the_temperature():
+def test_loading_a_plain_checkpoint_into_the_network_keeps_the_temperature():
     plain = Network()
     calibrated = Calibrated(Network(), 1.7)
     calibrated.model.load_state_dict(plain.state_dict())
     assert torch.equal(calibrated(X), plain(X) / calibrated.temperature)
 
 
-def test_a_state_dict_in_half_precision_leaves_the_temperature_in_single():
+def test_the_temperature_is_float32_after_loading_a_state_dict_in_half_precision():
     halved = {name: each.half() for name, each in Calibrated(Network(), 1.7).state_dict().items()}
     calibrated = Calibrated(Network())
     calibrated.load_state_dict(halved, assign=True)
@@ -267,7 +246,7 @@ def test_a_state_dict_in_half_precision_leaves_the_temperature_in_single():
     assert calibrated.temperature.item() == pytest.approx(1.7, rel=1e-3)
 
 
-def test_a_loaded_temperature_is_not_taken_for_the_one_that_was_found():
+def test_loading_a_temperature_resets_the_method_and_what_was_found():
     calibrated = calibrate(nn.Identity(), LOADER)
     found = calibrated.found
     calibrated.load_state_dict({}, strict=False)
@@ -287,20 +266,20 @@ def test_copies_keep_the_temperature_and_what_was_found_also_if_the_network_copi
     assert other.model is not calibrated.model
 
 
-def test_the_wrapper_has_the_mode_of_its_network_and_passes_changes_on():
+def test_the_wrapper_has_the_mode_of_its_network_and_changes_it_too():
     network = Network().eval()
     calibrated = Calibrated(network)
     assert not calibrated.training
     assert calibrated.train().model.training
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf"), "2", None, torch.tensor(-1.0)])
-def test_what_is_no_temperature_is_refused(bad):
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf"), "2", None, torch.tensor(-1.0), torch.ones(2)])
+def test_invalid_temperatures_are_refused(bad):
     with pytest.raises(InputError, match="`temperature` must be a finite positive number"):
         Calibrated(Network(), bad)
 
 
-def test_what_is_no_network_is_refused():
+def test_anything_but_a_network_is_refused():
     with pytest.raises(InputError, match=r"`model` must be a torch\.nn\.Module, got a function\."):
         Calibrated(lambda x: x, 2.0)
 
@@ -310,7 +289,7 @@ def test_a_temperature_may_be_a_tensor():
 
 
 @HALVES
-def test_probabilities_are_computed_in_single_precision_and_returned_in_the_networks(dtype):
+def test_probabilities_are_computed_in_float32_and_returned_in_the_dtype_of_the_network(dtype):
     z = (3 * X).to(dtype)
     p = Calibrated(nn.Identity(), 1.7).predict_proba(z)
     assert p.dtype == dtype
@@ -319,13 +298,13 @@ def test_probabilities_are_computed_in_single_precision_and_returned_in_the_netw
 
 
 @pytest.mark.parametrize("shape", [(6, 1), (6, 2, 3), ()])
-def test_probabilities_of_other_shapes_are_left_to_the_caller(shape):
+def test_probabilities_of_logits_of_other_shapes_are_refused(shape):
     with pytest.raises(InputError, match="apply `softmax` over the dimension of the classes"):
         Calibrated(nn.Identity()).predict_proba(torch.ones(shape))
 
 
 @pytest.mark.parametrize("call", [lambda m, x: m(x), lambda m, x: m.predict_proba(x)], ids=["forward", "probabilities"])
-def test_classes_are_not_divided_as_if_they_were_logits(call):
+def test_predicted_classes_are_not_divided_like_logits(call):
     with pytest.raises(InputError, match=r"`model` must return logits, got torch\.int64\."):
         call(Calibrated(nn.Identity(), 2.0), torch.arange(6))
 

@@ -1,4 +1,4 @@
-"""A calibrated network compiles, exports and runs elsewhere as the network does, with the same numbers."""
+"""A calibrated network can be compiled and exported like the network itself, and the results agree."""
 
 import inspect
 import io
@@ -19,22 +19,22 @@ class Output:
 
 
 class Network(nn.Module):
-    """Convolutions and a linear layer, with a second input that may be left out."""
+    """Convolutions and a linear layer, with a second input that is optional."""
 
-    def __init__(self, dress=lambda z, h: z):
+    def __init__(self, output=lambda z, h: z):
         super().__init__()
         self.features = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.fc = nn.Linear(8, 5)
-        self.dress = dress
+        self.output = output
 
     def forward(self, pixels, scale=None):
         h = self.features(pixels if scale is None else pixels * scale)
-        return self.dress(self.fc(h), h)
+        return self.output(self.fc(h), h)
 
 
 X = torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-DRESSES = pytest.mark.parametrize(
-    "dress", [lambda z, h: z, lambda z, h: {"logits": z, "features": h}, Output], ids=["tensor", "dict", "dataclass"]
+OUTPUTS = pytest.mark.parametrize(
+    "output", [lambda z, h: z, lambda z, h: {"logits": z, "features": h}, Output], ids=["tensor", "dict", "dataclass"]
 )
 
 
@@ -50,9 +50,9 @@ def _seeded():
 
 
 @pytest.mark.parametrize("fullgraph", [True, False], ids=["in one graph", "with breaks allowed"])
-@DRESSES
-def test_it_compiles(dress, fullgraph):
-    calibrated = Calibrated(Network(dress), 1.7).eval()
+@OUTPUTS
+def test_it_compiles(output, fullgraph):
+    calibrated = Calibrated(Network(output), 1.7).eval()
     compiled = torch.compile(calibrated, fullgraph=fullgraph, backend="aot_eager")
     for result in (compiled(X), compiled(pixels=X, scale=torch.ones(1))):
         assert torch.allclose(logits(result), logits(calibrated(X)), atol=1e-6)
@@ -64,7 +64,7 @@ def test_a_compiled_network_can_be_calibrated():
     assert torch.allclose(calibrated(X), network(X) / 1.7, atol=1e-6)
 
 
-def test_a_change_of_temperature_is_seen_by_what_was_compiled():
+def test_a_compiled_network_uses_a_new_temperature():
     calibrated = Calibrated(Network(), 1.7).eval()
     compiled = torch.compile(calibrated, fullgraph=True, backend="aot_eager")
     compiled(X)
@@ -73,23 +73,23 @@ def test_a_change_of_temperature_is_seen_by_what_was_compiled():
 
 
 @pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("dress", [lambda z, h: z, lambda z, h: {"logits": z, "features": h}], ids=["tensor", "dict"])
-def test_it_exports_for_any_batch_size_by_the_names_of_the_networks_inputs(strict, dress):
-    calibrated = Calibrated(Network(dress), 1.7).eval()
+@pytest.mark.parametrize("output", [lambda z, h: z, lambda z, h: {"logits": z, "features": h}], ids=["tensor", "dict"])
+def test_it_exports_for_any_batch_size_with_the_names_of_the_networks_inputs(strict, output):
+    calibrated = Calibrated(Network(output), 1.7).eval()
     batch = {0: torch.export.Dim("batch")}
     exported = torch.export.export(calibrated, (X,), dynamic_shapes={"pixels": batch}, strict=strict)
     assert torch.allclose(logits(exported.module()(X[:3])), logits(calibrated(X[:3])), atol=1e-6)
     assert "temperature" in exported.state_dict
 
 
-def test_the_signature_is_the_networks():
+def test_the_signature_is_that_of_the_network():
     network = Network()
     assert inspect.signature(Calibrated(network).forward) == inspect.signature(network.forward)
     assert list(inspect.signature(Calibrated.forward).parameters) == ["self", "args", "kwargs"]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_network_of_torchscript_can_be_wrapped_although_it_shows_no_signature():
+def test_a_torchscript_network_without_a_signature_can_be_wrapped():
     file = io.BytesIO()
     torch.jit.save(torch.jit.script(nn.Linear(4, 3)), file)
     file.seek(0)
@@ -107,7 +107,7 @@ def test_it_can_be_traced():
 
 
 def run_onnx(network, path, *args):
-    """What onnxruntime makes of the exported file, and the names of its inputs."""
+    """The name of the exported file's input, and a function that runs the file with onnxruntime."""
     pytest.importorskip("onnxscript")
     ort = pytest.importorskip("onnxruntime")
     torch.onnx.export(network, args, path, dynamo=True, verbose=False, dynamic_shapes=({0: "batch"},))

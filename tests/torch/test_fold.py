@@ -1,4 +1,4 @@
-"""Folding divides the logits of a network by T exactly."""
+"""Folding T into the last layer divides the logits by T; on any error the weights stay as they were."""
 
 import copy
 from types import SimpleNamespace
@@ -9,7 +9,11 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 
 import reference
-from foldable import (
+from nishimori import InputError
+from nishimori.paper import models
+from nishimori.torch import Calibrated, calibrate, fold_temperature
+from nishimori.torch._division import _tolerance
+from small_networks import (
     DTYPES,
     IMAGES,
     NETWORKS,
@@ -22,10 +26,6 @@ from foldable import (
     logits,
     same,
 )
-from nishimori import InputError
-from nishimori.paper import models
-from nishimori.torch import Calibrated, calibrate, fold_temperature
-from nishimori.torch._fold import _tolerance
 
 
 @pytest.mark.parametrize("T", [0.37, 1.7, 12.3])
@@ -39,7 +39,7 @@ def test_folded_logits_are_the_logits_divided_by_the_temperature(make, probe, dt
 
 
 @NETWORKS
-def test_the_probe_agrees_with_what_was_folded(make, probe):
+def test_folding_with_a_probe_notes_the_temperature_in_the_layer(make, probe):
     network = built(make)
     before = logits(network, probe)
     layer = fold_temperature(network, torch.tensor(1.7), probe=probe)
@@ -74,14 +74,14 @@ FOLLOWING = [
 @pytest.mark.parametrize(
     ("convolution", "following"), FOLLOWING, ids=lambda each: getattr(each, "__name__", type(each).__name__)
 )
-def test_what_averages_moves_or_does_nothing_in_eval_mode_may_follow_the_last_layer(convolution, following):
+def test_pooling_reshaping_and_dropout_may_follow_the_last_layer(convolution, following):
     network = nn.Sequential(convolution(3, 4, 1), following)
     x = torch.randn(2, 3, *[4] * (CONVOLUTIONS.index(convolution) + 1))
     assert fold_temperature(network, 1.7, probe=x) is network[0]
 
 
 def cancelling(mean):
-    """A layer and its inputs, whose large terms cancel in the logits."""
+    """A layer and inputs for which large terms cancel in the logits."""
     generator = torch.Generator().manual_seed(0)
     layer = nn.Linear(10 * mean, 3, bias=False)
     x = torch.randn(8, 10 * mean, generator=generator)
@@ -95,14 +95,14 @@ def test_the_probe_allows_for_terms_that_cancel():
     fold_temperature(layer, 1.7, probe=x)
 
 
-def test_where_rounding_is_too_much_the_error_names_a_remedy_that_works():
+def test_if_rounding_errors_are_too_large_the_error_names_a_remedy_that_works():
     layer, x = cancelling(1000)
-    with pytest.raises(InputError, match=r"Rounding in torch\.float32 can do this too: fold in a wider dtype\."):
+    with pytest.raises(InputError, match=r"Rounding in torch\.float32 can also cause this: fold in a wider dtype\."):
         fold_temperature(layer, 1.7, probe=x)
     fold_temperature(layer.double(), 1.7, probe=x.double())
 
 
-def test_the_probe_allows_for_tf32_on_a_gpu_however_its_use_was_asked_for(monkeypatch):
+def test_the_probe_allows_for_tf32_on_a_gpu_whatever_the_precision_settings(monkeypatch):
     if hasattr(torch.backends.cudnn, "rnn"):  # then `torch.backends.cudnn.allow_tf32` cannot be read
         monkeypatch.setattr(torch.backends.cudnn.rnn, "fp32_precision", "ieee")
     with FakeTensorMode():
@@ -110,7 +110,7 @@ def test_the_probe_allows_for_tf32_on_a_gpu_however_its_use_was_asked_for(monkey
         assert _tolerance(z, z) == _tolerance(z.half(), z.half())
 
 
-def test_weights_that_would_overflow_are_left_as_they_were():
+def test_weights_that_would_overflow_are_restored():
     layer = lin().half()
     kept = copy.deepcopy(layer)
     with pytest.raises(
@@ -122,7 +122,7 @@ def test_weights_that_would_overflow_are_left_as_they_were():
     fold_temperature(layer.float(), 1e-7)
 
 
-def test_a_class_that_is_masked_by_its_bias_stays_so():
+def test_a_class_that_is_masked_by_its_bias_stays_masked():
     layer = lin()
     with torch.no_grad():
         layer.bias[1] = -torch.inf
@@ -143,7 +143,7 @@ def test_weights_may_lie_side_by_side_in_one_storage():
     assert same(network.body, kept.body)
 
 
-def test_a_classifier_of_a_network_whose_language_model_is_capped_folds():
+def test_a_soft_cap_for_language_models_does_not_concern_a_classifier():
     network = Named(score=lin())
     network.config = SimpleNamespace(final_logit_softcapping=30.0)
     assert fold_temperature(network, 2.0) is network.score
@@ -170,7 +170,7 @@ def test_wrappers_are_looked_through(wrap):
     assert fold_temperature(wrap(network), 1.7) is network.classifier[3]
 
 
-def test_gradients_and_modes_are_as_before():
+def test_folding_keeps_gradients_and_modes():
     network = built(VGG).train()
     network.features.eval()
     fold_temperature(network, 1.7, probe=IMAGES)
@@ -213,7 +213,7 @@ def test_a_temperature_found_on_top_of_a_folded_one_multiplies():
 
 
 class Changed(nn.Module):
-    """A network that does something else to its logits in the end."""
+    """A network that changes the output of its last layer."""
 
     def __init__(self, change):
         super().__init__()
@@ -224,7 +224,7 @@ class Changed(nn.Module):
 
 
 def later(change):
-    """Nothing at the first call, ``change`` at the second."""
+    """Returns its input at the first call, and ``change`` of it afterwards."""
     calls = []
     return lambda z: calls.append(z) or (change(z) if len(calls) > 1 else z)
 
@@ -239,7 +239,8 @@ def failing(z):
         (
             torch.tanh,
             InputError,
-            r"must end in `fc`, but after folding its logits on `probe` differ from logits / T by up to 0\.\d+ of",
+            r"must be the output of `fc`, but after folding the logits on `probe` differ from logits / T by 0\.\d+ of the "
+            r"largest \(0\.0001 is allowed\)\. The folding was undone",
         ),
         (lambda z: z.log_softmax(dim=1), InputError, "undone"),
         (later(lambda z: z * torch.nan), InputError, "are not finite"),
@@ -247,7 +248,7 @@ def failing(z):
     ],
     ids=["tanh", "log-softmax", "NaN", "failing"],
 )
-def test_a_probe_that_disagrees_undoes_the_folding(change, error, match):
+def test_folding_is_undone_if_the_logits_on_the_probe_are_wrong(change, error, match):
     network = Changed(change)
     kept = copy.deepcopy(network.fc)
     with pytest.raises(error, match=match):
@@ -257,7 +258,7 @@ def test_a_probe_that_disagrees_undoes_the_folding(change, error, match):
 
 
 @pytest.mark.parametrize(("change", "what"), [(lambda z: z * torch.nan, "NaN or"), (lambda z: 0 * z, "only zeros")])
-def test_a_probe_that_shows_nothing_is_refused_before_anything_is_folded(change, what):
+def test_a_probe_without_usable_logits_is_refused_before_folding(change, what):
     network = Changed(change)
     kept = copy.deepcopy(network.fc)
     with pytest.raises(InputError, match=rf"`probe` must give finite logits that are not all zero, got {what}"):
@@ -265,12 +266,12 @@ def test_a_probe_that_shows_nothing_is_refused_before_anything_is_folded(change,
     assert same(network.fc, kept)
 
 
-def test_a_probe_may_hold_masked_classes():
+def test_a_probe_may_have_masked_classes():
     mask = torch.tensor([0.0, -torch.inf, 0.0])
     fold_temperature(Changed(lambda z: z + mask), 1.7, probe=torch.ones(2, 4))
 
 
-# In float16 the logits of the deepest networks overflow as long as they have not been trained.
+# In float16 the logits of the deepest networks overflow before training.
 PAPER = [
     pytest.param(name, dtype, id=f"{name}-{dtype}")
     for name in models.names()

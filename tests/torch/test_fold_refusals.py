@@ -1,4 +1,4 @@
-"""What cannot be folded is left untouched, and the error says what to do."""
+"""A network that cannot be folded is left unchanged, and the error says what to do."""
 
 from types import SimpleNamespace
 
@@ -7,15 +7,18 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
 
-from foldable import (
+from nishimori import InputError
+from nishimori.torch import Calibrated, fold_temperature
+from small_networks import (
     VGG,
     Encoder,
     Named,
     built,
     lin,
 )
-from nishimori import InputError
-from nishimori.torch import Calibrated, fold_temperature
+
+WRAP = "use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
+OR_WRAP = f"or {WRAP}"
 
 
 class Cosine(nn.Linear):
@@ -24,7 +27,7 @@ class Cosine(nn.Linear):
 
 
 class Adapted(nn.Module):
-    """As of peft."""
+    """An adapter like those of peft."""
 
     def __init__(self):
         super().__init__()
@@ -37,14 +40,14 @@ def shared():
 
 
 def one_storage():
-    """Tied embeddings with a parameter each."""
+    """Tied embeddings: two parameters in the same memory."""
     network = Named(embeddings=nn.Embedding(3, 4), lm_head=lin())
     network.lm_head.weight.data = network.embeddings.weight.data
     return network
 
 
 def tied_within(name):
-    """A head with layers of its own, the last of them tied, as of language models with masks."""
+    """A head with several layers, the last of them tied, as in masked language models."""
     head = Named(dense=lin(), decoder=nn.Linear(4, 3, bias=False))
     network = Named(embeddings=nn.Embedding(3, 4), **{name: head})
     head.decoder.weight = network.embeddings.weight
@@ -60,29 +63,28 @@ def capped(name, head):
 def shared_message(one, two):
     return (
         f"The network must not share the weight of its last layer, got one tensor for `{one}.weight` and `{two}.weight`, as "
-        "with tied embeddings: folding would change both. Untie them by giving the last layer its own copy; or use "
-        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
+        f"with tied embeddings: folding would change both. Give the last layer its own copy; {OR_WRAP}"
     )
 
 
 def cap_message(name, path):
     return (
-        f"The network must end in its last layer, got a soft cap after `{path}` (`config.{name}` is 30), which does not "
-        "commute with a division: use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
+        f"The logits of the network must be the output of `{path}`, got a soft cap after it (`config.{name}` is 30): dividing "
+        f"its weights would not divide the logits. Instead, {WRAP}"
     )
 
 
 def computed_message(kind):
     return (
-        f"The network must end in a plain linear layer, got `fc` of type {kind}: its weights are computed from others. Make "
-        "them permanent (`remove_weight_norm`, `prune.remove`, ...) first; or use `nishimori.torch.Calibrated(model, T)`, "
-        "which divides the logits themselves."
+        f"The network must end in a plain linear layer, got `fc` of type {kind}: its weights are computed from other tensors. "
+        f"Make them permanent (`remove_weight_norm`, `prune.remove`, ...) first; {OR_WRAP}"
     )
 
 
 def probabilities_message(kind):
     return (
-        f"The network must return logits, got `1` of type {kind} at its end. Take it out: T divides scores before the softmax."
+        f"The network must return logits, got `1` of type {kind} at its end. Remove it: T divides the scores before the "
+        "softmax."
     )
 
 
@@ -112,24 +114,23 @@ REFUSED = {
     ),
     "two heads": (
         lambda: Named(body=lin(), head=lin(), aux_head=lin()),
-        "The network must have one last layer, got `head` and `aux_head`. Pass the layer that gives the logits; or use "
-        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "The network must have one candidate for its last layer, got `head` and `aux_head`. Pass the layer that computes "
+        "the logits; " + OR_WRAP,
     ),
     "two names": (
         lambda: Named(fc=lin(), classifier=lin()),
-        "The network must have one last layer, got `fc` and `classifier`. Pass the layer that gives the logits; or use "
-        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "The network must have one candidate for its last layer, got `fc` and `classifier`. Pass the layer that computes "
+        "the logits; " + OR_WRAP,
     ),
     "a hidden layer with a usual name": (
         lambda: Named(fc=lin(), norm=nn.LayerNorm(3), out=nn.Sequential(nn.Linear(3, 3))),
-        "The network must have one last layer, got `fc` and `out`. Pass the layer that gives the logits; or use "
-        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "The network must have one candidate for its last layer, got `fc` and `out`. Pass the layer that computes the "
+        "logits; " + OR_WRAP,
     ),
     "no usual name": (
         lambda: Named(first=lin(), last=lin()),
-        "The network must have a last layer with a usual name (fc, classifier, head, heads, lm_head, linear, score), got "
-        "Named with the parts ['first', 'last']. Pass the layer itself, perhaps `model.last`; or use "
-        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, "
+        "got a Named with the submodules ['first', 'last']. Pass the layer itself, perhaps `model.last`; " + OR_WRAP,
     ),
     "softmax": (lambda: nn.Sequential(lin(), nn.Softmax(dim=1)), probabilities_message("Softmax")),
     "softmax of pixels": (lambda: nn.Sequential(nn.Conv2d(3, 4, 1), nn.Softmax2d()), probabilities_message("Softmax2d")),
@@ -137,23 +138,21 @@ REFUSED = {
     "log-softmax": (
         lambda: nn.Sequential(lin(), nn.LogSoftmax(dim=1)),
         "The network must end in a linear layer, got `1` of type LogSoftmax. Pass the last linear layer if its outputs "
-        "are the logits; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "are the logits; " + OR_WRAP,
     ),
     "an activation": (
         lambda: VGG(nn.ReLU()),
         "The network must end in a linear layer, got `classifier.4` of type ReLU. Pass the last linear layer if its "
-        "outputs are the logits; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "outputs are the logits; " + OR_WRAP,
     ),
     "nothing linear": (
         lambda: nn.Sequential(nn.Dropout()),
-        "The network must end in a linear layer, got a Sequential without any. Pass the layer itself; or use "
-        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "The network must end in a linear layer, got a Sequential without one. Pass the layer itself; " + OR_WRAP,
     ),
     "a parametrisation": (
         lambda: Named(body=lin(), fc=parametrizations.weight_norm(lin())),
         "The network must end in a plain linear layer, got `fc` of type ParametrizedLinear: its weights are "
-        "parametrised. Call `torch.nn.utils.parametrize.remove_parametrizations` first; or use "
-        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "parametrised. Call `torch.nn.utils.parametrize.remove_parametrizations` first; " + OR_WRAP,
     ),
     "spectral norm": (lambda: Named(body=lin(), fc=spectral_norm(lin())), computed_message("Linear")),
     "weight norm": (lambda: Named(body=lin(), fc=weight_norm(lin())), computed_message("Linear")),
@@ -164,41 +163,39 @@ REFUSED = {
     "an adapter": (
         lambda: Named(body=lin(), fc=Adapted()),
         "The network must end in a plain linear layer, got `fc` of type Adapted: an adapter adds to its output. Merge "
-        "the adapter into the weights first; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits "
-        "themselves.",
+        "the adapter into the weights first; " + OR_WRAP,
     ),
     "another forward": (
         lambda: Named(body=lin(), fc=Cosine(4, 3)),
-        "The network must end in a plain linear layer, got `fc` of type Cosine: it does more than multiply by its "
-        "weights. If that divides its output, divide its weights and bias yourself; or use "
-        "`nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "The network must end in a plain linear layer, got `fc` of type Cosine: its `forward` is not that of a linear "
+        "layer. If dividing its weights and bias would divide its output, divide them yourself; " + OR_WRAP,
     ),
     "no weights yet": (
         lambda: Named(body=lin(), fc=nn.LazyLinear(3)),
         "The network must end in a plain linear layer, got `fc` of type LazyLinear: it has no weights yet. Call the "
-        "model once first; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "model once before folding; " + OR_WRAP,
     ),
     "weights on meta": (
         lambda: Named(body=lin(), fc=nn.Linear(4, 3, device="meta")),
         "The network must end in a plain linear layer, got `fc` of type Linear: its weights are on the meta device. Load "
-        "them first; or use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves.",
+        "the weights first; " + OR_WRAP,
     ),
     "a Calibrated inside": (
         lambda: Named(body=lin(), head=nn.Sequential(Calibrated(lin(), 2.0))),
-        "`model_or_layer` must be a network or a layer, got one that contains a Calibrated at `head.0`, which would "
-        "divide its logits once more. Call `model.head.0.fold()`, which folds its own temperature.",
+        "`model_or_layer` must be a network or a layer, got one that contains a Calibrated at `head.0`, which divides "
+        "its logits by a temperature of its own. Call `model.head.0.fold()`, which folds that temperature.",
     ),
     "a Calibrated": (
         lambda: Calibrated(lin(), 2.0),
-        "`model_or_layer` must be a network or a layer, got a Calibrated, which would divide its logits once more. Call "
-        "its `fold()`, which folds its own temperature.",
+        "`model_or_layer` must be a network or a layer, got a Calibrated, which divides its logits by a temperature "
+        "of its own. Call its `fold()`, which folds that temperature.",
     ),
 }
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.nn.utils.weight_norm:FutureWarning")
 @pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
-def test_a_network_that_cannot_be_folded_is_refused_in_these_words(make, message):
+def test_a_network_that_cannot_be_folded_is_refused_with_this_message(make, message):
     network = make()
     kept = {
         name: each.clone()
@@ -219,7 +216,7 @@ def test_a_quantised_layer_is_refused():
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_a_layer_is_plain_again_once_its_norm_is_removed():
+def test_a_layer_can_be_folded_after_its_norm_is_removed():
     old = nn.utils.remove_weight_norm(weight_norm(lin()))
     new = parametrizations.weight_norm(lin())
     parametrize.remove_parametrizations(new, "weight")
@@ -233,14 +230,14 @@ def test_folding_twice_is_refused():
     with pytest.raises(InputError) as error:
         fold_temperature(network, 3.0)
     assert str(error.value) == (
-        "`T` must be folded once, got 3 for `classifier.3`, which has 2 folded in already. If the new T was found with the "
-        "folded weights, call `Calibrated(model, T).fold()`; if the weights were replaced since, delete the attribute "
-        "`folded_temperature` of the layer."
+        "`T` must be folded only once, got 3 for `classifier.3`, which already has 2 folded in. If the new T was found with "
+        "the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after folding, delete the "
+        "attribute `folded_temperature` of the layer."
     )
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf"), "2", True, None])
-def test_what_is_no_temperature_is_refused(bad):
+def test_invalid_temperatures_are_refused(bad):
     with pytest.raises(InputError, match="`T` must be a finite positive number"):
         fold_temperature(lin(), bad)
 
@@ -250,6 +247,6 @@ def test_names_before_the_last_layer_do_not_make_it_ambiguous():
     assert fold_temperature(network, 2.0) is network.classifier
 
 
-def test_what_is_no_network_is_refused():
+def test_anything_but_a_network_is_refused():
     with pytest.raises(InputError, match=r"`model_or_layer` must be a torch\.nn\.Module, got a Tensor\."):
         fold_temperature(torch.ones(3), 2.0)

@@ -3,11 +3,10 @@
 from typing import Any, Self
 
 from nishimori._calibrators._calibrator import Calibrator
-from nishimori._census import Count
+from nishimori._census import census
 from nishimori._labels import Classes, class_labels
 from nishimori._maps import Map, Temperature
 from nishimori._numbers import temperature as checked_temperature
-from nishimori._observables import Confidence
 from nishimori._scores import Input, check_input
 from nishimori.errors import InputError
 
@@ -32,7 +31,7 @@ class FixedTemperature(Calibrator):
         """Check the data and note its columns; the temperature stays as it is."""
         data = self._source(X, y, sample_weight)
         map_ = Temperature(checked_temperature(self.temperature))
-        return self._learn(X, data, map_, data.gather(Count(Confidence())).n_rows)
+        return self._learn(X, data, map_, census(data).n_rows)
 
     @property
     def temperature_(self) -> float:
@@ -67,7 +66,7 @@ class FixedMap(Calibrator):
         if not isinstance(self.map, Map):
             raise InputError(f"`map` must be a Map, got {self.map!r}.")
         data = self._source(X, y, sample_weight)
-        return self._learn(X, data, self.map, data.gather(Count(Confidence())).n_rows)
+        return self._learn(X, data, self.map, census(data).n_rows)
 
     @property
     def temperature_(self) -> float | None:

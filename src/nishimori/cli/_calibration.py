@@ -227,8 +227,7 @@ def _check_columns(calibrator: Calibrator, data: LogitFile) -> None:
     n_classes = getattr(calibrator, "n_features_in_", None)
     found = data.scores.shape[1] if data.scores.ndim == 2 else 2
     if data.scores.ndim <= 2 and n_classes not in (None, found):
-        listed = f": {', '.join(data.columns)}. Name the right ones with --columns, and labels with --labels."
-        raise InputError(
-            f"The calibration has {n_classes} classes, but the file has {found} columns of scores"
-            + (". Pass scores of the same model." if data.columns is None else listed)
-        )
+        remedy = ". Pass scores of the same model."
+        if data.columns is not None:
+            remedy = f": {', '.join(data.columns)}. Name the right ones with --columns, and labels with --labels."
+        raise InputError(f"The calibration has {n_classes} classes, but the file has {found} columns of scores{remedy}")

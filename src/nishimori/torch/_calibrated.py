@@ -1,7 +1,8 @@
-"""A network that divides its own logits by T: the same inputs, the same kind of output, honest confidence.
+"""`Calibrated`, a network whose logits are divided by T, and `calibrate`, which finds T from a loader.
 
-T is a buffer, so it is saved, loaded and moved with the weights. It stays in float32 when they go to half precision, and the
-division is done there: rounding T to eight bits could change every logit by half a percent.
+T is a buffer, so it is saved, loaded and moved with the weights. It stays in float32 when the weights are converted to half
+precision, and the division is done in float32: rounding T to the eight bits of bfloat16 could change every logit by half
+a percent.
 """
 
 import inspect
@@ -20,26 +21,27 @@ from nishimori._sources import Source, source
 from nishimori._temperatures import Temperatures, match, temperatures_of, warn_if_few
 from nishimori.errors import InputError, NishimoriError
 from nishimori.torch._collect import read
+from nishimori.torch._division import divide
 from nishimori.torch._head import final_layer
 from nishimori.torch._run import check_module, device_of, logits_of, number, with_logits
 
 
 class _Bound(partial[Any]):
-    """A method bound to a wrapper; its signature is looked up only when somebody asks."""
+    """A bound method of a wrapper, with the signature of the wrapped network, which is read only on request."""
 
     @property
     def __signature__(self) -> inspect.Signature:
         try:
             return inspect.signature(self.args[0].model.forward)
-        except (TypeError, ValueError):  # TorchScript read from a file, say
+        except (TypeError, ValueError):  # for example TorchScript read from a file
             return inspect.signature(self.func.__get__(self.args[0]))
 
 
 class _signature_of_model:  # noqa: N801 - a decorator
-    """Decorator of a wrapper's ``forward``, which then shows the signature of the network it wraps.
+    """Decorator of a wrapper's ``forward``, which then has the signature of the wrapped network.
 
-    Whoever exports a network or feeds it a table looks there for the names of its inputs: `torch.export` for dynamic shapes,
-    ONNX for the inputs of the file, trainers for the columns to keep. Not a property, so that hooks may still put another
+    Other tools read the names of a network's inputs from its signature: `torch.export` for dynamic shapes, ONNX for the inputs
+    of the file, trainers for the columns to keep. This is not a property, because hooks must be able to set another
     ``forward`` on the instance.
     """
 
@@ -49,7 +51,7 @@ class _signature_of_model:  # noqa: N801 - a decorator
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self.function
-        if torch.compiler.is_dynamo_compiling():  # a bound method would be looked up here again, without end
+        if torch.compiler.is_dynamo_compiling():  # which would look up a bound method here again, in an infinite loop
             return partial(self.function, instance)
         return _Bound(self.function, instance)
 
@@ -57,33 +59,33 @@ class _signature_of_model:  # noqa: N801 - a decorator
 class Calibrated(nn.Module):
     """A network whose logits are divided by a temperature.
 
-    It is called like the network and returns the same kind of output: a tensor, an object with ``.logits`` or a dict with
-    "logits", in the same dtype. Other attributes (``config``, ``fc``, ...) are read from the network; assign to those of
-    ``model``. `calibrate` makes one from a loader.
+    Call it like the network. It returns the same type of output (a tensor, an object with ``.logits`` or a dict with "logits")
+    in the same dtype. Other attributes (``config``, ``fc``, ...) can be read from it, but must be set on ``model``. `calibrate`
+    makes a `Calibrated` from a loader.
 
     Parameters
     ----------
     model : torch.nn.Module
         The network. It is not copied.
     temperature : float
-        T, positive and finite. The default is for loading a state dict into.
+        T, positive and finite. Keep the default if you load a state dict afterwards.
 
     Attributes
     ----------
     model : torch.nn.Module
-        The network as it was.
+        The network itself.
     temperature : Tensor
-        T, a float32 buffer without dimensions.
+        T, a float32 buffer of shape ().
     method : {"ec", "ts", "fixed"}
         How T was chosen; "fixed" if it was passed or loaded.
     found : Temperatures or None
-        What `calibrate` measured: both temperatures, accuracy, number of samples. Not part of the state dict; None once another
-        is loaded.
+        What `calibrate` measured: both temperatures, accuracy, number of samples. Not part of the state dict; None after
+        loading one.
 
     Notes
     -----
-    What the network computes from its own logits does not see T: a ``loss`` returned beside them, or a method that calls the
-    network, such as ``generate``. Fold T into the weights if it should.
+    What the network itself computes from its logits does not use T: a ``loss`` in the same output, or a method that calls the
+    network, such as ``generate``. Fold T into the weights if it should be used there.
 
     Examples
     --------
@@ -104,7 +106,7 @@ class Calibrated(nn.Module):
         super().__init__()
         check_module(model)
         T = torch.tensor(number(temperature, "temperature"), dtype=torch.float32, device=device_of(model))
-        self.register_buffer("temperature", T)  # before the network, whose own `temperature` it would take for this one
+        self.register_buffer("temperature", T)  # before `model`, which may have a `temperature` too
         self.model = model
         self.method: str = "fixed"
         self.found: Temperatures | None = None
@@ -112,14 +114,14 @@ class Calibrated(nn.Module):
 
     @_signature_of_model
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the network returns for the same arguments, with its logits divided by T."""
+        """The output of the network for the same arguments, with the logits divided by T."""
         output = self.model(*args, **kwargs)
         return with_logits(output, self._scaled(logits_of(output)))
 
     def predict_proba(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Calibrated probabilities (n, n_classes) for the same arguments as the network's; a flat score z counts as (0, z).
+        """Calibrated probabilities (n, n_classes) for the network's arguments; a score z of shape (n,) means logits (0, z).
 
-        As when the network itself is called, dropout and the like are off only in eval mode.
+        Call `eval()` first: as for the network itself, dropout and batch normalisation depend on the mode.
         """
         output = self.model(*args, **kwargs)
         logits = logits_of(output)
@@ -136,10 +138,8 @@ class Calibrated(nn.Module):
     def fold(self, *, probe: Any = None) -> nn.Module:
         """Fold T into the last layer of the network in place, set ``temperature`` to 1, and return the network.
 
-        Both then give calibrated logits, the network without any extra cost. See `fold_temperature`.
+        Both then return calibrated logits, and the network does so at no extra cost. See `fold_temperature` for ``probe``.
         """
-        from nishimori.torch._fold import divide  # noqa: PLC0415 - which has to know this class, so as to refuse it
-
         divide(self.model, final_layer(self.model), float(self.temperature), probe)
         self.temperature.fill_(1)
         return self.model
@@ -159,7 +159,7 @@ class Calibrated(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = self.temperature
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        # The value from before, because a cast to half precision and back would round it. A meta tensor has none to keep.
+        # Restore the old value, because a cast to half precision would round it. A meta tensor has no value.
         after = self.temperature
         self.temperature = after.to(torch.float32) if before.is_meta else before.to(after.device)
         return self
@@ -167,15 +167,15 @@ class Calibrated(nn.Module):
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
         if f"{prefix}temperature" in state_dict:
-            self.temperature = self.temperature.to(torch.float32)  # `assign=True` takes the tensor in the file as it is
-            self.method, self.found = "fixed", None  # what was found belongs to the T from before
+            self.temperature = self.temperature.to(torch.float32)  # `assign=True` takes over the dtype of the file
+            self.method, self.found = "fixed", None  # they belong to the previous T
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)
         except AttributeError:
-            model = self.__dict__.get("_modules", {}).get("model")  # not there yet while unpickling
-            if model is None or name.startswith("_"):  # `__deepcopy__` of the network would copy it alone
+            model = self.__dict__.get("_modules", {}).get("model")  # not set yet while unpickling
+            if model is None or name.startswith("_"):  # the `__deepcopy__` of the network would copy only the network
                 raise
             return getattr(model, name)
 
@@ -187,20 +187,20 @@ def calibrate(
     method: str = "ec",
     labels: str = "labels",
     device: torch.device | str | None = None,
+    progress: bool | None = None,
 ) -> Calibrated:
-    """The network, wrapped so that its logits are divided by the temperature that suits a validation loader.
+    """The network, wrapped so that its logits are divided by a temperature found on a validation loader.
 
-    The loader is read once, in eval mode and without gradients; its logits are kept on the CPU in the precision they came
-    in. The network's weights and modes stay as they were. A `Calibrated` is calibrated afresh: its network is read, and the
-    result has a new T.
+    The loader is read once. Weights and modes of the network stay the same. If ``model`` is a `Calibrated`, its network is
+    calibrated again, and the result has a new T.
 
     Parameters
     ----------
-    model, loader, labels, device
-        As for `collect`. The loader's samples must not be those the network was trained on.
-    method : {"ec", "ts"}
-        Expectation consistency, where mean confidence equals accuracy, or temperature scaling, where the cross-entropy is
-        least.
+    model, loader, labels, device, progress
+        As for `collect`. The network must not have been trained on the samples of the loader.
+    method : str
+        "ec": expectation consistency (mean confidence equals accuracy). "ts": temperature scaling (least cross-entropy). Or
+        another name that `nishimori.calibrator` takes, of a method that chooses one temperature.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def calibrate(
     Raises
     ------
     NoTemperatureError
-        If no temperature satisfies the condition; the message says why.
+        If no temperature fits; the message says why.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def calibrate(
     """
     chosen = calibrator(method)
     network = model.model if isinstance(model, Calibrated) else model
-    temperature, found = _chosen(chosen, source(*read(network, loader, labels, device)))
+    temperature, found = _chosen(chosen, source(*read(network, loader, labels, device, progress)))
     calibrated = Calibrated(network, temperature)
     calibrated.method, calibrated.found = chosen.method, found
     return calibrated
@@ -254,5 +254,5 @@ def _chosen(chosen: Calibrator, data: Source) -> tuple[float, Temperatures]:
 
 
 def _wide(logits: Tensor) -> torch.dtype:
-    """The dtype to divide in: its own, but float32 for halves."""
+    """The dtype for the division: at least float32."""
     return torch.promote_types(logits.dtype, torch.float32)

@@ -1,41 +1,43 @@
-"""One reading of a loader: what a network says about each sample, and the label beside it.
+"""`collect`: the logits of a network on a loader, and the labels.
 
-A second reading of a loader that shuffles or augments would see other data, so logits and labels are kept from the first:
-on the host, so that they do not fill the device, and in the precision they came in.
+A loader that shuffles or augments gives other data when it is read again. So it is read once, and logits and labels are kept:
+on the CPU, to leave the memory of the device free, and in their own dtype.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
-from nishimori._census import Count
-from nishimori._observables import Confidence
+from nishimori._census import census
+from nishimori._progress import shown
 from nishimori._sources import source
 from nishimori.errors import InputError
-from nishimori.torch._run import answer, check_module, device_of, evaluating, logits_of
+from nishimori.torch._run import answer, check_module, described, device_of, evaluating, logits_of
 
 
 class Collected(NamedTuple):
-    """Logits and labels of the samples of a loader, row by row, on the host."""
+    """Logits and labels of all samples of a loader, one row per sample, on the CPU."""
 
     logits: Tensor
     labels: Tensor
 
 
 def collect(
-    model: nn.Module, loader: Iterable[Any], *, labels: str = "labels", device: torch.device | str | None = None
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    labels: str = "labels",
+    device: torch.device | str | None = None,
+    progress: bool | None = None,
 ) -> Collected:
-    """The logits a network gives on all samples of a loader, and their labels.
+    """The logits of a network on all samples of a loader, and their labels.
 
-    The loader is read once, in eval mode and without gradients, under the caller's autocast if there is one. Afterwards every
-    module has the mode it had.
+    The loader is read once. The network runs in eval mode and without gradients, under the caller's autocast if there is one;
+    afterwards every module has its previous mode.
 
     Parameters
     ----------
@@ -43,18 +45,19 @@ def collect(
         Returns logits of shape (n, n_classes), or (n,) for a binary score; or an object with ``.logits``; or a dict with
         "logits".
     loader : iterable of batches
-        Tuples, whose last entry holds the labels and whose other entries are the model's positional arguments; or mappings,
-        whose entry ``labels`` holds the labels and whose other entries are the model's keyword arguments. Inputs must be
-        tensors already, or what the model makes tensors of itself.
+        Tuples of the model's positional arguments and, last, the labels; or mappings of the model's keyword arguments and, with
+        the key ``labels``, the labels.
     labels : str
         The key of the labels where batches are mappings.
     device : torch.device or str, optional
-        Where to run; the model is moved there. By default batches follow the model to where its weights are.
+        Where to run; the model is moved there. By default batches are moved to the device of the model's weights.
+    progress : bool, optional
+        None shows a bar if standard error is a terminal; True also writes a line where it is not; False shows nothing.
 
     Returns
     -------
     Collected
-        ``logits`` and ``labels``, on the CPU and in the precision they came in; it unpacks as a pair.
+        A named tuple of ``logits`` and ``labels``, on the CPU and in their own dtypes.
 
     Examples
     --------
@@ -65,13 +68,15 @@ def collect(
     >>> logits.shape, labels
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
-    found = read(model, loader, labels, device)
-    source(found.logits, found.labels).gather(Count(Confidence()))  # refuses what no calibrator could use
+    found = read(model, loader, labels, device, progress)
+    census(source(found.logits, found.labels))  # reads all rows, and so checks their values as the calibrators do
     return found
 
 
-def read(model: nn.Module, loader: Iterable[Any], labels: str, device: torch.device | str | None) -> Collected:
-    """All logits and labels, with their shapes checked but not their values."""
+def read(
+    model: nn.Module, loader: Iterable[Any], labels: str, device: torch.device | str | None, progress: bool | None
+) -> Collected:
+    """All logits and labels. Their shapes are checked, their values are not."""
     check_module(model)
     _check_loader(loader)
     if device is not None:
@@ -79,30 +84,33 @@ def read(model: nn.Module, loader: Iterable[Any], labels: str, device: torch.dev
     place = device_of(model) if device is None else torch.device(device)
     rows: list[Tensor] = []
     truth: list[Tensor] = []
-    with evaluating(model), _watched(loader) as watched:
-        for number, batch in enumerate(watched):
+    with evaluating(model), shown(progress) as report:
+        total = _length(loader)
+        report("Reading batches", 0, total)
+        for number, batch in enumerate(loader):
             inputs, target = _split(batch, labels)
             logits = logits_of(answer(model, inputs, place))
             _check_logits(logits, rows)
             rows.append(_own(logits))
             truth.append(_labels_of(target, len(logits), number))
+            report("Reading batches", number + 1, total)
     if not rows:
         raise InputError(
             "`loader` must yield at least one batch, got none. Check that its dataset is not empty and that `drop_last` does "
-            "not drop the only batch; a generator can be read just once."
+            "not drop the only batch; a generator can be read only once."
         )
     return Collected(_joined(rows), _joined(truth))
 
 
 def _own(values: Tensor) -> Tensor:
-    """A copy on the host: loaders write their buffers again, workers lend theirs, and a view keeps all it was cut from."""
+    """A copy on the CPU: loaders and workers reuse their memory, and a view would keep the whole tensor that it is part of."""
     return values.detach().to("cpu", copy=True)
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
-    """All rows; ``parts`` is emptied on the way, so that not everything is in memory twice."""
+    """All rows in one tensor. ``parts`` is emptied meanwhile, so that the rows are not in memory twice."""
     dtype = reduce(torch.promote_types, (part.dtype for part in parts))
-    whole = torch.empty(sum(map(len, parts)), *parts[0].shape[1:], dtype=dtype, device="cpu")  # whatever the default device
+    whole = torch.empty(sum(map(len, parts)), *parts[0].shape[1:], dtype=dtype, device="cpu")  # the default may differ
     end = len(whole)
     while parts:
         part = parts.pop()
@@ -124,17 +132,8 @@ def _check_loader(loader: Any) -> None:
         )
 
 
-@contextmanager
-def _watched(loader: Iterable[Any]) -> Iterator[Iterable[Any]]:
-    """The batches, with a bar that fills while they are taken; only on a terminal, and gone when done or after an error."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        # A generator, because rich asks for the length of what it is given in a way that lets most errors through.
-        yield bar.track((batch for batch in loader), total=_length(loader), description="Reading")
-
-
 def _length(loader: Any) -> int | None:
-    """How many batches there are, or None where it cannot tell: samplers raise all kinds of errors."""
+    """The number of batches, or None if the loader does not know it. Loaders and samplers then raise many types of errors."""
     try:
         return len(loader)
     except Exception:
@@ -142,25 +141,24 @@ def _length(loader: Any) -> int | None:
 
 
 def _split(batch: Any, labels: str) -> tuple[Any, Any]:
-    """The model's inputs and the labels of a batch."""
+    """The inputs and the labels of a batch."""
     if isinstance(batch, Mapping):
         if labels not in batch:
             raise InputError(
-                f"`labels` must be the key of the true classes in each batch, got {labels!r} where the keys are {list(batch)}. "
-                "Pass the key that holds them, or have the loader yield them."
+                f"`labels` must be the key of the labels in each batch, got {labels!r} for a batch with the keys {list(batch)}."
+                " Pass the right key, or make the loader yield the labels."
             )
         return {key: value for key, value in batch.items() if key != labels}, batch[labels]
     if not isinstance(batch, tuple | list) or len(batch) < 2:
-        got = f"a {type(batch).__name__}" + (f" of {len(batch)}" if isinstance(batch, tuple | list) else "")
         raise InputError(
-            f"`loader` must yield inputs and labels together, got {got}. Have it yield tuples (x, y), or dicts with the "
-            f"labels at {labels!r}."
+            f"`loader` must yield inputs and labels together, got {described(batch)}. Make it yield tuples (x, y), or dicts "
+            f"with the labels under the key {labels!r}."
         )
     return tuple(batch[:-1]), batch[-1]
 
 
 def _check_logits(logits: Tensor, before: list[Tensor]) -> None:
-    """Refuse logits that do not have a row for each sample and a column for each class, as all others."""
+    """Refuse logits without one row per sample and the same columns, one per class, as in the batches before."""
     shape = tuple(logits.shape)
     by_hand = "and wrap the model with `Calibrated(model, T)`"
     if logits.ndim > 2:
@@ -170,11 +168,11 @@ def _check_logits(logits: Tensor, before: list[Tensor]) -> None:
         )
     if logits.ndim == 0:
         raise InputError(
-            "`model` must return logits of shape (n, n_classes) or (n,), got a single number. Return one row a sample."
+            "`model` must return logits of shape (n, n_classes) or (n,), got a single number. Return one row per sample."
         )
     if logits.ndim == 2 and shape[1] < 2:
         raise InputError(
-            f"`model` must return one column a class, or shape (n,) for the score of the positive class, got {shape}. Append "
+            f"`model` must return one column per class, or shape (n,) for the score of the positive class, got {shape}. Append "
             f"`torch.nn.Flatten(0)` to the model; or find T with `nishimori.temperatures(logits[:, 0], labels)` {by_hand}."
         )
     if before and shape[1:] != tuple(before[0].shape[1:]):
@@ -184,22 +182,24 @@ def _check_logits(logits: Tensor, before: list[Tensor]) -> None:
 
 
 def _labels_of(target: Any, n_rows: int, number: int) -> Tensor:
-    """One label a row, on the host."""
+    """One label per row, on the CPU."""
     try:
         found = torch.as_tensor(target)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
-            f"The labels of each batch must be a tensor of column numbers, got a {type(target).__name__} in batch {number}. "
-            "Have the loader yield integers from 0."
+            f"The labels of each batch must be class indices, got a {type(target).__name__} that is not numeric in batch "
+            f"{number}. Make the loader yield a tensor of integers from 0 to n_classes - 1."
         ) from None
     shape = tuple(found.shape)
     if shape == (n_rows,):
         return _own(found)
-    remedy = f"Check that the model returns one row a sample: it returned {n_rows}."
+    remedy = f"Check that the model returns one row per sample: it returned {n_rows}."
     if shape == (n_rows, 1):
-        remedy = "Have the loader yield `labels.flatten()`."
+        remedy = "Make the loader yield `labels.flatten()`."
     elif found.ndim == 2 and shape[0] == n_rows:
-        remedy = "They look one-hot: have the loader yield `labels.argmax(dim=1)`."
+        remedy = "Make the loader yield one class index per sample."
+        if ((found != 0).sum(dim=1) == 1).all():
+            remedy = "They are one-hot: make the loader yield `labels.argmax(dim=1)`."
     elif found.ndim == 0:
-        remedy = "The loader seems to yield single samples: give it a `batch_size`."
+        remedy = "The loader seems to yield single samples: pass it a `batch_size`."
     raise InputError(f"The labels of each batch must have shape ({n_rows},), got {shape} in batch {number}. {remedy}")

@@ -1,7 +1,7 @@
-"""The layer whose weights are the scale of the logits: the last linear one.
+"""The last linear layer of a network, whose output is the logits.
 
-It is looked for by the names that networks give it, through containers and wrappers. Where two layers could be meant, or
-something follows that does not commute with a division, nothing is guessed: the error says what to pass or do instead.
+The search follows the usual names of last layers through containers and wrappers. Where several layers are candidates, or
+where dividing the weights would not divide the logits, an error says what to pass or do instead.
 """
 
 import re
@@ -17,7 +17,7 @@ from nishimori.errors import InputError
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
-# What may follow the last layer: it does nothing in eval mode, or moves and averages entries, which commutes with a division.
+# What may follow the last layer: these do nothing in eval mode, or only move or average entries, so the output scales with 1/T.
 _TRANSPARENT = (
     *(nn.Identity, nn.Flatten, nn.Unflatten),
     *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout),
@@ -25,17 +25,17 @@ _TRANSPARENT = (
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
 )
 
-# What transformers call the scale of a tanh that its language models put after their last layer.
+# Names in transformers for the scale of a tanh that some language models apply after their last layer.
 _CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 
-# torchvision, timm and transformers call their last layers one of these; `out_proj` is the last layer inside some heads.
+# The names of last layers in torchvision, timm and transformers; `out_proj` is the last layer inside some heads.
 _NAMES = ("fc", "classifier", "head", "heads", "lm_head", "linear", "score", "out_proj")
 
 INSTEAD = "use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves"
 
 
 class Head(NamedTuple):
-    """A layer and what the network calls it; the name is empty where the layer itself was passed."""
+    """A layer and its path in the network; the path is empty if the layer itself was passed."""
 
     name: str
     layer: nn.Module
@@ -45,7 +45,7 @@ class Head(NamedTuple):
 
 
 def final_layer(model: nn.Module) -> Head:
-    """The last linear layer of ``model``, fit to be divided."""
+    """The last linear layer of ``model``, after checking that it can be folded."""
     head = _last(Head("", model), model)
     _check_plain(head)
     _check_unshared(model, head)
@@ -54,43 +54,44 @@ def final_layer(model: nn.Module) -> Head:
 
 
 def _last(at: Head, model: nn.Module) -> Head:
-    """Follow names and containers of ``model`` down to a layer."""
+    """Follow the names and containers of ``model`` down to a layer."""
     module = at.layer
     if isinstance(module, _LINEAR) or not any(True for _ in module.children()) or _is_adapter(module) or _is_quantised(module):
         return at
     if isinstance(module, nn.Sequential):
         return _last(_tail(at), model)
-    # Quantised layers have a usual name but no parameters.
+    # Quantised layers have no parameters, so they are recognised by their names.
     named = {name: each for name, each in module.named_children() if name in _NAMES or any(True for _ in each.parameters())}
     heads = [name for name in named if name in _NAMES and not isinstance(named[name], _TRANSPARENT)]
     if len(named) == 1 and not any(True for _ in module.parameters(recurse=False)):
         heads = list(named)  # a wrapper: DataParallel, a compiled module, a LightningModule
     if not heads:
         raise InputError(
-            f"The network must have a last layer with a usual name ({', '.join(_NAMES[:-1])}), got {type(module).__name__} "
-            f"with the parts {list(named)}. Pass the layer itself{_for_instance(at, model)}; or {INSTEAD}."
+            f"The last layer of the network must be called {', '.join(_NAMES[:-2])} or {_NAMES[-2]}, got a "
+            f"{type(module).__name__} with the submodules {list(named)}. Pass the layer itself{_hint(at, model)}; or {INSTEAD}."
         )
     rivals = heads if len(heads) > 1 else [heads[0], *_rivals(heads[0], named)]
     if len(rivals) > 1:
         paths = " and ".join(f"`{_join(at.name, name)}`" for name in rivals)
         raise InputError(
-            f"The network must have one last layer, got {paths}. Pass the layer that gives the logits; or {INSTEAD}."
+            f"The network must have one candidate for its last layer, got {paths}. Pass the layer that computes the logits; or "
+            f"{INSTEAD}."
         )
     return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model)
 
 
 def _tail(at: Head) -> Head:
-    """The last member of a Sequential that does something."""
+    """The last module of a Sequential that is not transparent."""
     for name, each in reversed(list(at.layer.named_children())):
         if not isinstance(each, _TRANSPARENT):
             return Head(_join(at.name, name), each)
     raise InputError(
-        f"The network must end in a linear layer, got {_kind(at)} without any. Pass the layer itself; or {INSTEAD}."
+        f"The network must end in a linear layer, got {_kind(at)} without one. Pass the layer itself; or {INSTEAD}."
     )
 
 
 def _rivals(chosen: str, named: dict[str, nn.Module]) -> Iterator[str]:
-    """Other parts with linear layers that come later or share the last word of a name, as ``aux_head`` does with ``head``."""
+    """Other candidates: parts with linear layers that come later, or share a word of the name, as ``aux_head`` and ``head``."""
     word = chosen.rpartition("_")[2]
     later = False
     for name, each in named.items():
@@ -102,13 +103,13 @@ def _rivals(chosen: str, named: dict[str, nn.Module]) -> Iterator[str]:
 
 
 def _is_adapter(module: nn.Module) -> bool:
-    """Whether this is an adapter around a layer, as of peft."""
+    """Whether this is an adapter around a layer, such as those of peft."""
     names = [name for name, _ in (*module.named_children(), *module.named_parameters(recurse=False))]
     return any(name == "base_layer" or name.startswith("lora_") for name in names)
 
 
 def _check_plain(head: Head) -> None:
-    """Refuse layers whose output is not their weights times their input."""
+    """Refuse layers whose output is not their weights times their input plus their bias."""
     layer, kind = head.layer, _kind(head)
     own = {name for name, _ in layer.named_parameters()} | {name for name, _ in layer.named_buffers()}
     if is_parametrized(layer):
@@ -119,7 +120,7 @@ def _check_plain(head: Head) -> None:
         raise _refused(head, "its weights are quantised", "Fold before quantising")
     if isinstance(layer, nn.Softmax | nn.Softmax2d | nn.Sigmoid):
         raise InputError(
-            f"The network must return logits, got {kind} at its end. Take it out: T divides scores before the softmax."
+            f"The network must return logits, got {kind} at its end. Remove it: T divides the scores before the softmax."
         )
     if not isinstance(layer, _LINEAR):
         raise InputError(
@@ -127,16 +128,16 @@ def _check_plain(head: Head) -> None:
             f"{INSTEAD}."
         )
     if isinstance(layer.weight, UninitializedParameter):
-        raise _refused(head, "it has no weights yet", "Call the model once first")
+        raise _refused(head, "it has no weights yet", "Call the model once before folding")
     if layer.weight.is_meta:
-        raise _refused(head, "its weights are on the meta device", "Load them first")
+        raise _refused(head, "its weights are on the meta device", "Load the weights first")
     kinds = [each for each in _LINEAR if isinstance(layer, each)]
     if type(layer).forward is not kinds[0].forward:
-        remedy = "If that divides its output, divide its weights and bias yourself"
-        raise _refused(head, "it does more than multiply by its weights", remedy)
+        remedy = "If dividing its weights and bias would divide its output, divide them yourself"
+        raise _refused(head, "its `forward` is not that of a linear layer", remedy)
     if own - {"weight", "bias"}:
         remedy = "Make them permanent (`remove_weight_norm`, `prune.remove`, ...) first"
-        raise _refused(head, "its weights are computed from others", remedy)
+        raise _refused(head, "its weights are computed from other tensors", remedy)
 
 
 def _is_quantised(layer: nn.Module) -> bool:
@@ -149,7 +150,7 @@ def _refused(head: Head, why: str, remedy: str) -> InputError:
 
 
 def _check_unshared(model: nn.Module, head: Head) -> None:
-    """Refuse weights that something else uses too."""
+    """Refuse weights that other layers use too."""
     for name in ("weight", "bias"):
         mine = getattr(head.layer, name)
         if mine is None:
@@ -159,18 +160,18 @@ def _check_unshared(model: nn.Module, head: Head) -> None:
             raise InputError(
                 f"The network must not share the {name} of its last layer, got one tensor for "
                 f"{' and '.join(f'`{user}`' for user in users)}, as with tied embeddings: folding would change both. "
-                f"Untie them by giving the last layer its own copy; or {INSTEAD}."
+                f"Give the last layer its own copy; or {INSTEAD}."
             )
 
 
 def _check_uncapped(model: nn.Module, head: Head) -> None:
-    """Refuse a language model that bounds its logits; a classifier with such a configuration does not."""
+    """Refuse a language model with a soft cap on its logits; a classifier with the same configuration has none."""
     configs = [getattr(each, "config", None) for each in model.modules()] if "lm_head" in head.name.split(".") else []
     for config, name in product(configs, _CAPS):
         if cap := getattr(config, name, None):
             raise InputError(
-                f"The network must end in its last layer, got a soft cap after {head} (`config.{name}` is {cap:g}), which does "
-                f"not commute with a division: {INSTEAD}."
+                f"The logits of the network must be the output of {head}, got a soft cap after it (`config.{name}` is {cap:g}):"
+                f" dividing its weights would not divide the logits. Instead, {INSTEAD}."
             )
 
 
@@ -182,7 +183,7 @@ def _same_memory(a: Any, b: Any) -> bool:
     storage = a.untyped_storage().data_ptr()
     if storage == 0 or storage != b.untyped_storage().data_ptr():
         return False
-    # Networks may keep all their weights in one storage: what counts is whether these two overlap.
+    # A network may keep all its weights in one storage, so compare the addresses inside it.
     return bool(a.data_ptr() < b.data_ptr() + b.nbytes and b.data_ptr() < a.data_ptr() + a.nbytes)
 
 
@@ -194,10 +195,10 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _for_instance(at: Head, model: nn.Module) -> str:
-    """The last linear layer that was defined, as a hint."""
+def _hint(at: Head, model: nn.Module) -> str:
+    """The linear layer that was defined last, which is often the right one."""
     linear = [Head(_join(at.name, path), each) for path, each in at.layer.named_modules() if isinstance(each, _LINEAR)]
     if not linear:
         return ""
-    _check_unshared(model, linear[-1])  # passed alone, it could not be seen to be shared
+    _check_unshared(model, linear[-1])  # passed alone, the layer would not show that it is shared
     return f", perhaps `model.{linear[-1].name}`"

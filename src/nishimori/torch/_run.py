@@ -1,8 +1,8 @@
-"""How a network is asked a question, and where in its answer the logits are.
+"""One call of a network, and the logits in its output.
 
-It is asked in eval mode, without gradients, with the inputs where its weights are. Afterwards it is as it was: every module has
-the mode it had, and the caller's autocast has forgotten what it learned. It may answer with its logits, an object with
-``.logits`` or a dict with the key ``"logits"``. Nothing else is guessed at.
+The network runs in eval mode and without gradients, on inputs that are moved to the device of its weights. Afterwards every
+module has its previous mode, and the caller's autocast cache is empty. The output may be a tensor of logits, an object with
+``.logits`` or a dict with the key ``"logits"``. Anything else is refused, because guessing could pick the wrong tensor.
 """
 
 import copy
@@ -15,44 +15,43 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nishimori._numbers import temperature as checked_temperature
+from nishimori._numbers import temperature
 from nishimori.errors import InputError
 
 
 def check_module(model: Any, name: str = "model") -> None:
-    """Refuse what is no network."""
+    """Refuse anything that is not a network."""
     if not isinstance(model, nn.Module):
         got = "the class itself, not an instance" if isinstance(model, type) else f"a {type(model).__name__}"
         raise InputError(f"`{name}` must be a torch.nn.Module, got {got}.")
 
 
-def number(temperature: float | Tensor, name: str) -> float:
-    """A temperature the user passed as ``name``, as a finite positive number."""
-    value = temperature.detach() if isinstance(temperature, Tensor) else temperature
-    return checked_temperature(value, name)
+def number(value: float | Tensor, name: str) -> float:
+    """A temperature that the user passed as ``name``, as a finite positive number."""
+    return temperature(value.detach() if isinstance(value, Tensor) else value, name)
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode for a while; then every module has its own mode again, also after an error."""
+    """Eval mode inside the ``with`` block; afterwards, also after an error, every module has its previous mode."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
     except Exception as error:
         _set_flags(modes)
         raise InputError(
-            f"`model` must go to eval mode, got a {type(model).__name__} that cannot: {str(error).rstrip('.')}. If it was "
-            "exported, calibrate before exporting."
+            f"`model` must support `model.eval()`, got a {type(model).__name__} that does not: {str(error).rstrip('.')}. If it "
+            "was exported, calibrate it before exporting."
         ) from error
     try:
         yield
     finally:
-        # Parents come first. Setting the flag alone would not do: some layers merge weights when their mode changes.
+        # Parents come first. Setting the flag is not enough: some layers merge or split weights in `train`.
         for module, training in modes:
             if module.training != training:
                 module.train(training)
         _set_flags(modes)  # a later parent may have changed a module that it shares with an earlier one
-        # Older versions of torch would go on to train with the half-precision copies of weights made here without gradients.
+        # Older versions of torch would use the half-precision copies made here, which have no gradients, in later training.
         torch.clear_autocast_cache()
 
 
@@ -62,13 +61,13 @@ def _set_flags(modes: list[tuple[nn.Module, bool]]) -> None:
 
 
 def device_of(model: nn.Module) -> torch.device | None:
-    """Where the weights are, or None for a network without any."""
+    """The device of the weights, or None for a network without weights."""
     first = next(chain(model.parameters(), model.buffers()), None)
     return None if first is None else first.device
 
 
 def answer(model: nn.Module, inputs: Any, device: torch.device | None) -> Any:
-    """What ``model`` returns for ``inputs``: keywords if they are a mapping, positions if a tuple or list, else one."""
+    """The output of ``model`` for a mapping of keyword arguments, a tuple or list of positional arguments, or one input."""
     inputs = inputs if device is None else moved(inputs, device)
     with torch.inference_mode():
         if isinstance(inputs, Mapping):
@@ -88,24 +87,24 @@ def moved(value: Any, device: torch.device) -> Any:
 
 
 def logits_of(output: Any) -> Tensor:
-    """The logits in what a network returned."""
+    """The logits in the output of a network."""
     logits = output
     if not isinstance(output, Tensor):
         logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
     if not isinstance(logits, Tensor):
         raise InputError(
             "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got "
-            f"{_described(output)}. Wrap the model in a module whose `forward` returns the logits alone."
+            f"{described(output)}. Wrap the model in a module whose `forward` returns the logits alone."
         )
     if not logits.is_floating_point():
         raise InputError(
-            f"`model` must return logits, got {logits.dtype}. Return the scores before the softmax, not the classes."
+            f"`model` must return logits, got {logits.dtype}. Return the scores before the softmax, not the predicted classes."
         )
     return logits
 
 
 def with_logits(output: Any, logits: Tensor) -> Any:
-    """A copy of what a network returned, of the same kind, with other logits; all else is kept."""
+    """A copy of the output of a network, of the same type, with other logits."""
     if isinstance(output, Tensor):
         return logits
     if type(output) is dict:
@@ -122,9 +121,10 @@ def with_logits(output: Any, logits: Tensor) -> Any:
     return changed
 
 
-def _described(output: Any) -> str:
+def described(output: Any) -> str:
+    """The type of a value and its keys or length, for messages."""
     if isinstance(output, Mapping):
         return f"a {type(output).__name__} with the keys {list(output)}"
     if isinstance(output, tuple | list):
-        return f"a {type(output).__name__} of {len(output)}"
+        return f"a {type(output).__name__} of length {len(output)}"
     return f"a {type(output).__name__}"

@@ -1,10 +1,50 @@
-"""Small networks of the usual kinds, whose last layers are called and nested in the usual ways."""
+"""Small networks: one to read loaders with, and many to fold, with last layers of all usual names and nestings."""
 
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+X = torch.randn(10, 4, generator=torch.Generator().manual_seed(0))
+Y = torch.arange(10) % 3
+
+
+def loader(*tensors):
+    return DataLoader(TensorDataset(*tensors), batch_size=4)
+
+
+@dataclass(frozen=True)
+class Output:
+    loss: int
+    logits: torch.Tensor
+
+
+Pair = namedtuple("Pair", ["logits", "loss"])
+OUTPUTS = {
+    "tensor": lambda z: z,
+    "object": lambda z: SimpleNamespace(logits=z, loss=7),
+    "frozen dataclass": lambda z: Output(7, z),
+    "dict": lambda z: {"loss": 7, "logits": z},
+    "ordered dict": lambda z: OrderedDict(loss=7, logits=z),
+    "named tuple": lambda z: Pair(z, 7),
+}
+
+
+class Returning(nn.Module):
+    """A linear network that returns ``output(logits)``."""
+
+    def __init__(self, output=lambda z: z, n_out=3):
+        super().__init__()
+        self.fc = nn.Linear(4, n_out)
+        self.output = output
+
+    def forward(self, x, scale=1.0):
+        return self.output(self.fc(x * scale))
+
 
 IMAGES = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 TOKENS = torch.randint(0, 20, (4, 6), generator=torch.Generator().manual_seed(0))
@@ -21,7 +61,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """As for CIFAR, with its layer called ``linear``."""
+    """A ResNet for CIFAR, whose last layer is called ``name``."""
 
     def __init__(self, name="linear"):
         super().__init__()
@@ -53,7 +93,7 @@ def fully_convolutional():
 
 
 class Encoder(nn.Module):
-    """As in transformers: keywords in, an object with logits out, embeddings tied to the head if wanted."""
+    """A network like those of transformers: it returns an object with logits, and its head may be tied to the embeddings."""
 
     def __init__(self, name="classifier", *, tied=False):
         super().__init__()
@@ -69,7 +109,7 @@ class Encoder(nn.Module):
 
 
 class NestedHead(nn.Module):
-    """A head with layers of its own, as of RoBERTa."""
+    """A network whose head has several layers, like RoBERTa."""
 
     def __init__(self):
         super().__init__()
@@ -82,7 +122,7 @@ class NestedHead(nn.Module):
 
 
 class Lightning(nn.Module):
-    """A wrapper with a loss and a network."""
+    """A network inside a wrapper with a loss."""
 
     def __init__(self):
         super().__init__()
@@ -134,7 +174,7 @@ def same(network, copied):
 
 
 class Named(nn.Module):
-    """Parts with names; it is never called."""
+    """Named parts, without a ``forward``."""
 
     def __init__(self, **parts):
         super().__init__()
