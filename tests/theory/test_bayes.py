@@ -19,6 +19,7 @@ from nishimori.theory import (
     simulate_bayes,
     state_evolution,
 )
+from nishimori.theory._bayes import _channel
 
 CASES = {
     "logit": (Logit(), 2.0),
@@ -128,6 +129,21 @@ def test_what_is_not_a_positive_finite_number_is_refused(name, value):
     given = {"alpha": 2.0, "temperature": 1.0, name: value}
     with pytest.raises(InputError, match=f"`{name}` must be a positive finite number, got"):
         bayes_optimal("logit", given["alpha"], temperature=given["temperature"])
+
+
+def test_a_solution_that_is_not_unique_is_refused():
+    with pytest.raises(NotConvergedError, match=r"the Constant teacher at alpha = 2 have 0 solutions .* Choose another"):
+        bayes_optimal(Constant(temperature=6.0), 2.0)
+
+
+def test_labels_whose_likelihood_underflows_are_refused():
+    with pytest.raises(InputError, match=r"`temperature` must be nearer to the teacher's 1, got 0\.001: the likelihood of"):
+        _channel(Affine(), 1e-3)(0.5, 1.0, 1e-8, 0.1)
+
+
+def test_inference_too_close_to_the_teacher_is_refused():
+    with pytest.raises(NotConvergedError, match="more than 300000 points, because the classifier is almost identical"):
+        bayes_optimal("logit", 1e25)
 
 
 @pytest.mark.parametrize("tol", [0.0, 0.1, nan])

@@ -127,3 +127,9 @@ def test_message_passing_on_other_data_says_that_it_did_not_converge():
     x = np.ones((40, 30)) + 0.01 * np.random.default_rng(0).standard_normal((40, 30))
     with pytest.raises(NotConvergedError, match=r"did not converge in 2000 steps: .* It requires samples from N\(0, I/d\)"):
         gamp(100 * x, np.resize([1, -1], 40), "logit", temperature=0.1)
+
+
+def test_a_start_in_other_dimensions_is_refused():
+    start = gamp(X[:, :2], Y, "logit")
+    with pytest.raises(InputError, match=r"`start` must be a solution in 3 dimensions, like `x`, got one in 2\."):
+        gamp(X, Y, "logit", start=start)

@@ -244,6 +244,14 @@ def test_a_temperature_that_is_not_positive_and_finite_is_refused(T):
             measure(T)
 
 
+def test_what_is_not_a_number_is_refused():
+    score = CASES["affine"]
+    with pytest.raises(InputError, match="`T` must be a number or an array of numbers, got 'warm'"):
+        score.loss("warm")
+    with pytest.raises(InputError, match="`level` must be a number or an array of numbers, got 'high'"):
+        score.delta("high")
+
+
 @pytest.mark.parametrize(
     ("m", "q"), [(1.0, 1.0), (-1.0, 1.0), (2.0, 1.0), (0.1, 0.0), (0.1, -1.0), (nan, 1.0), (0.1, nan), (0.1, inf), (inf, inf)]
 )
@@ -301,5 +309,6 @@ def test_a_temperature_that_rounding_would_decide_is_refused():
 
 
 def test_a_classifier_too_close_to_the_teacher_is_refused_before_memory_runs_out():
-    with pytest.raises(NotConvergedError, match="the classifier is almost identical to the teacher"):
-        _ = Overlaps("logit", 1 - 1e-9, 1 - 1e-9).error
+    for score in (Overlaps("logit", 1 - 1e-9, 1 - 1e-9), Overlaps(Logit(rho=3.0), m=np.nextafter(3.0, 0.0), q=3.0)):
+        with pytest.raises(NotConvergedError, match="more than 300000 points, because the classifier is almost identical"):
+            _ = score.error

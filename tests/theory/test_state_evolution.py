@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 import reference_theory as reference
-from nishimori import InputError
+from nishimori import InputError, NotConvergedError
 from nishimori.theory import (
     Affine,
     Constant,
@@ -20,7 +20,7 @@ from nishimori.theory import (
     state_evolution,
     sweep,
 )
-from nishimori.theory._fixed_point import Problem
+from nishimori.theory._fixed_point import Problem, solve
 from nishimori.theory._state_evolution import regression
 
 NAMES = ["logit", "affine", "constant", "probit"]
@@ -178,6 +178,41 @@ def test_a_tolerance_out_of_reach_is_refused(tol):
 def test_a_number_of_plain_iterations_must_be_a_whole_number(n):
     with pytest.raises(InputError, match="`n` must be a whole number of at least 0, got"):
         plain_iterations("logit", 2.0, 0.1, n)
+
+
+def test_a_start_or_alphas_of_the_wrong_kind_are_refused():
+    with pytest.raises(InputError, match=r"`start` must be a result of `state_evolution`, got 3\."):
+        state_evolution("logit", 2.0, 0.1, start=3)
+    with pytest.raises(InputError, match=r"`alphas` must be an iterable of numbers, got 3\.0\."):
+        sweep("logit", 3.0, 0.1)
+
+
+def test_too_few_newton_steps_raise(monkeypatch):
+    monkeypatch.setattr("nishimori.theory._fixed_point._LIMIT", 1)
+    with pytest.raises(NotConvergedError, match=r"did not converge in 1 steps at alpha = 2 and penalty = 20: the residual is"):
+        state_evolution("affine", 2.0, 1e-4)
+
+
+def test_a_quadrature_too_coarse_for_the_tolerance_raises(monkeypatch):
+    monkeypatch.setattr("nishimori.theory._fixed_point._FINEST", 0.05)
+    with pytest.raises(
+        NotConvergedError, match=r"the finest quadrature still changed the solution by .* Choose a larger `tol`"
+    ):
+        state_evolution("constant", 2.4, 1e-4, tol=1e-13)
+
+
+def test_equations_without_a_finite_residual_raise():
+    nothing = Problem(lambda *_: (0.0, 0.0, 0.0), 2.0, 0.1)
+    with pytest.raises(
+        NotConvergedError, match=r"left the range of float64 at alpha = 2 and penalty = 0\.1\. Choose less extreme"
+    ):
+        solve(nothing, np.zeros(3), 1e-10)
+
+
+@pytest.mark.parametrize(("alpha", "penalty"), [(1e12, 1e-3), (1e29, 1e-29), (1e29, 1e29)])
+def test_a_classifier_too_close_to_the_teacher_is_refused(alpha, penalty):
+    with pytest.raises(NotConvergedError, match="more than 300000 points, because the classifier is almost identical"):
+        state_evolution("logit", alpha, penalty)
 
 
 def test_a_result_says_what_it_solves():

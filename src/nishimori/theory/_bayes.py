@@ -142,7 +142,7 @@ def _channel(teacher: Teacher, temperature: float) -> Channel:
     def averages(eta: float, q: float, v: float, step: float) -> tuple[float, float, float]:
         # The zeros of Z lie about 2.8 times its width √v away from the real line. This limits the step of the trapezoid rule.
         s_step = 5 * step * min(1.0, sqrt((1 - eta) / eta), sqrt(v / q))
-        n = nodes(REACH / s_step)
+        n = nodes(REACH, s_step)
         s = s_step * np.arange(-n, n + 1)
         force, stiff, value = pull(teacher, sqrt(q) * s, v, T)
         truth = averages_given_score(teacher, s, sqrt(eta), 1 - eta)
@@ -177,8 +177,9 @@ def _optimal_start(teacher: Teacher, alpha: float) -> Array:
     roots = np.flatnonzero((values[:-1] > 0) != (values[1:] > 0))
     if len(roots) != 1:
         raise NotConvergedError(
-            f"The Bayes-optimal equations of the {type(teacher).__name__} teacher have {len(roots)} solutions at "
-            f"alpha = {alpha:g}. Only a unique solution is known to be the right one; choose another `alpha`."
+            f"The Bayes-optimal equations of the {type(teacher).__name__} teacher at alpha = {alpha:g} have {len(roots)} "
+            "solutions in the range searched, and only a unique one is known to be right. Choose another `alpha`, or lower the "
+            "`temperature` of the teacher if its labels are almost pure noise."
         )
     odds = brentq(excess, grid[roots[0]], grid[roots[0] + 1], xtol=1e-8)
     return np.array([odds, -log(1 + exp(-odds)), -log(1 + exp(odds))])

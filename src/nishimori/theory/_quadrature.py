@@ -62,21 +62,21 @@ def expected_excess(x: Array) -> Array:
     return np.asarray(np.where(x < 0, tail, x * ndtr(x) + normal(x)))
 
 
-def nodes(wanted: float) -> int:
-    """``wanted`` rounded up, or an error if so many nodes would take too much memory."""
-    if not wanted <= _MOST_NODES:
+def nodes(length: float, step: float) -> int:
+    """The number of steps that cover ``length``, or an error if so many nodes would take too much memory."""
+    if not length <= _MOST_NODES * step:
         raise NotConvergedError(
-            f"The integrals would need {wanted:.1e} points, because the classifier is almost identical to the teacher. "
-            "Choose less extreme values."
+            f"The integrals would need more than {_MOST_NODES} points, because the classifier is almost identical to the "
+            "teacher. Choose less extreme values."
         )
-    return max(1, ceil(wanted))
+    return max(1, ceil(length / step))
 
 
 def half_line(longest: float, finest: float) -> Array:
     """Edges of panels from 0 to `REACH` that double in length from ``finest`` until they are as long as ``longest``."""
+    nodes(_ORDER * REACH, longest)
     doubling = finest * 2.0 ** np.arange(max(1, ceil(log2(longest / finest))))
     last = float(doubling[-1])
-    nodes(_ORDER * REACH / longest)
     return np.concatenate([[0.0], doubling[:-1], np.linspace(last, REACH, 2 + int((REACH - last) / longest))])
 
 

@@ -189,7 +189,7 @@ def regression(teacher: Teacher) -> Channel:
         low, high = (asinh((_moved(end * spread, v) - centre) / width) for end in (-REACH, REACH))
         # P(y = +1 | score) changes over a distance of √(1 − η), which the step must resolve.
         step *= min(1.0, 7 * sqrt(1 - eta))
-        t, step = np.linspace(low, high, nodes((high - low) / step) + 1, retstep=True)
+        t, step = np.linspace(low, high, nodes(high - low, step) + 1, retstep=True)
         z = centre + width * np.sinh(t)
         pull = expit(-z)
         stiff = pull * expit(z)
