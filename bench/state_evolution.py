@@ -2,10 +2,10 @@
 
     python bench/state_evolution.py [--json FILE]
 
-Times are CPU milliseconds on one core, the fastest of `--repeats` runs. A cold solve has no starting point, a warm one starts at
-a solution nearby. Cold solves with the default tolerance of 1e-10 are compared with tol = 1e-13. The plain iteration starts like
-`plain_iterations` and stops when m, q and v are within 1e-9 of a cold solve, or after 100,000 iterations. In practice it could
-not know when to stop. The ratio is its time divided by that of the cold solve; below one, the plain iteration is faster.
+Times are CPU milliseconds on one core, the fastest of `--repeats` runs. A cold solve has no starting point, a warm one starts
+at a nearby solution. Cold solves with the default tolerance of 1e-10 are compared with tol = 1e-13. The plain iteration starts
+like `plain_iterations` and stops when m, q and v are within 1e-9 of a cold solve, or after 100,000 iterations. In practice it
+could not know when to stop. The ratio is its time divided by that of the cold solve; below one, the plain iteration is faster.
 """
 
 import argparse

@@ -3,9 +3,9 @@
     python bench/theory_against_simulation.py [--d 500] [--seeds 16]
 
 The metrics are those of infinitely many new samples, given the overlaps that training found, so that only the training set is
-random. A deviation is (mean over seeds − theory) / standard error. If the theory holds in d dimensions and the values are normal,
-it has Student's t distribution with seeds − 1 degrees of freedom. The theory holds up to O(1/d), and enough seeds make this
-difference visible: increase d to see whether a large deviation disappears. Exits with 1 if any deviation is above 4.
+random. A deviation is (mean over seeds − theory) / standard error. If the theory holds in d dimensions and the values are
+normal, it has Student's t distribution with seeds − 1 degrees of freedom. The theory holds up to O(1/d), and enough seeds make
+this difference visible: increase d to see whether a large deviation disappears. Exits with 1 if any deviation is above 4.
 """
 
 import argparse

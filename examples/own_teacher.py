@@ -1,7 +1,7 @@
 """Define your own teacher: a logit teacher whose labels are flipped with probability 0.1.
 
-The example compares theory and simulation of logistic regression trained on these labels, and shows the calibration error before
-and after both temperatures.
+The example compares theory and simulation of logistic regression trained on these labels, and prints the calibration error
+before and after temperature scaling and expectation consistency.
 """
 
 from dataclasses import dataclass

@@ -52,7 +52,7 @@ class LinearScore:
 
     @property
     def correlation(self) -> float:
-        """R = m/√(ρq), between the teacher's score and the classifier's; η in the documentation is its square."""
+        """Correlation r = m/√(ρq) of the teacher's score and the classifier's; its square is η in docs/theory.md."""
         return self.m / sqrt(self.teacher.rho * self.q)
 
     @property

@@ -44,7 +44,7 @@ class Teacher(ABC):
     Parameters
     ----------
     temperature : float
-        T*: how soft the labels are.
+        T*: the larger it is, the noisier are the labels.
     rho : float
         ρ = |w*|²/d. The labels depend only on √ρ/T*; the overlap m of a trained classifier is proportional to √ρ.
 
