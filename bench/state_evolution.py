@@ -1,11 +1,11 @@
-"""Time to solve state evolution, cold and warm, against the plain fixed point of the same equations, in one process.
+"""Time to solve state evolution, with and without a starting point, compared with a plain fixed-point iteration.
 
     python bench/state_evolution.py [--json FILE]
 
-Times are CPU milliseconds on one core, the fastest of `--repeats` runs. Cold solves, at the default tolerance of 1e-10, are
-compared with tol = 1e-13. The plain fixed point is iterated from where `plain_iterations` starts until m, q and v are within
-1e-9 of a cold solve, or 100,000 times; it is told when it has arrived, which it could not know. The ratio is its time over that
-of the cold solve: below one, the plain fixed point is the faster.
+Times are CPU milliseconds on one core, the fastest of `--repeats` runs. A cold solve has no starting point, a warm one starts
+at a nearby solution. Cold solves with the default tolerance of 1e-10 are compared with tol = 1e-13. The plain iteration starts
+like `plain_iterations` and stops when m, q and v are within 1e-9 of a cold solve, or after 100,000 iterations. In practice it
+could not know when to stop. The ratio is its time divided by that of the cold solve; below one, the plain iteration is faster.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def difference(found: tuple[float, ...], exact: StateEvolution) -> float:
 
 
 def cold_solves(repeats: int) -> Iterator[Row]:
-    """Every cell of the grid, from nothing."""
+    """A cold solve for every cell of the grid."""
     for teacher in TEACHERS:
         edge = separability(teacher)
         for alpha, penalty in product(ALPHAS, PENALTIES):
@@ -59,7 +59,7 @@ def cold_solves(repeats: int) -> Iterator[Row]:
 
 
 def sweeps(repeats: int) -> Iterator[Row]:
-    """100 values of α from 0.5 to 50, each from the one before, and each from nothing."""
+    """100 values of α from 0.5 to 50, each started at the previous solution (warm), and each on its own (cold)."""
     for teacher, penalty in product(TEACHERS, PENALTIES[:3]):
         warm, ours = timed(lambda: sweep(teacher, SWEEP, penalty), repeats)  # noqa: B023 - run at once
         cold, theirs = timed(lambda: [state_evolution(teacher, a, penalty) for a in SWEEP], repeats)  # noqa: B023
@@ -78,7 +78,7 @@ def optimal_penalties(repeats: int) -> Iterator[Row]:
 
 
 def plain_fixed_point(repeats: int) -> Iterator[Row]:
-    """The plain fixed point, far from separability, near it and at it."""
+    """The plain iteration far from separability, near it and at it."""
     for teacher in TEACHERS:
         edge = separability(teacher)
         away = [(1, 10), (1, 1), *((share * edge, 1e-4) for share in (0.5, 0.95, 1.05, 2, 8))]
@@ -93,9 +93,9 @@ def plain_fixed_point(repeats: int) -> Iterator[Row]:
 
 
 def iterations(exact: StateEvolution) -> tuple[int, float]:
-    """How many plain iterations come within 1e-9 of the solution, and how near they come."""
+    """The number of plain iterations that come within 1e-9 of the solution, and the remaining difference."""
     problem = Problem(regression(exact.teacher), exact.alpha, exact.penalty)
-    m, q, v = plain_iterations(exact.teacher, exact.alpha, exact.penalty, 0)  # where it starts
+    m, q, v = plain_iterations(exact.teacher, exact.alpha, exact.penalty, 0)  # the starting point
     x = np.array([log(m * m / (exact.teacher.rho * q - m * m)), log(q), log(v)])
     n = 0
     while (left := difference((m, q, v), exact)) > 1e-9 and n < CAP:
@@ -114,7 +114,7 @@ def show(title: str, rows: list[Row]) -> None:
 
 
 def summary(cold: list[Row], warm: list[Row], base: list[Row]) -> None:
-    """What the tables come to."""
+    """Print a summary of the tables."""
     ms, steps, residual, error = ([row[name] for row in cold] for name in ("ms", "steps", "residual", "difference"))
     print(f"\nCold solve: median {np.median(ms):.1f} ms, worst {max(ms):.1f} ms; up to {max(steps)} steps,", end=" ")
     print(f"residual {max(residual):.0e}, difference from tol = 1e-13 {max(error):.0e}")
@@ -130,10 +130,12 @@ def summary(cold: list[Row], warm: list[Row], base: list[Row]) -> None:
 
 
 def main() -> None:
-    """Print the tables and what they come to."""
+    """Print the tables and their summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5, help="runs of which the fastest counts (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the tables to FILE as well")
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="number of runs, of which the fastest counts (default: %(default)s)"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the tables to FILE")
     options = parser.parse_args()
     tables: dict[str, list[Row]] = {}
     with threadpool_limits(1):

@@ -1,6 +1,6 @@
-"""The theory a second time, slowly: every integral over the whole line, both labels, and the prox of each score solved for.
+"""A slow second implementation of the theory: integrals over the whole line and both labels, with a prox solved at each node.
 
-Of the library's code only a teacher's `probability`, `breaks`, `temperature` and `rho` are used here.
+It uses only a teacher's `probability`, `breaks`, `temperature` and `rho` from the library.
 """
 
 from math import sqrt
@@ -18,13 +18,13 @@ def gaussian(x, variance):
 
 
 def panels(edges):
-    """Twenty Gauss-Legendre nodes and weights in each of the intervals between sorted, distinct edges."""
+    """Twenty Gauss-Legendre nodes and weights in each interval between sorted, distinct edges."""
     middle, half = (edges[1:] + edges[:-1]) / 2, (edges[1:] - edges[:-1]) / 2
     return (middle[:, None] + half[:, None] * NODES).ravel(), (half[:, None] * WEIGHTS).ravel()
 
 
 def around(centres, finest, reach):
-    """Edges from -reach to reach; the intervals next to each centre have length finest and grow with the distance from it."""
+    """Edges from -reach to reach; intervals have length ``finest`` next to each centre and grow with the distance from it."""
     distances = np.concatenate([[0.0], finest * 1.5 ** np.arange(np.ceil(np.log(4 * reach / finest) / np.log(1.5)))])
     edges = [np.linspace(-reach, reach, 41)]
     for centre in centres:
@@ -53,7 +53,7 @@ def z_star(teacher, mu, V):
     """P(y = +1) if the teacher's score is drawn from N(mu, V), and its derivative in mu, for an array of mu."""
     mu = np.atleast_1d(mu)
     T = teacher.temperature
-    # The product of a Gaussian and σ* may have its bulk beyond the Gaussian's own, towards where σ* begins to grow.
+    # The product of a Gaussian and σ* can have its maximum far from the Gaussian's mean, where σ* begins to grow.
     far = sqrt(V) * (10 + sqrt(V) / T)
     low, high = min(mu.min() - far, -12 * T), max(mu.max() + far, 12 * T)
     cuts = T * np.array(teacher.breaks)
@@ -79,7 +79,7 @@ def both_labels(teacher, mu, V):
 
 
 def prox(y, omega, v):
-    """The z of least (z - ω)²/2v + log(1 + exp(-yz)), by bisection between ω and ω + yv."""
+    """The z that minimises (z - ω)²/2v + log(1 + exp(-yz)), by bisection between ω and ω + yv."""
     low, high = np.minimum(omega, omega + y * v), np.maximum(omega, omega + y * v)
     for _ in range(120):
         middle = (low + high) / 2
@@ -91,7 +91,7 @@ def prox(y, omega, v):
 def hats(teacher, alpha, m, q, v):
     """m̂, q̂ and v̂, from f = y σ(-y prox) and its derivative in ω."""
     V = teacher.rho - m * m / q
-    smooth = sqrt(V) * q / m  # how far ω goes while Z* changes
+    smooth = sqrt(V) * q / m  # the distance in ω over which Z* changes
     edges = around((-v, 0.0, v), 0.25 * min(1.0, sqrt(q)), 10 * sqrt(q))
     edges = np.unique(np.concatenate([edges, np.arange(-10 * sqrt(q), 10 * sqrt(q), smooth)]))
     omega, weight = panels(edges)
@@ -108,7 +108,7 @@ def hats(teacher, alpha, m, q, v):
 
 
 def overlaps(teacher, alpha, penalty, start):
-    """m, q and v that solve the equations of regression, from a start nearby."""
+    """m, q and v that solve the equations of logistic regression, from a starting point nearby."""
 
     def gaps(logs):
         m, q, v = np.exp(logs)
@@ -125,7 +125,7 @@ def overlaps(teacher, alpha, penalty, start):
 
 
 def bayes_overlap(teacher, alpha):
-    """q of the posterior mean at T*: the root of the one equation that is left."""
+    """q of the posterior mean at T*, the root of a single equation."""
     rho = teacher.rho
 
     def gap(q):
@@ -145,7 +145,7 @@ def bayes_overlap(teacher, alpha):
 
 
 class Classifier:
-    """Every metric by its definition, at one temperature."""
+    """Every metric by its definition."""
 
     def __init__(self, teacher, m, q):
         self.teacher, self.m, self.q = teacher, m, q
@@ -164,7 +164,7 @@ class Classifier:
         return z_star(self.teacher, self.m / self.q * np.asarray(omega, dtype=float), self.V)[0]
 
     def mean(self, if_positive, if_negative):
-        """Of a function of the score whose two values belong to the two labels."""
+        """Mean over samples of a function of the score and the label, given by its values for both labels."""
         return self.weight @ (self.positive * if_positive + (1 - self.positive) * if_negative)
 
     def error(self):
@@ -181,9 +181,9 @@ class Classifier:
         return self.mean(2 * (1 - p) ** 2, 2 * p**2)
 
     def ece(self, T):
-        """E|P(y = +1 | ω) - σ(ω/T)|, cut where the difference changes sign."""
+        """E|P(y = +1 | ω) - σ(ω/T)|, split where the difference changes sign."""
         gap = self.positive - expit(self.omega / T)
-        # Far out both are 0 or 1 to the last digit, and rounding has signs of its own.
+        # For large scores both are 0 or 1 to the last digit, and the sign of the difference is a rounding error.
         turns = np.flatnonzero((gap[1:] * gap[:-1] < 0) & (np.abs(gap[1:] - gap[:-1]) > 1e-13))
         pairs = [(self.omega[i], self.omega[i + 1]) for i in turns]
         cuts = [brentq(lambda x: self.conditional(x)[0] - expit(x / T), *pair, xtol=1e-14) for pair in pairs]
@@ -204,5 +204,5 @@ class Classifier:
         return self.conditional(T * logit(level))
 
     def marginal(self, level, T):
-        """Density of the probability σ(ω/T) that the classifier gives."""
+        """Density of the classifier's probability σ(ω/T)."""
         return gaussian(T * logit(level), self.q) * T / (level * (1 - level))

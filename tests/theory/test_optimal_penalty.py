@@ -1,4 +1,4 @@
-"""The penalty of least error or loss is at the bottom of the valley, although the valley is flat."""
+"""The optimal penalty is a minimum of the error or the loss, to many digits although the minimum is flat."""
 
 from itertools import pairwise
 from math import exp, inf, log, nan
@@ -25,7 +25,7 @@ each_aim = pytest.mark.parametrize("aim", ["error", "loss"])
 
 
 def measured(teacher, alpha, aim):
-    """What is to be least, as a function of log λ."""
+    """The error or the loss as a function of log λ."""
 
     def value(log_penalty):
         result = state_evolution(teacher, alpha, exp(log_penalty), tol=1e-12)
@@ -51,7 +51,7 @@ def test_the_derivative_vanishes_at_the_optimal_penalty(teacher, alpha, aim):
     far, near = (value(best + step) - value(best - step) for step in (2 * h, h))
     curvature = (value(best + 0.1) + value(best - 0.1) - 2 * value(best)) / 0.1**2
     assert curvature > 0
-    # The distance in log λ that is left, by Newton.
+    # Newton's estimate of the remaining distance in log λ.
     assert abs((8 * near - far) / (12 * h) / curvature) < 1e-6
 
 
@@ -86,7 +86,7 @@ def test_the_error_is_least_where_the_alignment_is_greatest():
 
 
 def test_the_penalty_of_the_logit_teacher_tends_to_its_prior_with_many_samples():
-    # With T* = ρ = 1 the risk is a negative log posterior at λ = 1, whose mode and mean then agree.
+    # With T* = ρ = 1 and λ = 1 the risk is a negative log posterior; with many samples its mode and mean agree.
     off = [abs(optimal_penalty("logit", alpha) - 1) for alpha in (2.0, 20.0, 200.0)]
     assert all(after < before for before, after in pairwise(off))
     assert off[-1] < 0.02
@@ -128,6 +128,8 @@ def test_an_unknown_teacher_is_refused():
 
 
 @pytest.mark.parametrize("minimise", ["error", "loss"])
-def test_a_penalty_that_rounding_would_decide_is_refused(minimise):
-    with pytest.raises(NotConvergedError, match="rounding"):
+def test_a_minimum_lost_in_rounding_errors_is_refused(minimise):
+    with pytest.raises(
+        NotConvergedError, match=r"has no minimum above rounding errors at penalties from .* Choose a larger `alpha`"
+    ):
         optimal_penalty(Constant(temperature=6.0), 0.3, minimise=minimise)

@@ -1,4 +1,4 @@
-"""A teacher is its probability: closed forms equal quadratures of it, and three lines make a new one."""
+"""Closed forms of a teacher equal quadratures of its probability, and a new teacher takes three lines."""
 
 from dataclasses import dataclass
 from math import inf, nan
@@ -86,7 +86,7 @@ def test_averages_have_the_symmetry_of_the_probability(teacher, variance):
 @pytest.mark.parametrize("name", ["logit", "affine", "probit"])
 def test_averages_keep_their_relative_accuracy_far_out_where_they_are_tiny(name, variance):
     teacher = TEACHERS[name]
-    # Thirty deviations of what a label is drawn from, for teachers that are certain somewhere.
+    # The farthest mean: 30 for the logit, 30 standard deviations below -1 for the affine, 25 for the probit teacher.
     farthest = {"logit": 30.0, "affine": 1 + 30 * variance**0.5, "probit": 25 * (1 + variance) ** 0.5}[name]
     means = -np.linspace(1, farthest, 15)
     value, slope = reference.z_star(teacher, means, variance)
@@ -172,19 +172,23 @@ class Coin(Teacher):
 
 
 @pytest.mark.parametrize("kind", [Contrary, Coin])
-def test_a_probability_that_does_not_grow_teaches_nothing_and_is_refused(kind):
+def test_a_probability_without_a_positive_slope_is_refused(kind):
     for learn in (lambda teacher: state_evolution(teacher, 2.0, 0.1), lambda teacher: bayes_optimal(teacher, 2.0)):
-        with pytest.raises(InputError, match=f"`probability` of {kind.__name__} must grow"):
+        with pytest.raises(
+            InputError, match=f"`probability` of {kind.__name__} must have a positive mean slope, or there is nothing to learn"
+        ):
             learn(kind())
 
 
 @pytest.mark.parametrize("teacher", ["sigmoid", "Logit", "", None, Logit, ["logit"]], ids=repr)
-def test_an_unknown_teacher_is_refused_with_the_names_there_are(teacher):
-    with pytest.raises(InputError, match="`teacher` must be one of logit, affine, constant, probit, or an instance of a class"):
+def test_an_unknown_teacher_is_refused_with_a_list_of_names(teacher):
+    with pytest.raises(
+        InputError, match="`teacher` must be one of logit, affine, constant, probit, or an instance of a subclass of"
+    ):
         state_evolution(teacher, 2.0, 0.1)
 
 
-def test_a_name_stands_for_the_teacher_with_temperature_and_norm_one():
+def test_a_name_means_the_teacher_with_temperature_and_norm_one():
     for name, teacher in TEACHERS.items():
         assert state_evolution(name, 2.0, 0.1) == state_evolution(teacher, 2.0, 0.1)
         assert state_evolution(name, 2.0, 0.1).teacher == teacher
@@ -211,13 +215,13 @@ def test_a_steep_teacher_is_the_built_in_one_at_a_low_temperature(k):
     np.testing.assert_allclose(own.ece(), built_in.ece(), rtol=1e-9)
 
 
-def test_what_is_too_rough_for_quadrature_is_refused_with_the_cure():
+def test_a_probability_too_abrupt_for_quadrature_is_refused_with_the_remedy():
     class Kinked(Teacher):
         def probability(self, z):
             return np.interp(z, [-1.0, 1.0], [0.0, 1.0])
 
     for teacher in (Kinked(), Steep(k=1000.0)):
-        with pytest.raises(InputError, match="set `breaks` to where it does; if it is very steep, write `averages`"):
+        with pytest.raises(InputError, match=r"set `breaks` to their positions\. If it is very steep, override `averages`"):
             state_evolution(teacher, 2.0, 1.0)
 
 
@@ -229,7 +233,7 @@ def test_what_is_too_rough_for_quadrature_is_refused_with_the_cure():
         (lambda z: 1.0 if z > 1 else 0.5, "must take an array and return one"),
     ],
 )
-def test_a_probability_that_is_none_is_refused_when_the_teacher_is_made(probability, message):
+def test_values_that_are_no_probabilities_are_refused_when_the_teacher_is_created(probability, message):
     teacher = type("Odd", (Teacher,), {"probability": lambda self, z: probability(z)})
     with pytest.raises(InputError, match=f"The `probability` of Odd {message}"):
         teacher()
@@ -252,7 +256,7 @@ def test_there_is_no_density_outside_the_range_of_the_teacher():
     np.testing.assert_allclose(total, 1.0, rtol=2e-3)
 
 
-def test_a_density_is_refused_where_atoms_are_not_declared_or_the_teacher_falls():
+def test_a_density_is_refused_if_atoms_are_not_declared_or_the_probability_decreases():
     class Undeclared(OwnAffine):
         atoms = ()
 
@@ -266,11 +270,11 @@ def test_a_density_is_refused_where_atoms_are_not_declared_or_the_teacher_falls(
         def probability(self, z):
             return expit(z + 2 * np.sin(3 * z))
 
-    for teacher, message in ((Undeclared(), "Set `atoms`"), (Sign(), "Set `atoms`"), (Wavy(), "σ\\* falls somewhere")):
+    for teacher, message in ((Undeclared(), "Set `atoms`"), (Sign(), "Set `atoms`"), (Wavy(), "σ\\* decreases somewhere")):
         with pytest.raises(InputError, match=message):
             Overlaps(teacher, 0.5, 1.0).density(0.3, 0.6)
 
 
-def test_two_teachers_with_parameters_of_their_own_are_not_taken_for_one():
+def test_teachers_that_differ_in_their_own_parameters_give_different_results():
     best = [bayes_optimal(Noisy(flipped=flipped), 2.0).q for flipped in (0.0, 0.3)]
     assert best[0] > 2 * best[1]

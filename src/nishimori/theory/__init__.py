@@ -1,17 +1,19 @@
-"""Calibration where everything is known: logistic regression and Bayesian inference in high dimension.
+"""Calibration in a model with an exact solution: logistic regression and Bayesian inference in high dimension.
 
-Samples x ~ N(0, I/d) are labelled by a teacher, P(y = +1 | x) = σ*(w*·x / T*), and n = αd of them are used for training. With
-d → ∞ every metric of the classifier, and both its temperatures, are functions of a few numbers that solve a few equations.
+Samples x ~ N(0, I/d) are labelled by a teacher, P(y = +1 | x) = σ*(w*·x / T*), and n = αd of them are used for training. For
+d → ∞ every metric of the classifier, and both its temperatures, follow from a few numbers that solve a few equations.
 """
 
-from nishimori.theory._bayes import BayesOptimal, BayesTemperatures, Posterior, bayes_optimal, bayes_temperatures
+from nishimori.theory._bayes import BayesOptimal, BayesTemperatures, bayes_optimal, bayes_temperatures
 from nishimori.theory._experiments import Estimate, Experiments
 from nishimori.theory._gamp import Gamp, gamp
 from nishimori.theory._linear_score import AtomDensity, LinearScore, Overlaps
+from nishimori.theory._logistic_regression import logistic_regression
 from nishimori.theory._optimal_penalty import optimal_penalty
 from nishimori.theory._plan import Plan, plan
+from nishimori.theory._posterior import Posterior
 from nishimori.theory._separability import separability
-from nishimori.theory._simulation import logistic_regression, simulate, simulate_bayes
+from nishimori.theory._simulation import simulate, simulate_bayes
 from nishimori.theory._state_evolution import StateEvolution, plain_iterations, state_evolution, sweep
 from nishimori.theory._teachers import TEACHERS, Affine, Atom, Averages, Constant, Logit, Probit, Teacher
 

@@ -1,23 +1,22 @@
-"""Repeating an experiment: one random stream a seed, all cores, a progress bar, means with standard errors."""
+"""Repetitions of an experiment: one random stream per seed, on all cores, summarised by means with standard errors."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from math import nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.progress import track
 from threadpoolctl import threadpool_limits
 
 from nishimori._numbers import whole
+from nishimori._progress import shown
 from nishimori.theory._quadrature import Array
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds and its standard error, from ``n`` seeds; ``missing`` more had no such number."""
+    """A mean over ``n`` seeds and its standard error; ``missing`` more seeds have no value."""
 
     mean: float
     standard_error: float
@@ -26,7 +25,7 @@ class Estimate(NamedTuple):
 
     @classmethod
     def of(cls, values: Array) -> "Estimate":
-        """From one number a seed, NaN where there is none."""
+        """The estimate from one value per seed; NaN marks a missing value."""
         there = values[~np.isnan(values)]
         n = len(there)
         mean = float(there.mean()) if n else nan
@@ -40,14 +39,36 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiments:
-    """One number a seed for each quantity; ``experiments["error"]`` is its `Estimate`, and iterating gives the names.
+    """The results of `simulate` or `simulate_bayes`: one value per seed for each quantity.
+
+    ``experiments["error"]`` is the `Estimate` of the error, and iterating gives the names of the quantities.
 
     Attributes
     ----------
     values : mapping of str to array
-        The numbers of each quantity, in the order of the seeds; NaN where a seed has none.
+        The values of each quantity, in the order of the seeds. NaN marks a temperature that does not exist, and the metrics
+        that need it: for example, if all answers on the validation sample are right, or no more of them than by chance.
     settings : mapping
-        What was asked for.
+        The parameters of the simulation.
+
+    Notes
+    -----
+    `simulate` returns
+
+    - ``m``, ``q``: the overlaps w*·ŵ/d and |ŵ|²/d;
+    - ``error``, ``loss``, ``confidence``, ``ece``, ``brier``, ``temperature_ts``, ``temperature_ec``: for infinitely many new
+      samples, computed from the overlaps;
+    - ``ece_ts``, ``brier_ts``, ``ece_ec``, ``brier_ec``: the same after division by either temperature;
+    - ``val_temperature_ts``, ``val_temperature_ec``: fitted on the validation sample;
+    - ``test_error``, ``test_loss``, ``test_brier``, ``test_ece``: measured on the test sample, without calibration;
+    - ``test_ece_ts``, ``test_ece_ec``: the same with the temperatures of the validation sample. The ECE of a test sample has
+      15 bins of equal width.
+
+    `simulate_bayes` returns
+
+    - ``m``, ``q``, ``v``, ``error``, ``confidence``, ``loss``, ``excess`` (confidence − accuracy): at the teacher's T*;
+    - ``temperature_ts``, ``temperature_ec``: the temperature in the likelihood at which the loss for new samples is least, and
+      at which mean confidence equals accuracy.
     """
 
     values: Mapping[str, Array]
@@ -55,7 +76,7 @@ class Experiments:
 
     def __getitem__(self, name: str) -> Estimate:
         if name not in self.values:
-            raise KeyError(f"There is no {name!r}; there are {', '.join(self.values)}.")
+            raise KeyError(f"No quantity is called {name!r}. Choose from {', '.join(self.values)}.")
         return Estimate.of(self.values[name])
 
     def __iter__(self) -> Iterator[str]:
@@ -63,7 +84,7 @@ class Experiments:
 
     @property
     def missing(self) -> dict[str, int]:
-        """How many seeds have no number, for each quantity where there are any."""
+        """Number of seeds without a value, for each quantity that lacks any."""
         return {name: self[name].missing for name in self.values if self[name].missing}
 
     def __str__(self) -> str:
@@ -82,28 +103,23 @@ def repeat(
     seeds: int,
     seed: int,
     n_jobs: int | None,
-    progress: bool,
+    progress: bool | None,
 ) -> Experiments:
-    """Run ``experiment`` with each of ``seeds`` streams that spring from one ``seed``; the answer depends on no core count."""
+    """Run ``experiment`` once per seed, each with its own random stream; the results do not depend on ``n_jobs``."""
     seeds, seed = whole("seeds", seeds, 1), whole("seed", seed, 0)
     n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
     streams = [np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(seeds)]
-    # Threads do: the work is linear algebra, which lets go of the interpreter. One core each, lest they fight.
-    with threadpool_limits(1), ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
+    # Threads are enough: the work is linear algebra, which releases the interpreter lock. Each thread may use one core only,
+    # or they would slow each other down.
+    with shown(progress) as report, threadpool_limits(1), ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
         jobs = {pool.submit(experiment, stream): i for i, stream in enumerate(streams)}
         results: list[dict[str, float]] = [{}] * seeds
+        report("simulating", 0, seeds)
         try:
-            for done in _tracked(as_completed(jobs), seeds, progress):
-                results[jobs[done]] = done.result()
+            for n_done, job in enumerate(as_completed(jobs), start=1):
+                results[jobs[job]] = job.result()
+                report(f"simulated seed {jobs[job] + 1}", n_done, seeds)
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # after an interrupt or an error no other seed is begun
+            pool.shutdown(cancel_futures=True)  # after an interrupt or an error no other seed is started
             raise
     return Experiments({name: np.array([each[name] for each in results]) for name in results[0]}, dict(settings))
-
-
-def _tracked(items: Iterable[Any], total: int, progress: bool) -> Iterator[Any]:
-    """A bar on a terminal's standard error that goes when it is full; elsewhere nothing."""
-    console = Console(stderr=True)
-    yield from track(
-        items, "Simulating", total=total, console=console, transient=True, disable=not (progress and console.is_terminal)
-    )

@@ -1,12 +1,12 @@
-"""The three equations of state evolution, whatever is averaged, and Newton's method for them.
+"""The three equations of state evolution, and Newton's method for them.
 
-An estimator in this model is described by its overlaps m and q with the teacher and itself and by its stiffness v. Those
-solve, with a teacher of norm one and η = m²/q,
+An estimator in this model is described by its overlaps m and q with the teacher and with itself, and by its compliance v. For
+a teacher with ρ = 1, and with η = m²/q, they solve
 
     √(ηq) = v m̂,    q(1 − η) = v² q̂,    1/v = λ + v̂,
 
-where m̂, q̂ and v̂ are α times averages over one Gaussian. Penalised regression and Bayesian inference differ in these
-averages alone. The unknowns are x = (log η/(1 − η), log q, log v), so that none can leave its range.
+where m̂, q̂ and v̂ are α times averages over a Gaussian. Penalised regression and Bayesian inference differ only in these
+averages. The unknowns are x = (log η/(1 − η), log q, log v), so that none can leave its range.
 """
 
 from collections.abc import Callable
@@ -22,27 +22,27 @@ from nishimori.theory._quadrature import Array, slope_at_zero
 # (η, q, v, step of the quadrature) -> m̂/α, q̂/α, v̂/α
 Channel = Callable[[float, float, float, float], tuple[float, float, float]]
 
-# A quadrature step that is right to a few digits everywhere; it is halved until nothing changes.
+# A quadrature step that gives a few digits everywhere; it is halved until the solution no longer changes.
 _COARSE = 0.1
 _FINEST = 0.1 / 2**5
 
-# Newton doubles the digits once it is near; on the way it may take no more than a factor e² a step.
+# Near the solution Newton's method doubles the digits per step; far from it a step changes no unknown by more than e².
 _LONGEST = 2.0
 _LIMIT = 60
 
-# Unknowns are logarithms, and beyond this their exponentials' squares are no float64.
+# The unknowns are logarithms; beyond this the squares of their exponentials overflow.
 _FARTHEST = 300.0
 
 
 class Problem(NamedTuple):
-    """What is averaged, how many samples a dimension there are, and how strong the penalty or prior is."""
+    """The averages, the number of samples per dimension, and the strength of the penalty or prior."""
 
     channel: Channel
     alpha: float
     penalty: float
 
     def residual(self, x: Array, step: float) -> Array:
-        """How far each equation is from holding, in logarithms."""
+        """Difference of the logarithms of both sides of each equation."""
         eta, rest, q, v = unpack(x)
         m_hat, q_hat, v_hat = self.channel(eta, q, v, step)
         if not (m_hat > 0 and q_hat > 0):
@@ -56,16 +56,16 @@ class Problem(NamedTuple):
         )
 
     def iterated(self, x: Array, step: float = _COARSE / 2) -> Array:
-        """The right-hand sides put in for the unknowns: one plain iteration, as the equations are often solved."""
+        """One plain iteration: the unknowns that follow from the averages at ``x``."""
         eta, _, q, v = unpack(x)
         m_hat, q_hat, v_hat = (self.alpha * average for average in self.channel(eta, q, v, step))
-        # Signal m̂² against noise q̂; both are divided by (λ + v̂)².
+        # η/(1 − η) is signal m̂² over noise q̂; in q both are divided by (λ + v̂)².
         stiff = self.penalty + v_hat
         return np.array([log(m_hat**2 / q_hat), log((q_hat + m_hat**2) / stiff**2), -log(stiff)])
 
 
 class FixedPoint(NamedTuple):
-    """Where Newton's method ended, the largest of its residuals there, and the steps it took."""
+    """The solution that Newton's method found, its largest residual, and the number of steps."""
 
     x: Array
     residual: float
@@ -79,7 +79,7 @@ def unpack(x: Array) -> tuple[float, float, float, float]:
 
 
 def jacobian(problem: Problem, x: Array, step: float, *, at_x: Array | None = None) -> Array:
-    """Derivatives of the residuals by differences: one-sided if their value ``at_x`` is given, else of fourth order."""
+    """Derivatives of the residuals: one-sided differences if their value ``at_x`` is given, otherwise of fourth order."""
 
     def along(axis: Array, h: float) -> Array:
         return problem.residual(x + h * axis, step)
@@ -92,12 +92,12 @@ def jacobian(problem: Problem, x: Array, step: float, *, at_x: Array | None = No
 
 
 def approach(problem: Problem, x: Array, tol: float = 1e-2) -> FixedPoint:
-    """Newton's method with the coarse quadrature, until the step is below ``tol``."""
+    """Newton's method with a coarse quadrature, until its step is below ``tol``."""
     return _newton(problem, x, _COARSE, tol)
 
 
 def solve(problem: Problem, x: Array, tol: float) -> FixedPoint:
-    """Newton's method, until halving the quadrature's step moves the solution by less than ``tol``, relatively."""
+    """Newton's method, until a quadrature with half the step moves the solution by a relative change below ``tol``."""
     found = _newton(problem, x, _COARSE, max(tol, 1e-7))
     steps, quadrature = found.steps, _COARSE
     while quadrature > _FINEST:
@@ -111,8 +111,8 @@ def solve(problem: Problem, x: Array, tol: float) -> FixedPoint:
         found = _newton(problem, x, quadrature, tol)
         steps += found.steps
     raise NotConvergedError(
-        f"State evolution did not settle: its integrals still changed the solution by {np.abs(change).max():.1e} at the finest "
-        f"quadrature, at alpha = {problem.alpha:g} and penalty = {problem.penalty:g}. Ask for less with `tol`."
+        f"State evolution did not converge at alpha = {problem.alpha:g} and penalty = {problem.penalty:g}: the finest "
+        f"quadrature still changed the solution by {np.abs(change).max():.1e}. Choose a larger `tol`."
     )
 
 
@@ -125,8 +125,8 @@ def _newton(problem: Problem, x: Array, quadrature: float, tol: float) -> FixedP
             return FixedPoint(x, float(np.abs(residual).max()), steps + 1)
     raise NotConvergedError(
         f"State evolution did not converge in {_LIMIT} steps at alpha = {problem.alpha:g} and penalty = {problem.penalty:g}: "
-        f"its equations are off by {np.abs(residual).max():.1e}. Penalties are lowered step by step to the one asked for; "
-        "choose values that are less extreme, or ask for less with `tol`."
+        f"the residual is {np.abs(residual).max():.1e}. This penalty may be larger than yours, because the search starts at "
+        "strong penalties. Choose less extreme values, or a larger `tol`."
     )
 
 
@@ -134,8 +134,8 @@ def _newton_step(problem: Problem, x: Array, quadrature: float, residual: Array)
     slopes = jacobian(problem, x, quadrature, at_x=residual)
     if not (np.isfinite(slopes).all() and abs(np.linalg.det(slopes)) > 0 and np.abs(x).max() < _FARTHEST):
         raise NotConvergedError(
-            f"State evolution ran out of floating-point range at alpha = {problem.alpha:g} and penalty = {problem.penalty:g}. "
-            "Choose values that are less extreme."
+            f"State evolution left the range of float64 at alpha = {problem.alpha:g} and penalty = {problem.penalty:g}. "
+            "Choose less extreme values."
         )
     change: Array = np.linalg.solve(slopes, -residual)
     return change / max(1.0, float(np.abs(change).max()) / _LONGEST)

@@ -1,7 +1,7 @@
-"""Bayesian inference on data: generalised approximate message passing.
+"""Bayesian inference on data: generalised approximate message passing (GAMP).
 
-For Gaussian samples in high dimension its fixed point is the posterior mean, and one number, the variance v, is the same for
-every weight.
+For Gaussian samples in high dimension its fixed point is the posterior mean of the weights, and all weights have the same
+posterior variance v.
 """
 
 from dataclasses import dataclass
@@ -11,17 +11,32 @@ import numpy as np
 
 from nishimori._numbers import positive
 from nishimori.errors import InputError, NotConvergedError
-from nishimori.theory._bayes import pull
-from nishimori.theory._checks import labelled, tolerance
+from nishimori.theory._posterior import pull
 from nishimori.theory._quadrature import Array
 from nishimori.theory._teachers import Teacher, as_teacher
+from nishimori.theory._tolerance import tolerance
+from nishimori.theory._training_set import labelled
 
 _LIMIT = 2000
 
 
 @dataclass(frozen=True)
 class Gamp:
-    """The posterior of the weights: its mean, the variance of each component, and how far the last step moved the mean."""
+    """The posterior of the weights.
+
+    Attributes
+    ----------
+    weights : array of shape (d,)
+        The posterior mean.
+    v : float
+        The posterior variance of each weight.
+    residual : float
+        Relative change of the mean in the last step.
+    steps : int
+        Number of steps.
+    converged : bool
+        Always True: otherwise `gamp` raises an error.
+    """
 
     weights: Array
     v: float
@@ -39,7 +54,7 @@ def gamp(
     tol: float = 1e-9,
     start: Gamp | None = None,
 ) -> Gamp:
-    """Posterior mean of the weights behind labelled Gaussian samples, under the prior N(0, ρI) and the likelihood σ*(y w·x/T).
+    """Posterior of the weights given labelled Gaussian samples, for the prior N(0, ρI) and the likelihood σ*(y w·x/T).
 
     Parameters
     ----------
@@ -48,12 +63,12 @@ def gamp(
     y : array of shape (n_samples,)
         Labels +1 and -1.
     teacher : Teacher or {"logit", "affine", "constant", "probit"}
-        Whose likelihood and norm are assumed. Where log σ* is not concave, as for the constant one, convergence is checked but
-        not promised.
+        The teacher whose σ* and ρ are assumed. If log σ* is not concave, as for the constant teacher, the search may fail to
+        converge, which raises an error.
     temperature : float, optional
         The temperature assumed in the likelihood; the teacher's by default.
     tol : float
-        Largest relative change of the mean in the last step.
+        Largest relative change of the mean in the last step, from 1e-13 to 0.01.
     start : Gamp, optional
         A solution at a nearby temperature, to save time.
 
@@ -74,16 +89,21 @@ def gamp(
     T = teacher.temperature if temperature is None else positive("temperature", temperature)
     tol = tolerance(tol)
     if start is not None and start.weights.shape != x.shape[1:]:
-        raise InputError(f"`start` must be a solution in {x.shape[1]} dimensions, got one in {len(start.weights)}.")
-    d = x.shape[1]
-    signed = x * y[:, None]  # a label -1 is the label +1 of the negative sample
-    weights, v = (np.zeros(d), teacher.rho) if start is None else (start.weights, start.v)
-    force = np.zeros(len(y))
+        raise InputError(f"`start` must be a solution in {x.shape[1]} dimensions, like `x`, got one in {len(start.weights)}.")
+    signed = x * y[:, None]  # a sample with label -1 is equivalent to its negative with label +1
+    mean, v = (np.zeros(x.shape[1]), teacher.rho) if start is None else (start.weights, start.v)
+    return _iterated(signed, teacher, T, tol, mean, v)
+
+
+def _iterated(signed: Array, teacher: Teacher, T: float, tol: float, weights: Array, v: float) -> Gamp:
+    """Message passing from ``weights`` and ``v`` on samples that are all labelled +1, until it converges."""
+    n, d = signed.shape
+    force = np.zeros(n)
     damping = 1.0
     before = np.inf
     for steps in range(1, _LIMIT + 1):
         new_force, stiff, value = pull(teacher, signed @ weights - v * force, v, T)
-        if (value == 0).any():
+        if (value == 0).any():  # the step was too long: some label has become impossible
             damping, weights, v, force = damping / 2, weights / 2, (v + teacher.rho) / 2, force / 2
             continue
         force = new_force if steps == 1 else force + damping * (new_force - force)
@@ -99,6 +119,6 @@ def gamp(
             damping = max(damping / 2, 0.05)
         before = change
     raise NotConvergedError(
-        f"Message passing did not settle in {_LIMIT} steps: the last one still moved the mean by {change:.1e} of its length. "
-        "It needs samples from N(0, I/d) in many dimensions, and a log-concave likelihood."
+        f"Message passing did not converge in {_LIMIT} steps: the last step changed the mean by {change:.1e} of its length. "
+        "It requires samples from N(0, I/d) in many dimensions, and a log-concave likelihood."
     )

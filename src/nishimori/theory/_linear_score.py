@@ -1,7 +1,7 @@
-"""What a linear classifier is worth, when its score and the teacher's are jointly Gaussian.
+"""Metrics and temperatures of a linear classifier whose score and the teacher's are jointly Gaussian.
 
-For x ~ N(0, I/d) the scores w*·x and ŵ·x are a Gaussian pair, whatever ŵ is, with variances ρ and q and covariance m. So
-every metric of the probability σ(ŵ·x/T) is a one-dimensional integral. With r = m/√(ρq), τ = √q/T and a standard normal s,
+For x ~ N(0, I/d) and any ŵ the scores w*·x and ŵ·x are a Gaussian pair, with variances ρ and q and covariance m. So every
+metric of the probability σ(ŵ·x/T) is a one-dimensional integral. With r = m/√(ρq), τ = √q/T and a standard normal s,
 the score is τs and the label +1 has probability Z(rs) = E σ*(κ(rs + √(1 − r²) ξ)). By symmetry s > 0 is enough.
 """
 
@@ -19,14 +19,14 @@ from nishimori._numbers import positive
 from nishimori._roots import Point, root_of
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory._quadrature import REACH, Array, composite, half_line, mean_absolute, normal
-from nishimori.theory._teachers import Teacher, as_teacher
+from nishimori.theory._teachers import Teacher, as_teacher, averages_given_score
 
-# Panels double in length from here: scores as steep as τ = 10,000 are resolved.
+# Length of the first panel; the next ones double in length. This resolves scores as steep as τ = 10,000.
 _FINEST = 1e-4
 
 
 class Line(NamedTuple):
-    """Nodes of the half line s > 0, the weights of twice the normal density there, and P(wrong | s)."""
+    """Nodes on the half line s > 0, their weights under twice the normal density, and P(wrong | s)."""
 
     s: Array
     weight: Array
@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 class AtomDensity(NamedTuple):
-    """The part of the joint density that sits on one value of f*: ``density`` is its density in f_erm."""
+    """The part of the joint density at a single value of f*; ``density`` is its density in f_erm."""
 
     f_star: float
     density: Array
@@ -52,12 +52,12 @@ class LinearScore:
 
     @property
     def correlation(self) -> float:
-        """R = m/√(ρq), between the teacher's score and the classifier's; η in the text is its square."""
+        """Correlation r = m/√(ρq) of the teacher's score and the classifier's; its square is η in docs/theory.md."""
         return self.m / sqrt(self.teacher.rho * self.q)
 
     @property
     def error(self) -> float:
-        """Fraction of new samples classified wrongly; no temperature changes it."""
+        """Fraction of new samples classified wrongly; it does not depend on the temperature."""
         return float(self.line.weight @ self.line.wrong)
 
     @property
@@ -72,7 +72,7 @@ class LinearScore:
 
     @property
     def temperature_ec(self) -> float:
-        """The temperature at which mean confidence is accuracy: E[σ(τs) − Z] = 0 over s > 0."""
+        """The temperature at which mean confidence equals accuracy: E[σ(τs) − Z] = 0 over s > 0."""
         return self._temperature(self.line.weight)
 
     @overload
@@ -104,24 +104,24 @@ class LinearScore:
     @overload
     def ece(self, T: Array) -> Array: ...
     def ece(self, T: Any = 1.0) -> Any:
-        """Expected calibration error E|Δ|, over the whole line and without bins."""
+        """Expected calibration error E|Δ| over all scores, without bins."""
         taus = self._taus(T)
         return _like(T, np.array([self._ece(tau) for tau in taus.ravel()]).reshape(taus.shape))
 
     def conditional_mean(self, level: Any, T: Any = 1.0) -> Any:
-        """P(y = +1) among the samples to which the classifier gives the probability ``level``; level and T broadcast."""
+        """P(y = +1) for samples to which the classifier assigns the probability ``level``; both arguments broadcast."""
         s = np.asarray(logit(_inside("level", level))) / self._taus(T)
         return _like(s, self._truth(s))
 
     def delta(self, level: Any, T: Any = 1.0) -> Any:
-        """Δ = ``level`` − P(y = +1 | probability ``level``): positive above 1/2 means overconfident; both broadcast."""
+        """Δ = ``level`` − `conditional_mean`; positive at a level above 1/2 means overconfident. Both arguments broadcast."""
         mean = self.conditional_mean(level, T)
         return _like(mean, np.asarray(level, dtype=np.float64) - mean)
 
     def density(self, f_star: Any, f_erm: Any, T: Any = 1.0) -> Any:
         """Joint density of f* = σ*(w*·x/T*) and f_erm = σ(ŵ·x/T), where it is continuous.
 
-        What sits on single values of f* is in `atoms`; both together integrate to 1. All three broadcast.
+        `atoms` has the rest, at single values of f*; both together integrate to 1. All three arguments broadcast.
         """
         _check_continuous(self.teacher)
         level = _inside("f_star", f_star)
@@ -131,12 +131,12 @@ class LinearScore:
         r = self.correlation
         spread = sqrt(1 - r * r)
         joint = normal(s) * normal((z / self.teacher.signal - r * s) / spread) / spread
-        # Outside the range of σ*, and where it is flat, there is nothing.
+        # The density is zero outside the range of σ*, and where σ* is constant.
         inside = slope > 0
         return _like(level + s, np.where(inside, joint * jacobian / np.where(inside, slope, 1.0), 0.0))
 
     def atoms(self, f_erm: Any, T: Any = 1.0) -> tuple[AtomDensity, ...]:
-        """The values that f* takes with positive probability, each with the density of f_erm there."""
+        """The values that f* has with positive probability, each with the density of f_erm there."""
         s, jacobian = self._density_of_erm(f_erm, T)
         r, signal = self.correlation, self.teacher.signal
         spread = sqrt(1 - r * r)
@@ -151,7 +151,7 @@ class LinearScore:
         return self._nodes(self._edges(_FINEST))
 
     def _edges(self, finest: float) -> Array:
-        """Ends of panels that are short where s is, and never longer than the distance over which Z changes."""
+        """Edges of panels that are short near s = 0, and never longer than the distance over which Z changes."""
         r = abs(self.correlation)
         return half_line(min(0.75, 1.5 * sqrt(1 - r * r) / max(r, 1e-3)), finest)
 
@@ -160,13 +160,13 @@ class LinearScore:
         return Line(s, 2 * weight * normal(s), self._truth(-s))
 
     def _truth(self, s: Array) -> Array:
-        r, signal = self.correlation, self.teacher.signal
-        return self.teacher.averages(signal * r * s, signal**2 * (1 - r * r)).value
+        r = self.correlation
+        return averages_given_score(self.teacher, s, r, 1 - r * r).value
 
     def _taus(self, T: Any) -> Array:
-        temperatures = _numbers("T", T)
+        temperatures = _floats("T", T)
         if not ((temperatures >= 1e-30) & (temperatures <= 1e30)).all():
-            raise InputError(f"`T` must be positive and finite, from 1e-30 to 1e30, got {T}.")
+            raise InputError(f"`T` must lie between 1e-30 and 1e30, got {T}.")
         return sqrt(self.q) / temperatures
 
     def _mean(self, T: Any, integrand: Callable[[Array, Array], Array]) -> Any:
@@ -183,7 +183,7 @@ class LinearScore:
         if self.m <= 0:
             raise NoTemperatureError(
                 f"No temperature fits: accuracy {self.accuracy:.4g} is not above chance (0.5), because the classifier's "
-                f"overlap with the teacher is {self.m:.4g}. It has learnt nothing: give it more samples.",
+                f"overlap with the teacher is {self.m:.4g}. Train it on more samples.",
                 end="hot",
             )
         s, _, wrong = self.line
@@ -219,7 +219,7 @@ class LinearScore:
 
 @dataclass(frozen=True)
 class Overlaps(LinearScore):
-    """The metrics of any linear classifier whose overlaps with the teacher, m = w*·ŵ/d, and itself, q = |ŵ|²/d, are known.
+    """Metrics of any linear classifier, from its overlaps with the teacher, m = w*·ŵ/d, and with itself, q = |ŵ|²/d.
 
     Examples
     --------
@@ -234,44 +234,44 @@ class Overlaps(LinearScore):
     q: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "teacher", as_teacher(self.teacher))  # frozen, but not yet
+        object.__setattr__(self, "teacher", as_teacher(self.teacher))  # the dataclass is frozen
         check_overlaps(self.teacher, self.m, self.q)
 
 
 def check_overlaps(teacher: Teacher, m: Any, q: Any) -> None:
-    """Refuse what no weights have."""
+    """Refuse overlaps that no weights can have."""
     bound = sqrt(teacher.rho * positive("q", q))
     if not (isinstance(m, Real) and abs(float(m)) < bound):
-        raise InputError(f"`m` must be a number smaller than the root of rho * q, which is {bound:g}, got {m!r}.")
+        raise InputError(f"`m` must be a number of absolute value below sqrt(rho * q) = {bound:g}, got {m!r}.")
 
 
-def _numbers(name: str, value: Any) -> Array:
+def _floats(name: str, value: Any) -> Array:
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"`{name}` must be a number or an array of them, got {value!r}.") from None
+        raise InputError(f"`{name}` must be a number or an array of numbers, got {value!r}.") from None
 
 
 def _inside(name: str, level: Any) -> Array:
-    values = _numbers(name, level)
+    values = _floats(name, level)
     if not ((values > 0) & (values < 1)).all():
-        raise InputError(f"`{name}` must lie between 0 and 1, both excluded, got {level}.")
+        raise InputError(f"`{name}` must lie strictly between 0 and 1, got {level}.")
     return values
 
 
 def _like(given: Any, values: Any) -> Any:
-    """A float where a number was given, an array where an array was."""
+    """``values`` as a float if ``given`` is a number, otherwise as an array."""
     return float(values) if np.ndim(given) == 0 else np.asarray(values)
 
 
 def _normal_between(low: Array, high: Array) -> Array:
-    """Φ(high) − Φ(low), from the tail in which it does not cancel."""
+    """Φ(high) − Φ(low), computed in the tail where the terms do not cancel."""
     upper = low > 0
     return np.asarray(np.where(upper, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low)))
 
 
 def _check_continuous(teacher: Teacher) -> None:
-    """Refuse a teacher whose f* has no density, or more atoms than it says."""
+    """Refuse a teacher whose f* has no density, or has atoms that it does not declare."""
     name = f"f* of the {type(teacher).__name__} teacher"
     z = teacher.signal * np.linspace(-REACH, REACH, 6401)
     free = np.ones(z.shape, dtype=bool)
@@ -280,17 +280,17 @@ def _check_continuous(teacher: Teacher) -> None:
     if not free.any():
         held = ", ".join(f"{each.value:g}" for each in teacher.atoms)
         raise InputError(
-            f"{name} has no density: it takes the values {held} alone. "
+            f"{name} has no density: it takes only the values {held}. "
             "Use `atoms(f_erm, T)`, which gives the density of f_erm at each of them."
         )
     if (np.diff(teacher.probability(z)) < -1e-9).any():
-        raise InputError(f"{name} must grow with w*·x for a density of it, but σ* falls somewhere.")
+        raise InputError(f"{name} must not decrease with w*·x if its density is asked for, but σ* decreases somewhere.")
     slope = teacher.derivative(z)
     flat = free & (slope <= 0)
-    # Far out every σ* is flat to the last digit, but only one that is constant gets there at a slope.
+    # Far from zero every σ* is flat to the last digit. Only a σ* with a constant piece becomes flat where it is still steep.
     steep = free & (slope > 1e-6)
     if (flat[1:] & steep[:-1]).any() or (flat[:-1] & steep[1:]).any() or not steep.any():
         raise InputError(
-            f"{name} takes single values with positive probability, which have no density. "
+            f"{name} has single values of positive probability, and no density there. "
             "Set `atoms` of the teacher to the intervals on which σ* is constant."
         )

@@ -1,4 +1,7 @@
-"""The penalty of least test error or least test loss: the root of a derivative, not the bottom of a flat valley."""
+"""The penalty of least test error or least test loss.
+
+It is found as the root of the derivative: the minimum is flat, so that comparing values gives half the digits.
+"""
 
 from collections.abc import Callable
 from math import exp, log, sqrt
@@ -8,20 +11,20 @@ import numpy as np
 
 from nishimori._numbers import positive
 from nishimori.errors import InputError, NotConvergedError
-from nishimori.theory._checks import tolerance
 from nishimori.theory._fixed_point import Problem, jacobian, solve, unpack
 from nishimori.theory._linear_score import Overlaps
 from nishimori.theory._quadrature import Array, bracketed_root, slope_at_zero
-from nishimori.theory._state_evolution import TOLERANCE, cold, regression
+from nishimori.theory._state_evolution import cold, regression
 from nishimori.theory._teachers import Teacher, as_teacher
+from nishimori.theory._tolerance import TOLERANCE, tolerance
 
-# Where the search gives up: a penalty that leaves no trace, and one that leaves nothing else.
+# Where the search gives up: a smaller penalty has no effect, and a larger one outweighs all data.
 _LEAST, _MOST = 1e-10, 1e8
 
-# Derivatives are right to about 1e-12; a hundred times that decides a sign.
+# Derivatives are accurate to about 1e-12; above a hundred times that their sign is certain.
 _CERTAIN = 1e-10
 
-# The quadrature of derivatives: half the step that solutions are usually accepted at.
+# The quadrature step for derivatives: half the step at which solutions usually converge.
 _STEP = 0.025
 
 
@@ -32,14 +35,10 @@ def optimal_penalty(
 
     Parameters
     ----------
-    teacher : Teacher or {"logit", "affine", "constant", "probit"}
-        Who labels the samples; a name stands for T* = ρ = 1.
-    alpha : float
-        Samples per dimension.
+    teacher, alpha, tol
+        As for `state_evolution`.
     minimise : {"error", "loss"}
-        What is to be least: the fraction of wrong answers, or the cross-entropy at T = 1.
-    tol : float
-        Relative accuracy wanted of the state evolution on the way.
+        What to minimise: the fraction of wrong answers, or the cross-entropy at T = 1.
 
     Examples
     --------
@@ -55,21 +54,21 @@ def optimal_penalty(
     known = cold(teacher, alpha, 1.0, tol).x
 
     def slope(log_penalty: float) -> float:
-        """Derivative of what is to be least, in log λ."""
+        """Derivative of the error or the loss in log λ, up to a positive factor."""
         nonlocal known
         problem = Problem(channel, alpha, exp(log_penalty))
         known = solve(problem, known, tol).x
-        # F(x, λ) = 0 along the solutions, and λ stands in the third equation alone, as log v(λ + v̂).
+        # F(x, λ) = 0 for all solutions x(λ), and λ occurs only in the third equation, as log v(λ + v̂).
         change = np.linalg.solve(jacobian(problem, known, _STEP), [0.0, 0.0, -problem.penalty * exp(known[2])])
         if minimise == "error":
-            return -float(change[0])  # the error falls as η grows, and depends on nothing else
+            return -float(change[0])  # the error decreases with η and depends on nothing else
         return float(slope_at_zero(lambda h: _loss(teacher, known + h * change)))
 
     return exp(bracketed_root(slope, _bracket(slope, teacher, alpha, minimise)))
 
 
 def _bracket(slope: Callable[[float], float], teacher: Teacher, alpha: float, minimise: str) -> dict[float, float]:
-    """Neighbouring log λ between which the derivative changes sign, each with it, walking downhill from λ = 1."""
+    """Two values of log λ between which the derivative changes sign, with the derivative there; the search starts at λ = 1."""
     here, slope_here = 0.0, slope(0.0)
     downhill = -np.sign(slope_here)
     while log(_LEAST) < here < log(_MOST) and abs(slope_here) > _CERTAIN:
@@ -79,8 +78,9 @@ def _bracket(slope: Callable[[float], float], teacher: Teacher, alpha: float, mi
             return {here: slope_here, there: slope_there}
         here, slope_here = there, slope_there
     raise NotConvergedError(
-        f"The {minimise} of logistic regression with the {type(teacher).__name__} teacher at alpha = {alpha:g} has no least "
-        f"value at any penalty from {_LEAST:g} to {_MOST:g} that rounding does not hide: the search ended at {exp(here):.1g}."
+        f"The {minimise} of logistic regression with the {type(teacher).__name__} teacher at alpha = {alpha:g} has no minimum "
+        f"above rounding errors at penalties from {_LEAST:g} to {_MOST:g}: the search ended at {exp(here):.1g}. "
+        "Choose a larger `alpha` or a teacher with a lower `temperature`."
     )
 
 

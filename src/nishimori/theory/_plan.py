@@ -1,7 +1,8 @@
-"""How many validation samples a temperature needs.
+"""The number of validation samples that a temperature needs.
 
-A temperature solves mean g_i(log τ) = 0, with g = |s|^k (σ(τ|s|) − [right]), k = 0 for expectation consistency and 1 for
-temperature scaling. So log T is off by √(Var g / n) divided by the mean slope of g, for many samples n.
+A temperature solves mean g_i(log τ) = 0, with g = |s|^k (σ(τ|s|) − [right]), where k is 0 for expectation consistency and 1 for
+temperature scaling. So for a large number n of samples, the standard error of log T is √(Var g / n) divided by the mean slope
+of g.
 """
 
 from dataclasses import dataclass
@@ -17,16 +18,16 @@ from nishimori.theory._teachers import Teacher
 
 @dataclass(frozen=True)
 class Plan:
-    """Validation samples for a relative error of T, with either method.
+    """Number of validation samples for a given relative error of T, for both methods.
 
     Attributes
     ----------
     n_ec, n_ts : int
-        Samples for expectation consistency, and for temperature scaling.
+        Number of samples for expectation consistency, and for temperature scaling.
     deviation_ec, deviation_ts : float
-        Standard deviation of T/T∞ − 1 times the root of the number of samples.
+        Standard deviation of T/T∞ − 1 times the square root of the number of samples.
     relative_error, probability : float
-        What was asked for.
+        The requested accuracy.
     """
 
     n_ec: int
@@ -45,19 +46,19 @@ def plan(
     relative_error: float = 0.05,
     probability: float = 0.95,
 ) -> Plan:
-    """How many validation samples bring T within ``relative_error`` of its limit, with the given probability.
+    """Number of validation samples that bring T within ``relative_error`` of its limit, with the given probability.
 
-    The classifier is logistic regression on αd samples of the teacher, with d → ∞, and the samples are many, so that T is
-    normally distributed.
+    The classifier is logistic regression on αd samples of the teacher, with d → ∞. T is taken to be normally distributed, which
+    holds for many validation samples.
 
     Parameters
     ----------
     teacher, alpha, penalty
         As for `state_evolution`.
     relative_error : float
-        Largest |T/T∞ − 1|, at most 0.5.
+        Largest accepted |T/T∞ − 1|, at most 0.5.
     probability : float
-        How often it may be expected to hold.
+        Probability that the error is not larger.
 
     Examples
     --------
@@ -76,7 +77,7 @@ def plan(
 
 
 def deviation(score: LinearScore, power: int) -> float:
-    """Standard deviation of log T, for one sample, if the weights |s|^power define T."""
+    """Standard deviation of log T times √n, if T solves the condition with weights |s|^power."""
     s, weight, wrong = score.line
     T = score.temperature_ts if power else score.temperature_ec
     u = sqrt(score.q) / T * s

@@ -1,4 +1,4 @@
-"""How many samples a dimension can be separated without a mistake."""
+"""The number of samples per dimension up to which training data are linearly separable."""
 
 from math import inf
 
@@ -10,16 +10,16 @@ from nishimori.errors import InputError
 from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, half_line, normal
 from nishimori.theory._teachers import Teacher, as_teacher
 
-# A slope c, in units of 1 + κ, that only labels without noise ask for.
+# The largest slope c, in units of 1 + κ; only labels without noise need a larger one.
 _STEEPEST = 1e4
 
 
 def separability(teacher: Teacher | str) -> float:
     """The α below which a hyperplane through the origin separates αd samples of the teacher, with d → ∞.
 
-    Below it the weights of logistic regression grow without bound as the penalty vanishes, above it they do not. With a
-    standard normal ξ it is 1 / min_c E[max(ξ − c y g, 0)²] (Candès and Sur, arXiv:1804.09753), where y g is the teacher's
-    normalised score times the label.
+    Below it the weights of logistic regression grow without bound as the penalty goes to zero; above it they do not. The value
+    is 1 / min_c E[max(ξ − c y g, 0)²] (Candès and Sur, arXiv:1804.09753), where ξ is standard normal, g is the teacher's
+    normalised score and y the label.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def separability(teacher: Teacher | str) -> float:
         return float(weight @ (-right * g * expected_excess(-c * g) + (1 - right) * g * expected_excess(c * g)))
 
     if slope(0.0) > 1e-15:
-        raise InputError(f"The `probability` of {type(teacher).__name__} must grow on the whole, or be that of a coin.")
+        raise InputError(f"The `probability` of {type(teacher).__name__} must not have a negative mean slope.")
     high, steepest = 1.0, _STEEPEST * (1 + teacher.signal)
     while slope(high) < 0 and high < steepest:
         high *= 2

@@ -1,12 +1,8 @@
-"""Finite dimensions: draw a teacher and samples, train, and compare with the limit."""
+"""Experiments in finite dimensions: draw a teacher and samples, train, and measure what the theory predicts."""
 
-from dataclasses import replace
 from math import exp, log, nan, sqrt
-from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.special import expit
 
 from nishimori._maps import Temperature
 from nishimori._numbers import positive, whole
@@ -14,28 +10,14 @@ from nishimori._scorecard import scorecards
 from nishimori._sources import source
 from nishimori._temperatures import temperatures_of
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
-from nishimori.theory._bayes import Posterior, check_log_concave, chosen_temperatures
-from nishimori.theory._checks import labelled
 from nishimori.theory._experiments import Experiments, repeat
 from nishimori.theory._gamp import Gamp, gamp
 from nishimori.theory._linear_score import Overlaps
+from nishimori.theory._logistic_regression import logistic_regression
+from nishimori.theory._posterior import Posterior, check_log_concave, chosen_temperatures
 from nishimori.theory._quadrature import Array
 from nishimori.theory._teachers import Teacher, as_teacher
-
-# Newton's method, from zero: each step halves the gradient where the data are separable, and squares it near the end.
-_STEPS = 200
-
-# Relative distance to the exact minimum before the last step, which all but removes it.
-_CERTAIN = 1e-8
-
-
-class Sample(NamedTuple):
-    """Training data, and the teacher that labelled them with the norm it happens to have."""
-
-    x: Array
-    y: Array
-    weights: Array
-    teacher: Teacher
+from nishimori.theory._training_set import TrainingSet, draw, draw_labels
 
 
 def simulate(
@@ -50,48 +32,30 @@ def simulate(
     fix_norm: bool = True,
     seed: int = 0,
     n_jobs: int | None = None,
-    progress: bool = True,
+    progress: bool | None = None,
 ) -> Experiments:
-    """Logistic regression in d dimensions, trained to the end on αd samples of a teacher, for many seeds.
+    """Train logistic regression in d dimensions on αd samples of a teacher, for many seeds.
+
+    `Experiments` lists the quantities that are measured.
 
     Parameters
     ----------
-    teacher : Teacher or {"logit", "affine", "constant", "probit"}
-        Who labels the samples; a name stands for T* = ρ = 1.
-    alpha : float
-        Samples per dimension; αd is rounded.
-    penalty : float
-        λ of the penalty λ/2 |w|².
+    teacher, alpha, penalty
+        As for `state_evolution`; αd is rounded.
     d : int
         Dimension, at least 2.
     seeds : int
-        How often everything is drawn anew.
+        Number of repetitions, each with a new teacher and new samples.
     n_val, n_test : int
-        Samples on which temperatures are fitted, and on which the metrics named ``test_`` are measured. Only their scores are
-        drawn: (w*·x, ŵ·x) is a Gaussian pair exactly.
+        Number of samples on which temperatures are fitted, and on which the metrics named ``test_`` are measured.
     fix_norm : bool
-        Scale each teacher to |w*|² = ρd, as it is in the limit. Otherwise it is ρd up to a factor 1 ± √(2/d).
+        Scale each teacher to |w*|² = ρd, as in the limit. Otherwise |w*|² is ρd up to a factor 1 ± √(2/d).
     seed : int
-        What everything is drawn from: the same seed gives the same numbers on however many cores.
+        Random seed. The same seed gives the same numbers for every ``n_jobs``.
     n_jobs : int, optional
-        Seeds at a time; all cores by default.
-    progress : bool
-        Show a bar, if standard error is a terminal.
-
-    Returns
-    -------
-    Experiments
-        Means with standard errors of
-
-        - ``m``, ``q``: the overlaps;
-        - ``error``, ``loss``, ``confidence``, ``ece``, ``brier``, ``temperature_ts``, ``temperature_ec``, and the last two
-          metrics after either temperature, ``ece_ts`` to ``brier_ec``: of infinitely many new samples, from the overlaps;
-        - ``val_temperature_ts``, ``val_temperature_ec``: from the validation sample;
-        - ``test_error``, ``test_loss``, ``test_brier``, and ``test_ece``, ``test_ece_ts``, ``test_ece_ec`` (15 bins of equal
-          width; uncalibrated, and after the validation sample's temperatures): from the test sample.
-
-        A seed that has no temperature, because its validation sample is all right or no better than chance, has NaN there
-        and is counted as missing.
+        Number of seeds that run at the same time; all cores by default.
+    progress : bool, optional
+        None shows a bar if standard error is a terminal, True also writes lines elsewhere, False shows nothing.
 
     Examples
     --------
@@ -107,10 +71,7 @@ def simulate(
     _check_samples(alpha, d)
 
     def experiment(rng: np.random.Generator) -> dict[str, float]:
-        sample = draw(teacher, alpha, d, fix_norm, rng)
-        weights = logistic_regression(sample.x, sample.y, penalty)
-        overlaps = Overlaps(sample.teacher, float(sample.weights @ weights) / d, float(weights @ weights) / d)
-        return _population(overlaps) | _samples(overlaps, n_val, n_test, rng)
+        return _regression(draw(teacher, alpha, d, fix_norm, rng), penalty, n_val, n_test, rng)
 
     settings = {"teacher": teacher, "alpha": alpha, "penalty": penalty, "d": d, "n_val": n_val, "n_test": n_test}
     settings |= {"fix_norm": fix_norm, "seeds": seeds, "seed": seed}
@@ -126,13 +87,11 @@ def simulate_bayes(
     fix_norm: bool = True,
     seed: int = 0,
     n_jobs: int | None = None,
-    progress: bool = True,
+    progress: bool | None = None,
 ) -> Experiments:
-    """Bayesian inference in d dimensions by approximate message passing, and the temperatures it would choose.
+    """Bayesian inference in d dimensions by approximate message passing, and the temperatures that it would choose.
 
-    Parameters are those of `simulate`. The means are of ``m``, ``q``, ``v``, ``error``, ``confidence``, ``excess`` (confidence
-    − accuracy) and ``loss`` at the teacher's T*, and of ``temperature_ts`` and ``temperature_ec``: the T in the likelihood at
-    which the loss for new samples is least, and at which mean confidence is accuracy. The likelihood must be log-concave.
+    Parameters are those of `simulate`, and `Experiments` lists the quantities. The teacher's likelihood must be log-concave.
 
     Examples
     --------
@@ -147,73 +106,18 @@ def simulate_bayes(
     check_log_concave(teacher)
 
     def experiment(rng: np.random.Generator) -> dict[str, float]:
-        sample = draw(teacher, alpha, d, fix_norm, rng)
-        return _bayes(sample, teacher)
+        return _bayes(draw(teacher, alpha, d, fix_norm, rng), teacher)
 
     settings = {"teacher": teacher, "alpha": alpha, "d": d, "fix_norm": fix_norm, "seeds": seeds, "seed": seed}
     return repeat(experiment, settings, seeds=seeds, seed=seed, n_jobs=n_jobs, progress=progress)
 
 
-def draw(teacher: Teacher, alpha: float, d: int, fix_norm: bool, rng: np.random.Generator) -> Sample:
-    """A teacher's weights, and αd samples that it labels with +1 and -1."""
-    weights = rng.standard_normal(d) * sqrt(teacher.rho)
-    if fix_norm:
-        weights *= sqrt(d * teacher.rho / (weights @ weights))
-    x = rng.standard_normal((round(alpha * d), d)) / sqrt(d)
-    y = _labels(teacher, x @ weights, rng)
-    return Sample(x, y, weights, teacher if fix_norm else replace(teacher, rho=float(weights @ weights) / d))
-
-
-def logistic_regression(x: Any, y: Any, penalty: float) -> Array:
-    """The exact minimiser of Σ log(1 + exp(−y w·x)) + λ/2 |w|² for labels +1 and -1.
-
-    Newton's method, until its step, the gradient seen through the Hessian, is below 1e-8 of the weights. Near the minimum that
-    step is the distance to it, and it is taken.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nishimori.theory import logistic_regression
-    >>> logistic_regression([[1.0, 0.0], [0.0, 2.0]], [1, -1], penalty=0.5).round(3)
-    array([ 0.675, -0.741])
-    """
-    x, y = labelled(x, y)
-    penalty = positive("penalty", penalty)
-    signed = x * y[:, None]
-    weights = np.zeros(x.shape[1])
-    for _ in range(_STEPS):
-        margins = signed @ weights
-        pull = expit(-margins)
-        gradient = penalty * weights - signed.T @ pull
-        scaled = signed * np.sqrt(pull * (1 - pull))[:, None]
-        hessian = scaled.T @ scaled
-        hessian[np.diag_indices_from(hessian)] += penalty
-        try:
-            step = -cho_solve(cho_factor(hessian, overwrite_a=True, check_finite=False), gradient, check_finite=False)
-        except LinAlgError:
-            break  # the penalty is lost beside the data
-        moved = weights + _damping(signed @ step, margins, weights, step, penalty, float(gradient @ step)) * step
-        if np.linalg.norm(step) <= _CERTAIN * np.linalg.norm(moved):
-            return np.asarray(moved)
-        weights = moved
-    raise NotConvergedError(
-        f"Logistic regression did not reach its minimum in {_STEPS} steps at penalty = {penalty:g}: its gradient is still "
-        f"{np.linalg.norm(gradient):.1e}. Choose a larger penalty."
-    )
-
-
-def _damping(moves: Array, margins: Array, weights: Array, step: Array, penalty: float, slope: float) -> float:
-    """The largest of 1, 1/2, 1/4, ... at which the risk falls as it should."""
-
-    def risk(size: float) -> float:
-        moved = weights + size * step
-        return float(np.logaddexp(0, -(margins + size * moves)).sum()) + penalty / 2 * float(moved @ moved)
-
-    size, here = 1.0, risk(0.0)
-    # At the end the risk no longer changes in its last digit, and the full step is right.
-    while risk(size) > here + 1e-4 * size * slope + 1e-12 * here and size > 1e-9:
-        size /= 2
-    return size
+def _regression(data: TrainingSet, penalty: float, n_val: int, n_test: int, rng: np.random.Generator) -> dict[str, float]:
+    """One seed of `simulate`."""
+    d = len(data.weights)
+    weights = logistic_regression(data.x, data.y, penalty)
+    overlaps = Overlaps(data.teacher, float(data.weights @ weights) / d, float(weights @ weights) / d)
+    return _population(overlaps) | _samples(overlaps, n_val, n_test, rng)
 
 
 def _population(overlaps: Overlaps) -> dict[str, float]:
@@ -229,7 +133,7 @@ def _population(overlaps: Overlaps) -> dict[str, float]:
     for name in ("ts", "ec"):
         try:
             T = getattr(overlaps, f"temperature_{name}")
-        except (NoTemperatureError, NotConvergedError):  # it has learnt nothing, or all but nothing
+        except (NoTemperatureError, NotConvergedError):  # the classifier has learnt nothing, or almost nothing
             T = None
         values[f"temperature_{name}"] = nan if T is None else T
         values[f"ece_{name}"] = nan if T is None else overlaps.ece(T)
@@ -257,33 +161,32 @@ def _samples(overlaps: Overlaps, n_val: int, n_test: int, rng: np.random.Generat
 
 
 def _new_scores(overlaps: Overlaps, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Scores ŵ·x of new samples, and their labels 0 and 1: a Gaussian pair has the same distribution as the samples'."""
+    """Scores ŵ·x of new samples, and their labels 0 and 1.
+
+    The samples themselves are not needed: for x ~ N(0, I/d) the scores (w*·x, ŵ·x) are exactly a Gaussian pair.
+    """
     teacher, m, q = overlaps.teacher, overlaps.m, overlaps.q
     theirs = sqrt(teacher.rho) * rng.standard_normal(n)
     ours = m / teacher.rho * theirs + sqrt(q - m * m / teacher.rho) * rng.standard_normal(n)
-    return ours, (_labels(teacher, theirs, rng) > 0).astype(np.int64)
-
-
-def _labels(teacher: Teacher, scores: Array, rng: np.random.Generator) -> Array:
-    return np.where(rng.random(len(scores)) < teacher.probability(scores / teacher.temperature), 1.0, -1.0)
+    return ours, (draw_labels(teacher, theirs, rng) > 0).astype(np.int64)
 
 
 def _check_samples(alpha: float, d: int) -> None:
     if round(alpha * d) < 1:
-        raise InputError(f"`alpha` times `d` must be at least one sample, got {alpha} times {d}.")
+        raise InputError(f"`alpha` * `d`, the number of samples, must round to at least 1, got {alpha} * {d}. Increase either.")
 
 
-def _bayes(sample: Sample, assumed: Teacher) -> dict[str, float]:
-    """One seed of `simulate_bayes`; a temperature beyond a factor of three of T* counts as none."""
-    d = len(sample.weights)
+def _bayes(data: TrainingSet, assumed: Teacher) -> dict[str, float]:
+    """One seed of `simulate_bayes`; temperatures are searched for between T*/3 and 3T*."""
+    d = len(data.weights)
     last: Gamp | None = None
 
     def at(log_ratio: float) -> Posterior:
         nonlocal last
         T = assumed.temperature * exp(log_ratio)
-        last = gamp(sample.x, sample.y, assumed, temperature=T, start=last)
-        m, q = (float(weights @ last.weights) / d for weights in (sample.weights, last.weights))
-        return Posterior(sample.teacher, T, m, q, last.v)
+        last = gamp(data.x, data.y, assumed, temperature=T, start=last)
+        m, q = (float(weights @ last.weights) / d for weights in (data.weights, last.weights))
+        return Posterior(data.teacher, T, m, q, last.v)
 
     best = at(0.0)
     values = {name: getattr(best, name) for name in ("m", "q", "v", "error", "confidence", "loss", "excess")}

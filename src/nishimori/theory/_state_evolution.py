@@ -1,7 +1,7 @@
-"""Regularised logistic regression with d → ∞ parameters and αd samples.
+"""Penalised logistic regression in the limit of d → ∞ parameters and αd samples.
 
 The classifier minimises Σ log(1 + exp(−y w·x)) + λ/2 |w|² over samples x ~ N(0, I/d) that a teacher labelled. In the limit
-its overlaps m = w*·ŵ/d and q = |ŵ|²/d are no longer random, and solve three equations.
+its overlaps m = w*·ŵ/d and q = |ŵ|²/d are no longer random: they solve the three equations of `_fixed_point`.
 """
 
 from collections.abc import Iterable
@@ -13,31 +13,29 @@ from scipy.special import expit
 
 from nishimori._numbers import positive, whole
 from nishimori.errors import InputError, NotConvergedError
-from nishimori.theory._checks import tolerance
 from nishimori.theory._fixed_point import Channel, FixedPoint, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import LinearScore
 from nishimori.theory._quadrature import REACH, Array, nodes, normal
-from nishimori.theory._teachers import Teacher, as_teacher, mean_slope
-
-TOLERANCE = 1e-10
+from nishimori.theory._teachers import Teacher, as_teacher, averages_given_score, mean_slope
+from nishimori.theory._tolerance import TOLERANCE, tolerance
 
 
 @dataclass(frozen=True)
 class StateEvolution(LinearScore):
-    """Asymptotic overlaps of logistic regression, and through `LinearScore` every metric that follows from them.
+    """Overlaps of logistic regression in the limit, with every metric that `LinearScore` computes from them.
 
     Attributes
     ----------
     m, q : float
         Overlaps w*·ŵ/d and |ŵ|²/d.
     v : float
-        Stiffness: how far a score moves when its own sample pulls at it.
+        Compliance: how far a sample in the training set moves its own score, per unit of its pull.
     residual : float
         Largest relative error of the three equations.
     steps : int
-        Steps of Newton's method, all continuation included.
+        Number of Newton steps, those of the continuation included.
     converged : bool
-        Always true: what has not converged is raised, never returned.
+        Always True: otherwise `state_evolution` raises an error.
     """
 
     teacher: Teacher
@@ -59,20 +57,20 @@ def state_evolution(
     tol: float = TOLERANCE,
     start: StateEvolution | None = None,
 ) -> StateEvolution:
-    """Logistic regression on αd samples of a teacher, with d → ∞.
+    """Overlaps and metrics of logistic regression on αd samples of a teacher, with d → ∞.
 
     Parameters
     ----------
     teacher : Teacher or {"logit", "affine", "constant", "probit"}
-        Who labels the samples; a name stands for T* = ρ = 1.
+        The teacher that labels the samples; a name means T* = ρ = 1.
     alpha : float
         Samples per dimension.
     penalty : float
         λ of the penalty λ/2 |w|².
     tol : float
-        Relative accuracy wanted of m, q and v.
+        Relative accuracy of m, q and v, from 1e-13 to 0.01.
     start : StateEvolution, optional
-        A solution at nearby values, to save time; the answer is the same.
+        A solution at nearby values, to save time; the result is the same.
 
     Examples
     --------
@@ -87,7 +85,7 @@ def state_evolution(
     alpha, penalty, tol = positive("alpha", alpha), positive("penalty", penalty), tolerance(tol)
     if start is not None:
         if not isinstance(start, StateEvolution):
-            raise InputError(f"`start` must be what `state_evolution` returned, got {start!r}.")
+            raise InputError(f"`start` must be a result of `state_evolution`, got {start!r}.")
         try:
             found = solve(Problem(regression(teacher), alpha, penalty), _packed(start), tol)
         except NotConvergedError:  # too far away
@@ -100,14 +98,14 @@ def state_evolution(
 def sweep(
     teacher: Teacher | str, alphas: Iterable[float], penalty: float, *, tol: float = TOLERANCE
 ) -> tuple[StateEvolution, ...]:
-    """`state_evolution` at each of many values of α, each starting from the one before.
+    """`state_evolution` for many values of α, each solution starting from the one before.
 
     Parameters
     ----------
     teacher, penalty, tol
         As for `state_evolution`.
     alphas : iterable of float
-        Samples per dimension, best in order.
+        Samples per dimension; fastest if sorted.
 
     Examples
     --------
@@ -116,7 +114,7 @@ def sweep(
     [0.439, 0.419, 0.394]
     """
     if not isinstance(alphas, Iterable):
-        raise InputError(f"`alphas` must be a sequence of numbers, got {alphas!r}.")
+        raise InputError(f"`alphas` must be an iterable of numbers, got {alphas!r}.")
     results: list[StateEvolution] = []
     for alpha in alphas:
         results.append(state_evolution(teacher, alpha, penalty, tol=tol, start=results[-1] if results else None))
@@ -124,10 +122,17 @@ def sweep(
 
 
 def plain_iterations(teacher: Teacher | str, alpha: float, penalty: float, n: int) -> tuple[float, float, float]:
-    """m, q and v after ``n`` plain iterations of the equations: not the solution, unless ``n`` is large.
+    """m, q and v after ``n`` plain iterations of the equations, which is not the solution unless ``n`` is large.
 
-    Near separability a thousand are too few. This is here to show what stopping early does. It starts where a strong penalty
-    would lead; the other parameters are those of `state_evolution`.
+    Near separability a thousand iterations are too few: this function shows the error of stopping early. It starts from the
+    solution for a strong penalty. The other parameters are those of `state_evolution`.
+
+    Examples
+    --------
+    >>> from nishimori.theory import plain_iterations, state_evolution
+    >>> _, q, _ = plain_iterations("affine", alpha=3.436, penalty=1e-4, n=100)
+    >>> round(q / state_evolution("affine", alpha=3.436, penalty=1e-4).q, 3)
+    0.428
     """
     teacher = as_teacher(teacher)
     alpha, penalty, n = positive("alpha", alpha), positive("penalty", penalty), whole("n", n, 0)
@@ -140,7 +145,7 @@ def plain_iterations(teacher: Teacher | str, alpha: float, penalty: float, n: in
 
 
 def cold(teacher: Teacher, alpha: float, penalty: float, tol: float) -> FixedPoint:
-    """Start where the penalty rules and the solution is known, and lower it tenfold at a time."""
+    """The solution by continuation: start at a strong penalty, where it is known, and divide the penalty by ten repeatedly."""
     channel = regression(teacher)
     level = max(penalty, 10 * alpha)
     x = _weak(teacher, alpha, level)
@@ -149,7 +154,7 @@ def cold(teacher: Teacher, alpha: float, penalty: float, tol: float) -> FixedPoi
         found = approach(Problem(channel, alpha, level), x)
         steps += found.steps
         lower = max(penalty, level / 10)
-        # Straight on in log λ from the last two levels.
+        # Extrapolate linearly in log λ from the last two levels.
         ratio = 1.0 if before is None else log(lower / level) / log(level / before[0])
         x = found.x if before is None else found.x + ratio * (found.x - before[1])
         before, level = (level, found.x), lower
@@ -158,7 +163,7 @@ def cold(teacher: Teacher, alpha: float, penalty: float, tol: float) -> FixedPoi
 
 
 def _weak(teacher: Teacher, alpha: float, penalty: float) -> Array:
-    """The solution for a strong penalty: each sample pulls with 1/2, whatever the score."""
+    """The solution for a strong penalty, which keeps all scores near zero, so that every sample pulls with 1/2."""
     slope = mean_slope(teacher)
     stiff = penalty + alpha / 4
     m, noise = alpha * slope / stiff, alpha / 4 / stiff**2
@@ -177,10 +182,10 @@ def _result(teacher: Teacher, alpha: float, penalty: float, found: FixedPoint) -
 
 
 def regression(teacher: Teacher) -> Channel:
-    """Averages over the score ω ~ N(0, q) of a sample left out, in terms of the score z that training moves it to.
+    """Averages over ω ~ N(0, q), the score of a sample that training has not seen.
 
-    z minimises (z − ω)²/2v + log(1 + e^−z), so ω = z − vσ(−z): taking z for the variable, nothing has to be solved. The label
-    is +1; the other one doubles everything.
+    Training on the sample moves its score to the z that minimises (z − ω)²/2v + log(1 + e^−z). So ω = z − vσ(−z), and with z as
+    the variable of integration no equation has to be solved. The averages are those of the label +1, times 2 for both labels.
     """
     signal = teacher.signal
 
@@ -189,14 +194,14 @@ def regression(teacher: Teacher) -> Channel:
         width = min(1.0, spread)
         centre = _moved(0.0, v)
         low, high = (asinh((_moved(end * spread, v) - centre) / width) for end in (-REACH, REACH))
-        # Z changes over a distance of √(1 − η), which must be resolved once it is short.
+        # P(y = +1 | score) changes over a distance of √(1 − η), which the step must resolve.
         step *= min(1.0, 7 * sqrt(1 - eta))
-        t, step = np.linspace(low, high, nodes((high - low) / step) + 1, retstep=True)
+        t, step = np.linspace(low, high, nodes(high - low, step) + 1, retstep=True)
         z = centre + width * np.sinh(t)
         pull = expit(-z)
         stiff = pull * expit(z)
         s = (z - v * pull) / spread
-        truth = teacher.averages(signal * sqrt(eta) * s, signal**2 * (1 - eta))
+        truth = averages_given_score(teacher, s, sqrt(eta), 1 - eta)
         weight = 2 * step * width / spread * np.cosh(t) * normal(s)
         moved = weight * (1 + v * stiff) * pull
         m_hat = signal * float(moved @ truth.slope)
@@ -206,7 +211,7 @@ def regression(teacher: Teacher) -> Channel:
 
 
 def _moved(omega: float, v: float) -> float:
-    """The z with z − vσ(−z) = ω: Newton's method inside a bracket."""
+    """The z with z − vσ(−z) = ω, by Newton's method inside a bracket."""
     low, high = omega, omega + v
     z = omega if omega > 0 else min(high, log((v + 1) / (1 - omega)))
     for _ in range(100):

@@ -1,7 +1,7 @@
-"""Who labels the data: P(y = +1 | x) = σ*(w*·x / T*), with |w*|² = ρd.
+"""Teachers, which label the data: P(y = +1 | x) = σ*(w*·x / T*), with |w*|² = ρd.
 
-A teacher is its probability σ*, its temperature T* and its norm ρ. The theory needs no more of it than averages of σ* over a
-Gaussian, which a teacher may give in closed form and which are otherwise computed by quadrature.
+A teacher has a probability σ*, a temperature T* and a norm ρ. The theory needs only averages of σ* over a Gaussian. A teacher
+may define them in closed form; otherwise they are computed by quadrature.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from nishimori._numbers import positive
 from nishimori.errors import InputError
 from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, normal, slope_at_zero, subdivided
 
-# Panels per unit beyond which a quadrature would take seconds: σ* as steep as a logistic function of 100z is still averaged.
+# With more panels per unit a quadrature would take seconds. This is enough for a σ* as steep as a logistic function of 100z.
 _MOST_PANELS = 64.0
 
 
@@ -30,7 +30,7 @@ class Averages(NamedTuple):
 
 
 class Atom(NamedTuple):
-    """An interval of arguments from ``low`` to ``high`` on which σ* is constant, and its ``value`` there."""
+    """An interval of arguments, from ``low`` to ``high``, on which σ* has the constant ``value``."""
 
     value: float
     low: float
@@ -39,25 +39,26 @@ class Atom(NamedTuple):
 
 @dataclass(frozen=True)
 class Teacher(ABC):
-    """Base of every teacher: derive from it and write `probability`; the rest is optional.
+    """Base class of all teachers. A subclass must define `probability`; the rest is optional.
 
     Parameters
     ----------
     temperature : float
-        T*: how soft the labels are.
+        T*: the larger it is, the noisier are the labels.
     rho : float
-        ρ = |w*|²/d. The labels depend on √ρ/T* alone; the overlap m of a trained network scales with √ρ.
+        ρ = |w*|²/d. The labels depend only on √ρ/T*; the overlap m of a trained classifier is proportional to √ρ.
 
     Notes
     -----
-    `probability` takes and returns arrays; it must be symmetric, σ*(−z) = 1 − σ*(z), and grow on the whole. A subclass may set
+    `probability` takes and returns arrays. It must be symmetric, σ*(−z) = 1 − σ*(z), and have a positive mean slope. A subclass
+    may set
 
-    - ``breaks``, arguments where σ* jumps or has a kink, so that quadratures are cut there;
-    - ``atoms``, intervals on which σ* is constant, so that `density` leaves them out;
-    - ``log_concave = True``, if log σ* is concave: Bayesian inference at a wrong temperature needs it;
+    - ``breaks``: arguments at which σ* jumps or has a kink, so that quadratures are split there;
+    - ``atoms``: intervals on which σ* is constant, so that `density` leaves them out;
+    - ``log_concave = True`` if log σ* is concave; Bayesian inference at a wrong temperature requires it;
 
-    and override `averages`, `inverse` and `derivative` with closed forms. Make it a frozen dataclass, as all teachers are, and
-    pass parameters of its own by name: T* and ρ come first.
+    and override `averages`, `inverse` and `derivative` with closed forms. Make it a frozen dataclass, as all teachers are. Pass
+    its own parameters by name, because T* and ρ come first.
 
     Examples
     --------
@@ -83,7 +84,7 @@ class Teacher(ABC):
 
     def __post_init__(self) -> None:
         for name in ("temperature", "rho"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))  # frozen, but not yet
+            object.__setattr__(self, name, positive(name, getattr(self, name)))  # the dataclass is frozen
         self._check_probability()
 
     def _check_probability(self) -> None:
@@ -93,7 +94,7 @@ class Teacher(ABC):
             above, below = (np.asarray(self.probability(each), dtype=np.float64) for each in (z, -z))
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"{name} must take an array and return one, as functions of NumPy do; it raised: {error}"
+                f"{name} must take an array and return one, as NumPy's functions do; it raised: {error}"
             ) from error
         if above.shape != z.shape or not ((above >= 0) & (above <= 1) & (below >= 0) & (below <= 1)).all():
             raise InputError(f"{name} must return a number from 0 to 1 for each z, got {above} at {z} and {below} at {-z}.")
@@ -114,7 +115,7 @@ class Teacher(ABC):
         return self._quadrature(np.asarray(mean, dtype=np.float64), sqrt(variance), self._panels)
 
     def _quadrature(self, mean: Array, width: float, panels: float) -> Averages:
-        """`averages` with so many panels per unit of σ*'s argument, but at least one for two standard deviations."""
+        """`averages` with ``panels`` panels per unit of σ*'s argument, but at least one per two standard deviations."""
         mean = mean[..., None]
         cuts = np.clip((np.sort(np.array(self.breaks, dtype=np.float64)) - mean) / width, -REACH, REACH)
         outer = np.full_like(mean, REACH)
@@ -125,7 +126,7 @@ class Teacher(ABC):
 
     @cached_property
     def _panels(self) -> float:
-        """Panels per unit that σ* needs: doubled until averages over wide and narrow Gaussians no longer change."""
+        """Panels per unit that σ* needs: doubled until averages over a wide and a narrow Gaussian no longer change."""
         mean = np.linspace(-4.0, 4.0, 33)
         panels = 0.5
         coarse = [self._quadrature(mean, width, panels).value for width in (0.1, 1.0)]
@@ -135,8 +136,8 @@ class Teacher(ABC):
                 return panels
             panels, coarse = 2 * panels, fine
         raise InputError(
-            f"The `probability` of {type(self).__name__} is too rough to be averaged by quadrature. If it jumps or has kinks, "
-            "set `breaks` to where it does; if it is very steep, write `averages`, or use a lower `temperature` instead."
+            f"The `probability` of {type(self).__name__} changes too abruptly for quadrature. If it has jumps or kinks, set "
+            "`breaks` to their positions. If it is very steep, override `averages`, or use a lower `temperature` instead."
         )
 
     def inverse(self, p: Array) -> Array:
@@ -170,8 +171,8 @@ class Logit(Teacher):
     def averages(self, mean: Array, variance: float) -> Averages:
         mean = np.asarray(mean, dtype=np.float64)[..., None]
         width = sqrt(variance)
-        # The nearest poles, of σ(mean + width ξ) at a distance π/width from the real line and of the logistic density at π,
-        # leave trapezoid rules an error of e^-39 with these steps.
+        # The nearest pole of σ(mean + width ξ) is π/width away from the real line, that of the logistic density π. So the
+        # trapezoid rules have an error of e^-39 with these steps.
         if width < 6:
             step = min(0.25, 0.5 / width)
             xi = step * np.arange(-ceil((REACH + width) / step), ceil((REACH + width) / step) + 1)
@@ -179,7 +180,7 @@ class Logit(Teacher):
             p = expit(mean + width * xi)
             slope = p * (1 - p)
             return Averages(p @ weight, slope @ weight, (slope * (1 - 2 * p)) @ weight)
-        # y = sign(z + noise) with logistic noise: average the Gaussian's own integrals over the noise.
+        # y = sign(z + noise) with logistic noise: integrate over the Gaussian in closed form, and over the noise numerically.
         noise = 0.5 * np.arange(-90, 91)
         weight = 0.5 * expit(noise) * expit(-noise)
         x = (mean + noise) / width
@@ -195,7 +196,7 @@ class Logit(Teacher):
 
 @dataclass(frozen=True)
 class Affine(Teacher):
-    """σ*(z) = (1 + z)/2 between -1 and 1, certain beyond."""
+    """σ*(z) = (1 + z)/2 for |z| < 1, and 0 or 1 outside."""
 
     breaks: ClassVar[tuple[float, ...]] = (-1.0, 1.0)
     atoms: ClassVar[tuple[Atom, ...]] = (Atom(0.0, -inf, -1.0), Atom(1.0, 1.0, inf))
@@ -223,7 +224,7 @@ class Affine(Teacher):
 
 @dataclass(frozen=True)
 class Constant(Teacher):
-    """σ*(z) = 1/2 between -1 and 1, certain beyond: a coin is tossed for every sample near the boundary."""
+    """σ*(z) = 1/2 for |z| < 1, and 0 or 1 outside: samples near the boundary have random labels."""
 
     breaks: ClassVar[tuple[float, ...]] = (-1.0, 1.0)
     atoms: ClassVar[tuple[Atom, ...]] = (Atom(0.0, -inf, -1.0), Atom(0.5, -1.0, 1.0), Atom(1.0, 1.0, inf))
@@ -246,7 +247,7 @@ class Constant(Teacher):
 
 @dataclass(frozen=True)
 class Probit(Teacher):
-    """σ*(z) = Φ(z), the normal distribution function: the example of how a teacher is written."""
+    """σ*(z) = Φ(z), the normal distribution function."""
 
     log_concave: ClassVar[bool] = True
 
@@ -270,23 +271,29 @@ TEACHERS: dict[str, type[Teacher]] = {"logit": Logit, "affine": Affine, "constan
 
 
 def as_teacher(teacher: Teacher | str) -> Teacher:
-    """A teacher, or the one of that name with T* = ρ = 1."""
+    """``teacher`` itself, or the teacher of that name with T* = ρ = 1."""
     if isinstance(teacher, Teacher):
         return teacher
     if isinstance(teacher, str) and teacher in TEACHERS:
         return TEACHERS[teacher]()
     raise InputError(
-        f"`teacher` must be one of {', '.join(TEACHERS)}, or an instance of a class derived from nishimori.theory.Teacher, "
+        f"`teacher` must be one of {', '.join(TEACHERS)}, or an instance of a subclass of nishimori.theory.Teacher, "
         f"got {teacher!r}."
     )
 
 
 def mean_slope(teacher: Teacher) -> float:
-    """E dσ*/dg for the normalised score g of a new sample: what there is to learn. Refused if that is nothing."""
+    """E dσ*/dg for the normalised score g of a new sample; a teacher is refused if it is not positive."""
     slope = teacher.signal * float(teacher.averages(np.zeros(1), teacher.signal**2).slope[0])
     if slope <= 1e-12:
         raise InputError(
-            f"The `probability` of {type(teacher).__name__} must grow on the whole, so that there is something to learn: at "
-            f"temperature = {teacher.temperature:g} and rho = {teacher.rho:g} its mean slope is {slope:.2g}."
+            f"The `probability` of {type(teacher).__name__} must have a positive mean slope, or there is nothing to learn; at "
+            f"temperature = {teacher.temperature:g} and rho = {teacher.rho:g} the slope is {slope:.2g}."
         )
     return slope
+
+
+def averages_given_score(teacher: Teacher, s: Array, r: float, rest: float) -> Averages:
+    """Averages of σ* given a classifier's normalised score s, of correlation r with the teacher's; ``rest`` is 1 − r²."""
+    signal = teacher.signal
+    return teacher.averages(signal * r * s, signal**2 * rest)
