@@ -6,6 +6,7 @@ and how many rows to take at a time.
 """
 
 import sys
+from functools import lru_cache
 from typing import Any
 
 import array_api_compat
@@ -30,6 +31,8 @@ _NUMPY: Any = array_api_compat.array_namespace(np.empty(0))
 
 def as_array(x: Any) -> Array:
     """``x`` itself if it is an array of a known library (without its gradient), else what NumPy makes of it."""
+    if type(x) is np.ndarray:
+        return x
     if array_api_compat.is_torch_array(x):
         return x.detach()
     # NumPy's subclasses (masked, matrix, memory-mapped) become plain arrays; what a mask hides was refused before.
@@ -43,17 +46,26 @@ def namespace(x: Array) -> Any:
 
 
 def dtype_name(x: Array) -> str:
-    """``float32``, ``bfloat16``, ``int64``, ``bool``, ``complex64``, ``str``, ... in every library alike."""
-    if isinstance(x, np.ndarray):
-        return str(x.dtype.name)
-    return str(x.dtype).rpartition(".")[2]
+    """``float32``, ``bfloat16``, ``int64``, ``bool``, ``complex64``, ``str``, ... in the same words for every library."""
+    return _name(x.dtype)
 
 
 def kind(x: Array) -> str:
     """``float``, ``int``, ``bool``, ``complex``, or ``other`` (text, dates, objects)."""
-    name = dtype_name(x).lstrip("ub")  # uint8 and bfloat16 count with int and float
-    if dtype_name(x).startswith("bool"):
+    return _kind(x.dtype)
+
+
+@lru_cache(maxsize=64)  # spelling a dtype out takes as long as the softmax of one row
+def _name(dtype: Any) -> str:
+    return str(dtype.name) if isinstance(dtype, np.dtype) else str(dtype).rpartition(".")[2]
+
+
+@lru_cache(maxsize=64)
+def _kind(dtype: Any) -> str:
+    name = _name(dtype)
+    if name.startswith("bool"):
         return "bool"
+    name = name.lstrip("ub")  # uint8 and bfloat16 count with int and float
     return next((k for k in ("float", "int", "complex") if name.startswith(k)), "other")
 
 

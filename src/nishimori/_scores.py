@@ -97,8 +97,12 @@ _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
 def scores(x: Any, *, input: Input = "logits", name: str = "logits") -> Scores:
     """Check type and shape of what the user passed as ``name``."""
+    return scores_of(numeric(x, name), input=input, name=name)
+
+
+def scores_of(array: Array, *, input: Input, name: str) -> Scores:
+    """The same for what is known to be an array of numbers."""
     check_input(input)
-    array = numeric(x, name)
     _check_shape(array.shape, name)
     return Scores(array, input, name)
 
@@ -139,6 +143,8 @@ def _from_objects(array: Array, name: str) -> Array:
 
 def refuse_hidden(x: Any, name: str) -> None:
     """Refuse arrays that do not show all their entries: conversion would change their meaning."""
+    if type(x) is np.ndarray:
+        return
     if _array.is_sparse(x):
         raise InputError(f"`{name}` must be a dense array, got a sparse one. Pass `{name}.toarray()` or `{name}.to_dense()`.")
     if _array.has_hidden_entries(x):

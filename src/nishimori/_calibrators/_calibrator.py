@@ -19,7 +19,7 @@ from nishimori._calibrators import _registry
 from nishimori._calibrators._record import Provenance, Record
 from nishimori._labels import Classes, class_labels, refuse_permuted
 from nishimori._maps import Map
-from nishimori._scores import Input, Scores, numeric, scores
+from nishimori._scores import Input, Scores, numeric, scores_of
 from nishimori._sources import Source, is_source, source
 from nishimori.errors import InputError
 
@@ -117,7 +117,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
-        return scores(array, input=self.input, name="X")
+        return scores_of(array, input=self.input, name="X")
 
     def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``."""

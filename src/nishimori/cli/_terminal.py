@@ -36,7 +36,7 @@ _OPTIONS = {
     "`train=True`": "--train",
 }
 
-_HEADERS = {
+HEADERS = {
     "temperature": "T",
     "error": "error",
     "confidence": "confidence",
@@ -77,17 +77,17 @@ def _finite(value: Any) -> Any:
 
 def as_row(card: Scorecard) -> dict[str, float | None]:
     """A row of the table."""
-    return {name: getattr(card, name) for name in _HEADERS}
+    return {name: getattr(card, name) for name in HEADERS}
 
 
 def print_table(rows: Mapping[str, Mapping[str, float | None]], title: str | None = None) -> None:
     """The result for people: one row for each temperature."""
     table = Table(title=title, title_justify="left", title_style="")
     table.add_column("")
-    for header in _HEADERS.values():
+    for header in HEADERS.values():
         table.add_column(header, justify="right")
     for name, values in rows.items():
-        table.add_row(name, *(_number(values[key], percent=key in _PERCENT) for key in _HEADERS))
+        table.add_row(name, *(_number(values[key], percent=key in _PERCENT) for key in HEADERS))
     Console(highlight=False).print(table)
 
 

@@ -1,14 +1,11 @@
 """``nishimori theory``: the metrics of logistic regression in high dimension, from the shell."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from nishimori.cli._terminal import JsonOption, print_json, print_table
+from nishimori.cli._terminal import HEADERS, JsonOption, print_json, print_table
 from nishimori.errors import InputError
-
-if TYPE_CHECKING:
-    from nishimori.theory import StateEvolution
 
 
 def theory(
@@ -34,7 +31,7 @@ def theory(
         level = _number(penalty)
     result = state_evolution(who, alpha, level)
     rows = {"before": 1.0, "after EC": result.temperature_ec, "after TS": result.temperature_ts}
-    table = {name: _metrics(result, T) for name, T in rows.items()}
+    table = {name: {key: result.metrics(T)[key] for key in HEADERS} for name, T in rows.items()}
     if as_json:
         given = {"teacher": teacher, "temperature": temperature, "rho": rho, "alpha": alpha, "penalty": level}
         found = {"m": result.m, "q": result.q, "v": result.v, "steps": result.steps, "residual": result.residual}
@@ -49,14 +46,3 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise InputError(f"`--penalty` must be a number, error or loss, got {text!r}.") from None
-
-
-def _metrics(result: "StateEvolution", T: float) -> dict[str, float]:
-    return {
-        "temperature": T,
-        "error": result.error,
-        "confidence": result.confidence(T),
-        "ece": result.ece(T),
-        "brier": result.brier(T),
-        "nll": result.loss(T),
-    }

@@ -75,6 +75,18 @@ class LinearScore:
         """The temperature at which mean confidence equals accuracy: E[σ(τs) − Z] = 0 over s > 0."""
         return self._temperature(self.line.weight)
 
+    def metrics(self, T: float = 1.0) -> dict[str, float]:
+        """Every metric at one temperature, under the names that `nishimori.Scorecard` has for them."""
+        return {
+            "temperature": T,
+            "error": self.error,
+            "accuracy": self.accuracy,
+            "confidence": self.confidence(T),
+            "ece": self.ece(T),
+            "brier": self.brier(T),
+            "nll": self.loss(T),
+        }
+
     @overload
     def confidence(self, T: float = ...) -> float: ...
     @overload
@@ -205,8 +217,8 @@ class LinearScore:
         point = gap(x)
         if point.noise > 1e-7 * point.slope:
             raise NotConvergedError(
-                f"The temperature is lost in rounding: the classifier's score says next to nothing, with a correlation of "
-                f"{self.correlation:.1e} to the teacher's."
+                f"The temperature is lost in rounding: the classifier's score carries almost no information, its correlation is "
+                f"{self.correlation:.1e} with the teacher's."
             )
         return sqrt(self.q) / exp(x)
 
