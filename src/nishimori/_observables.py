@@ -56,7 +56,7 @@ class Observable(ABC):
         Parameters
         ----------
         logits : array of shape (n, n_classes)
-            Float64, in the array library that the user passed; -inf where a class is masked.
+            Float64, as a NumPy array whatever library the data come from; -inf where a class is masked.
 
         Returns
         -------
@@ -106,16 +106,16 @@ class Observable(ABC):
         )
 
     def _table(self, batch: Batch) -> Array:
-        """`values`, checked."""
-        table, name = self.values(batch.logits), f"`{type(self).__name__}.values`"
-        if getattr(table, "shape", None) != batch.logits.shape:
-            got = f"shape {tuple(table.shape)}" if hasattr(table, "shape") else f"a {type(table).__name__}"
-            raise InputError(f"{name} must return an array of the shape of `logits`, {tuple(batch.logits.shape)}, got {got}.")
-        table = batch.xp.astype(table, batch.logits.dtype)
-        finite = batch.xp.isfinite(table)
-        if not bool(batch.xp.all(finite if batch.live is None else finite | ~batch.live)):
+        """`values`, checked, where the batch is."""
+        host = _array.on_host(batch.logits)
+        table, name = self.values(host), f"`{type(self).__name__}.values`"
+        if np.shape(table) != host.shape:
+            got = f"shape {np.shape(table)}" if np.ndim(table) else f"{table!r}"
+            raise InputError(f"{name} must return an array of the shape of `logits`, {host.shape}, got {got}.")
+        table = np.asarray(table, dtype=np.float64)
+        if not (np.isfinite(table) | (host == -inf)).all():
             raise InputError(f"{name} must be finite wherever the logit is, got NaN or infinity.")
-        return table
+        return _array.beside(table, batch.logits)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)

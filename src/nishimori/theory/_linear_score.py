@@ -217,8 +217,8 @@ class LinearScore:
         point = gap(x)
         if point.noise > 1e-7 * point.slope:
             raise NotConvergedError(
-                f"The temperature is lost in rounding: the classifier's score carries almost no information, its correlation is "
-                f"{self.correlation:.1e} with the teacher's."
+                "The temperature is lost in rounding: the classifier's score carries almost no information. Its correlation "
+                f"with the teacher's is {self.correlation:.1e}."
             )
         return sqrt(self.q) / exp(x)
 

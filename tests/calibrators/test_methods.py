@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+
+import nishimori
+import reference
+from nishimori import ExpectationConsistency, InputError, Matched, Observable, TemperatureScaling
+from nishimori._calibrators import _registry
+
+LOGITS, LABELS = reference.drawn(400, 5)
+
+
+class Power(Observable):
+    """The logit's odd power: grows with the logit."""
+
+    def __init__(self, power=1):
+        self.power = power
+
+    def values(self, logits):
+        return np.sign(logits) * np.abs(logits) ** self.power
+
+
+class Doubled(ExpectationConsistency):
+    """A class of calibrators from outside."""
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    monkeypatch.setattr(_registry, "_known", dict(_registry._known))
+
+
+def test_the_built_in_methods_have_names():
+    assert nishimori.methods()[:2] == ("ec", "ts")
+    assert type(nishimori.calibrator("ec", top_n=3, classes=list("abcde"))) is ExpectationConsistency
+    assert nishimori.calibrator("ec", top_n=3).top_n == 3
+    assert type(nishimori.calibrator("ts", input="probabilities")) is TemperatureScaling
+    assert nishimori.calibrator("ts", input="probabilities").input == "probabilities"
+    assert (ExpectationConsistency().method, TemperatureScaling().method) == ("ec", "ts")
+    assert nishimori.from_temperature(2.0).method == "fixed"
+    assert "fixed" not in nishimori.methods()  # nothing is chosen from data
+    assert nishimori.calibrator("fixed", temperature=2.0).temperature == 2.0
+
+
+def test_a_registered_class_of_observables_takes_its_parameters_and_keeps_them_on_disk(tmp_path):
+    nishimori.register("power", Power)
+    fitted = nishimori.calibrator("power", power=3, input="logits").fit(LOGITS, LABELS)
+    assert fitted.observable == Power(3) != Power(1)
+    fitted.save(tmp_path / "c.json")
+    loaded = nishimori.load(tmp_path / "c.json")
+    assert (type(loaded), loaded.method, loaded.observable) == (Matched, "power", Power(3))
+    assert loaded.temperature_ == fitted.temperature_
+
+
+def test_a_registered_class_of_calibrators_is_saved_and_loaded(tmp_path):
+    nishimori.register("doubled", Doubled)
+    fitted = nishimori.calibrator("doubled", top_n=2).fit(LOGITS, LABELS)
+    assert fitted.method == "doubled"
+    fitted.save(tmp_path / "c.json")
+    loaded = nishimori.load(tmp_path / "c.json")
+    assert (type(loaded), loaded.top_n, loaded.temperature_) == (Doubled, 2, fitted.temperature_)
+
+
+def test_registering_the_same_twice_is_fine_and_something_else_is_not():
+    nishimori.register("power", Power(1))
+    nishimori.register("power", Power(1))
+    with pytest.raises(InputError, match="`name` must be new, got 'power'"):
+        nishimori.register("power", Power(3))
+    with pytest.raises(InputError, match="`name` must be new, got 'ec'"):
+        nishimori.register("ec", Power(3))
+
+
+@pytest.mark.parametrize("name", ["", " ec", "a:b", None])
+def test_what_cannot_be_a_name_is_refused(name):
+    with pytest.raises(InputError, match="`name` must be a word without a colon"):
+        nishimori.register(name, Power())
+
+
+@pytest.mark.parametrize("target", [3, "ec", dict, len])
+def test_what_is_no_method_is_refused(target):
+    with pytest.raises(InputError, match="`observable_or_class` must be an observable, or a subclass of nishimori"):
+        nishimori.register("other", target)
+
+
+WRONG = {
+    "unknown": (("platt", {}), r"^`method` must be one of ec, ts, .*or package\.module:Name, got 'platt'\.$"),
+    "no name": ((3, {}), "`method` must be one of ec, ts"),
+    "no module": (("nowhere:Name", {}), r"^`nowhere:Name` must be importable as package\.module:Name, got ModuleNotFoundError"),
+    "no attribute": (("math:nothing", {}), r"^`math:nothing` must be importable as package\.module:Name, got AttributeError"),
+    "no method": (("math:pi", {}), "^`math:pi` must be an observable"),
+    "parameters": (("ts", {"top_n": 2}), "^`ts` does not take these parameters: .*top_n"),
+}
+
+
+@pytest.mark.parametrize(("asked", "message"), WRONG.values(), ids=WRONG)
+def test_what_names_no_method_is_refused(asked, message):
+    name, params = asked
+    with pytest.raises(InputError, match=message):
+        nishimori.calibrator(name, **params)
+
+
+def test_an_observable_has_no_parameters_besides_those_of_its_class():
+    nishimori.register("cube", Power(3))
+    assert nishimori.calibrator("cube").observable == Power(3)
+    with pytest.raises(InputError, match="`cube` does not take these parameters: it has no parameters besides"):
+        nishimori.calibrator("cube", power=1)

@@ -1,0 +1,207 @@
+"""An observable written outside the package, by following docs/how_it_works.md to the letter, works everywhere."""
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+from importlib import import_module, invalidate_caches
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from sklearn.base import clone
+
+import nishimori
+import reference
+import shell
+from nishimori import InputError, Matched, NoTemperatureError, Observable
+from nishimori._calibrators import _registry
+from nishimori.torch import calibrate
+
+PAGE = Path(__file__).parents[2] / "docs" / "how_it_works.md"
+LOGITS, LABELS = reference.drawn(1500, 6)
+TEST_LOGITS, TEST_LABELS = reference.drawn(800, 6, seed=1)
+
+
+def code_on_the_page():
+    section = PAGE.read_text(encoding="utf-8").split("## An observable of your own")[1].split("\n## ")[0]
+    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    return code
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a module ``ranks`` that holds the code of the page, and files of logits."""
+    (tmp_path / "ranks.py").write_text(code_on_the_page(), encoding="utf-8")
+    np.savez(tmp_path / "val.npz", logits=LOGITS, labels=LABELS)
+    np.savez(tmp_path / "test.npz", logits=TEST_LOGITS, labels=TEST_LABELS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(_registry, "_known", dict(_registry._known))
+    invalidate_caches()
+    yield tmp_path
+    sys.modules.pop("ranks", None)
+
+
+@pytest.fixture
+def rank(place):
+    return import_module("ranks").Rank
+
+
+def rank_temperature(logits, labels):
+    """From the definition: the mean rank of the true class is the one that the model expects."""
+    ranks = (-logits).argsort(axis=1).argsort(axis=1)
+    true = ranks[np.arange(len(labels)), labels].mean()
+    gap = lambda log_t: (reference.softmax(logits, np.exp(log_t)) * ranks).sum(axis=1).mean() - true  # noqa: E731
+    return float(np.exp(brentq(gap, -5, 5, xtol=1e-14)))
+
+
+def test_it_fits_predicts_and_is_evaluated(rank):
+    fitted = Matched(rank()).fit(LOGITS, LABELS)
+    T = rank_temperature(LOGITS, LABELS)
+    assert fitted.temperature_ == pytest.approx(T, rel=1e-8)
+    assert pytest.approx(reference.ec_temperature(LOGITS, LABELS), rel=1e-3) != T
+    np.testing.assert_allclose(fitted.predict_proba(TEST_LOGITS), reference.softmax(TEST_LOGITS, T), rtol=1e-7)
+    card = nishimori.evaluate(TEST_LOGITS, TEST_LABELS, calibrator=fitted)
+    assert card.nll == pytest.approx(reference.nll(TEST_LOGITS, TEST_LABELS, T), rel=1e-7)
+    assert fitted.method == "ranks:Rank"
+
+
+def test_it_is_cloned_and_pickled(rank):
+    fitted = Matched(rank()).fit(LOGITS, LABELS)
+    assert clone(fitted).fit(LOGITS, LABELS).temperature_ == fitted.temperature_
+    assert pickle.loads(pickle.dumps(fitted)).temperature_ == fitted.temperature_
+    assert pickle.loads(pickle.dumps(rank())) == rank()
+    assert hash(rank()) == hash(rank())
+
+
+def test_it_is_saved_and_loads_as_itself_where_it_is_registered_and_as_a_map_elsewhere(rank, place):
+    nishimori.register("rank", rank())
+    fitted = nishimori.calibrator("rank").fit(LOGITS, LABELS)
+    fitted.save(place / "c.json")
+    loaded = nishimori.load(place / "c.json")
+    assert (type(loaded), loaded.method, loaded.observable) == (Matched, "rank", rank())
+    assert loaded.temperature_ == fitted.temperature_
+    code = "import nishimori, sys; c = nishimori.load(sys.argv[1]); print(type(c).__name__, c.method, c.temperature_)"
+    there = subprocess.run([sys.executable, "-c", code, "c.json"], cwd=place, capture_output=True, text=True, check=True)
+    assert there.stdout.split() == ["FixedMap", "rank", repr(fitted.temperature_)]
+
+
+def test_it_runs_from_the_shell(rank, place):
+    T = rank_temperature(LOGITS, LABELS)
+    fitted = shell.nishimori("fit val.npz -o c.json --method ranks:Rank --json", place=place)
+    assert (fitted.code, fitted.err) == (0, "Wrote c.json\n")
+    assert json.loads(fitted.out)["temperature"] == pytest.approx(T, rel=1e-8)
+    assert json.loads(fitted.out)["method"] == "ranks:Rank"
+    measured = json.loads(shell.nishimori("eval test.npz --calibration c.json --json", place=place).out)
+    assert measured["after"]["nll"] == pytest.approx(reference.nll(TEST_LOGITS, TEST_LABELS, T), rel=1e-7)
+    assert shell.nishimori("apply c.json test.npz -o p.npz", place=place).code == 0
+    np.testing.assert_allclose(np.load(place / "p.npz")["probabilities"], reference.softmax(TEST_LOGITS, T), rtol=1e-7)
+
+
+def test_the_shell_finds_it_beside_the_data_in_a_process_of_its_own(place):
+    words = [sys.executable, "-m", "nishimori", "fit", "val.npz", "-o", "c.json", "--method", "ranks:Rank"]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout[:4]) == (0, "T = "), done.stderr
+
+
+@pytest.mark.parametrize("name", ["ranks:Rank", "rank"])
+def test_it_calibrates_a_network(rank, name):
+    nishimori.register("rank", rank)
+    loader = [(torch.tensor(LOGITS), torch.tensor(LABELS))]
+    calibrated = calibrate(torch.nn.Identity(), loader, method=name)
+    assert float(calibrated.temperature) == pytest.approx(rank_temperature(LOGITS, LABELS), rel=1e-6)
+    assert calibrated.method == "rank"  # its registered name, however it was asked for
+    assert calibrated.found.ec == pytest.approx(reference.ec_temperature(LOGITS, LABELS), rel=1e-8)
+
+
+def test_an_installed_package_adds_it_to_every_process(place):
+    info = place / "ranks-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ranks\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[nishimori.methods]\nby-rank = ranks:Rank\n")
+    assert "by-rank" in nishimori.methods()
+    assert "ranks" not in sys.modules  # only its name was needed
+    found = nishimori.calibrator("by-rank").fit(LOGITS, LABELS)
+    assert found.temperature_ == pytest.approx(rank_temperature(LOGITS, LABELS), rel=1e-8)
+    nishimori.calibrator("by-rank").fit(LOGITS, LABELS).save(place / "c.json")
+    assert "by-rank" in shell.nishimori("fit val.npz -o d.json --method nothing", place=place).err.replace("│", " ")
+
+
+class Second(Observable):
+    """Whether the class is the second largest: its mean rises and falls again as T falls."""
+
+    def values(self, logits):
+        return np.argsort(np.argsort(-logits, axis=1), axis=1) == 1
+
+
+class Downwards(Observable):
+    def values(self, logits):
+        return -logits
+
+
+class Constant(Observable):
+    def values(self, logits):
+        return np.ones_like(logits)
+
+
+class Top(Observable):
+    def values(self, logits):
+        return logits == logits.max(axis=1, keepdims=True)
+
+
+REFUSED = {
+    "not monotone": (
+        Second(),
+        InputError,
+        r"^`Second` must have a mean .* got one that falls around T = .* Choose one whose mean",
+    ),
+    "falls": (Downwards(), InputError, r"^`Downwards` must have a mean .* Return the negative of its values\.$"),
+    "flat": (Constant(), NoTemperatureError, r"^No temperature fits: T does not change the mean of Constant\. Check the obs"),
+}
+
+
+@pytest.mark.parametrize(("observable", "kind", "message"), REFUSED.values(), ids=REFUSED)
+def test_an_observable_that_cannot_be_matched_is_refused_with_the_reason(observable, kind, message):
+    with pytest.raises(kind, match=message):
+        Matched(observable).fit(LOGITS, LABELS)
+
+
+def test_an_observable_without_a_root_is_refused_with_the_end_that_fails():
+    with pytest.raises(NoTemperatureError, match="mean of Top under the model stays below its mean under the labels") as error:
+        Matched(Top()).fit(LOGITS, LOGITS.argmax(axis=1))
+    assert error.value.end == "cold"
+    with pytest.raises(NoTemperatureError, match="mean of Top under the model stays above its mean under the labels") as error:
+        Matched(Top()).fit(LOGITS, LOGITS.argmin(axis=1))
+    assert error.value.end == "hot"
+
+
+WRONG = {
+    "shape": (
+        lambda z: z[:, 0],
+        r"^`Own.values` must return an array of the shape of `logits`, \(.*, 6\), got shape \(.*,\)\.$",
+    ),
+    "type": (lambda _: 3, r"must return an array of the shape of `logits`, .* got 3\.$"),
+    "NaN": (
+        lambda z: np.where(z > 9, np.nan, z),
+        r"^`Own.values` must be finite wherever the logit is, got NaN or infinity\.$",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), WRONG.values(), ids=WRONG)
+def test_values_that_are_no_table_are_refused(values, message):
+    class Own(Observable):
+        def values(self, logits):
+            return values(logits)
+
+    with pytest.raises(InputError, match=message):
+        Matched(Own()).fit(LOGITS, LABELS)
+
+
+@pytest.mark.parametrize("wrong", [Top, "ec", None])
+def test_what_is_no_observable_is_refused(wrong):
+    with pytest.raises(InputError, match=r"`observable` must be an instance of a subclass of nishimori\.Observable, got"):
+        Matched(wrong).fit(LOGITS, LABELS)

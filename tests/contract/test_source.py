@@ -1,0 +1,187 @@
+"""A source written outside the package works for every fit and every metric."""
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import nishimori
+import reference
+from nishimori import InputError, metrics
+from nishimori._inputs import Batch
+from nishimori._scores import Scores
+from nishimori._sources import Source, source
+
+LOGITS, LABELS = reference.drawn(900, 5)
+WEIGHTS = np.random.default_rng(2).integers(0, 3, 900).astype(float)
+CUTS = [0, 7, 8, 400, 900]
+
+
+def batches():
+    """The rows of positive weight, as batches of very different sizes."""
+    for start, stop in pairwise(CUTS):
+        rows = np.arange(start, stop)[WEIGHTS[start:stop] > 0]
+        if len(rows):
+            yield Batch(LOGITS[rows], LABELS[rows], WEIGHTS[rows])
+
+
+class Listed:
+    """A list of batches; it shares no code with the package."""
+
+    def __init__(self, parts):
+        self.parts = parts
+        self.n_classes = parts[0].logits.shape[1]
+        self.n_rows = None
+        self.readings = 0
+
+    def gather(self, pass_, report=None):
+        self.readings += 1
+        sums = [pass_(pickle.loads(pickle.dumps(batch))) for batch in self.parts]
+        total = sums[0]
+        for each in sums[1:]:
+            total = total + each
+        return total
+
+    def sample(self, size):
+        return None
+
+
+class Yielded(Source):
+    """The same with the methods that a subclass inherits."""
+
+    n_classes = 5
+    n_rows = None
+
+    def __iter__(self):
+        return batches()
+
+
+@pytest.fixture(params=["by itself", "as a subclass"])
+def rows(request):
+    return Listed(list(batches())) if request.param == "by itself" else Yielded()
+
+
+def test_temperatures_are_those_of_the_array(rows):
+    found, expected = nishimori.temperatures(rows), nishimori.temperatures(LOGITS, LABELS, sample_weight=WEIGHTS)
+    assert found.ec == pytest.approx(reference.ec_temperature(LOGITS, LABELS, WEIGHTS), rel=1e-8)
+    assert found.ts == pytest.approx(reference.ts_temperature(LOGITS, LABELS, WEIGHTS), rel=1e-8)
+    assert (found.n_samples, found.accuracy) == (expected.n_samples, pytest.approx(expected.accuracy, rel=1e-12))
+
+
+class Logit(nishimori.Observable):
+    def values(self, logits):
+        return logits
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        nishimori.ExpectationConsistency(),
+        nishimori.ExpectationConsistency(top_n=2),
+        nishimori.TemperatureScaling(classes=list("abcde")),
+        nishimori.Matched(Logit()),
+        nishimori.FixedTemperature(2.0),
+    ],
+    ids=repr,
+)
+def test_every_calibrator_fits(rows, calibrator):
+    labels = LABELS if calibrator.classes is None else np.array(calibrator.classes)[LABELS]
+    expected = type(calibrator)(**calibrator.get_params(deep=False)).fit(LOGITS, labels, WEIGHTS)
+    calibrator.fit(rows)
+    assert calibrator.temperature_ == pytest.approx(expected.temperature_, rel=1e-9)
+    assert (calibrator.n_samples_, calibrator.n_features_in_) == (expected.n_samples_, 5)
+    np.testing.assert_allclose(calibrator.predict_proba(LOGITS), expected.predict_proba(LOGITS), rtol=1e-8)
+    if hasattr(expected, "receipt_"):
+        assert calibrator.receipt_.accuracy == pytest.approx(expected.receipt_.accuracy)
+
+
+METRICS = {
+    **{name: getattr(metrics, name) for name in ("accuracy", "error", "nll", "brier", "confidence", "ece")},
+    "top 2": lambda data, labels=None, **given: metrics.top_n_accuracy(data, labels, 2, **given),
+    "classwise": lambda *data, **given: metrics.ece(*data, of="classwise", strategy="quantile", **given),
+    "l2": lambda *data, **given: metrics.ece(*data, norm="l2", strategy="quantile", **given),
+}
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_every_metric_is_that_of_the_array(rows, metric):
+    assert metric(rows, temperature=1.7) == pytest.approx(
+        metric(LOGITS, LABELS, temperature=1.7, sample_weight=WEIGHTS), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_curves_and_scorecards_are_those_of_the_array(rows, strategy):
+    given = {"grid": [0.5, 2.0], "strategy": strategy}
+    found = nishimori.temperature_curve(rows, **given)
+    expected = nishimori.temperature_curve(LOGITS, LABELS, sample_weight=WEIGHTS, **given)
+    for name in ("loss", "confidence", "ece"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12)
+    card = nishimori.evaluate(rows, temperature=2.0, strategy=strategy)
+    assert (card.nll, card.ece) == pytest.approx((expected.loss[1], expected.ece[1]), rel=1e-12)
+
+
+def test_an_evaluation_gathers_once():
+    rows = Listed(list(batches()))
+    nishimori.evaluate(rows)
+    assert rows.readings == 1
+
+
+def test_what_a_source_brings_may_not_be_passed_again(rows):
+    for name, wrong in {"labels": {"labels": LABELS}, "sample_weight": {"sample_weight": WEIGHTS}}.items():
+        with pytest.raises(InputError, match=f"^`{name}` must be left out where `logits` is a source, which brings its own"):
+            nishimori.evaluate(rows, **wrong)
+    with pytest.raises(InputError, match=r"^`y` must be left out where `X` is a source"):
+        nishimori.ExpectationConsistency().fit(rows, LABELS)
+
+
+def test_a_calibrator_for_other_classes_is_refused(rows):
+    other = nishimori.from_temperature(2.0, classes=["a", "b"])
+    with pytest.raises(InputError, match="`X` must have 2 classes, as the calibrator has, got 5"):
+        nishimori.evaluate(rows, calibrator=other)
+
+
+def test_labels_are_still_asked_for_where_arrays_are_passed():
+    with pytest.raises(InputError, match="`labels` must be the true class of each sample"):
+        nishimori.evaluate(LOGITS)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rows_of_weight_zero_are_not_checked(value):
+    logits, labels, weights = LOGITS.copy(), LABELS.copy(), np.ones(900)
+    logits[[3, 500]], labels[[3, 500]], weights[[3, 500]] = value, -100, 0
+    found = nishimori.temperatures(logits, labels, sample_weight=weights)
+    kept = weights > 0
+    assert found.ec == pytest.approx(reference.ec_temperature(LOGITS[kept], LABELS[kept]), rel=1e-8)
+    assert metrics.nll(logits, labels, sample_weight=weights) == pytest.approx(reference.nll(LOGITS[kept], LABELS[kept]))
+    weights[500] = 1
+    with pytest.raises(InputError, match=r"^`labels` must be from 0 to 4, got -100 in row 500"):
+        nishimori.temperatures(logits, labels, sample_weight=weights)
+    labels[500] = 0
+    with pytest.raises(InputError, match=rf"^`logits` must not contain NaN or \+inf, got {value} in row 500, column 0"):
+        nishimori.temperatures(logits, labels, sample_weight=weights)
+
+
+def test_masks_are_known_for_each_block(monkeypatch):
+    monkeypatch.setattr("nishimori._array._HOST_BLOCK", 500)
+    logits = LOGITS.copy()
+    logits[150, (LABELS[150] + 1) % 5] = -np.inf
+    data = source(logits, LABELS)
+    assert [batch.has_masks for batch in data] == [False, True, *7 * [False]]
+    assert [batch.has_masks for batch in data] == [False, True, *7 * [False]]  # and stays known
+    assert nishimori.temperatures(data).ts == pytest.approx(reference.ts_temperature(logits, LABELS), rel=1e-8)
+
+
+def test_values_are_checked_in_the_first_reading_alone(monkeypatch):
+    checked = []
+    check = Scores.check
+
+    def counted(self, *rest):
+        checked.append(self.n_samples)
+        return check(self, *rest)
+
+    monkeypatch.setattr(Scores, "check", counted)
+    found = nishimori.temperatures(LOGITS, LABELS)
+    assert found.n_passes > 1
+    assert checked.count(900) == 1

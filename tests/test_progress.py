@@ -1,0 +1,51 @@
+import io
+import sys
+
+import pytest
+
+from nishimori._progress import shown, shown_or_told, silent
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def written(progress, stream, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
+    with shown(progress) as report:
+        for done in range(3):
+            report(f"piece {done}", done, 3)
+        report("unknown end", 7, None)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(("progress", "lines"), [(None, 0), (False, 0), (True, 4)])
+def test_off_a_terminal_lines_appear_only_if_asked_for(progress, lines, monkeypatch):
+    assert (
+        written(progress, io.StringIO(), monkeypatch).splitlines()
+        == [
+            "0/3 piece 0",
+            "1/3 piece 1",
+            "2/3 piece 2",
+            "7/? unknown end",
+        ][:lines]
+    )
+
+
+@pytest.mark.parametrize(("progress", "drawn"), [(None, True), (False, False), (True, True)])
+def test_on_a_terminal_a_bar_is_drawn_unless_silenced(progress, drawn, monkeypatch):
+    assert ("unknown end" in written(progress, Terminal(), monkeypatch)) is drawn
+
+
+def test_a_report_of_the_old_kind_still_works_with_a_warning():
+    seen = []
+    warned = pytest.warns(FutureWarning, match="`report` is deprecated")
+    with warned, shown_or_told(None, lambda *told: seen.append(told)) as report:
+        report("a", 1, 2)
+    assert seen == [("a", 1, 2)]
+
+
+def test_silence_says_nothing():
+    assert silent("a", 1, 2) is None
