@@ -103,3 +103,10 @@ def test_moments_of_different_things_do_not_add(other):
     batch = next(iter(source(LOGITS, LABELS)))
     with pytest.raises(nishimori.MergeError, match="Moments add only if they are of the same observable at the same β"):
         measure(batch, Confidence(), [1.0]) + other(batch)
+
+
+def test_a_beta_may_be_asked_for_twice():
+    batch = next(iter(source(LOGITS, LABELS)))
+    twice, once = measure(batch, Energy(), [0.5, 2.0, 0.5]), measure(batch, Energy(), [0.5])
+    for name in ("expected", "slope", "curvature"):
+        assert getattr(twice, name)[0] == getattr(twice, name)[2] == getattr(once, name)[0]

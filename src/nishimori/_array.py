@@ -47,22 +47,21 @@ def namespace(x: Array) -> Any:
 
 def dtype_name(x: Array) -> str:
     """``float32``, ``bfloat16``, ``int64``, ``bool``, ``complex64``, ``str``, ... in the same words for every library."""
-    return _name(x.dtype)
+    return _numpy_name(x.dtype) if isinstance(x, np.ndarray) else str(x.dtype).rpartition(".")[2]
+
+
+@lru_cache(maxsize=64)  # NumPy takes as long to spell a dtype out as for the softmax of one row
+def _numpy_name(dtype: "np.dtype[Any]") -> str:
+    return str(dtype.name)
 
 
 def kind(x: Array) -> str:
     """``float``, ``int``, ``bool``, ``complex``, or ``other`` (text, dates, objects)."""
-    return _kind(x.dtype)
-
-
-@lru_cache(maxsize=64)  # spelling a dtype out takes as long as the softmax of one row
-def _name(dtype: Any) -> str:
-    return str(dtype.name) if isinstance(dtype, np.dtype) else str(dtype).rpartition(".")[2]
+    return _kind(dtype_name(x))
 
 
 @lru_cache(maxsize=64)
-def _kind(dtype: Any) -> str:
-    name = _name(dtype)
+def _kind(name: str) -> str:
     if name.startswith("bool"):
         return "bool"
     name = name.lstrip("ub")  # uint8 and bfloat16 count with int and float

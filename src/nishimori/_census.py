@@ -5,7 +5,7 @@ from math import inf
 from typing import Any
 
 from nishimori._inputs import Batch
-from nishimori._observables import Confidence, Observable
+from nishimori._observables import Confidence, TopN
 from nishimori._sources import Source
 
 
@@ -34,9 +34,9 @@ class Census:
 
 @dataclass(frozen=True)
 class Count:
-    """The pass; an answer is right if ``right``, a `TopN` or `Confidence`, is at the true class what it is at the top."""
+    """The pass; an answer is right if ``right`` is at the true class what it is at the top."""
 
-    right: Observable
+    right: Confidence | TopN
 
     def __call__(self, batch: Batch) -> Census:
         xp = batch.xp

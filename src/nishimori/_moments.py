@@ -49,6 +49,11 @@ class Moments:
             self.curvature + other.curvature,
         )
 
+    def at(self, some: slice) -> "Moments":
+        """The moments at some of the β."""
+        arrays = (each[some] for each in (self.expected, self.slope, self.curvature))
+        return Moments(self.observable, self.betas[some], self.weight, self.unit, self.observed, *arrays)
+
     @property
     def gap(self) -> HostArray:
         """How far the model's mean lies above the labels', at each β: zero where they are consistent."""
@@ -74,18 +79,17 @@ class Measure:
     wanted: tuple[tuple[Observable, tuple[float, ...]], ...]
 
     def __call__(self, batch: Batch) -> Sums:
+        ready = [observable.on(batch) for observable, _ in self.wanted]
         sums = [np.empty((3, len(betas))) for _, betas in self.wanted]
         for beta in dict.fromkeys(beta for _, betas in self.wanted for beta in betas):
             gibbs = Gibbs(batch, beta)
-            for (observable, betas), out in zip(self.wanted, sums, strict=True):
-                if beta in betas:
-                    out[:, betas.index(beta)] = [batch.total(part) for part in observable.expected(gibbs)]
+            for (_, betas), rows, out in zip(self.wanted, ready, sums, strict=True):
+                if beta in betas:  # perhaps more than once
+                    out[:, np.equal(betas, beta)] = [[batch.total(part)] for part in rows.expected(gibbs)]
         return Sums(
             tuple(
-                Moments(
-                    observable, betas, batch.weight, observable.unit(batch), batch.total(observable.observed(batch)), *parts
-                )
-                for (observable, betas), parts in zip(self.wanted, sums, strict=True)
+                Moments(observable, betas, batch.weight, rows.unit(batch), batch.total(rows.observed(batch)), *parts)
+                for (observable, betas), rows, parts in zip(self.wanted, ready, sums, strict=True)
             )
         )
 

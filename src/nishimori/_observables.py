@@ -4,14 +4,14 @@ An observable O(k; z) has, for each row, a value at the true class (`observed`),
 (`expected`) whose derivative in β is Cov(O, z). Both are counted from the value at the top class: a good classifier is there
 most of the time, so the sums stay small and keep their digits.
 
-A new observable is a subclass with the one method `values`; everything else follows from it. The built-in ones compute
-`observed` and `expected` faster, and their mean is known to grow with β.
+A new observable is a subclass with the one method `values`, from which both follow. The built-in ones compute them without a
+table of values, and their mean is known to grow with β.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -64,32 +64,22 @@ class Observable(ABC):
             Finite wherever the class is not masked.
         """
 
-    def unit(self, batch: Batch) -> float:
-        """The size of O at the top where it does not scale with the logits, else 0: rounding there limits the gap."""
-        return float(batch.xp.max(batch.xp.abs(batch.at(self._table(batch), batch.top))))
-
-    def observed(self, batch: Batch) -> Array:
-        """O at the true class of each row, minus O at the top."""
-        table = self._table(batch)
-        observed = batch.at(table, batch.labels) - batch.at(table, batch.top)
-        if not bool(batch.xp.all(batch.xp.isfinite(observed))):
+    def on(self, batch: Batch) -> "Rows":
+        """The observable, ready for one batch: its values are computed and checked once."""
+        host, name = _array.on_host(batch.logits), f"`{type(self).__name__}.values`"
+        table = self.values(host)
+        if np.shape(table) != host.shape:
+            got = f"shape {np.shape(table)}" if np.ndim(table) else f"{table!r}"
+            raise InputError(f"{name} must return an array of the shape of `logits`, {host.shape}, got {got}.")
+        table = np.asarray(table, dtype=np.float64)
+        if not (np.isfinite(table) | (host == -inf)).all():
+            raise InputError(f"{name} must be finite wherever the logit is, got NaN or infinity.")
+        if not np.isfinite(table[np.arange(len(host)), _array.on_host(batch.labels)]).all():
             raise InputError(
-                f"`{type(self).__name__}.values` must be finite at the true class of each row. If that class is masked, return "
-                "the value that counts there."
+                f"{name} must be finite at the true class of each row. If that class is masked, return the value that counts "
+                "there."
             )
-        return observed
-
-    def expected(self, gibbs: Gibbs) -> Expected:
-        """The average of O under the model, minus O at the top, with its first two derivatives in β."""
-        batch, p = gibbs.batch, gibbs.probabilities
-        table = self._table(batch)
-        table = table - batch.at(table, batch.top)[:, None]
-        if batch.live is not None:
-            table = batch.xp.where(batch.live, table, batch.xp.zeros_like(table))
-        mean = gibbs.over_classes(p * table)
-        drop = batch.drops - gibbs.over_classes(p * batch.drops)[:, None]
-        product = p * (table - mean[:, None]) * drop  # centred first: a difference of large means would lose digits
-        return mean, gibbs.over_classes(product), gibbs.over_classes(product * drop)
+        return _Tabulated(_array.beside(table, batch.logits))
 
     def cold(self, n_samples: int, observed: float, limit: float) -> str:
         """Why no temperature fits when the mean stays at or below ``observed`` down to T → 0, where it is ``limit``."""
@@ -105,23 +95,50 @@ class Observable(ABC):
             f"still {limit - observed:.4g} too large. {_CLASS_ORDER}"
         )
 
-    def _table(self, batch: Batch) -> Array:
-        """`values`, checked, where the batch is."""
-        host = _array.on_host(batch.logits)
-        table, name = self.values(host), f"`{type(self).__name__}.values`"
-        if np.shape(table) != host.shape:
-            got = f"shape {np.shape(table)}" if np.ndim(table) else f"{table!r}"
-            raise InputError(f"{name} must return an array of the shape of `logits`, {host.shape}, got {got}.")
-        table = np.asarray(table, dtype=np.float64)
-        if not (np.isfinite(table) | (host == -inf)).all():
-            raise InputError(f"{name} must be finite wherever the logit is, got NaN or infinity.")
-        return _array.beside(table, batch.logits)
-
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
+        if self is other or type(self) is not type(other):
+            return self is other
+        mine, theirs = vars(self), vars(other)
+        return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
     def __hash__(self) -> int:
-        return hash((type(self), tuple(sorted(vars(self).items()))))
+        return hash(type(self))  # attributes may be arrays, which have no hash
+
+
+class Rows(Protocol):
+    """An observable of the rows of a batch, counted from its value at the top class."""
+
+    def unit(self, batch: Batch) -> float:
+        """The size of O at the top where it does not scale with the logits, else 0: rounding there limits the gap."""
+
+    def observed(self, batch: Batch) -> Array:
+        """O at the true class of each row, minus O at the top."""
+
+    def expected(self, gibbs: Gibbs) -> Expected:
+        """The average of O under the model, minus O at the top, with its first two derivatives in β."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Tabulated:
+    """Any observable, from its values at each class of each row of a batch."""
+
+    table: Array
+
+    def unit(self, batch: Batch) -> float:
+        return float(batch.xp.max(batch.xp.abs(batch.at(self.table, batch.top))))
+
+    def observed(self, batch: Batch) -> Array:
+        return batch.at(self.table, batch.labels) - batch.at(self.table, batch.top)
+
+    def expected(self, gibbs: Gibbs) -> Expected:
+        batch, p = gibbs.batch, gibbs.probabilities
+        table = self.table - batch.at(self.table, batch.top)[:, None]
+        if batch.live is not None:
+            table = batch.xp.where(batch.live, table, batch.xp.zeros_like(table))
+        mean = gibbs.over_classes(p * table)
+        drop = batch.drops - gibbs.over_classes(p * batch.drops)[:, None]
+        product = p * (table - mean[:, None]) * drop  # centred first: a difference of large means would lose digits
+        return mean, gibbs.over_classes(product), gibbs.over_classes(product * drop)
 
 
 @dataclass(frozen=True)
@@ -136,6 +153,10 @@ class TopN(Observable):
         xp = _array.namespace(logits)
         order = xp.argsort(xp.argsort(-logits, axis=1, stable=True), axis=1)
         return xp.astype((order < self.n) & (logits > -inf), logits.dtype)
+
+    def on(self, batch: Batch) -> Rows:
+        """Itself: nothing has to be tabulated."""
+        return self
 
     def unit(self, batch: Batch) -> float:
         """1: the top class counts."""
@@ -203,6 +224,10 @@ class Confidence(Observable):
         """1 for the predicted class, 0 elsewhere."""
         return TopN(1).values(logits)
 
+    def on(self, batch: Batch) -> Rows:
+        """Itself: nothing has to be tabulated."""
+        return self
+
     def unit(self, batch: Batch) -> float:
         """1: the top class counts."""
         return 1.0
@@ -234,6 +259,10 @@ class Energy(Observable):
     def values(self, logits: Any) -> Any:
         """The logits."""
         return logits
+
+    def on(self, batch: Batch) -> Rows:
+        """Itself: nothing has to be tabulated."""
+        return self
 
     def unit(self, batch: Batch) -> float:
         """0: O scales with the logits."""

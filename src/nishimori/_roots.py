@@ -104,14 +104,16 @@ def drive(
         points = evaluate(wanted)
         for key in tuple(wanted):
             point = points[key]
+            if isinstance(point, NishimoriError):
+                found[key] = point
+                del wanted[key]
+                continue
             try:
-                if isinstance(point, NishimoriError):
-                    raise point
                 wanted[key] = searches[key].send(point)
             except StopIteration as end:
                 found[key] = end.value
             except NishimoriError as error:
-                found[key] = error
+                found[key] = error.with_traceback(None)  # which would keep the data alive
             if key in found:
                 del wanted[key]
     return found

@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._census import Census, Count
 from nishimori._moments import Measure, Moments, log_scale
-from nishimori._observables import BUILT_IN, Confidence, Observable
+from nishimori._observables import BUILT_IN, Confidence, Observable, TopN
 from nishimori._passes import together
 from nishimori._progress import Report, silent
 from nishimori._roots import Point, Root, drive, increasing_root
@@ -106,15 +106,15 @@ class Match:
 def match(
     data: Source,
     *observables: Observable,
-    right: Observable | None = None,
+    right: TopN | None = None,
     starts: Mapping[Observable, float] | None = None,
     label_name: str = "labels",
     report: Report = silent,
 ) -> Match:
     """Search for the temperatures of several observables at once.
 
-    ``right``, a `TopN` or `Confidence`, says which answers count as right. ``starts`` are values of log β to start from; by
-    default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
+    ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are values of log β to
+    start from; by default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
     """
     readings = _Readings(data, right or Confidence(), label_name, report)
     begin = _starts_from_sample(data, observables) if starts is None else dict(starts)
@@ -143,7 +143,7 @@ def _starts_from_sample(data: Source, observables: Sequence[Observable]) -> dict
 class _Readings:
     """Readings of one data set for several searches; the first answer to a search also says whether it can succeed."""
 
-    def __init__(self, data: Source, right: Observable, label_name: str, report: Report) -> None:
+    def __init__(self, data: Source, right: Confidence | TopN, label_name: str, report: Report) -> None:
         self.data = data
         self.count = Count(right)
         self.label_name = label_name
@@ -158,15 +158,20 @@ class _Readings:
 
     def __call__(self, wanted: Mapping[Observable, float]) -> dict[Observable, Point | NishimoriError]:
         """What the searches want to know, from one reading."""
-        here = Measure(tuple((each, (exp(x),)) for each, x in wanted.items()))
-        if self.census is not None:
-            (sums,) = self._read(here)
-            return {each.observable: _in_log_beta(each) for each in sums.items}
-        shapes = Measure(tuple((each, _betas_to_judge(each, x)) for each, x in wanted.items()))
-        self.census, sums, judged = self._read(self.count, here, shapes)
-        points = {each.observable: _in_log_beta(each) for each in sums.items}
-        refusals = {each.observable: _refusal(each, self.census, self.label_name) for each in judged.items}
-        return {each: refusals[each] or points[each] for each in wanted}
+        first = self.census is None
+        betas = {each: (exp(x), *(_betas_to_judge(each, x) if first else ())) for each, x in wanted.items()}
+        measure = Measure(tuple(betas.items()))
+        if first:
+            sums, self.census = self._read(measure, self.count)
+        else:
+            (sums,) = self._read(measure)
+        return {each.observable: self._refusal(each) or _in_log_beta(each.at(slice(1))) for each in sums.items}
+
+    def _refusal(self, moments: Moments) -> NishimoriError | None:
+        """Why no temperature can be found, where the moments can tell."""
+        if len(moments.betas) == 1 or self.census is None:
+            return None
+        return _refusal(moments.at(slice(1, None)), self.census, self.label_name)
 
     def _read(self, *passes: Any) -> tuple[Any, ...]:
         self.n_passes += 1
@@ -234,7 +239,7 @@ def _falling(moments: Moments) -> InputError | None:
 
 
 def fit_one(
-    data: Source, observable: Observable, right: Observable | None = None, *, label_name: str = "labels"
+    data: Source, observable: Observable, right: TopN | None = None, *, label_name: str = "labels"
 ) -> tuple[float, Receipt]:
     """The temperature of one observable and its receipt; raises if there is none."""
     matched = match(data, observable, right=right, label_name=label_name)

@@ -124,7 +124,9 @@ def test_an_installed_package_adds_it_to_every_process(place):
     (info / "entry_points.txt").write_text("[nishimori.methods]\nby-rank = ranks:Rank\n")
     assert "by-rank" in nishimori.methods()
     assert "ranks" not in sys.modules  # only its name was needed
+    assert Matched(import_module("ranks").Rank()).method == "by-rank"
     found = nishimori.calibrator("by-rank").fit(LOGITS, LABELS)
+    assert found.method == "by-rank"
     assert found.temperature_ == pytest.approx(rank_temperature(LOGITS, LABELS), rel=1e-8)
     nishimori.calibrator("by-rank").fit(LOGITS, LABELS).save(place / "c.json")
     assert "by-rank" in shell.nishimori("fit val.npz -o d.json --method nothing", place=place).err.replace("│", " ")
@@ -199,6 +201,27 @@ def test_values_that_are_no_table_are_refused(values, message):
 
     with pytest.raises(InputError, match=message):
         Matched(Own()).fit(LOGITS, LABELS)
+
+
+class Weighted(Observable):
+    """An observable with an array among its parameters, and a number of calls."""
+
+    def __init__(self, weights):
+        self.weights = np.asarray(weights)
+        self.calls = 0
+
+    def values(self, logits):
+        self.calls += 1
+        return logits * self.weights
+
+
+def test_parameters_may_be_arrays_and_values_are_computed_once_per_block_and_reading():
+    observable = Weighted(np.ones(6))
+    fitted = Matched(observable).fit(LOGITS[:200], LABELS[:200])  # too few rows for a sample
+    assert fitted.temperature_ == pytest.approx(reference.ts_temperature(LOGITS[:200], LABELS[:200]), rel=1e-8)
+    # The first reading only looks for the scale; the second both answers the search and judges the observable.
+    assert observable.calls == fitted.n_passes_ - 1
+    assert Weighted(np.ones(6)) == Weighted(np.ones(6)) != Weighted(np.zeros(6))
 
 
 @pytest.mark.parametrize("wrong", [Top, "ec", None])

@@ -118,8 +118,8 @@ def _made(target: Any, params: dict[str, Any]) -> Calibrator:
 def load(path: str | os.PathLike[str]) -> Calibrator:
     """The calibrator that `save` wrote to ``path``, ready to use.
 
-    If its method is not registered here, the map is all there is: a `FixedMap` that knows the method's name. Nothing in the
-    file is ever imported or run.
+    If its method is neither registered nor installed here, the map is all there is: a `FixedMap` that knows the method's
+    name. A file cannot name code to import.
 
     Raises
     ------

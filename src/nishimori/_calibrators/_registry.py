@@ -33,7 +33,7 @@ def find(name: Any) -> Any:
     if name not in _known:
         for each in _entry_points():
             if each.name == name:
-                return each.load()
+                _known[name] = each.load()
     return _known.get(name)
 
 
@@ -55,7 +55,8 @@ def name_of(target: Any) -> str:
         if each is target or (isinstance(each, Observable) and each == target) or each is type(target):
             return name
     kind = target if isinstance(target, type) else type(target)
-    return f"{kind.__module__}:{kind.__qualname__}"
+    path = f"{kind.__module__}:{kind.__qualname__}"
+    return next((each.name for each in _entry_points() if each.value == path), path)
 
 
 def _entry_points() -> list[EntryPoint]:
