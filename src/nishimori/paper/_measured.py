@@ -1,4 +1,4 @@
-"""One row of the paper's tables: error, both temperatures, and ECE and Brier score before and after each of them."""
+"""One row of the paper's tables: error, both temperatures, and ECE and Brier score before calibration, after TS, after EC."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,27 +12,26 @@ from nishimori._temperatures import temperatures_of
 from nishimori.data import Labelled, Network
 from nishimori.errors import InputError
 from nishimori.paper._artefact import Scale
+from nishimori.paper._names import NetworkName
 
-AUTHORS = "-authors"
 Row = dict[str, float]
 
 
 def network(name: str, scale: Scale) -> Network:
-    """A network's logits: bundled, or of a network that was trained for this run; the authors' own are always bundled."""
-    if scale.networks is None or name.endswith(AUTHORS):
+    """A network's logits: bundled, or of the network trained for this run; the authors' networks are always bundled."""
+    parsed = NetworkName.parse(name)
+    if scale.networks is None or parsed.authors:
         return data.load(name)
-    return data.load(f"{scale.networks}/{file_name(name)}")
-
-
-def file_name(name: str) -> str:
-    """What a trained network's logits are called on disk."""
-    return f"{name.replace('/', '-')}.npz"
+    return data.load(f"{scale.networks}/{parsed.file}")
 
 
 def scores(
     validation: Labelled, test: Labelled, *, validation_weight: HostArray | None = None, test_weight: HostArray | None = None
 ) -> Row:
-    """What the tables print, with the temperatures of ``validation`` and everything else of ``test``; a weight is a count."""
+    """What the tables print: temperatures fitted to ``validation``, all other numbers measured on ``test``.
+
+    A weight says how often a sample counts.
+    """
     found = temperatures_of(batches(validation.logits, validation.labels, validation_weight), warn=False)
     if found.ts is None or found.ec is None:
         raise InputError(f"These logits have no temperature: {found.why_no_ts or found.why_no_ec}")
@@ -47,7 +46,7 @@ def scores(
 
 
 def validations(network: Network) -> dict[str, Labelled]:
-    """What may be calibrated on: clean and, where there are any, augmented validation images."""
+    """The sets to calibrate on: clean validation images and, if there are any, augmented ones."""
     kinds = {"clean": network.validation, "augmented": network.augmented}
     return {kind: part for kind, part in kinds.items() if part is not None}
 
@@ -55,7 +54,7 @@ def validations(network: Network) -> dict[str, Labelled]:
 def measured(network: Network, *, resamples: int, seed: int) -> dict[str, Row]:
     """Scores with each kind of validation images, and their standard errors by bootstrap.
 
-    The errors are those of finite validation and test sets; the network is the same in every resample.
+    The standard errors are those of finite validation and test sets; the network is the same in every resample.
     """
     kinds = validations(network)
     generator = np.random.default_rng(seed)
@@ -69,7 +68,7 @@ def measured(network: Network, *, resamples: int, seed: int) -> dict[str, Row]:
 
 
 def _counts(n: int, generator: np.random.Generator) -> HostArray:
-    """How often each of n samples comes up in n draws."""
+    """How often each of n samples is drawn in n draws with replacement."""
     counts: HostArray = np.bincount(generator.integers(n, size=n), minlength=n)
     return counts
 
@@ -79,16 +78,3 @@ def mean_and_spread(rows: Sequence[Row]) -> tuple[Row, Row]:
     columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     mean = {key: float(values.mean()) for key, values in columns.items()}
     return mean, {key: float(values.std(ddof=1)) for key, values in columns.items()}
-
-
-def title(name: str) -> str:
-    """A row's name for people."""
-    dataset, _, model = name.removesuffix(AUTHORS).partition("/")
-    sets = {"svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-    nets = {"densenet121": "DenseNet121", "vgg19": "VGG19", "repvgg-a2": "RepVGG-A2"}
-    return f"{sets[dataset]} {nets.get(model) or model.removesuffix('-conv').replace('resnet', 'ResNet')}"
-
-
-def whose(name: str) -> str:
-    """Who trained the network."""
-    return "authors'" if name.endswith(AUTHORS) else "ours"

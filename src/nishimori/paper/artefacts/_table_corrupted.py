@@ -1,4 +1,4 @@
-"""The appendix's table: calibration where the labels of some classes are noise."""
+"""The table of the appendix: calibration when the labels of some classes are random."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -14,7 +14,7 @@ from nishimori.paper.artefacts._rows import compared_rows, draw_rows, networks_o
 
 
 class TableCorrupted(Artefact):
-    """The same where a tenth of validation and test labels is noise that depends on the class."""
+    """Table 1 with random labels in a tenth of the classes, for validation and test."""
 
     name = "table-corrupted"
     where = "Appendix C, table; Section 4, experiments on corrupted data"
@@ -36,13 +36,13 @@ class TableCorrupted(Artefact):
 
 
 def corrupted(labelled: Labelled, generator: np.random.Generator) -> Labelled:
-    """The labels of the first tenth of the classes replaced by labels that are uniform over all classes, their own included."""
+    """Replace the labels of the first tenth of the classes by labels uniform over all classes, the true one included."""
     noise = generator.integers(labelled.logits.shape[1], size=len(labelled.labels))
     return Labelled(labelled.logits, np.where(_is_noisy(labelled), noise, labelled.labels))
 
 
 def _is_noisy(labelled: Labelled) -> HostArray:
-    """Which samples are of the first tenth of the classes."""
+    """Which samples belong to the first tenth of the classes."""
     noisy: HostArray = labelled.labels < labelled.logits.shape[1] // 10
     return noisy
 
@@ -54,7 +54,7 @@ def noisy_scores(name: str, scale: Scale) -> dict[str, Any]:
 
 @cache
 def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
-    """Kept, because the claims are about the same."""
+    """The scores of a bundled network. Cached, because the claims use the same numbers."""
     return _noisy(network(name, scale), scale)
 
 
