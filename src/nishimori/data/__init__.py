@@ -53,8 +53,8 @@ def load(name: str | os.PathLike[str]) -> Network:
 def save(network: Network, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Store a network's logits in one file that `load` can read.
 
-    The file holds several sets of logits (validation, test and optionally augmented validation images). Commands such as
-    ``nishimori fit`` read files with one set: save the arrays of one of them with `numpy.savez` as ``logits`` and ``labels``.
+    The file holds several sets of logits: on validation, test and possibly augmented validation images. A command of the shell
+    reads one set, by the names of its arrays: ``nishimori fit FILE --scores validation_logits --labels validation_labels``.
 
     Parameters
     ----------
