@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import shell
 from nishimori import paper
 from nishimori.paper.artefacts import _bayes, _figure_temperatures
 
@@ -42,6 +43,20 @@ def test_the_density_captions_temperatures_and_half_line_eces_are_reproduced(com
     assert (ts.verdict, ec.verdict) == ("agrees", "agrees")
     assert [each.verdict for each in eces] == ["explained"] * 3
     np.testing.assert_allclose([each.ours for each in eces], [4.36, 2.40, 2.02], atol=0.005)
+
+
+def test_the_shell_shows_what_the_papers_method_gives(computed):
+    line = ("paper", "check", "figure-density", "-o", computed("figure-density"))
+    code, out, err = shell.nishimori(*line)
+    assert code == 0
+    assert "paper method" in out
+    assert "their way" not in out
+    assert "explained: the integral over half the line gives the paper's number" in err
+    code, out, _ = shell.nishimori(*line, "--json")
+    ts, _, before, *_ = json.loads(out)["figure-density"]
+    assert code == 0
+    assert before["paper_method"] == before["in_their_way"] == pytest.approx(2.18, abs=0.005)
+    assert not {"paper_method", "in_their_way"} & set(ts)
 
 
 def test_the_density_and_its_atoms_have_mass_one(computed):

@@ -128,6 +128,7 @@ def test_an_interrupted_training_continues_with_the_same_network(tmp_path, train
     code, _, err = shell.nishimori(*line)
     assert code == 0
     assert "1/2 cifar10/resnet56: loss" not in err
+    assert "2/2 cifar10/resnet56: loss" in err
     assert trainings[before:] == ["svhn/resnet20", "cifar10/resnet56", "cifar10/resnet56"]
     found, expected = (data.load(each / "networks" / "cifar10-resnet56.npz") for each in (target, trained))
     np.testing.assert_array_equal(found.test.logits, expected.test.logits)
