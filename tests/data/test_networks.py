@@ -105,7 +105,7 @@ def test_another_ending_is_refused_and_nothing_written(tmp_path):
 def test_an_unknown_name_is_refused_with_the_list():
     listed = re.escape(", ".join(data.names()))
     with pytest.raises(
-        InputError, match=rf"no bundled network 'cifar10/resnet-20'; there are {listed}\. The name of a file must end in"
+        InputError, match=rf"no bundled network 'cifar10/resnet-20'; there are {listed}\. A file's name ends in"
     ):
         data.load("cifar10/resnet-20")
 

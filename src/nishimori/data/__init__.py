@@ -45,7 +45,7 @@ def load(name: str | os.PathLike[str]) -> Network:
         return read(existing_file(text))
     if text not in names():
         raise InputError(
-            f"There is no bundled network {text!r}; there are {', '.join(names())}. The name of a file must end in {ENDING}."
+            f"There is no bundled network {text!r}; there are {', '.join(names())}. A file's name ends in {ENDING}."
         )
     return read(_FOLDER / f"{text}{ENDING}")
 

@@ -169,8 +169,8 @@ def test_a_missing_file_is_named_with_what_to_do(server, tmp_path):
 
 def test_offline_the_message_says_what_to_download_and_where_to_put_it(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
     there, *missing = (PublicFile(f"http://127.0.0.1:{port}/{name}.bin", "0" * 32) for name in "abc")
     (tmp_path / "a.bin").write_bytes(b"")
     with pytest.raises(ConnectionError, match=r"b\.bin cannot be reached: .*refused\. Connect to the Internet") as caught:
