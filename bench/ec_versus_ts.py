@@ -1,10 +1,10 @@
 """Expectation consistency against temperature scaling on the bundled networks: fitted to validation, scored on test images.
 
-python bench/ec_versus_ts.py               a line for each network, then how often which is better
+    python bench/ec_versus_ts.py    # one line per network, then how often each method is better
 
-The difference of the two ECEs has two standard errors, both of a paired bootstrap: of the test images with T kept, which says
-whether these two temperatures would change places on other test images; and of validation and test images together, which says
-whether EC and TS would. Neither says anything about another training of the network.
+The difference of the two ECEs gets two standard errors, both from a paired bootstrap. The first resamples the test images and
+keeps T: it compares these two temperatures. The second resamples validation and test images and fits T again: it compares the
+two methods. Neither covers another training of the network.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ REPEATS = 500
 
 
 def ece(part: Labelled, temperature: float, counts: np.ndarray | None = None) -> float:
-    """With 15 quantile bins; ``counts`` says how often each image was drawn."""
+    """ECE with 15 quantile bins; ``counts`` says how often each image was drawn."""
     return metrics.ece(part.logits, part.labels, strategy="quantile", temperature=temperature, sample_weight=counts)
 
 
@@ -29,7 +29,7 @@ def both(part: Labelled, counts: np.ndarray | None = None) -> tuple[float, float
 
 
 def spread(network: Network, ec: float, ts: float, seed: int) -> tuple[float, float]:
-    """Standard errors of ECE after TS minus ECE after EC: T kept, T found again."""
+    """Standard errors of ECE after TS minus ECE after EC: with T kept, and with T fitted again."""
     rng = np.random.default_rng(seed)
     kept, again = [], []
     for _ in range(REPEATS):
@@ -44,7 +44,7 @@ def spread(network: Network, ec: float, ts: float, seed: int) -> tuple[float, fl
 
 
 def main() -> None:
-    """Print a line for each network: before, EC, TS."""
+    """Print one line per network: before, EC, TS."""
     print("T of EC and TS; ECE (15 quantile bins), Brier score and NLL on test images, each before, after EC, after TS")
     table = []
     for seed, name in enumerate(data.names()):
@@ -60,7 +60,7 @@ def main() -> None:
         )
         print(
             f"{name:30} T {scales[1]:.3f} {scales[2]:.3f}  ECE % {100 * before:5.2f} {100 * ec:5.2f} {100 * ts:5.2f}",
-            f"(TS - EC {100 * (ts - ec):+.3f} ± {100 * kept:.3f}, with T found again ± {100 * again:.3f})  Brier, NLL",
+            f"(TS - EC {100 * (ts - ec):+.3f} ± {100 * kept:.3f}, with T fitted again ± {100 * again:.3f})  Brier, NLL",
             *(f"{x:.4f}" for x in others),
             flush=True,
         )
@@ -68,11 +68,11 @@ def main() -> None:
 
 
 def show(table: np.ndarray) -> None:
-    """The sum of it: who is better how often, and by how much."""
+    """Print how often each method is better, and by how much."""
     before, ec, ts, kept, again = table.T
     gain = ts - ec
     print(f"\n{len(table)} networks; lower ECE: EC {np.sum(gain > 0)}, TS {np.sum(gain < 0)}")
-    for label, error in (("T kept", kept), ("T found again", again)):
+    for label, error in (("T kept", kept), ("T fitted again", again)):
         print(f"by more than two standard errors ({label}): EC {np.sum(gain > 2 * error)}, TS {np.sum(-gain > 2 * error)}")
     print(f"mean ECE %: before {100 * before.mean():.2f}, after EC {100 * ec.mean():.2f}, after TS {100 * ts.mean():.2f}")
     for label, after in (("EC", ec), ("TS", ts)):

@@ -1,9 +1,9 @@
-"""How long a training step of each of the paper's networks takes here, and what repeatable bits cost.
+"""Time of a training step for each of the paper's networks, with fastest and with repeatable arithmetic.
 
     python bench/training.py                     # all networks, on the GPU if there is one
     python bench/training.py cifar10/resnet20    # some
 
-Images are random, of the usual size and number a batch; the first epoch, which compiles and captures the step, is timed apart.
+Images are random, with the usual size and batch. The first epoch, which compiles and captures the step, is timed separately.
 """
 
 import argparse
@@ -12,9 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from nishimori.paper.training import _recipes
+from nishimori.paper._names import NetworkName
 from nishimori.paper.training._image_formats import Images
 from nishimori.paper.training._image_sets import ImageSet
+from nishimori.paper.training._recipes import recipe, recipes
 from nishimori.paper.training._training import Settings, Training
 
 
@@ -25,13 +26,14 @@ def images(n, n_classes, seed):
 
 
 def timed(name, steps, *, repeatable):
-    """Seconds of the first epoch, and milliseconds a step of the later ones, by run."""
-    recipe = replace(_recipes.recipe(*name.split("/")), epochs=4, warmup=0)
-    n_classes = 100 if recipe.dataset == "cifar100" else 10
-    splits = [images(n, n_classes, seed) for seed, n in enumerate((steps * recipe.batch, 100, 100))]
+    """Seconds of the first epoch, milliseconds per step of the later ones, and the device."""
+    network = NetworkName.parse(name)
+    short = replace(recipe(network.dataset, network.model), epochs=4, warmup=0)
+    n_classes = 100 if short.dataset == "cifar100" else 10
+    splits = [images(n, n_classes, seed) for seed, n in enumerate((steps * short.batch, 100, 100))]
     training = Training(
-        recipe,
-        ImageSet(recipe.dataset, n_classes, *splits, "random"),
+        short,
+        ImageSet(short.dataset, n_classes, *splits, "random"),
         seed=0,
         settings=Settings.best(repeatable=repeatable),
     )
@@ -42,12 +44,12 @@ def timed(name, steps, *, repeatable):
 
 
 def main():
-    """Print a line for each network and kind of arithmetic."""
+    """Print one line per network and kind of arithmetic."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=_recipes.names(), metavar="NAME")
-    parser.add_argument("--steps", type=int, default=100, help="steps an epoch")
+    parser.add_argument("names", nargs="*", default=[each.name for each in recipes()], metavar="NAME")
+    parser.add_argument("--steps", type=int, default=100, help="steps per epoch")
     chosen = parser.parse_args()
-    print(f"{'network':24} {'bits':>11} {'first epoch':>12} {'ms a step (each later epoch)':>30}")
+    print(f"{'network':24} {'bits':>11} {'first epoch':>12} {'ms per step (later epochs)':>30}")
     for name in chosen.names:
         fastest = None
         for repeatable in (False, True):

@@ -8,7 +8,7 @@ from torch import nn
 from nishimori.paper.training._image_formats import Images
 from nishimori.paper.training._image_sets import ImageSet
 from nishimori.paper.training._networks import train
-from nishimori.paper.training._recipes import Recipe
+from nishimori.paper.training._recipes import NORMALISATION, Recipe
 from nishimori.paper.training._training import Settings
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def run(a_recipe=RECIPE, of=None, *, seed=0, checkpoint=None, after=lambda _: No
 
 
 def bits(training):
-    """All that a run leaves behind, but for the time it took."""
+    """The weights, momenta and epochs of a run, without the time it took."""
     state = {**training.network.state_dict(), **{f"momentum {i}": each for i, each in enumerate(training.momenta)}}
     return {name: each.clone() for name, each in state.items()}, list(training.progress.epochs)
 
@@ -40,7 +40,7 @@ def same(one, other):
 
 
 class Stop(Exception):
-    """Stands for whatever ends a run early."""
+    """Raised to end a run early."""
 
 
 def stopped_after(epoch, checkpoint, *args, **options):
@@ -57,7 +57,7 @@ class Projected(nn.Module):
 
     def __init__(self, n_classes=10):
         super().__init__()
-        self.drop = nn.Dropout()  # so that a network left in training gives itself away
+        self.drop = nn.Dropout()  # so that a network left in training mode gives other logits
         self.linear = nn.Linear(3 * 32 * 32, n_classes)
 
     def forward(self, x):
@@ -67,3 +67,19 @@ class Projected(nn.Module):
 def projected(network, seen_images):
     weight, bias = (each.detach().double().numpy() for each in (network.linear.weight, network.linear.bias))
     return seen_images.reshape(len(seen_images), -1).astype(float) @ weight.T + bias
+
+
+def seen(pixels, dataset, top=4, left=4, mirrored=False):
+    """One image as a data loader gives it that pads by 4 black pixels, crops, mirrors and normalises."""
+    framed = np.zeros((40, 40, 3), np.float32)
+    framed[4:36, 4:36] = pixels
+    window = framed[top : top + 32, left : left + 32]
+    if mirrored:
+        window = window[:, ::-1]
+    mean, std = (np.array(each, np.float32) for each in NORMALISATION[dataset])
+    return ((window / np.float32(255) - mean) / std).transpose(2, 0, 1)
+
+
+def all_seen(some, dataset, views):
+    rows = zip(views.top.tolist(), views.left.tolist(), views.mirrored.tolist(), strict=True)
+    return np.stack([seen(pixels, dataset, *view) for pixels, view in zip(some, rows, strict=True)])

@@ -20,7 +20,7 @@ SIZES = {"train": 48, "val": 16, "test": 16}
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """Small images are no work to share, and waiting for another thread takes longer than the work."""
+    """One thread: for small images, waiting for another thread takes longer than the work itself."""
     was = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -107,7 +107,7 @@ def test_the_written_weights_give_the_written_logits(trained, images):
         pixels = torch.from_numpy(np.load(images / "images" / "cifar10" / f"{split}_images.npy"))
         with torch.inference_mode():
             expected = network((pixels.permute(0, 3, 1, 2) / 255 - mean) / std)
-        # Logits are kept with 14 bits after the first.
+        # Logits are stored with 14 bits after the leading one.
         np.testing.assert_allclose(part.logits, expected, rtol=2**-14, atol=1e-4)
 
 
@@ -119,12 +119,12 @@ def test_results_that_are_there_are_not_replaced(trained, images):
         "error: once/cifar10-resnet20.npz exists. Pass overwrite=True (--force in the shell) to replace it.\n",
     )
     (images / "half").mkdir()
-    (images / "half" / RESULTS[1]).write_bytes(b"somebody's weights")
+    (images / "half" / RESULTS[1]).write_bytes(b"other weights")
     code, _, err = command(f"{TRAIN} -o half", images)
     assert (code, err.count("\n")) == (1, 1)
     assert err.startswith("error: half/cifar10-resnet20.pt exists.")
     assert contents(trained[1]) == before
-    assert contents(images / "half") == {RESULTS[1]: b"somebody's weights"}
+    assert contents(images / "half") == {RESULTS[1]: b"other weights"}
 
 
 def test_force_starts_over_and_json_is_one_object(trained, place):
@@ -152,9 +152,9 @@ def test_a_fraction_is_of_training_and_validation_images_together(place):
     assert data.load(place / result["file"]).augmented is None
 
 
-def test_a_network_that_the_paper_has_not_says_whose_recipe_it_takes(place):
+def test_a_network_outside_the_paper_names_the_recipe_it_uses(place):
     code, _, err = command(f"{TRAIN} -o new --model resnet20-conv --epochs 1", place)
-    said = "0/1 cifar10/resnet20-conv, which is not in the paper, by the recipe of cifar10/resnet20: preparing"
+    said = "0/1 cifar10/resnet20-conv, which is not in the paper, with the recipe of cifar10/resnet20: preparing"
     assert code == 0
     assert said in err.splitlines()
 
@@ -163,7 +163,7 @@ def test_a_network_that_the_paper_has_not_says_whose_recipe_it_takes(place):
 
 
 def interrupted(line, place, epoch=2):
-    """Run the command until a person presses Control-C in that epoch, which here has one step."""
+    """Run the command until Control-C is pressed in that epoch; here each epoch has one step."""
     steps, step = [], Training._step
 
     def pressed(training):
@@ -180,7 +180,7 @@ def interrupted(line, place, epoch=2):
 def test_a_run_interrupted_before_its_first_epoch_starts_over(place):
     code, out, err = interrupted(f"{TRAIN} -o new --force", place, epoch=1)
     assert (code, out) == (130, "")
-    assert err.splitlines()[-1] == "Interrupted before the first epoch was finished. Repeat the command to start over."
+    assert err.splitlines()[-1] == "Interrupted before the first epoch was finished. Repeat the command to start again."
     assert files(place / "new") == []
 
 
@@ -191,10 +191,10 @@ def test_force_keeps_the_checkpoint_until_the_images_are_found(place):
     assert contents(place / "new") == before
 
 
-def test_an_interrupted_run_says_how_to_go_on_and_goes_on_to_the_same_bits(trained, place):
+def test_an_interrupted_run_says_how_to_continue_and_continues_to_the_same_bits(trained, place):
     code, out, err = interrupted(f"{TRAIN} -o new", place)
     assert (code, out) == (130, "")
-    assert err.splitlines()[-1] == "Interrupted. The epochs that were finished are in new; repeat the command to go on."
+    assert err.splitlines()[-1] == "Interrupted. The finished epochs are in new; repeat the command to continue."
     assert files(place / "new") == ["cifar10-resnet20.checkpoint.pt"]
     code, _, err = command(f"{TRAIN} -o new", place)
     assert code == 0
@@ -209,7 +209,7 @@ def test_the_checkpoint_of_another_run_is_refused_until_it_is_forced(place):
     before = contents(place / "new")
     code, _, err = command(f"{TRAIN} -o new --seed 1", place)
     assert code == 1
-    assert "checkpoint of another run (it differs in: seed)" in err.splitlines()[-1]
+    assert "checkpoint of another run (it differs in: seed). Remove it, or pass another `folder`." in err.splitlines()[-1]
     assert contents(place / "new") == before
     assert command(f"{TRAIN} -o new --seed 1 --force", place)[0] == 0
     assert files(place / "new") == RESULTS
@@ -221,7 +221,7 @@ def test_a_run_that_replaces_another_can_be_interrupted_too(trained, place):
         (place / "new" / name).write_bytes(b"of an earlier run")
     code, _, err = interrupted(f"{TRAIN} -o new --force", place)
     assert code == 130
-    assert err.splitlines()[-1].endswith("in new; repeat the command without --force to go on.")
+    assert err.splitlines()[-1].endswith("in new; repeat the command without --force to continue.")
     assert (place / "new" / RESULTS[0]).read_bytes() == b"of an earlier run"
     code, _, err = command(f"{TRAIN} -o new", place)
     assert code == 0, err
@@ -230,7 +230,7 @@ def test_a_run_that_replaces_another_can_be_interrupted_too(trained, place):
     assert_same_bits(place / "new", trained[1])
 
 
-def test_a_run_that_could_not_write_its_logits_goes_on_from_its_last_epoch(trained, place):
+def test_a_run_that_could_not_write_its_logits_continues_from_its_last_epoch(trained, place):
     from nishimori.paper.training import _train
 
     def full(*_, **__):
@@ -252,8 +252,8 @@ BAD = {
     "data set": ("--dataset mnist", "There is no data set 'mnist'; there are svhn, cifar10, cifar100."),
     "network": ("--model resnet21", "There is no network 'resnet21'; there are resnet20, resnet32,"),
     "device": ("--device gpu", "`device` must be a PyTorch device such as 'cpu' or 'cuda', got 'gpu'."),
-    "device that does not compute": ("--device meta", "`device` must be one that computes here, got 'meta'"),
-    "folder of images": ("--data nowhere", "There is no folder nowhere to read CIFAR-10 from. Name one that is there."),
+    "device that does not compute": ("--device meta", "`device` must be one that works on this machine, got 'meta'"),
+    "folder of images": ("--data nowhere", "There is no folder nowhere to read CIFAR-10 from. Choose one that exists."),
 }
 
 
@@ -278,7 +278,7 @@ def test_what_is_not_there_is_refused_in_one_line_before_any_image_is_read(place
 def test_a_fraction_that_leaves_nothing_or_takes_validation_images_is_refused(place, fraction):
     found = command(f"{TRAIN} -o new --fraction {fraction}", place)
     number = float(fraction)
-    message = f"`fraction` must be above 0 and at most 0.75, as validation images are not for training, got {number}."
+    message = f"`fraction` must be above 0 and at most 0.75, to leave out validation images, got {number}."
     assert_refused(found, message if 0 < number < 1 else f"`fraction` must be a number between 0 and 1, got {number}.")
     assert not (place / "new").exists()
 
@@ -346,7 +346,7 @@ def test_a_file_without_the_networks_weights_is_refused_by_name(place, trained, 
     found = command(f"{LOGITS} net.pt -o it.npz", place)
     readable = name in ("of another network", "of other classes", "a list")
     assert_refused(
-        found, f"net.pt {'does not hold the weights of a resnet20 for 10 classes: ' if readable else 'is no PyTorch'}"
+        found, f"net.pt {'does not hold the weights of a resnet20 for 10 classes: ' if readable else 'is not a PyTorch'}"
     )
     assert found[2].count("\n") == 1  # before any image is read
     assert files(place) == ["images", "net.pt"]

@@ -1,4 +1,4 @@
-"""Stored logits come back as they were or not at all, and the bundled ones are what they say they are."""
+"""Saved logits are read back exactly or refused, and the bundled ones agree with their own description."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def assert_same(found, expected):
 
 
 def stored(path, **replaced):
-    """A file as `data.save` writes it, but for what is replaced; None leaves out."""
+    """A file as `data.save` writes it, with some arrays replaced, or left out if None."""
     content = {"provenance": np.array('{"name": "x"}')}
     for part in ("validation", "test"):
         content |= {f"{part}_logits": np.zeros((4, 3), np.float32), f"{part}_labels": np.zeros(4, np.uint8)}
@@ -48,7 +48,7 @@ def stored(path, **replaced):
     return path
 
 
-# There and back.
+# Saving and loading.
 
 
 @pytest.mark.parametrize("augmented", [True, False])
@@ -115,12 +115,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         data.load(tmp_path / "it.npz")
 
 
-@pytest.mark.parametrize("fails", ["full disk", "interrupted", "provenance that is no JSON"])
+@pytest.mark.parametrize("fails", ["full disk", "interrupted", "provenance that is not JSON"])
 def test_nothing_half_written_remains(tmp_path, monkeypatch, fails):
     path = tmp_path / "it.npz"
     data.save(network(), path)
     before = path.read_bytes()
-    if fails == "provenance that is no JSON":
+    if fails == "provenance that is not JSON":
         error, other = TypeError, network(seed={1, 2})
     else:
         error, other = {"full disk": OSError, "interrupted": KeyboardInterrupt}[fails], network(seed=1)
@@ -144,7 +144,7 @@ def test_a_truncated_file_is_refused_wherever_it_ends(tmp_path):
     whole = path.read_bytes()
     for length in (*range(0, len(whole), 37), len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(FormatError, match=r"it\.npz is no file of a network's logits, or damaged"):
+        with pytest.raises(FormatError, match=r"it\.npz is not a file of a network's logits, or damaged"):
             data.load(path)
 
 
@@ -160,7 +160,7 @@ def test_a_changed_byte_is_noticed_or_changes_nothing(tmp_path):
             found = data.load(path)
         except FormatError:
             refused += 1
-        else:  # a date, say, or a checksum's copy
+        else:  # for example a date, or a second copy of a checksum
             assert (found.name, found.provenance) == (expected.name, expected.provenance)
             assert_same(found.validation, expected.validation)
             assert_same(found.test, expected.test)
@@ -184,7 +184,7 @@ FOREIGN = {
     "arrays of something else": lambda path: np.savez(path, logits=np.zeros((4, 3)), labels=np.zeros(4)),
     "objects": lambda path: stored(path, test_logits=np.array([{}, None], dtype=object)),
     "no provenance": lambda path: stored(path, provenance=None),
-    "provenance that is no JSON": lambda path: stored(path, provenance=np.array("{")),
+    "provenance that is not JSON": lambda path: stored(path, provenance=np.array("{")),
     "provenance that is a number": lambda path: stored(path, provenance=np.array("5")),
     "provenance that is a list": lambda path: stored(path, provenance=np.array("[]")),
     "no name": lambda path: stored(path, provenance=np.array("{}")),
@@ -251,8 +251,8 @@ def test_the_recorded_error_of_a_bundled_network_is_that_of_its_logits(name, par
     kept = getattr(found, part)
     recorded = found.provenance[f"{part}_error"]
     error = (kept.logits.argmax(1) != kept.labels).mean()
-    allowed = 0.002  # near-ties that rounding turned
-    if part == "test" and len(kept.labels) < found.provenance["n_test"]:  # a sample of what was counted
+    allowed = 0.002  # near-ties that rounding of logits reversed
+    if part == "test" and len(kept.labels) < found.provenance["n_test"]:  # only some of the counted images are stored
         allowed += 4 * np.sqrt(recorded * (1 - recorded) / len(kept.labels))
     assert error == pytest.approx(recorded, abs=allowed)
     assert 0 < error < 1 - 1 / kept.logits.shape[1]  # better than guessing

@@ -1,4 +1,4 @@
-"""The paper's networks: how large, how shaped, and named as the authors' files name them."""
+"""The paper's networks: number of parameters, shapes, and names of parameters as in the authors' files."""
 
 import copy
 import os
@@ -28,7 +28,7 @@ def drawn(*shape, seed=0, dtype=torch.float32):
 
 
 def by_hand(depth, n_classes, *, conv):
-    """Weights of the 3 × 3 convolutions, two numbers for each channel that is normalised, and the linear layer."""
+    """Weights of the 3 × 3 convolutions, two numbers per normalised channel, and the linear layer."""
     blocks = (depth - 2) // 6
     total = 3 * 16 * 9 + 2 * 16
     for entering, channels in ((16, 16), (16, 32), (32, 64)):
@@ -47,7 +47,7 @@ def test_a_resnet_has_as_many_parameters_as_counted_by_hand(depth, shortcut, n_c
 
 
 # Millions: Table 6 of arXiv:1512.03385 for the ResNets of ten classes, the counts that the public CIFAR-100 networks are
-# published with for those of a hundred, and DenseNet-121 less what its ImageNet stem and head have more.
+# published with for those of a hundred, and DenseNet-121 without the larger stem and head of the ImageNet network.
 PUBLISHED = {
     ("resnet20", 10): (269_722, 0.27),
     ("resnet32", 10): (464_154, 0.46),
@@ -104,7 +104,7 @@ def test_a_padded_shortcut_keeps_every_second_pixel_between_channels_of_zeros(st
             expected[:, channels // 2 : channels // 2 + channels, row, column] = x[:, :, 2 * row, 2 * column]
     np.testing.assert_array_equal(block.shortcut(x), expected)
     assert not list(block.shortcut.parameters())
-    nn.init.zeros_(block.bn2.weight)  # so that nothing but the shortcut remains of the block
+    nn.init.zeros_(block.bn2.weight)  # so that only the shortcut remains of the block
     np.testing.assert_array_equal(block.eval()(x).detach(), np.maximum(expected, 0))
 
 
@@ -117,7 +117,7 @@ def test_a_convolved_shortcut_is_a_normalised_matrix_at_every_second_pixel():
 
 
 @pytest.mark.parametrize("shortcut", ["pad", "conv"])
-def test_where_the_shape_stays_the_input_itself_goes_around(shortcut):
+def test_without_a_change_of_shape_the_shortcut_is_the_input_itself(shortcut):
     network = models.ResNet(20, 10, shortcut=shortcut)
     x = drawn(1, 16, 8, 8)
     assert network.layer1[0].shortcut(x) is x
@@ -176,7 +176,7 @@ def test_the_authors_weights_give_the_logits_that_were_computed_elsewhere(model,
 
 @pytest.fixture(scope="module")
 def worn():
-    """A RepVGG in float64 whose batch normalisation looks as after some training."""
+    """A RepVGG in float64 with batch normalisation as after some training."""
     network = models.build("repvgg-a2", n_classes=10).double().eval()
     generator = torch.Generator().manual_seed(0)
     for module in network.modules():
@@ -200,7 +200,7 @@ def test_a_merged_repvgg_is_the_same_function(worn):
     assert (found - expected).abs().max() <= 1e-10 * expected.abs().max()
 
 
-def test_merging_leaves_one_convolution_a_block_and_the_original_as_it_was(worn):
+def test_merging_leaves_one_convolution_per_block_and_does_not_change_the_original(worn):
     before, was = copy.deepcopy(worn.state_dict()), worn.training
     worn.train()
     merged = worn.merge()

@@ -1,7 +1,8 @@
-"""The frame of the paper suite: pieces that are resumed, files that appear whole, verdicts."""
+"""Runs of artefacts: pieces that are resumed, files that are complete or absent, verdicts, progress."""
 
 import csv
 import json
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from nishimori.errors import FormatError, InputError
 from nishimori.paper._artefact import Artefact, Finding, Scale, compared
 from nishimori.paper._printed import printed
 from nishimori.paper._runs import check, run
+from nishimori.paper.artefacts import ARTEFACTS
 
 
 class Counted(Artefact):
@@ -63,7 +65,7 @@ def test_a_run_writes_picture_table_and_everything(tmp_path):
     assert (tmp_path / "new" / "squares.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
+def test_an_interrupted_run_continues_where_it_stopped(tmp_path):
     artefact = Counted()
     artefact.fails_at = 2
     with pytest.raises(KeyboardInterrupt):
@@ -75,7 +77,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
     assert artefact.done == [0, 1, 2, 3]
 
 
-def test_a_finished_run_stays_until_it_is_to_be_replaced(tmp_path):
+def test_a_finished_run_is_kept_until_it_is_overwritten(tmp_path):
     artefact = Counted()
     first = run(artefact, tmp_path, scale=Scale())
     times = {path: path.stat().st_mtime_ns for path in first.files}
@@ -97,17 +99,19 @@ def test_a_picture_that_was_lost_is_drawn_again_without_computing(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["squares.svg", "squares.csv", "squares-other.csv"])
-def test_a_file_of_somebody_else_is_not_replaced_and_nothing_is_computed(tmp_path, name):
+def test_a_foreign_file_is_not_replaced_and_nothing_is_computed(tmp_path, name):
     artefact = Counted()
     (tmp_path / name).write_text("mine")
-    with pytest.raises(FileExistsError):
+    with pytest.raises(FileExistsError, match=f"{re.escape(name)} exists"):
         run(artefact, tmp_path, scale=Scale())
     assert artefact.done == []
 
 
 def test_another_runs_pieces_are_not_mixed_in(tmp_path):
     run(Counted(), tmp_path, scale=Scale(quick=True))
-    with pytest.raises(FileExistsError, match="quick = True"):
+    with pytest.raises(
+        FileExistsError, match=r"quick = True.* pass another `folder`, or pass `overwrite=True` to replace it\.$"
+    ):
         run(Counted(), tmp_path, scale=Scale())
 
 
@@ -121,20 +125,20 @@ def test_check_refuses_an_unfinished_run_and_one_of_another_version(tmp_path):
     artefact.fails_at = 2
     with pytest.raises(KeyboardInterrupt):
         run(artefact, tmp_path, scale=Scale())
-    with pytest.raises(InputError, match="is not finished"):
+    with pytest.raises(InputError, match=r"is not finished\. Repeat it with the same arguments, and it continues\.$"):
         check(artefact, tmp_path, scale=Scale())
     path = tmp_path / "squares.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"complete": True, "version": "0.0.1"}))
-    with pytest.raises(InputError, match=r"version 0\.0\.1"):
+    with pytest.raises(InputError, match=r"written by version 0\.0\.1.* Run squares again with `overwrite=True`\.$"):
         check(artefact, tmp_path, scale=Scale())
 
 
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "squares.json").write_text('{"artefact":')
-    with pytest.raises(FormatError, match="damaged"):
+    with pytest.raises(FormatError, match=r"damaged: .* Remove it, or pass `overwrite=True` to replace it\.$"):
         run(Counted(), tmp_path, scale=Scale())
     (tmp_path / "squares.json").write_text("[]")
-    with pytest.raises(FormatError, match="no result"):
+    with pytest.raises(FormatError, match=r"not a result of `nishimori\.paper\.run`\. Remove it, or pass another `folder`\.$"):
         run(Counted(), tmp_path, scale=Scale())
 
 
@@ -152,12 +156,12 @@ def test_check_uses_what_a_run_left_and_otherwise_computes_what_it_compares(tmp_
     artefact.done.clear()
     assert check(artefact, tmp_path, scale=Scale())[0].verdict == "agrees"
     assert artefact.done == []
-    with pytest.raises(FileNotFoundError, match="paper run squares"):
+    with pytest.raises(FileNotFoundError, match=r"squares\.json\. Run squares with this `folder` first, or leave out `folder`"):
         check(artefact, tmp_path / "empty", scale=Scale())
 
 
 @pytest.mark.parametrize(
-    ("ours", "their_way", "verdict"),
+    ("ours", "paper_method", "verdict"),
     [
         (1.004, None, "agrees"),
         (1.02, None, "differs"),
@@ -166,8 +170,8 @@ def test_check_uses_what_a_run_left_and_otherwise_computes_what_it_compares(tmp_
         (float("nan"), None, "differs"),
     ],
 )
-def test_a_difference_counts_as_explained_only_if_the_papers_way_reproduces_its_number(ours, their_way, verdict):
-    found = compared("x", ours, 1.0, 0.005, in_their_way=their_way, because="so")
+def test_a_difference_counts_as_explained_only_if_the_papers_method_reproduces_its_number(ours, paper_method, verdict):
+    found = compared("x", ours, 1.0, 0.005, paper_method=paper_method, explanation="so")
     assert found.verdict == verdict
 
 
@@ -199,3 +203,60 @@ def test_pieces_that_were_changed_are_called_damage(tmp_path):
     for attempt in (run, check):
         with pytest.raises(FormatError, match="damaged"):
             attempt(Counted(), tmp_path, scale=Scale())
+
+
+# Former names.
+
+
+@pytest.mark.parametrize(("old", "new", "value"), [("in_their_way", "paper_method", 1.1), ("because", "explanation", "so")])
+def test_the_former_names_of_a_findings_attributes_still_work_with_a_warning(old, new, value):
+    found = compared("x", 1.0, 2.0, 0.1, paper_method=1.1, explanation="so")
+    with pytest.warns(FutureWarning, match=rf"`Finding\.{old}` is deprecated.* Use `Finding\.{new}`\.") as warned:
+        assert getattr(found, old) == value
+    assert getattr(found, new) == value
+    assert warned[0].filename == __file__
+
+
+def test_a_file_from_before_the_new_names_is_still_checked_and_resumed(tmp_path):
+    run(Counted(), tmp_path, scale=Scale())
+    path = tmp_path / "squares.json"
+    content = json.loads(path.read_text())
+    assert {"paper_method", "explanation", "in_their_way", "because"} <= set(content["findings"][0])
+    for each in content["findings"]:
+        del each["paper_method"], each["explanation"]
+    path.write_text(json.dumps(content))
+    artefact = Counted()
+    assert check(artefact, tmp_path, scale=Scale())[0].verdict == "agrees"
+    assert not run(artefact, tmp_path, scale=Scale()).fresh
+    assert artefact.done == []
+
+
+# Progress.
+
+
+@pytest.fixture
+def squares(monkeypatch):
+    """The squares as an artefact of the paper."""
+    artefact = Counted()
+    monkeypatch.setitem(ARTEFACTS, "squares", artefact)
+    return artefact
+
+
+LINES = [f"{i}/4 squares: piece {i}" for i in range(4)]
+
+
+@pytest.mark.parametrize(("progress", "lines"), [(True, LINES), (None, []), (False, [])])
+def test_progress_is_a_line_per_piece_away_from_a_terminal_only_on_request(squares, tmp_path, capsys, progress, lines):
+    paper.run("squares", tmp_path, progress=progress)
+    assert capsys.readouterr().err.splitlines() == lines
+    paper.check("squares", progress=progress)
+    assert capsys.readouterr().err.splitlines() == (["0/1 squares: piece 1"] if lines else [])
+
+
+def test_a_report_is_still_called_with_a_warning(squares, tmp_path):
+    told = []
+    for work in (lambda **rest: paper.run("squares", tmp_path, **rest), lambda **rest: paper.check("squares", **rest)):
+        with pytest.warns(FutureWarning, match="`report` is deprecated.*`progress=True`") as warned:
+            work(report=lambda *each: told.append(each))
+        assert warned[0].filename == __file__
+    assert told == [*((f"squares: piece {i}", i, 4) for i in range(4)), ("squares: piece 1", 0, 1)]

@@ -1,27 +1,29 @@
-"""``nishimori paper``: list, run and check what the paper shows."""
+"""``nishimori paper list``, ``run`` and ``check``: the tables and figures of the paper."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nishimori.cli import _training as _train_commands
-from nishimori.cli._terminal import JsonOption, note, print_json, print_rows, steps
+from nishimori.cli import _training
+from nishimori.cli._terminal import JsonOption, note, print_json, print_rows
 from nishimori.cli._training import DataOption, DeviceOption, ForceOption, SeedOption
 
 if TYPE_CHECKING:
     from nishimori.paper import Finding
 
-app = typer.Typer(help="Reproduce arXiv:2303.02644, figure by figure, and compare with what it prints.", no_args_is_help=True)
+app = typer.Typer(
+    help="Compute the tables and figures of arXiv:2303.02644 and compare them with the printed numbers.", no_args_is_help=True
+)
 
 Names = Annotated[list[str], typer.Argument(help="Names from `nishimori paper list`, or all.", show_default=False)]
-QuickOption = Annotated[bool, typer.Option("--quick", help="A first look: fewer seeds, dimensions and points.")]
+QuickOption = Annotated[bool, typer.Option("--quick", help="Less work, for a first look: fewer seeds, dimensions and points.")]
 
 
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
-    """What can be run and checked."""
+    """List the tables and figures that can be run and checked."""
     from nishimori import paper  # noqa: PLC0415 - SciPy takes a while to import
 
     rows = [{"name": name, "title": paper.artefact(name).title, "where": paper.artefact(name).where} for name in paper.names()]
@@ -40,7 +42,7 @@ def run(
     train: Annotated[
         bool,
         typer.Option(
-            "--train", help="Train the networks first, into networks in the folder, instead of taking bundled logits."
+            "--train", help="First train the networks, into `networks` in the folder, instead of using the bundled logits."
         ),
     ] = False,
     data: DataOption = None,
@@ -48,19 +50,26 @@ def run(
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Compute figures and tables: PNG, SVG, CSV and JSON. An interrupted run goes on where it stopped."""
+    """Compute tables and figures and write PNG, SVG, CSV and JSON. An interrupted run continues when it is repeated."""
     from nishimori import paper  # noqa: PLC0415
 
     written = {}
     for name in _known(names):
         try:
-            with steps(lines=train) as report:
-                outcome = paper.run(
-                    name, output, quick=quick, seed=seed, overwrite=force, train=train, data=data, device=device, report=report
-                )
+            outcome = paper.run(
+                name,
+                output,
+                quick=quick,
+                seed=seed,
+                overwrite=force,
+                train=train,
+                data=data,
+                device=device,
+                progress=True if train else None,  # training takes hours: its lines belong in a log, too
+            )
         except KeyboardInterrupt:
             again = "repeat the command without --force" if force else "repeat the command"
-            note(f"Interrupted. What {name} had done is in {output}; {again} to go on.")
+            note(f"Interrupted. The finished part of {name} is in {output}; {again} to continue.")
             raise typer.Exit(130) from None
         left = f"wrote {len(outcome.files)} files to {output}" if outcome.fresh else f"already in {output}; --force starts over"
         note(f"{name}: {_counts(outcome.findings)}; {left}")
@@ -80,27 +89,26 @@ def check(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare with the paper's numbers; exit code 3 if one is outside its tolerance and unexplained."""
+    """Compare with the paper's numbers; exit code 3 if one is outside its tolerance without an explanation."""
     from nishimori import paper  # noqa: PLC0415
 
     found: dict[str, Sequence[Finding]] = {}
     for name in _known(names):
-        with steps() as report:
-            found[name] = paper.check(name, output, quick=quick, seed=seed, report=report)
+        found[name] = paper.check(name, output, quick=quick, seed=seed)
     if as_json:
-        print_json({name: [_row(each) for each in findings] for name, findings in found.items()})
+        print_json({name: [_json_row(each) for each in findings] for name, findings in found.items()})
     else:
         for name, findings in found.items():
             print_rows([_row(each) for each in findings], title=name)
     for name, findings in found.items():
         note(f"{name}: {_counts(findings)}")
-        for reason in dict.fromkeys(each.because for each in findings if each.verdict == "explained"):
+        for reason in dict.fromkeys(each.explanation for each in findings if each.verdict == "explained"):
             note(f"  explained: {reason} gives the paper's number")
     if any(each.verdict == "differs" for findings in found.values() for each in findings):
         raise typer.Exit(3)
 
 
-for command in (_train_commands.train, _train_commands.logits, _train_commands.recipes):
+for command in (_training.train, _training.logits, _training.recipes):
     app.command()(command)
 
 
@@ -119,9 +127,15 @@ def _counts(findings: "Sequence[Finding]") -> str:
     return ", ".join(f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts)
 
 
-def _row(finding: "Finding") -> dict[str, object]:
-    row: dict[str, object] = {"what": finding.what, "ours": finding.ours, "paper": finding.paper}
+def _row(finding: "Finding") -> dict[str, Any]:
+    row: dict[str, Any] = {"what": finding.what, "ours": finding.ours, "paper": finding.paper}
     row["difference"] = finding.difference
-    if finding.because is not None:
-        row["in_their_way"] = finding.in_their_way
+    if finding.explanation is not None:
+        row["paper_method"] = finding.paper_method
     return row | {"tolerance": finding.tolerance, "verdict": finding.verdict}
+
+
+def _json_row(finding: "Finding") -> dict[str, Any]:
+    """The same, with the former name of ``paper_method`` beside it, until 0.3."""
+    row = _row(finding)
+    return row | {"in_their_way": row["paper_method"]} if "paper_method" in row else row

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from nishimori._progress import shown
 from nishimori._scorecard import Scorecard
 from nishimori.errors import NishimoriError
 
@@ -34,6 +33,8 @@ _OPTIONS = {
     "`folder`": "-o",
     "`data=`": "--data",
     "`train=True`": "--train",
+    "`path`": "-o",
+    "`model`": "--model",
 }
 
 HEADERS = {
@@ -118,10 +119,6 @@ def _cell(value: Any) -> str:
         return ""
     text = escape(f"{value:.6g}" if isinstance(value, float) else str(value))
     return f"[{_STYLES[text]}]{text}[/]" if text in _STYLES else text
-
-
-def steps(*, lines: bool = False) -> Any:
-    return shown(True if lines else None)
 
 
 @contextmanager

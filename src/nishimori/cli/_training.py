@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nishimori.cli._terminal import JsonOption, note, print_json, print_rows, steps
+from nishimori.cli._terminal import JsonOption, note, print_json, print_rows
 
 if TYPE_CHECKING:
     from nishimori.data import Network
@@ -14,7 +14,7 @@ DataOption = Annotated[
     Path | None,
     typer.Option("--data", help="Folder with the images; without it, the public originals are downloaded.", show_default=False),
 ]
-SeedOption = Annotated[int, typer.Option(help="Of everything random.", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Random seed.", min=0)]
 _Dataset = Annotated[str, typer.Option("--dataset", help="svhn, cifar10 or cifar100.", show_default=False)]
 _Model = Annotated[
     str,
@@ -22,7 +22,9 @@ _Model = Annotated[
         "--model", help="resnet20, -32, -44, -56, -110, each also as -conv, densenet121, vgg19, repvgg-a2.", show_default=False
     ),
 ]
-DeviceOption = Annotated[str | None, typer.Option(help="A PyTorch device; the GPU if there is one.", show_default=False)]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="PyTorch device; by default the GPU if there is one.", show_default=False)
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Start over and replace existing files.")]
 
 
@@ -33,42 +35,43 @@ def train(
     data: DataOption = None,
     fraction: Annotated[
         float | None,
-        typer.Option(help="Train on this part of training and validation images, 0.9 at most.", show_default=False),
+        typer.Option(help="Share of training and validation images to train on, at most 0.9.", show_default=False),
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Instead of the recipe's.", min=1, show_default=False)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs; by default those of the recipe.", min=1, show_default=False)
+    ] = None,
     seed: SeedOption = 0,
     device: DeviceOption = None,
-    repeatable: Annotated[bool, typer.Option("--repeatable", help="The same bits every time, a little slower.")] = False,
+    repeatable: Annotated[bool, typer.Option("--repeatable", help="Get the same bits every time; a little slower.")] = False,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Train a network with the paper's recipe and keep its logits. An interrupted run goes on where it stopped."""
+    """Train a network with the paper's recipe and store its logits. An interrupted run continues when it is repeated."""
     from nishimori import paper  # noqa: PLC0415 - SciPy and PyTorch take a while to import
-    from nishimori.paper._measured import file_name  # noqa: PLC0415
+    from nishimori.paper._names import NetworkName  # noqa: PLC0415
 
     try:
-        with steps(lines=True) as report:
-            found = paper.train(
-                dataset,
-                model,
-                output,
-                data=data,
-                fraction=fraction,
-                epochs=epochs,
-                seed=seed,
-                device=device,
-                repeatable=repeatable,
-                overwrite=force,
-                report=report,
-            )
+        found = paper.train(
+            dataset,
+            model,
+            output,
+            data=data,
+            fraction=fraction,
+            epochs=epochs,
+            seed=seed,
+            device=device,
+            repeatable=repeatable,
+            overwrite=force,
+            progress=True,
+        )
     except KeyboardInterrupt:
         if any(output.glob("*.checkpoint.pt")):
             again = "repeat the command without --force" if force else "repeat the command"
-            note(f"Interrupted. The epochs that were finished are in {output}; {again} to go on.")
+            note(f"Interrupted. The finished epochs are in {output}; {again} to continue.")
         else:
-            note("Interrupted before the first epoch was finished. Repeat the command to start over.")
+            note("Interrupted before the first epoch was finished. Repeat the command to start again.")
         raise typer.Exit(130) from None
-    _show(found, output / file_name(found.name), as_json=as_json)
+    _show(found, output / NetworkName.parse(found.name).file, as_json=as_json)
 
 
 def logits(
@@ -82,21 +85,18 @@ def logits(
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Logits of a network whose weights are in a file, such as the authors'."""
+    """Compute the logits of a network whose weights are in a file, such as the authors'."""
     from nishimori import paper  # noqa: PLC0415
 
-    with steps(lines=True) as report:
-        found = paper.logits(
-            weights, dataset, model, output, data=data, seed=seed, device=device, overwrite=force, report=report
-        )
+    found = paper.logits(weights, dataset, model, output, data=data, seed=seed, device=device, overwrite=force, progress=True)
     _show(found, output, as_json=as_json)
 
 
 def recipes(as_json: JsonOption = False) -> None:
-    """How each network of the paper is trained."""
-    from nishimori.paper.training import _recipes  # noqa: PLC0415
+    """List how each network of the paper is trained."""
+    from nishimori.paper.training._recipes import recipes as all_recipes  # noqa: PLC0415
 
-    rows = [_recipes.recipe(*name.split("/")).settings() for name in _recipes.names()]
+    rows = [each.settings() for each in all_recipes()]
     if as_json:
         print_json({"recipes": rows})
     else:

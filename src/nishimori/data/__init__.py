@@ -1,4 +1,4 @@
-"""Logits of real networks, bundled, so that demos, tests and first tries need no download.
+"""Logits of real networks that come with the package, for demos, tests and first tries without a download.
 
 >>> from nishimori import data
 >>> network = data.load("cifar10/resnet20")
@@ -20,17 +20,17 @@ _FOLDER = Path(__file__).parent
 
 
 def names() -> Sequence[str]:
-    """The bundled networks, data set first; ``-authors`` marks those whose weights the paper's authors trained."""
+    """The names of the bundled networks; ``-authors`` marks those that the paper's authors trained."""
     return sorted(each.relative_to(_FOLDER).as_posix().removesuffix(ENDING) for each in _FOLDER.glob(f"*/*{ENDING}"))
 
 
 def load(name: str | os.PathLike[str]) -> Network:
-    """Validation and test logits of a network, with labels and where they come from.
+    """Validation and test logits of a network, with their labels and their origin.
 
     Parameters
     ----------
     name : str or path
-        One of `names`, or a file that `save` or ``nishimori paper train`` wrote, whose name ends in ``.npz``.
+        One of `names`, or the path of a file (``.npz``) that `save` or `nishimori.paper.train` wrote.
 
     Examples
     --------
@@ -51,7 +51,10 @@ def load(name: str | os.PathLike[str]) -> Network:
 
 
 def save(network: Network, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Store a network's logits so that `load` and every command can read them.
+    """Store a network's logits in one file that `load` can read.
+
+    The file holds several sets of logits: on validation, test and possibly augmented validation images. A command of the shell
+    reads one set, by the names of its arrays: ``nishimori fit FILE --scores validation_logits --labels validation_labels``.
 
     Parameters
     ----------
@@ -60,7 +63,7 @@ def save(network: Network, path: str | os.PathLike[str], *, overwrite: bool = Fa
     path : path
         A name that ends in ``.npz``.
     overwrite : bool
-        Replace a file that is there.
+        Replace an existing file.
     """
     check_ending(path)
     write(network, path, overwrite=overwrite)

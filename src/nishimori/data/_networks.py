@@ -1,4 +1,4 @@
-"""What is kept of a network: its logits on validation and test images, the labels, and where all of it comes from."""
+"""A network's logits on validation and test images, with labels and origin, and their file format."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _PARTS = ("validation", "augmented", "test")
 
 @dataclass(frozen=True)
 class Labelled:
-    """Logits, and the right class of each row."""
+    """Logits of shape (n, n_classes) and n labels."""
 
     logits: HostArray
     labels: HostArray
@@ -32,13 +32,13 @@ class Network:
     Attributes
     ----------
     name : str
-        Data set and model.
+        Data set and model, such as ``"cifar10/resnet20"``.
     validation : Labelled
-        On images that were not trained on, to calibrate with.
+        On validation images, which were not used for training: to calibrate with.
     test : Labelled
-        On images that played no part before.
+        On test images, which were used neither for training nor for calibration.
     augmented : Labelled or None
-        On the validation images, each shifted and mirrored at random as in training: what the paper's code calibrated with.
+        On the validation images, shifted and mirrored at random as in training: the paper's code calibrated with these.
     provenance : dict
         Data, split, recipe, seed, versions, errors.
     """
@@ -51,13 +51,13 @@ class Network:
 
 
 def check_ending(path: str | os.PathLike[str]) -> None:
-    """Refuse a name that `nishimori.data.load` would not take for a file's."""
+    """Refuse a name that `nishimori.data.load` would not recognise as a file."""
     if not os.fspath(path).endswith(ENDING):
         raise InputError(f"`path` must end in {ENDING}, got {os.fspath(path)!r}.")
 
 
 def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Store as one .npz file."""
+    """Store a network as one .npz file."""
     arrays: dict[str, HostArray] = {}
     for part in _PARTS:
         labelled: Labelled | None = getattr(network, part)
@@ -77,7 +77,7 @@ def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) ->
 def read(path: Path) -> Network:
     """What `write` stored."""
     try:
-        # Opened here, because NumPy leaves a file open that turns out to be no archive.
+        # Opened here, because NumPy does not close a file that is not an archive.
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
             provenance = dict(json.loads(str(content["provenance"])))
             name = provenance.pop("name")
@@ -85,9 +85,9 @@ def read(path: Path) -> Network:
     except PermissionError:
         raise
     except Exception as error:
-        # A damaged archive fails in as many ways as there are bytes: zlib, zipfile and NumPy each have their own errors.
+        # A damaged archive can raise almost any error: zlib, zipfile and NumPy each have their own.
         brief = f"{type(error).__name__}: {error}"
-        raise FormatError(f"{path} is no file of a network's logits, or damaged ({brief}). Compute it again.") from None
+        raise FormatError(f"{path} is not a file of a network's logits, or damaged ({brief}). Compute it again.") from None
     validation, test = parts["validation"], parts["test"]
     if validation is None or test is None:
         raise FormatError(f"{path} lacks validation or test logits. Compute it again.")
@@ -108,5 +108,5 @@ def _fit(logits: HostArray, labels: HostArray) -> bool:
 
 
 def _small(labels: HostArray) -> HostArray:
-    """In the smallest integers that hold them."""
+    """The labels in the smallest integer type that holds them."""
     return labels.astype(np.result_type(*map(np.min_scalar_type, (labels.min(initial=0), labels.max(initial=0)))))

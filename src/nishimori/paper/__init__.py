@@ -1,6 +1,7 @@
-"""The paper, artefact by artefact: arXiv:2303.02644, computed anew and compared with what it prints.
+"""The tables and figures of arXiv:2303.02644, computed again and compared with the numbers that the paper prints.
 
-`train`, `logits` and `models` need PyTorch and are imported when they are first used; the artefacts run from bundled logits.
+Each table or figure is an *artefact* with a name. Artefacts need only the bundled logits. `train`, `logits` and `models` need
+PyTorch and are imported when they are first used.
 
 >>> from nishimori import paper
 >>> "figure-temperatures" in paper.names()
@@ -14,22 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nishimori._optional import require
-from nishimori._progress import Report, silent
+from nishimori._progress import Report, shown_or_told
 from nishimori.errors import InputError
+from nishimori.paper import _runs
 from nishimori.paper._artefact import Artefact, Finding, Scale
 from nishimori.paper._runs import Outcome
-from nishimori.paper._runs import check as _check
-from nishimori.paper._runs import run as _run
-from nishimori.paper.artefacts._bayes import Bayes
-from nishimori.paper.artefacts._claims import Claims
-from nishimori.paper.artefacts._figure_curves import FigureCurves
-from nishimori.paper.artefacts._figure_density import FigureDensity
-from nishimori.paper.artefacts._figure_ece import FigureEce
-from nishimori.paper.artefacts._figure_reliability import FigureReliability
-from nishimori.paper.artefacts._figure_temperatures import FigureTemperatures
-from nishimori.paper.artefacts._figure_train_size import FigureTrainSize
-from nishimori.paper.artefacts._table_corrupted import TableCorrupted
-from nishimori.paper.artefacts._table_real import TableReal
+from nishimori.paper.artefacts import ARTEFACTS
 
 if TYPE_CHECKING:
     from nishimori.paper import models as models
@@ -49,25 +40,16 @@ def __getattr__(name: str) -> Any:
     return module if name == _LAZY[name] else getattr(module, name)
 
 
-_ARTEFACTS: dict[str, Artefact] = {
-    each.name: each
-    for each in (
-        *(TableReal(), FigureCurves(), FigureTrainSize(), TableCorrupted(), FigureReliability()),
-        *(FigureTemperatures(), FigureEce(), FigureDensity(), Bayes(), Claims()),
-    )
-}
-
-
 def names() -> Sequence[str]:
-    """The artefacts there are, in the paper's order."""
-    return list(_ARTEFACTS)
+    """The names of the artefacts, in the paper's order."""
+    return list(ARTEFACTS)
 
 
 def artefact(name: str) -> Artefact:
-    """The artefact of that name."""
-    if name not in _ARTEFACTS:
-        raise InputError(f"There is no artefact {name!r} of the paper; there are {', '.join(_ARTEFACTS)}.")
-    return _ARTEFACTS[name]
+    """The artefact with that name."""
+    if name not in ARTEFACTS:
+        raise InputError(f"There is no artefact {name!r} of the paper; there are {', '.join(ARTEFACTS)}.")
+    return ARTEFACTS[name]
 
 
 def run(
@@ -80,44 +62,49 @@ def run(
     train: bool = False,
     data: str | os.PathLike[str] | None = None,
     device: str | None = None,
-    report: Report = silent,
+    progress: bool | None = None,
+    report: Report | None = None,
 ) -> Outcome:
-    """Compute an artefact and write its picture (PNG, SVG), its tables (CSV) and everything (JSON) to ``folder``.
+    """Compute an artefact and write its picture (PNG, SVG), its tables (CSV) and all results (JSON) to ``folder``.
 
-    A run that was interrupted is taken up where it stopped, if it is repeated with the same arguments; a finished one stays.
+    An interrupted run continues when it is repeated with the same arguments. A finished run is not repeated.
 
     Parameters
     ----------
     name : str
         One of `names`.
     folder : path
-        Where to write; made if need be.
+        Where to write; it is created if needed.
     quick : bool
-        A first look with less of what takes long.
+        Do less of the slow work, for a first look.
     seed : int
-        Of everything random.
+        Random seed.
     overwrite : bool
-        Start over and replace what is there; networks that were trained stay.
+        Start over and replace existing files. Trained networks are kept.
     train : bool
-        Train the networks that the artefact needs, into ``networks`` in the folder, instead of taking the bundled logits.
+        Train the networks that the artefact needs, into ``networks`` in the folder, instead of using the bundled logits.
     data : path, optional
         A folder with the images to train on; without it, the public originals are downloaded.
     device : str, optional
-        A PyTorch device to train on; the GPU by default, if there is one. On a CPU a network takes hours to days.
-    report : callable
-        Told the name of each piece of work, how many are done, and how many there are.
+        The PyTorch device to train on; by default the GPU if there is one. On a CPU a network takes hours to days.
+    progress : bool, optional
+        None shows a bar on a terminal, True also writes a line per step elsewhere, False shows nothing.
+    report : callable, optional
+        Deprecated; use ``progress``.
     """
     chosen = artefact(name)
     if data is not None and not train:
-        raise InputError("`data` (--data) names images to train on. Add --train, or leave it out to take the bundled logits.")
-    if not train or not chosen.networks():
-        return _run(chosen, folder, scale=Scale(quick, seed), overwrite=overwrite, report=report)
-    require("torch", extra="train", for_="Training networks")
-    networks = Path(folder) / "networks"
-    import_module("nishimori.paper.training._train").train_missing(
-        chosen.networks(), networks, data=data, seed=seed, device=device, report=report
-    )
-    return _run(chosen, folder, scale=Scale(quick, seed, str(networks)), overwrite=overwrite, report=report)
+        raise InputError(
+            "`data=` is only for training. Pass `train=True` to train, or leave out `data=` to use the bundled logits."
+        )
+    networks = Path(folder) / "networks" if train and chosen.networks() else None
+    with shown_or_told(progress, report) as told:
+        if networks is not None:
+            require("torch", extra="train", for_="Training networks")
+            training = import_module("nishimori.paper.training._train")
+            training.train_missing(chosen.networks(), networks, data=data, seed=seed, device=device, report=told)
+        scale = Scale(quick, seed, None if networks is None else str(networks))
+        return _runs.run(chosen, folder, scale=scale, overwrite=overwrite, report=told)
 
 
 def check(
@@ -126,20 +113,23 @@ def check(
     *,
     quick: bool = False,
     seed: int = 0,
-    report: Report = silent,
+    progress: bool | None = None,
+    report: Report | None = None,
 ) -> Sequence[Finding]:
-    """Compare an artefact with what the paper prints: what a finished run left in ``folder``, or else computed now.
+    """Compare an artefact with the numbers that the paper prints.
 
     Parameters
     ----------
     name : str
         One of `names`.
     folder : path, optional
-        Where `run` wrote to; its settings count then.
+        Where `run` wrote its results. Without it, the artefact is computed now.
     quick, seed
-        As for `run`, where there is no folder.
-    report : callable
+        As for `run`; only used without ``folder``.
+    progress : bool, optional
         As for `run`; `bayes` takes minutes.
+    report : callable, optional
+        Deprecated; use ``progress``.
 
     Examples
     --------
@@ -152,4 +142,6 @@ def check(
     ECE after TS, %: 2.40, paper 1.2, explained
     ECE after EC, %: 2.02, paper 1.0, explained
     """
-    return _check(artefact(name), folder, scale=Scale(quick, seed), report=report)
+    chosen = artefact(name)
+    with shown_or_told(progress, report) as told:
+        return _runs.check(chosen, folder, scale=Scale(quick, seed), report=told)

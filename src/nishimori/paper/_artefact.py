@@ -1,9 +1,10 @@
-"""What each table and figure of the paper has in common: pieces of work, tables, a picture, and findings.
+"""What every table and figure of the paper consists of: pieces of work, tables, a picture, and findings.
 
-An artefact is computed in named *pieces*, so that a long run can be resumed; every piece is plain JSON. Tables are made of
-the pieces, pictures of the tables, and findings compare them with what the paper prints.
+An artefact is computed in named *pieces*, so that a long run can be resumed. Every piece is plain JSON. Tables are made from
+the pieces, pictures from the tables, and findings compare them with the numbers that the paper prints.
 """
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +26,13 @@ class Finding:
     ours, paper : float or str
         What we find, and what the paper says.
     agrees : bool
-        Whether the two agree, within the tolerance where they are numbers.
+        Whether the two agree, within the tolerance if they are numbers.
     tolerance : float or None
         The largest difference that counts as agreement.
-    in_their_way : float or None
-        What computing the number as the paper did gives, where that is known to be another way.
-    because : str or None
-        What that other way is.
+    paper_method : float or None
+        The number that the paper's own method gives, where that method is known to differ from ours.
+    explanation : str or None
+        What the paper's method does differently.
     """
 
     what: str
@@ -39,29 +40,53 @@ class Finding:
     paper: float | str
     agrees: bool
     tolerance: float | None = None
-    in_their_way: float | None = None
-    because: str | None = None
+    paper_method: float | None = None
+    explanation: str | None = None
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's, where both are numbers."""
+        """Ours minus the paper's, if both are numbers."""
         if isinstance(self.ours, str) or isinstance(self.paper, str):
             return None
         return self.ours - self.paper
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the two agree; a difference is explained if computing in the paper's way removes it."""
+        """Whether the two agree; a difference is explained if the paper's method gives the paper's number."""
         if self.agrees:
             return "agrees"
-        return "explained" if _near(self.in_their_way, self.paper, self.tolerance) else "differs"
+        return "explained" if _near(self.paper_method, self.paper, self.tolerance) else "differs"
+
+    @property
+    def in_their_way(self) -> float | None:
+        """Deprecated name of `paper_method`."""
+        _renamed("in_their_way", "paper_method")
+        return self.paper_method
+
+    @property
+    def because(self) -> str | None:
+        """Deprecated name of `explanation`."""
+        _renamed("because", "explanation")
+        return self.explanation
+
+
+def _renamed(old: str, new: str) -> None:
+    warnings.warn(
+        f"`Finding.{old}` is deprecated and will be removed in 0.3. Use `Finding.{new}`.", FutureWarning, stacklevel=3
+    )
 
 
 def compared(
-    what: str, ours: float, paper: float, tolerance: float, *, in_their_way: float | None = None, because: str | None = None
+    what: str,
+    ours: float,
+    paper: float,
+    tolerance: float,
+    *,
+    paper_method: float | None = None,
+    explanation: str | None = None,
 ) -> Finding:
-    """A number against a printed one; ``in_their_way`` is what the paper's own way of computing it gives, and why."""
-    return Finding(what, ours, paper, _near(ours, paper, tolerance), tolerance, in_their_way, because)
+    """A number of ours against a printed one."""
+    return Finding(what, ours, paper, _near(ours, paper, tolerance), tolerance, paper_method, explanation)
 
 
 def _near(ours: float | str | None, paper: float | str, tolerance: float | None) -> bool:
@@ -71,16 +96,16 @@ def _near(ours: float | str | None, paper: float | str, tolerance: float | None)
 
 @dataclass(frozen=True)
 class Scale:
-    """How much work to do, and on what.
+    """How much work to do, and with which networks.
 
     Attributes
     ----------
     quick : bool
-        For a first look and for tests.
+        Less work, for a first look and for tests.
     seed : int
-        Of everything random.
+        Random seed.
     networks : str or None
-        A folder with logits of trained networks; the bundled ones if None.
+        A folder with logits of networks trained for this run; None means the bundled logits.
     """
 
     quick: bool = False
@@ -89,35 +114,35 @@ class Scale:
 
 
 class Artefact(ABC):
-    """A table or figure of the paper; its class docstring's first line is its title."""
+    """A table or figure of the paper; the first line of its class docstring is its title."""
 
     name: ClassVar[str]
     where: ClassVar[str]
 
     @property
     def title(self) -> str:
-        """One line that says what it shows."""
+        """What it shows, in one line."""
         return (self.__doc__ or "").strip().splitlines()[0]
 
     @abstractmethod
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
-        """The work, in pieces that are each done once and kept as JSON."""
+        """The pieces of work by name; each is done once and kept as JSON."""
 
     def networks(self) -> Sequence[str]:
-        """The networks whose logits it needs, as in ``"cifar10/resnet20"``, but for those the authors trained."""
+        """The networks whose logits it needs, such as ``"cifar10/resnet20"``, except those the authors trained."""
         return ()
 
     def compared_pieces(self, scale: Scale) -> Sequence[str]:
-        """Names of the pieces that `findings` reads; all, unless some only decorate the picture."""
+        """Names of the pieces that `findings` reads: all of them, unless some are only for the picture."""
         return list(self.pieces(scale))
 
     @abstractmethod
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
-        """Rows of numbers by the name of their table."""
+        """Tables by name, each a sequence of rows."""
 
     @abstractmethod
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        """What the paper prints, beside what we find."""
+        """Our numbers beside those that the paper prints."""
 
     @abstractmethod
     def draw(self, done: Pieces, pyplot: Any) -> Any:

@@ -1,64 +1,77 @@
-"""One row of the paper's tables: error, both temperatures, and ECE and Brier score before and after each of them."""
+"""One row of the paper's tables: error, both temperatures, and ECE and Brier score before calibration, after TS, after EC."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from nishimori import data
 from nishimori._array import HostArray
 from nishimori._maps import Temperature
-from nishimori._scorecard import scorecards
+from nishimori._scorecard import Scorecard, scorecards
 from nishimori._sources import source
 from nishimori._temperatures import temperatures_of
 from nishimori.data import Labelled, Network
 from nishimori.errors import InputError
 from nishimori.paper._artefact import Scale
+from nishimori.paper._names import NetworkName
 
-AUTHORS = "-authors"
 Row = dict[str, float]
 
 
 def network(name: str, scale: Scale) -> Network:
-    """A network's logits: bundled, or of a network that was trained for this run; the authors' own are always bundled."""
-    if scale.networks is None or name.endswith(AUTHORS):
+    """A network's logits: bundled, or of the network trained for this run; the authors' networks are always bundled."""
+    parsed = NetworkName.parse(name)
+    if scale.networks is None or parsed.authors:
         return data.load(name)
-    return data.load(f"{scale.networks}/{file_name(name)}")
+    return data.load(f"{scale.networks}/{parsed.file}")
 
 
-def file_name(name: str) -> str:
-    """What a trained network's logits are called on disk."""
-    return f"{name.replace('/', '-')}.npz"
+def scores(validation: Labelled, test: Labelled) -> Row:
+    """What the tables print: temperatures fitted to ``validation``, all other numbers measured on ``test``."""
+    return scores_by_kind({"": validation}, test)[""]
 
 
-def scores(
-    validation: Labelled,
+def scores_by_kind(
+    validations: Mapping[str, Labelled],
     test: Labelled,
     *,
     validation_weight: HostArray | None = None,
     test_weight: HostArray | None = None,
-    near: Row | None = None,
-) -> Row:
-    """What the tables print, with the temperatures of ``validation`` and everything else of ``test``; a weight is a count.
+    near: Mapping[str, Row] | None = None,
+) -> dict[str, Row]:
+    """Scores for each of several validation sets; the test set is read for all of them together.
 
-    ``near`` is a row whose temperatures are good guesses: the same network's, in a bootstrap.
+    A weight says how often a sample counts. ``near`` are rows with temperatures close to the answers, to start the search at.
     """
-    starts = None if near is None else {name: near[f"temperature_{name}"] for name in ("ec", "ts")}
-    data = source(validation.logits, validation.labels, validation_weight)
-    found = temperatures_of(data, warn=False, starts=starts)
+    found = {
+        kind: _temperatures(part, validation_weight, None if near is None else near[kind]) for kind, part in validations.items()
+    }
+    chosen = list(dict.fromkeys([1.0, *(T for each in found.values() for T in each.values())]))
+    # 15 bins of equal mass, as in the paper.
+    data = source(test.logits, test.labels, test_weight)
+    cards = dict(zip(chosen, scorecards(data, [Temperature(T) for T in chosen], strategy="quantile"), strict=True))
+    return {kind: _row(each, cards) for kind, each in found.items()}
+
+
+def _temperatures(validation: Labelled, weight: HostArray | None, near: Row | None) -> dict[str, float]:
+    """Both temperatures by name."""
+    starts = None if near is None else {name: near[f"temperature_{name}"] for name in ("ts", "ec")}
+    found = temperatures_of(source(validation.logits, validation.labels, weight), warn=False, starts=starts)
     if found.ts is None or found.ec is None:
         raise InputError(f"These logits have no temperature: {found.why_no_ts or found.why_no_ec}")
-    row = {"temperature_ts": found.ts, "temperature_ec": found.ec}
-    # 15 bins of equal mass, as in the paper.
-    maps = [Temperature(T) for T in (1.0, found.ts, found.ec)]
-    cards = scorecards(source(test.logits, test.labels, test_weight), maps, strategy="quantile")
-    row["error"] = cards[0].error
-    for suffix, card in zip(("", "_ts", "_ec"), cards, strict=True):
-        row[f"ece{suffix}"], row[f"brier{suffix}"] = card.ece, card.brier
+    return {"ts": found.ts, "ec": found.ec}
+
+
+def _row(temperatures: Mapping[str, float], cards: Mapping[float, Scorecard]) -> Row:
+    row = {f"temperature_{name}": T for name, T in temperatures.items()}
+    row["error"] = cards[1.0].error
+    for suffix, T in {"": 1.0, **{f"_{name}": T for name, T in temperatures.items()}}.items():
+        row[f"ece{suffix}"], row[f"brier{suffix}"] = cards[T].ece, cards[T].brier
     return row
 
 
 def validations(network: Network) -> dict[str, Labelled]:
-    """What may be calibrated on: clean and, where there are any, augmented validation images."""
+    """The sets to calibrate on: clean validation images and, if there are any, augmented ones."""
     kinds = {"clean": network.validation, "augmented": network.augmented}
     return {kind: part for kind, part in kinds.items() if part is not None}
 
@@ -66,22 +79,22 @@ def validations(network: Network) -> dict[str, Labelled]:
 def measured(network: Network, *, resamples: int, seed: int) -> dict[str, Row]:
     """Scores with each kind of validation images, and their standard errors by bootstrap.
 
-    The errors are those of finite validation and test sets; the network is the same in every resample.
+    The standard errors are those of finite validation and test sets; the network is the same in every resample.
     """
     kinds = validations(network)
     generator = np.random.default_rng(seed)
-    drawn: dict[str, list[Row]] = {kind: [] for kind in kinds}
-    result = {kind: scores(validation, network.test) for kind, validation in kinds.items()}
+    result = scores_by_kind(kinds, network.test)
+    drawn = []
     for _ in range(resamples):
-        counts = [_counts(len(part.labels), generator) for part in (network.validation, network.test)]
-        for kind, validation in kinds.items():
-            weights = {"validation_weight": counts[0], "test_weight": counts[1]}
-            drawn[kind].append(scores(validation, network.test, **weights, near=result[kind]))
-    return result | {f"{kind} error bars": mean_and_spread(rows)[1] for kind, rows in drawn.items()}
+        on_validation, on_test = (_counts(len(part.labels), generator) for part in (network.validation, network.test))
+        weights = {"validation_weight": on_validation, "test_weight": on_test}
+        drawn.append(scores_by_kind(kinds, network.test, **weights, near=result))
+    bars = {f"{kind} error bars": mean_and_spread([rows[kind] for rows in drawn])[1] for kind in kinds}
+    return result | bars
 
 
 def _counts(n: int, generator: np.random.Generator) -> HostArray:
-    """How often each of n samples comes up in n draws."""
+    """How often each of n samples is drawn in n draws with replacement."""
     counts: HostArray = np.bincount(generator.integers(n, size=n), minlength=n)
     return counts
 
@@ -91,16 +104,3 @@ def mean_and_spread(rows: Sequence[Row]) -> tuple[Row, Row]:
     columns = {key: np.array([row[key] for row in rows]) for key in rows[0]}
     mean = {key: float(values.mean()) for key, values in columns.items()}
     return mean, {key: float(values.std(ddof=1)) for key, values in columns.items()}
-
-
-def title(name: str) -> str:
-    """A row's name for people."""
-    dataset, _, model = name.removesuffix(AUTHORS).partition("/")
-    sets = {"svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-    nets = {"densenet121": "DenseNet121", "vgg19": "VGG19", "repvgg-a2": "RepVGG-A2"}
-    return f"{sets[dataset]} {nets.get(model) or model.removesuffix('-conv').replace('resnet', 'ResNet')}"
-
-
-def whose(name: str) -> str:
-    """Who trained the network."""
-    return "authors'" if name.endswith(AUTHORS) else "ours"

@@ -1,4 +1,4 @@
-"""Numbers as the paper prints them, from ``printed.toml``."""
+"""The numbers that the paper prints, from ``printed.toml``."""
 
 import tomllib
 from functools import cache
@@ -8,5 +8,5 @@ from typing import Any
 
 @cache
 def printed() -> dict[str, Any]:
-    """All of them, by the name of their artefact; read, do not change."""
+    """All printed numbers, by the name of their artefact. The result is shared: do not change it."""
     return tomllib.loads(files("nishimori.paper").joinpath("printed.toml").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Running an artefact: piece by piece into one JSON file, which a later run takes up where this one stopped."""
+"""Runs of an artefact: each finished piece goes into one JSON file, from which an interrupted run continues."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run found, the files it left, and whether it computed anything or found them there."""
+    """The findings of a run, the files it wrote, and whether it did any work (``fresh``) or found everything done."""
 
     findings: Sequence[Finding]
     files: Sequence[Path]
@@ -27,18 +27,18 @@ class Outcome:
 
 
 class Store:
-    """Pieces done so far, in a file that is whole at any time."""
+    """The pieces done so far, in a JSON file that is complete and readable at any time."""
 
     def __init__(self, path: Path, artefact: Artefact, scale: Scale) -> None:
         self.path = path
-        # Trained networks lie in the same folder, whatever it is called today.
+        # Not the path of the trained networks: they are in the same folder, which may be moved or renamed.
         settings = asdict(scale) | {"networks": "trained" if scale.networks else None}
         self.header = {"artefact": artefact.name, "version": nishimori.__version__, "settings": settings}
         self.pieces: dict[str, Any] = {}
         self.complete = False
 
     def resume(self) -> None:
-        """Take up what an earlier run of the same left."""
+        """Load the pieces of an earlier run with the same settings."""
         if not self.path.exists():
             return
         content = read(self.path)
@@ -46,18 +46,18 @@ class Store:
         if found != self.header:
             raise FileExistsError(
                 f"{self.path} holds another run ({_brief(found)}), not this one ({_brief(self.header)}). "
-                "Ask for the same, choose another folder with -o, or replace it with overwrite=True (--force in the shell)."
+                "Repeat that run, pass another `folder`, or pass `overwrite=True` to replace it."
             )
         self.pieces, self.complete = content["pieces"], content["complete"]
 
     def add(self, key: str, value: Any) -> None:
-        """Keep a piece, on disk at once."""
+        """Keep a piece and write it to disk at once."""
         self.pieces[key] = value
         self._write({"complete": False, "pieces": self.pieces})
 
     def finish(self, findings: Sequence[Finding]) -> None:
-        """Write the findings; the pieces stay, for `check`."""
-        rows = [asdict(each) | {"verdict": each.verdict} for each in findings]
+        """Write the findings; the pieces stay in the file for `check`."""
+        rows = [_row(each) for each in findings]
         self._write({"complete": True, "findings": rows, "pieces": self.pieces})
 
     def _write(self, content: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ def run(
     overwrite: bool = False,
     report: Report = silent,
 ) -> Outcome:
-    """Compute an artefact and write its picture (PNG, SVG), its tables (CSV) and everything (JSON) to ``folder``."""
+    """Compute an artefact and write its picture (PNG, SVG), its tables (CSV) and all results (JSON) to ``folder``."""
     pyplot = require("matplotlib.pyplot", extra="paper", for_="Drawing the paper's figures")
     target = Path(folder)
     check_folder(target, for_="the results need")
@@ -96,7 +96,7 @@ def run(
     files = [*pictures, *sheets, store.path]
     fresh = not (store.complete and all(path.exists() for path in files))
     if fresh:
-        # What an earlier run of the same left is ours to replace; anything else was refused above.
+        # Files of an earlier run with the same settings may be replaced; other files were refused above.
         for path, rows in sheets.items():
             _write_csv(path, rows)
         _draw(artefact, store.pieces, pictures, pyplot)
@@ -107,7 +107,7 @@ def run(
 def check(
     artefact: Artefact, folder: str | os.PathLike[str] | None, *, scale: Scale, report: Report = silent
 ) -> Sequence[Finding]:
-    """Compare an artefact with the paper, with what a run left in ``folder`` or, without one, computed now."""
+    """Compare an artefact with the paper: the results of a finished run in ``folder`` or, without it, results computed now."""
     if folder is not None:
         path = _path(artefact, Path(folder))
         pieces = _finished(artefact, path)
@@ -119,24 +119,24 @@ def check(
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a run left, complete or not."""
+    """The content of a run's file, finished or not."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise FormatError(f"{path} is damaged: {error}. Remove it, or replace it with overwrite=True (--force).") from None
+        raise FormatError(f"{path} is damaged: {error}. Remove it, or pass `overwrite=True` to replace it.") from None
     parts = (content.get("pieces"), content.get("settings")) if isinstance(content, dict) else (None,)
     if not all(isinstance(part, dict) for part in parts) or "complete" not in content:
-        raise FormatError(f"{path} is no result of `nishimori paper run`. Remove it, or choose another folder with -o.")
+        raise FormatError(f"{path} is not a result of `nishimori.paper.run`. Remove it, or pass another `folder`.")
     return content
 
 
 @contextmanager
 def _of(path: Path) -> Iterator[None]:
-    """Pieces that do not have the shape they were written in have been changed since."""
+    """Pieces in ``path`` that `findings` cannot read have been changed since they were written: say so."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise FormatError(f"{path} is damaged: {error!r}. Remove it, or replace it with overwrite=True (--force).") from error
+        raise FormatError(f"{path} is damaged: {error!r}. Remove it, or pass `overwrite=True` to replace it.") from error
 
 
 def _path(artefact: Artefact, folder: Path) -> Path:
@@ -144,15 +144,17 @@ def _path(artefact: Artefact, folder: Path) -> Path:
 
 
 def _finished(artefact: Artefact, path: Path) -> Pieces:
-    again = f"`nishimori paper run {artefact.name} -o {path.parent}`"
     if not path.is_file():
-        raise FileNotFoundError(f"There is no {path}. Run {again} first, or leave -o out to compute now.")
+        raise FileNotFoundError(
+            f"There is no {path}. Run {artefact.name} with this `folder` first, or leave out `folder` to compute it now."
+        )
     content = read(path)
     if not content["complete"]:
-        raise InputError(f"The run in {path} is not finished. Repeat {again}, with the same options, and it goes on.")
+        raise InputError(f"The run in {path} is not finished. Repeat it with the same arguments, and it continues.")
     if content.get("version") != nishimori.__version__:
         raise InputError(
-            f"{path} is of version {content.get('version')}, and this is {nishimori.__version__}. Repeat {again} --force."
+            f"{path} was written by version {content.get('version')}, and this is version {nishimori.__version__}. "
+            f"Run {artefact.name} again with `overwrite=True`."
         )
     pieces: Pieces = content["pieces"]
     return pieces
@@ -161,7 +163,7 @@ def _finished(artefact: Artefact, path: Path) -> Pieces:
 def _done(
     artefact: Artefact, there: Pieces, pieces: Mapping[str, Callable[[], Any]], report: Report
 ) -> Iterator[tuple[str, Any]]:
-    """Each piece that is not there yet, as it is finished."""
+    """Compute the pieces that are not in ``there`` one by one."""
     for i, (key, work) in enumerate(pieces.items()):
         report(f"{artefact.name}: {key}", i, len(pieces))
         if key not in there:
@@ -169,7 +171,7 @@ def _done(
 
 
 def _plain(value: Any) -> Any:
-    """As it will be when it is read again."""
+    """The value as it will be when it is read back from JSON."""
     return json.loads(json.dumps(value))
 
 
@@ -195,6 +197,12 @@ def _write_csv(path: Path, rows: Sequence[Row]) -> None:
         writer = csv.DictWriter(stream, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    """A finding as JSON; the last two keys are the former names of `paper_method` and `explanation`, kept until 0.3."""
+    old = {"in_their_way": finding.paper_method, "because": finding.explanation}
+    return asdict(finding) | {"verdict": finding.verdict} | old
 
 
 def _brief(header: dict[str, Any]) -> str:

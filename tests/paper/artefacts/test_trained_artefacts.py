@@ -1,4 +1,4 @@
-"""Artefacts of networks that are trained for a run, on small generated images."""
+"""Artefacts with networks that are trained for the run, on small generated images."""
 
 import json
 
@@ -9,6 +9,7 @@ import torch
 import reference
 import shell
 from nishimori import data, paper
+from nishimori._progress import silent
 from nishimori.errors import InputError
 from nishimori.paper import models
 from nishimori.paper._artefact import Scale
@@ -20,7 +21,7 @@ from nishimori.paper.training._training import Training
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
-    """Images of three classes, a third of them mislabelled, so that a network does better than chance and never well."""
+    """Images of three classes, a third of them mislabelled, so that networks are better than chance but far from perfect."""
     place = tmp_path_factory.mktemp("images")
     for seed, dataset in enumerate(("cifar10", "svhn")):
         (place / dataset).mkdir()
@@ -36,7 +37,7 @@ def images(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trainings():
-    """The names of networks as they are trained, in moments, with two epochs each and few layers."""
+    """A list of the networks trained so far; training is fast, with two epochs and few layers."""
     done, actual, threads = [], _networks.train, torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_train, "recipe", lambda dataset, model: Recipe(dataset, model, epochs=2, batch=32, learning_rate=0.02))
@@ -44,7 +45,7 @@ def trainings():
             _networks, "train", lambda recipe, *args, **rest: done.append(recipe.name) or actual(recipe, *args, **rest)
         )
         patch.setitem(models._BUILDERS, "resnet56", models._BUILDERS["resnet20"])
-        patch.setattr(torch.cuda, "is_available", lambda: False)  # a GPU compiles for longer than this trains
+        patch.setattr(torch.cuda, "is_available", lambda: False)  # compiling for a GPU would take longer than the training
         torch.set_num_threads(1)
         yield done
         torch.set_num_threads(threads)
@@ -69,10 +70,10 @@ def test_training_puts_networks_beside_the_figure(trained):
     ]
 
 
-def test_a_figure_is_of_the_trained_networks_and_of_the_authors_bundled_ones(trained, tmp_path):
-    paper.run("figure-reliability", tmp_path, quick=True)
+def test_a_figure_shows_the_trained_networks_and_the_authors_bundled_ones(trained, computed):
+    folder = computed("figure-reliability")
     ours, bundled = (
-        json.loads((each / "figure-reliability.json").read_text(encoding="utf-8"))["pieces"] for each in (trained, tmp_path)
+        json.loads((each / "figure-reliability.json").read_text(encoding="utf-8"))["pieces"] for each in (trained, folder)
     )
     assert list(ours) == list(bundled)
     for name, each in ours.items():
@@ -102,12 +103,12 @@ def test_the_folder_may_be_called_by_another_name(trained, images, trainings, mo
     assert len(trainings) == before
 
 
-def test_an_interrupted_training_goes_on_with_the_network_it_was_at(tmp_path, trained, images, trainings, monkeypatch):
+def test_an_interrupted_training_continues_with_the_same_network(tmp_path, trained, images, trainings, monkeypatch):
     target, step, steps, before = tmp_path / "new", Training._step, [], len(trainings)
 
     def pressed(training):
         steps.append(1)
-        if len(steps) == 10:  # three steps to an epoch, two epochs to a network: in the second epoch of the second one
+        if len(steps) == 10:  # three steps per epoch, two epochs per network: in the second epoch of the second network
             raise KeyboardInterrupt
         step(training)
 
@@ -116,7 +117,9 @@ def test_an_interrupted_training_goes_on_with_the_network_it_was_at(tmp_path, tr
         patch.setattr(Training, "_step", pressed)
         code, _, err = shell.nishimori(*line)
     assert code == 130
-    assert err.splitlines()[-1] == f"Interrupted. What figure-reliability had done is in {target}; repeat the command to go on."
+    assert err.splitlines()[-1] == (
+        f"Interrupted. The finished part of figure-reliability is in {target}; repeat the command to continue."
+    )
     assert {path.name for path in (target / "networks").iterdir()} == {
         "svhn-resnet20.npz",
         "svhn-resnet20.pt",
@@ -125,6 +128,7 @@ def test_an_interrupted_training_goes_on_with_the_network_it_was_at(tmp_path, tr
     code, _, err = shell.nishimori(*line)
     assert code == 0
     assert "1/2 cifar10/resnet56: loss" not in err
+    assert "2/2 cifar10/resnet56: loss" in err
     assert trainings[before:] == ["svhn/resnet20", "cifar10/resnet56", "cifar10/resnet56"]
     found, expected = (data.load(each / "networks" / "cifar10-resnet56.npz") for each in (target, trained))
     np.testing.assert_array_equal(found.test.logits, expected.test.logits)
@@ -132,7 +136,9 @@ def test_an_interrupted_training_goes_on_with_the_network_it_was_at(tmp_path, tr
 
 def test_networks_of_another_seed_are_not_taken_for_this_one(trained, images):
     before = {path: path.read_bytes() for path in trained.glob("*.*")}
-    with pytest.raises(InputError, match=r"svhn-resnet20\.npz was trained with another seed\. Remove it"):
+    with pytest.raises(
+        InputError, match=r"svhn-resnet20\.npz was trained with another seed\. Remove it, or pass another `folder`\."
+    ):
         paper.run("figure-reliability", trained, quick=True, seed=1, train=True, data=images, overwrite=True)
     assert {path: path.read_bytes() for path in trained.glob("*.*")} == before
 
@@ -145,15 +151,13 @@ def test_networks_of_another_recipe_are_not_taken_for_the_papers(trained, images
 
 def test_every_network_that_an_artefact_asks_for_is_trained_under_its_name(tmp_path, monkeypatch):
     asked = {}
-    monkeypatch.setattr(
-        _train, "train", lambda dataset, model, folder, *, fraction, **rest: asked.setdefault((dataset, model, fraction), rest)
-    )
+    monkeypatch.setattr(_train, "_train", lambda recipe, folder, **rest: asked.setdefault(recipe.name, rest))
     needed = paper.artefact("claims").networks()
-    _train.train_missing(needed, tmp_path, data=None, seed=7)
-    assert len(asked) == len(needed) == 16
-    assert [Recipe(dataset, model, fraction=fraction).name for dataset, model, fraction in asked] == list(needed)
-    assert all(rest["seed"] == 7 for rest in asked.values())
-    for name in needed:  # and is bundled, for those who do not train
+    _train.train_missing(needed, tmp_path, data=None, seed=7, device="cpu", report=silent)
+    assert list(asked) == list(needed)
+    assert len(needed) == 16
+    assert all((rest["seed"], rest["settings"].device) == (7, "cpu") for rest in asked.values())
+    for name in needed:  # without training, bundled logits are used
         assert network(name, Scale()).name.startswith(name.partition("/")[0])
 
 
@@ -161,6 +165,6 @@ def test_images_are_refused_where_nothing_is_trained(tmp_path, images):
     assert shell.nishimori("paper", "run", "figure-reliability", "--data", images, "-o", tmp_path / "new") == (
         1,
         "",
-        "error: `data` (--data) names images to train on. Add --train, or leave it out to take the bundled logits.\n",
+        "error: `data=` is only for training. Pass `train=True` to train, or leave out `data=` to use the bundled logits.\n",
     )
     assert not (tmp_path / "new").exists()

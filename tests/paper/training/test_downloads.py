@@ -1,4 +1,4 @@
-"""Downloads, from a server on this machine that behaves as badly as servers do."""
+"""Downloads from a local server that fails in the ways that servers fail."""
 
 import hashlib
 import os
@@ -27,10 +27,10 @@ class Server(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.contents = {"/file.bin": CONTENT}
-        self.ranges = []  # what was asked for, request by request
+        self.ranges = []  # the Range header of each request
         self.knows_ranges = True
         self.says_length = True
-        self.ends_after = None  # bytes, of one answer
+        self.ends_after = None  # number of bytes after which an answer ends
         self.stalls = threading.Event()
         self.stalls.set()
 
@@ -101,10 +101,10 @@ def test_progress_counts_the_bytes_that_are_there(server, tmp_path):
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
 
 
-def test_a_download_that_broke_off_is_not_taken_for_the_file_and_goes_on_from_there(server, tmp_path):
+def test_an_incomplete_download_is_not_taken_for_the_file_and_is_resumed(server, tmp_path):
     server.ends_after = 300_000
     for there in (300_000, 600_000, 900_000):
-        with pytest.raises(ConnectionError, match=rf"broke off after {there} of 1000003 bytes\. Try again to get the rest\."):
+        with pytest.raises(ConnectionError, match=rf"stopped after {there} of 1000003 bytes\. Try again to get the rest\."):
             fetch([server.public()], tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == ["file.bin.part"]
     (path,) = fetch([server.public()], tmp_path)
@@ -112,7 +112,7 @@ def test_a_download_that_broke_off_is_not_taken_for_the_file_and_goes_on_from_th
     assert server.ranges == [None, "bytes=300000-", "bytes=600000-", "bytes=900000-"]
 
 
-def test_an_interrupted_download_goes_on(server, tmp_path):
+def test_an_interrupted_download_is_resumed(server, tmp_path):
     def interrupt(what, done, total):
         if done:
             raise KeyboardInterrupt
@@ -139,7 +139,7 @@ def test_a_part_that_was_whole_already_is_accepted(server, tmp_path):
     assert len(server.ranges) == 1
 
 
-def test_a_server_that_does_not_say_the_length_will_do(server, tmp_path):
+def test_a_server_that_does_not_say_the_length_is_accepted(server, tmp_path):
     server.says_length = False
     told = []
     assert fetch([server.public()], tmp_path, report=lambda *each: told.append(each))[0].read_bytes() == CONTENT
@@ -153,22 +153,24 @@ def test_another_file_than_the_published_one_is_removed(server, tmp_path, there)
         (tmp_path / "file.bin.part").write_bytes(there)
     else:
         server.contents["/file.bin"] = b"Please log in to this network."
-    with pytest.raises(FormatError, match=rf"sent another file .* must be {file.md5}, got [0-9a-f]{{32}}\. It was removed\."):
+    with pytest.raises(
+        FormatError, match=rf"did not send the published file: .* must be {file.md5}, got [0-9a-f]{{32}}\. It was removed\."
+    ):
         fetch([file], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_file_is_named_with_what_to_do(server, tmp_path):
     file = server.public("gone.bin")
-    with pytest.raises(ConnectionError, match=r"gone\.bin answers 404 Not Found\. Try again later\. Or fetch http"):
+    with pytest.raises(ConnectionError, match=r"gone\.bin answers 404 Not Found\. Try again later\. Or download http"):
         fetch([file], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_offline_the_message_says_what_to_fetch_and_where_to_put_it(tmp_path, monkeypatch):
+def test_offline_the_message_says_what_to_download_and_where_to_put_it(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
     there, *missing = (PublicFile(f"http://127.0.0.1:{port}/{name}.bin", "0" * 32) for name in "abc")
     (tmp_path / "a.bin").write_bytes(b"")
     with pytest.raises(ConnectionError, match=r"b\.bin cannot be reached: .*refused\. Connect to the Internet") as caught:
@@ -176,21 +178,21 @@ def test_offline_the_message_says_what_to_fetch_and_where_to_put_it(tmp_path, mo
     message = str(caught.value)
     assert all(each.url in message for each in missing)
     assert there.url not in message
-    assert f"by other means into {tmp_path}, or name a folder that has it (--data FOLDER in the shell)." in message
+    assert f"by other means to {tmp_path}, or pass a folder with the images as `data=`." in message
 
 
-def test_a_server_that_falls_silent_is_given_up_and_asked_again(server, tmp_path, monkeypatch):
+def test_a_server_that_stops_sending_is_given_up_and_asked_again(server, tmp_path, monkeypatch):
     server.ends_after = 400_000
     server.stalls.clear()
     monkeypatch.setattr(_downloads, "_TIMEOUT", 0.2)
-    with pytest.raises(ConnectionError, match=r"broke off: .*timed out"):
+    with pytest.raises(ConnectionError, match=r"stopped: .*timed out"):
         fetch([server.public()], tmp_path)
     server.ends_after = None
     server.stalls.set()
     assert fetch([server.public()], tmp_path)[0].read_bytes() == CONTENT
 
 
-def test_a_process_that_was_faster_is_believed(server, tmp_path):
+def test_the_file_of_another_process_that_finished_first_is_kept(server, tmp_path):
     def other(what, done, total):
         if done == total:
             (tmp_path / "file.bin").write_bytes(CONTENT)
@@ -215,8 +217,8 @@ def test_a_file_is_verified_by_its_checksum(server, tmp_path):
     with pytest.raises(FormatError) as caught:
         verified(path, file)
     assert str(caught.value) == (
-        f"{path} is truncated, corrupted, or another file than the one published: its MD5 checksum must be {file.md5}, "
-        f"got {hashlib.md5(CONTENT[:-1]).hexdigest()} of 1000002 bytes. Remove it and fetch {file.url} again."
+        f"{path} is truncated, damaged, or not the published file: its MD5 checksum must be {file.md5}, "
+        f"got {hashlib.md5(CONTENT[:-1]).hexdigest()} for 1000002 bytes. Remove it and download {file.url} again."
     )
 
 

@@ -1,4 +1,4 @@
-"""What is kept of a network, and the devices and seeds that training takes."""
+"""What is stored of a network, and which devices and seeds training accepts."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from nishimori.paper.training._recipes import Recipe
 from nishimori.paper.training._training import Settings, logits
 from small_training import CPU, RECIPE, Projected, image_set, run
 
-# What is kept of a trained network.
+# What is stored of a trained network.
 
 
 def test_a_trained_network_says_how_it_came_about():
@@ -41,12 +41,12 @@ def test_kept_logits_are_rounded_to_nearest(n_classes, fraction, dtype):
     if dtype == np.float16:
         np.testing.assert_array_equal(found, exact.astype(np.float16))
         return
-    np.testing.assert_allclose(found, exact, rtol=2.0**-15)  # half of the last of 14 bits after the first
+    np.testing.assert_allclose(found, exact, rtol=2.0**-15)  # half of the last of 14 bits after the leading one
     mantissa, _ = np.frexp(found.astype(float))
     np.testing.assert_array_equal(mantissa * 2**15 % 1, 0)
 
 
-def test_half_of_cifar100s_test_images_is_kept_when_all_are_there(monkeypatch):
+def test_half_of_the_test_images_of_cifar100_are_stored(monkeypatch):
     monkeypatch.setitem(outputs.__globals__["_TEST_ROWS"], "cifar100", 5)
     of, network = image_set(name="cifar100", n_classes=100), Projected(100).eval()
     found = outputs(network, Recipe("cifar100", "vgg19"), of, seed=0, device=CPU, how={})
@@ -65,11 +65,11 @@ def test_weights_from_a_file_give_their_networks_logits(tmp_path):
     exact = logits(network, Pixels(of.test.pixels, "cifar10", CPU))
     np.testing.assert_allclose(found.test.logits, exact, rtol=1e-4, atol=1e-5)
     assert found.provenance["weights"] == "a friend's"
-    assert not {"recipe", "n_train", "seed"} & set(found.provenance)  # which only the friend knows
+    assert not {"recipe", "n_train", "seed"} & set(found.provenance)  # which are unknown here
     with pytest.raises(FormatError, match=r"it\.pt does not hold the weights of a resnet56 for 10 classes"):
         loaded(tmp_path / "it.pt", "resnet56", 10)
     (tmp_path / "it.pt").write_bytes(b"weights")
-    with pytest.raises(FormatError, match=r"it\.pt is no PyTorch state dict, or damaged"):
+    with pytest.raises(FormatError, match=r"it\.pt is not a PyTorch state dict, or damaged"):
         loaded(tmp_path / "it.pt", "resnet20", 10)
     with pytest.raises(FileNotFoundError):
         loaded(tmp_path / "other.pt", "resnet20", 10)
@@ -88,7 +88,7 @@ def test_cuda_without_a_gpu_is_refused(device):
         with_weights(models.build("resnet20", n_classes=10), RECIPE, image_set(), seed=0, device=device, whose="a friend's")
 
 
-def test_a_device_that_is_none_is_refused():
+def test_an_unknown_device_is_refused():
     with pytest.raises(InputError, match=r"^`device` must be a PyTorch device such as 'cpu' or 'cuda', got 'abacus'\.$"):
         run(device="abacus")
 

@@ -1,4 +1,4 @@
-"""Recipes of the paper's networks, and the parts of a data set that they train on."""
+"""Recipes of the paper's networks, and the images that they train on."""
 
 import math
 from dataclasses import replace
@@ -11,7 +11,7 @@ from nishimori.paper import models
 from nishimori.paper.training._image_formats import Images
 from nishimori.paper.training._image_sets import ImageSet
 from nishimori.paper.training._networks import trained
-from nishimori.paper.training._recipes import Recipe, names, recipe
+from nishimori.paper.training._recipes import Recipe, is_in_paper, recipe, recipes
 from nishimori.paper.training._training import part
 from small_training import RECIPE, image_set, images, run
 
@@ -64,12 +64,16 @@ def test_the_recipes_are_those_of_the_papers_code():
 
 
 def test_every_recipe_names_a_network_that_there_is():
-    for name in names():
-        assert recipe(*name.split("/")).model in models.names()
+    assert len(recipes()) == 8
+    for each in recipes():
+        assert each.model in models.names()
+        assert recipe(each.dataset, each.model) == each
+        assert is_in_paper(each.dataset, each.model)
 
 
 def test_another_network_takes_the_recipe_of_the_data_sets_resnet20():
     assert recipe("cifar10", "vgg19") == replace(recipe("cifar10", "resnet20"), model="vgg19")
+    assert not is_in_paper("cifar10", "vgg19")
     with pytest.raises(InputError, match="There is no data set 'mnist'; there are svhn, cifar10, cifar100"):
         recipe("mnist", "resnet20")
 

@@ -1,4 +1,4 @@
-"""The table behind the section on Bayesian estimation."""
+"""Bayesian estimation: theory and message passing, which the paper describes in Section 5.1."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,12 +14,12 @@ _TEACHERS = {"logit": "black", "probit": "#2a9d5c", "affine": "#1f77b4"}
 _ALPHAS = (1.0, 3.0, 10.0)
 _DRAWN = 3.0
 
-# A mean over seeds is this many standard errors off, or more, in one of 16,000 cases: four, if there are many seeds.
+# Probability that a correct mean over seeds is refused: one in 16,000. With many seeds that is four standard errors.
 _RARE = 6e-5
 
 
 class Bayes(Artefact):
-    """Bayesian estimation with an assumed temperature T: confidence = accuracy and least loss at T = T*."""
+    """Bayesian estimation with an assumed temperature T: confidence = accuracy and minimal loss at T = T*."""
 
     name = "bayes"
     where = "Section 5.1"
@@ -69,7 +69,7 @@ class Bayes(Artefact):
             best = done[f"theory {teacher} α = {_DRAWN:g}"]["loss"]
             left.plot(T, [row["confidence"] - row["accuracy"] for row in rows], color=colour, label=teacher)
             middle.plot(T, [row["loss"] - best for row in rows], color=colour)
-        for ax, label in ((left, "confidence - accuracy"), (middle, "loss above its least value, nats")):
+        for ax, label in ((left, "confidence - accuracy"), (middle, "loss above its minimum, nats")):
             ax.axvline(1.0, color="0.6", linestyle=":", linewidth=1)
             ax.axhline(0.0, color="0.6", linestyle=":", linewidth=1)
             ax.set(xlabel="T assumed, T* = 1", ylabel=label, xscale="log", title=f"theory, α = {_DRAWN:g}")
@@ -80,7 +80,7 @@ class Bayes(Artefact):
         return figure
 
     def _draw_gamp(self, done: Pieces, ax: Any) -> None:
-        """Both temperatures found on data, a column for each teacher and α."""
+        """Both temperatures found on data, one column per teacher and α."""
         places: list[tuple[int, str]] = []
         for teacher, colour in _TEACHERS.items():
             for alpha in _ALPHAS:

@@ -1,4 +1,4 @@
-"""Sentences of the paper that can be true or false, each computed: those on real data, then those on the theory."""
+"""Sentences of the paper that can be true or false, each tested: first those on real data, then those on the theory."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ _ALPHAS = (1.0, 3.0, 10.0)
 
 
 class Claims(Artefact):
-    """What the paper says, sentence by sentence: our number, and whether it holds."""
+    """The paper's claims, one by one: what it says, our number, and whether the claim holds."""
 
     name = "claims"
     where = "Sections 1, 3, 4, 5 and 6, appendices A and C"
@@ -74,7 +74,7 @@ class Claims(Artefact):
 
 
 class _Curves:
-    """Columns of the ECE figure's table, by teacher and penalty."""
+    """Columns of the table behind the ECE figure, by teacher and penalty."""
 
     def __init__(self, done: Pieces) -> None:
         self._done = done
@@ -87,6 +87,7 @@ class _Curves:
         return self(teacher, kind, f"{metric}_ts") - self(teacher, kind, f"{metric}_ec")
 
     def difference(self, teacher: str, kind: str = "1e-4") -> Any:
+        """Relative difference of the two temperatures, at each α."""
         ts = self(teacher, kind, "temperature_ts")
         return np.abs(ts - self(teacher, kind, "temperature_ec")) / ts
 
@@ -210,7 +211,10 @@ def _bayes(teacher: str) -> list[dict[str, float]]:
 
 
 def _other_teachers() -> list[dict[str, float]]:
-    """With λ_loss the loss is least at T = 1 or so, whatever T* is, so T* = 1 would prove nothing."""
+    """Temperatures at λ_loss for T* = 0.5 and 2.
+
+    At λ_loss the loss is minimal near T = 1 whatever T* is, so a teacher with T* = 1 would prove nothing.
+    """
     rows = []
     for T in (0.5, 2.0):
         teacher = Logit(temperature=T)
@@ -222,7 +226,7 @@ def _other_teachers() -> list[dict[str, float]]:
 
 def _density() -> dict[str, Any]:
     result = solved()
-    # The paper's integral, on a plain grid: independent of how `ece` does it.
+    # The paper's integral on a uniform grid, independent of the quadrature in `ece`.
     z = np.linspace(0.0, 10 * result.q**0.5, 200_001)[1:]
     weight = np.exp(-(z**2) / (2 * result.q)) / np.sqrt(2 * np.pi * result.q)
     level = 1 / (1 + np.exp(-z))
@@ -238,7 +242,7 @@ def _density() -> dict[str, Any]:
 
 
 def _up_to(value: float) -> str:
-    """A bound that rounding on another machine does not change."""
+    """The next power of ten, which rounding on another machine does not change."""
     return f"within 1e{ceil(log10(max(value, 1e-15))):d}"
 
 

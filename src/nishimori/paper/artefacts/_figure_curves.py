@@ -1,4 +1,4 @@
-"""The first figure: what a temperature does to loss, confidence and ECE, and the reliability diagram."""
+"""The first figure: loss, confidence and ECE against temperature, and reliability diagrams."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,13 +9,14 @@ import numpy as np
 from nishimori._curve import temperature_curve
 from nishimori.data import Labelled
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
-from nishimori.paper._measured import AUTHORS, network, scores, title, validations, whose
+from nishimori.paper._measured import network, scores_by_kind, validations
+from nishimori.paper._names import NetworkName
 from nishimori.paper._printed import printed
 from nishimori.paper.artefacts._reliability_panel import draw_reliability, reliability_rows
 from nishimori.paper.artefacts._rows import OTHER_TRAINING
 
-# Of the DenseNet121 the authors published no weights.
-_NETWORKS = ("cifar10/densenet121", f"cifar10/resnet20{AUTHORS}")
+# The paper's figure shows DenseNet121, whose weights we do not have; the ResNet20 is the authors' own network.
+_NETWORKS = ("cifar10/densenet121", "cifar10/resnet20-authors")
 
 
 class FigureCurves(Artefact):
@@ -31,12 +32,13 @@ class FigureCurves(Artefact):
         return {name: partial(_piece, name, scale) for name in _NETWORKS}
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
-        curves = [{"network": title(name), **row} for name in done for row in done[name]["curves"]]
-        bins = [{"network": title(name), **row} for name in done for row in done[name]["reliability"]]
+        titles = {name: NetworkName.parse(name).title for name in done}
+        curves = [{"network": titles[name], **row} for name in done for row in done[name]["curves"]]
+        bins = [{"network": titles[name], **row} for name in done for row in done[name]["reliability"]]
         return {"curves": curves, "reliability": bins}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
-        """The paper's network is another one: this shows how far."""
+        """Our DenseNet121 against the paper's, which was trained separately, so the numbers may differ."""
         dense, paper = done["cifar10/densenet121"], printed()["figure-curves"]
         ours, theirs = (100 * each["accuracy"] for each in (dense, paper))
         found = [compared("validation accuracy, %", ours, theirs, OTHER_TRAINING["error"])]
@@ -56,8 +58,9 @@ class FigureCurves(Artefact):
             marks = [(each.upper(), paper[f"temperature_{each}"], paper[f"ece_{each}"]) for each in ("ts", "ec")]
             _draw_ece(row[1], content, marks if name == _NETWORKS[0] else [])
             draw_reliability(row[2], content["reliability"])
+            label = NetworkName.parse(name).label
             for ax, images in zip(row, ("validation", "test", "test"), strict=True):
-                ax.set_title(f"{title(name)} ({whose(name)}): {images}", fontsize=11)
+                ax.set_title(f"{label}: {images}", fontsize=11)
         return figure
 
 
@@ -67,7 +70,7 @@ def _piece(name: str, scale: Scale) -> dict[str, Any]:
     validation = temperature_curve(found.validation.logits, found.validation.labels, grid=grid)
     columns = {"temperature": grid, "loss": validation.loss.tolist(), "confidence": validation.confidence.tolist()}
     columns["ece"] = _ece(found.test, grid)
-    chosen = {kind: scores(part, found.test) for kind, part in validations(found).items()}
+    chosen = scores_by_kind(validations(found), found.test)
     return {
         "accuracy": validation.accuracy,
         **chosen,
@@ -83,7 +86,7 @@ def _ece(test: Labelled, grid: list[float]) -> list[float]:
 
 
 def _least_ece(test: Labelled) -> tuple[float, float]:
-    """The temperature of the least ECE on a grid of hundredths, and that ECE."""
+    """The temperature with the smallest ECE, to 0.01, and that ECE."""
     grid = (np.arange(100, 400) / 100).tolist()
     ece, temperature = min(zip(_ece(test, grid), grid, strict=True))
     return temperature, ece

@@ -1,4 +1,4 @@
-"""The figure on the joint density of the true and the claimed probability."""
+"""The figure of the joint density of the true and the predicted probability."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -43,15 +43,15 @@ class FigureDensity(Artefact):
             compared("T_TS", rows[1]["temperature"], paper["temperature_ts"], 0.005),
             compared("T_EC", rows[2]["temperature"], paper["temperature_ec"], 0.005),
         ]
-        # One unit of the last digit, since numbers may be rounded or cut off.
+        # The tolerance is one unit of the last digit, since printed numbers may be rounded or truncated.
         found += [
             compared(
                 f"ECE {row['panel']}, %",
                 100 * row["ece"],
                 theirs,
                 0.1,
-                in_their_way=100 * row["ece"] / 2,
-                because="the integral over half the line",
+                paper_method=100 * row["ece"] / 2,
+                explanation="the integral over half the line",
             )
             for row, theirs in zip(rows, paper["ece"], strict=True)
         ]
@@ -68,7 +68,7 @@ class FigureDensity(Artefact):
             image = ax.imshow(
                 content["density"], extent=extent, origin="lower", vmin=0, vmax=top, cmap="viridis", aspect="auto"
             )
-            # What sits on f* = 0 and 1 exactly has no density: strips beyond the edges, on a scale of their own.
+            # Samples with f* exactly 0 or 1 have no density: strips outside [0, 1] show them, with a colour scale of their own.
             highest = max(max(values) for values in content["atoms"].values())
             for value, values in content["atoms"].items():
                 at = float(value)
@@ -93,7 +93,7 @@ class FigureDensity(Artefact):
 
 
 def solved() -> StateEvolution:
-    """The classifier of the figure."""
+    """The classifier that the figure is about."""
     paper = printed()["figure-density"]
     return state_evolution(paper["teacher"], paper["alpha"], paper["penalty"])
 
@@ -103,7 +103,7 @@ def _temperatures(result: StateEvolution) -> dict[str, float]:
 
 
 def solution() -> list[dict[str, Any]]:
-    """What the caption is about, panel by panel."""
+    """The numbers of the caption, one row per panel."""
     result = solved()
     return [
         {

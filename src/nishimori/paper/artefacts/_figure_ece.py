@@ -1,4 +1,4 @@
-"""The figure on the ECE of logistic regression at three penalties."""
+"""The figure of the ECE of logistic regression at three penalties."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -12,7 +12,7 @@ from nishimori.theory import optimal_penalty, state_evolution
 
 PENALTIES = ("1e-4", "λ_error", "λ_loss")
 _COLOURS = {"1e-4": "black", "λ_error": "#1f77b4", "λ_loss": "#e08a00"}
-# Where curves coincide, which is after calibration, the thinner ones lie on top.
+# After calibration the curves nearly coincide; the thin ones are drawn over the thick one.
 _WIDTHS = {"1e-4": 1.2, "λ_error": 2.6, "λ_loss": 1.2}
 _STYLES = {"ece": ("uncalibrated", ":"), "ece_ts": ("after TS", "--"), "ece_ec": ("after EC", "-")}
 
@@ -67,7 +67,7 @@ class FigureEce(Artefact):
 
 @cache
 def _curve(teacher: str, kind: str, alphas: tuple[float, ...]) -> list[dict[str, Any]]:
-    """Kept, because the claims are about the same curves."""
+    """One row per α. Cached, because the claims use the same curves."""
     rows, last = [], None
     for alpha in alphas:
         penalty = 1e-4

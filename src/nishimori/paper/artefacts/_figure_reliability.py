@@ -1,11 +1,12 @@
-"""The appendix's reliability diagrams."""
+"""The reliability diagrams of the appendix."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
-from nishimori.paper._measured import AUTHORS, network, scores, title, whose
+from nishimori.paper._measured import network, scores
+from nishimori.paper._names import NetworkName
 from nishimori.paper.artefacts._reliability_panel import draw_reliability, reliability_rows
 
 _NETWORKS = ("svhn/resnet20", "cifar10/resnet56")
@@ -21,18 +22,20 @@ class FigureReliability(Artefact):
         return _NETWORKS
 
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
-        names = [each for name in _NETWORKS for each in (f"{name}{AUTHORS}", name)]
+        names = [each for name in _NETWORKS for each in (str(NetworkName.parse(name).authors_version), name)]
         return {name: partial(_piece, name, scale) for name in names}
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
-        return {
-            "bins": [{"network": title(name), "weights": whose(name), **row} for name in done for row in done[name]["bins"]]
-        }
+        rows = []
+        for name, content in done.items():
+            parsed = NetworkName.parse(name)
+            rows += [{"network": parsed.title, "weights": parsed.whose, **row} for row in content["bins"]]
+        return {"bins": rows}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         found = []
         for name, content in done.items():
-            who = f"{title(name)} ({whose(name)})"
+            who = NetworkName.parse(name).label
             before = [row for row in content["bins"] if row["when"] == "before"]
             over = sum(row["samples"] for row in before if row["confidence"] > row["accuracy"])
             share = over / sum(row["samples"] for row in before)
@@ -48,7 +51,7 @@ class FigureReliability(Artefact):
         figure, axes = pyplot.subplots(2, 2, figsize=(8.6, 8.8), layout="constrained")
         for ax, (name, content) in zip(axes.flat, done.items(), strict=True):
             draw_reliability(ax, content["bins"])
-            ax.set_title(f"{title(name)} ({whose(name)})", fontsize=11)
+            ax.set_title(NetworkName.parse(name).label, fontsize=11)
         return figure
 
 

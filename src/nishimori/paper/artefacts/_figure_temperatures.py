@@ -1,4 +1,4 @@
-"""The figure on the relative difference of the two temperatures."""
+"""The figure of the relative difference between the two temperatures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -14,10 +14,10 @@ from nishimori.theory import Estimate, Overlaps, plain_iterations, separability,
 TEACHERS = ("logit", "affine", "constant")
 COLOURS = {"logit": "black", "affine": "#1f77b4", "constant": "#e08a00"}
 
-# The printed curves jitter by about 1e-5, as minimising a flat loss does.
+# The printed curves have a numerical noise of about 1e-5, as a minimiser of a flat loss leaves it.
 _TOLERANCE = 2e-5
 
-# So many plain iterations reproduce every printed point, also where they are far too few.
+# This many plain iterations reproduce every printed point, also where the iteration has not converged yet.
 _ITERATIONS = 100
 
 
@@ -72,8 +72,8 @@ class FigureTemperatures(Artefact):
                 row["difference"],
                 row["paper"],
                 _TOLERANCE,
-                in_their_way=row["after_100_iterations"],
-                because=f"{_ITERATIONS} plain iterations of the equations",
+                paper_method=row["after_100_iterations"],
+                explanation=f"{_ITERATIONS} plain iterations of the equations",
             )
             for row in self.tables(done)["theory"]
         ]
@@ -141,7 +141,7 @@ def _stopped_early(teacher: str) -> list[tuple[float, float]]:
 
 
 def _simulated(teacher: str, alpha: float, d: int, seeds: int, seed: int) -> dict[str, Any]:
-    """Temperatures of infinitely many validation samples, so that the finite dimension is all that differs from theory."""
+    """Temperatures for infinitely many validation samples, so that only the finite dimension differs from the theory."""
     found = simulate(teacher, alpha, _paper()["penalty"], d, seeds=seeds, seed=seed, n_val=1000, n_test=1000, progress=False)
     ts, ec = found.values["temperature_ts"], found.values["temperature_ec"]
     difference = Estimate.of(np.abs(ts - ec) / ts)

@@ -1,4 +1,4 @@
-"""The figure on the size of the training set."""
+"""The figure of accuracy, temperatures and ECE against the size of the training set."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,10 +7,11 @@ from typing import Any
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.paper._measured import measured, network
+from nishimori.paper._names import resnet20_on
 from nishimori.paper._printed import printed
 
 _PANELS = (("accuracy", "test accuracy"), ("temperature", "T"), ("ece", "test ECE, %"))
-# Two trainings on the same images differ by points of accuracy and tenths of T; see the paper's own zigzag.
+# Two trainings on the same images differ by points of accuracy and tenths of T, as the zigzag of the paper's curve shows.
 _TOLERANCES = {"accuracy": 0.06, "temperature_ts": 0.3, "temperature_ec": 0.3, "ece_ts": 0.015, "ece_ec": 0.015}
 
 
@@ -21,7 +22,7 @@ class FigureTrainSize(Artefact):
     where = "Section 4, figure on the size of the training set"
 
     def networks(self) -> Sequence[str]:
-        return [name_of(fraction) for fraction in printed()["figure-train-size"]["fraction"]]
+        return [str(resnet20_on(fraction)) for fraction in printed()["figure-train-size"]["fraction"]]
 
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
         return {f"{fraction:g}": partial(_piece, fraction, scale) for fraction in printed()["figure-train-size"]["fraction"]}
@@ -67,13 +68,8 @@ def _draw_curve(ax: Any, rows: Sequence[Row], paper: Mapping[str, Any], key: str
     ax.plot(x, theirs, "x:", color=colour, linewidth=0.8, label=f"{name}paper")
 
 
-def name_of(fraction: float) -> str:
-    """The network of a fraction; nine tenths are all that validation leaves: the network of Table 1."""
-    return "cifar10/resnet20" if fraction == 0.9 else f"cifar10/resnet20-fraction-{fraction:g}"
-
-
 def _piece(fraction: float, scale: Scale) -> dict[str, Any]:
-    found = network(name_of(fraction), scale)
+    found = network(str(resnet20_on(fraction)), scale)
     clean_only = replace(found, augmented=None)
     return {
         "n_train": found.provenance["n_train"],

@@ -1,6 +1,6 @@
-"""Sentences of the paper's part on real data that can be true or false, each computed from networks' logits.
+"""Sentences of the paper on real data that can be true or false, each tested with the logits of networks.
 
-Calibration is on clean validation images unless a line says otherwise, and all networks count: the authors' three and ours.
+Calibration uses clean validation images unless a line says otherwise. All networks count: the authors' three and our eight.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,9 +12,10 @@ import numpy as np
 from nishimori import metrics
 from nishimori.paper._artefact import Finding, Pieces, Scale, compared
 from nishimori.paper._measured import Row, network, scores
+from nishimori.paper._names import resnet20_on
 from nishimori.paper._printed import printed
 from nishimori.paper.artefacts._figure_curves import FigureCurves
-from nishimori.paper.artefacts._figure_train_size import FigureTrainSize, name_of
+from nishimori.paper.artefacts._figure_train_size import FigureTrainSize
 from nishimori.paper.artefacts._rows import AUGMENTED, networks_of_tables, trained_networks
 from nishimori.paper.artefacts._table_corrupted import noisy_scores
 
@@ -22,12 +23,12 @@ _KINDS = ("real", "corrupted", "fraction", "curves")
 
 
 def pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
-    """The numbers that the sentences are about."""
+    """The work behind the sentences."""
     fractions = printed()["figure-train-size"]["fraction"]
     return {
         **{f"real {name}": partial(_real, name, scale) for name in networks_of_tables()},
         **{f"corrupted {name}": partial(noisy_scores, name, scale) for name in networks_of_tables()},
-        **{f"fraction {each:g}": partial(_real, name_of(each), scale) for each in fractions},
+        **{f"fraction {each:g}": partial(_real, str(resnet20_on(each)), scale) for each in fractions},
         **{f"curves {name}": work for name, work in FigureCurves().pieces(scale).items()},
         "sizes": partial(_sizes, scale),
     }
@@ -39,7 +40,7 @@ def networks() -> list[str]:
 
 
 def findings(done: Pieces) -> Iterator[Finding]:
-    """Each sentence, with our number."""
+    """Each sentence, with our number and whether it holds."""
     real, corrupted, fraction, curves = (
         {key.removeprefix(f"{kind} "): value for key, value in done.items() if key.startswith(f"{kind} ")} for kind in _KINDS
     )
@@ -73,13 +74,13 @@ def _on_tables(rows: list[Row]) -> Iterator[Finding]:
         yield Finding(f"4: both methods improve {label}", f"on {better} of {n}", "all", better == n)
     apart = max(abs(row["brier_ts"] - row["brier_ec"]) for row in rows)
     yield Finding("4: with very similar Brier scores", f"within {100 * apart:.2g} of 100", "within 0.3", apart < 0.003)
-    # In the digits that the table prints.
+    # Rounded as the table prints them.
     lower = sum(round(100 * row["ece_ec"], 1) <= round(100 * row["ece_ts"], 1) for row in rows)
     yield Finding("Table 1: EC has at least as low an ECE as TS in every row", f"in {lower} of {n}", "8 of 8", lower == n)
 
 
 def _printed_apart() -> float:
-    """How far the paper's own temperatures are apart, which it calls similar."""
+    """The largest relative difference of the two temperatures in the paper's Table 1, which it calls similar."""
     return float(max(abs(ts - ec) / ts for _, ts, ec, *_ in printed()["table-real"]["rows"].values()))
 
 
@@ -104,7 +105,7 @@ def _apart(bins: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _distance(chosen: Mapping[str, float], least: Sequence[float]) -> tuple[str, float]:
-    """How far the nearer of the two temperatures is from that of the least ECE, in words and in T."""
+    """The distance from the smallest ECE to the nearer of the two temperatures, in words and in T."""
     temperature, ece = least
     excess = min(chosen[f"ece_{method}"] for method in ("ts", "ec")) - ece
     nearest = min(abs(chosen[f"temperature_{method}"] - temperature) for method in ("ts", "ec"))
@@ -128,11 +129,11 @@ def _on_noise(corrupted: Pieces, real: list[Row]) -> Iterator[Finding]:
     share = float(np.mean([each["noisy"] for each in corrupted.values()]))
     yield compared("C: share of labels that are replaced, around", share, paper["noisy"], 0.02)
     ours = [corrupted[name] for name in trained_networks()]
-    clean, their_way = (
+    clean, paper_method = (
         float(np.mean([lead_of(each.get(kind, each["clean"])) for each in ours])) for kind in ("clean", "augmented")
     )
     what = "4: EC's mean reduction of the ECE under label noise, eight networks"
-    yield compared(what, clean, paper["ece_reduction"], 0.05, in_their_way=their_way, because=AUGMENTED)
+    yield compared(what, clean, paper["ece_reduction"], 0.05, paper_method=paper_method, explanation=AUGMENTED)
     rows = [each["clean"] for each in corrupted.values()]
     lower = sum(row["ece_ec"] < row["ece_ts"] for row in rows)
     what = "C: EC outperforms TS by a significant margin on several networks"
@@ -144,12 +145,12 @@ def _on_noise(corrupted: Pieces, real: list[Row]) -> Iterator[Finding]:
 
 
 def difference(row: Mapping[str, float]) -> float:
-    """How far the two temperatures are apart, relative to that of TS."""
+    """The difference of the two temperatures, relative to that of TS."""
     return abs(row["temperature_ts"] - row["temperature_ec"]) / row["temperature_ts"]
 
 
 def lead_of(row: Mapping[str, float]) -> float:
-    """By what part of it EC's ECE is below TS's; averaged, this gives the 7 % of the paper's own table."""
+    """How much lower the ECE is after EC than after TS, relative to TS; the mean over the paper's own table is its 7 %."""
     return (row["ece_ts"] - row["ece_ec"]) / row["ece_ts"]
 
 

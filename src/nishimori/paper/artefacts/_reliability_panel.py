@@ -12,7 +12,7 @@ _LOOKS = {"before": ("0.35", "o"), "TS": ("tab:blue", "s"), "EC": ("tab:orange",
 
 
 def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Confidence and accuracy of every bin at T = 1, at T_TS and at T_EC."""
+    """Confidence and accuracy of every bin at T = 1, T_TS and T_EC."""
     rows = []
     temperatures = {"before": 1.0, "TS": chosen["temperature_ts"], "EC": chosen["temperature_ec"]}
     maps = [Temperature(T) for T in temperatures.values()]
@@ -25,7 +25,7 @@ def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[s
 
 
 def draw_reliability(ax: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Accuracy against confidence; below the diagonal a network is too sure of itself."""
+    """Accuracy against confidence; bins below the diagonal are overconfident."""
     ax.axline((0, 0), slope=1, color="0.7", linewidth=1)
     for when, (colour, marker) in _LOOKS.items():
         bins = [row for row in rows if row["when"] == when]

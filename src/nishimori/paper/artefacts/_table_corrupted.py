@@ -1,4 +1,4 @@
-"""The appendix's table: calibration where the labels of some classes are noise."""
+"""The table of the appendix: calibration when the labels of some classes are random."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
@@ -9,12 +9,12 @@ import numpy as np
 from nishimori._array import HostArray
 from nishimori.data import Labelled, Network
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
-from nishimori.paper._measured import mean_and_spread, network, scores, validations
+from nishimori.paper._measured import mean_and_spread, network, scores_by_kind, validations
 from nishimori.paper.artefacts._rows import compared_rows, draw_rows, networks_of_tables, sheet_row, trained_networks
 
 
 class TableCorrupted(Artefact):
-    """The same where a tenth of validation and test labels is noise that depends on the class."""
+    """Table 1 with random labels in a tenth of the classes, for validation and test."""
 
     name = "table-corrupted"
     where = "Appendix C, table; Section 4, experiments on corrupted data"
@@ -36,13 +36,13 @@ class TableCorrupted(Artefact):
 
 
 def corrupted(labelled: Labelled, generator: np.random.Generator) -> Labelled:
-    """The labels of the first tenth of the classes replaced by labels that are uniform over all classes, their own included."""
+    """Replace the labels of the first tenth of the classes by labels uniform over all classes, the true one included."""
     noise = generator.integers(labelled.logits.shape[1], size=len(labelled.labels))
     return Labelled(labelled.logits, np.where(_is_noisy(labelled), noise, labelled.labels))
 
 
 def _is_noisy(labelled: Labelled) -> HostArray:
-    """Which samples are of the first tenth of the classes."""
+    """Which samples belong to the first tenth of the classes."""
     noisy: HostArray = labelled.labels < labelled.logits.shape[1] // 10
     return noisy
 
@@ -54,19 +54,18 @@ def noisy_scores(name: str, scale: Scale) -> dict[str, Any]:
 
 @cache
 def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
-    """Kept, because the claims are about the same."""
+    """The scores of a bundled network. Cached, because the claims use the same numbers."""
     return _noisy(network(name, scale), scale)
 
 
 def _noisy(found: Network, scale: Scale) -> dict[str, Any]:
     generator = np.random.default_rng(scale.seed)
     kinds = validations(found)
-    drawn: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
+    drawn = []
     for _ in range(4 if scale.quick else 20):
         labels, test = corrupted(found.validation, generator).labels, corrupted(found.test, generator)
-        for kind, validation in kinds.items():
-            drawn[kind].append(scores(Labelled(validation.logits, labels), test))
+        drawn.append(scores_by_kind({kind: Labelled(part.logits, labels) for kind, part in kinds.items()}, test))
     result: dict[str, Any] = {"noisy": float(_is_noisy(found.test).mean())}
-    for kind, rows in drawn.items():
-        result[kind], result[f"{kind} error bars"] = mean_and_spread(rows)
+    for kind in kinds:
+        result[kind], result[f"{kind} error bars"] = mean_and_spread([rows[kind] for rows in drawn])
     return result

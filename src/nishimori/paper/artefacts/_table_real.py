@@ -1,4 +1,4 @@
-"""Table 1: calibration of eight networks, and what augmented validation images do to it."""
+"""Table 1: calibration of eight networks, with clean and with augmented validation images."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

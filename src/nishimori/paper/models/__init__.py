@@ -30,17 +30,17 @@ _BUILDERS: dict[str, Callable[[int], nn.Module]] = {
 
 
 def names() -> Sequence[str]:
-    """The networks there are."""
+    """The names of the networks."""
     return list(_BUILDERS)
 
 
 def build(name: str, *, n_classes: int) -> nn.Module:
-    """A network with fresh weights, drawn from PyTorch's global generator.
+    """A network with random weights, drawn from PyTorch's global generator.
 
     Parameters
     ----------
     name : str
-        One of `names`; ``-conv`` marks ResNets whose shortcuts are 1 × 1 convolutions, as the public CIFAR-100 ones have.
+        One of `names`. In ResNets with ``-conv`` the shortcuts are 1 × 1 convolutions, as in the public CIFAR-100 networks.
     n_classes : int
         Number of logits.
     """
@@ -49,11 +49,11 @@ def build(name: str, *, n_classes: int) -> nn.Module:
 
 
 def check(name: str) -> None:
-    """Refuse a name that is none of `names`."""
+    """Refuse a name that is not one of `names`."""
     if name not in _BUILDERS:
         raise InputError(f"There is no network {name!r}; there are {', '.join(_BUILDERS)}.")
 
 
 def n_parameters(network: nn.Module) -> int:
-    """How many numbers training adjusts."""
+    """The number of trainable parameters."""
     return sum(each.numel() for each in network.parameters())

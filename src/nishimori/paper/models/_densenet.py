@@ -1,7 +1,7 @@
-"""DenseNet-121 (Huang et al., arXiv:1608.06993) with the stem that suits images of 32 × 32 pixels.
+"""DenseNet-121 (Huang et al., arXiv:1608.06993) with a stem for images of 32 × 32 pixels.
 
-One 3 × 3 convolution takes the place of the ImageNet network's strided 7 × 7 one and its pooling. With a head of ten classes
-instead of a thousand there are 6.96 million parameters, not 7.98.
+One 3 × 3 convolution replaces the strided 7 × 7 convolution and the pooling of the ImageNet network. With ten classes instead
+of a thousand it has 6.96 million parameters, not 7.98.
 """
 
 import torch
@@ -13,7 +13,7 @@ _GROWTH = 32
 
 
 class DenseNet(nn.Module):
-    """Four blocks in which every layer reads what all earlier ones wrote."""
+    """Four blocks in which every layer reads the output of all earlier layers."""
 
     def __init__(self, n_classes: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class DenseNet(nn.Module):
 
 
 class _Layer(nn.Module):
-    """A 1 × 1 bottleneck and a 3 × 3 convolution, whose output is put beside the input."""
+    """A 1 × 1 bottleneck and a 3 × 3 convolution, whose output is concatenated with the input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class _Layer(nn.Module):
 
 
 class _Transition(nn.Module):
-    """Half the channels, half the width and height."""
+    """Halves the channels, the width and the height."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

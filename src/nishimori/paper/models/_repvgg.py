@@ -1,7 +1,7 @@
-"""RepVGG-A2 (Ding et al., arXiv:2101.03697) for images of 32 × 32 pixels: three branches to train, one convolution to use.
+"""RepVGG-A2 (Ding et al., arXiv:2101.03697) for images of 32 × 32 pixels: blocks of three branches that can be merged.
 
-Convolution and batch normalisation are linear once training is over, so the 3 × 3, 1 × 1 and identity branches of a block add
-up to a single 3 × 3 convolution, which `RepVgg.merge` computes.
+In evaluation, convolution and batch normalisation are linear, so the 3 × 3, 1 × 1 and identity branches of a block equal one
+3 × 3 convolution, which `RepVgg.merge` computes.
 """
 
 import copy
@@ -11,12 +11,12 @@ from torch import nn
 from torch.nn import functional
 
 # (channels, blocks, stride of the first block): A2 has widths 1.5, 1.5, 1.5, 2.75 times 64, 128, 256, 512; the stem and the
-# first stage keep the 32 pixels that the ImageNet network would halve.
+# first stage keep 32 × 32 pixels, where the ImageNet network halves the image.
 _STAGES = ((64, 1, 1), (96, 2, 1), (192, 4, 2), (384, 14, 2), (1408, 1, 2))
 
 
 class RepVgg(nn.Module):
-    """A plain stack of 22 blocks and a linear layer."""
+    """22 blocks in sequence and a linear layer."""
 
     def __init__(self, n_classes: int) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class RepVgg(nn.Module):
         return logits
 
     def merge(self) -> "RepVgg":
-        """The same function in evaluation, with one convolution a block; this network stays as it is."""
+        """A network with one convolution per block that gives the same logits in evaluation; this one is not changed."""
         merged = copy.deepcopy(self).eval()
         layers: list[nn.Module] = []
         for block in merged.blocks:
@@ -45,7 +45,7 @@ class RepVgg(nn.Module):
 
 
 class _Block(nn.Module):
-    """The sum of a 3 × 3, a 1 × 1 and, where shapes allow, an identity branch, each normalised."""
+    """The sum of a 3 × 3, a 1 × 1 and, if the shapes allow it, an identity branch, each normalised."""
 
     def __init__(self, entering: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class _Normalised(nn.Module):
 
 
 def _merged(block: _Block) -> nn.Conv2d:
-    """One convolution that does what a block does before its ReLU."""
+    """One convolution that is equal to a block before its ReLU."""
     conv = block.wide.conv
     entering, channels = conv.in_channels, conv.out_channels
     single = nn.Conv2d(entering, channels, 3, stride=conv.stride[0], padding=1).to(conv.weight)

@@ -1,8 +1,8 @@
 """Residual networks for CIFAR (He et al., arXiv:1512.03385, section 4.2).
 
-Three stages of 16, 32 and 64 channels; where a stage halves the image, the shortcut either drops every second pixel and pads
-the new channels with zeros ("pad", the original, without parameters) or is a 1 × 1 convolution ("conv"). The names of the
-parameters are those of the authors' files.
+There are three stages of 16, 32 and 64 channels. Where a stage halves the image, the shortcut either drops every second pixel
+and fills the new channels with zeros ("pad", the original, without parameters) or is a 1 × 1 convolution ("conv"). The names
+of the parameters are those in the files of the paper's authors.
 """
 
 from typing import Literal, get_args
@@ -26,7 +26,7 @@ class ResNet(nn.Module):
     n_classes : int
         Number of logits.
     shortcut : {"pad", "conv"}
-        What replaces the identity where the shape changes.
+        What replaces the identity if the shape changes.
     """
 
     def __init__(self, depth: int, n_classes: int, *, shortcut: Shortcut = "pad") -> None:
@@ -60,7 +60,7 @@ def _stage(entering: int, channels: int, blocks: int, stride: int, shortcut: Sho
 
 
 class _Block(nn.Module):
-    """Two 3 × 3 convolutions and what goes around them."""
+    """Two 3 × 3 convolutions and a shortcut."""
 
     def __init__(self, entering: int, channels: int, stride: int, shortcut: Shortcut) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """VGG-19 with batch normalisation (Simonyan and Zisserman, arXiv:1409.1556, configuration E), for images of 32 × 32 pixels.
 
-Five poolings leave one pixel of 512 channels, so the head's hidden layers have 512 units instead of 4096.
+After five pooling layers one pixel of 512 channels is left, so the hidden layers of the head have 512 units, not 4096.
 """
 
 import torch

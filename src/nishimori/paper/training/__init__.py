@@ -1,1 +1,1 @@
-"""The paper's networks, from images to logits."""
+"""Training of the paper's networks, from images to logits."""

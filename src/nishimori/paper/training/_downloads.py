@@ -1,4 +1,4 @@
-"""Files that are published somewhere: fetched once, taken up where they broke off, and checked before they count."""
+"""Downloads of published files: each is fetched once, resumed after an interruption, and checked against its checksum."""
 
 import hashlib
 import os
@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 from nishimori._progress import Report, silent
 from nishimori.errors import FormatError
 
-_TIMEOUT = 60  # seconds without a byte
+_TIMEOUT = 60  # seconds without receiving a byte
 _CHUNK = 1 << 18
 
 
@@ -38,36 +38,36 @@ def cache_folder() -> Path:
 
 
 def verified(path: Path, file: PublicFile) -> Path:
-    """``path``, if what is there is ``file`` to the last bit."""
+    """``path``, if its content is exactly that of the published ``file``."""
     found = _md5(path)
     if found != file.md5:
         raise FormatError(
-            f"{path} is truncated, corrupted, or another file than the one published: its MD5 checksum must be {file.md5}, "
-            f"got {found} of {path.stat().st_size} bytes. Remove it and fetch {file.url} again."
+            f"{path} is truncated, damaged, or not the published file: its MD5 checksum must be {file.md5}, "
+            f"got {found} for {path.stat().st_size} bytes. Remove it and download {file.url} again."
         )
     return path
 
 
 def fetch(files: Sequence[PublicFile], folder: Path, *, report: Report = silent) -> Sequence[Path]:
-    """The paths of ``files`` in ``folder``, downloaded as far as they are not there.
+    """The paths of ``files`` in ``folder``; missing files are downloaded.
 
-    What has arrived of a file is in ``<name>.part`` until all of it has and its checksum is right. After an interruption the
-    next call asks for the rest only.
+    A download is kept in ``<name>.part`` until it is complete and its checksum is right. After an interruption the next call
+    requests only the rest.
 
     Parameters
     ----------
     files : sequence of PublicFile
-        What to fetch.
+        What to download.
     folder : path
-        Where to; made if need be.
+        Where to; it is created if needed.
     report : callable
-        Told what is being downloaded, how many bytes of it are there, and how many it has (0 where the server does not say).
+        Called with what is being downloaded, the bytes received, and the total (0 if the server does not say).
     """
     folder.mkdir(parents=True, exist_ok=True)
     missing = [file for file in files if not (folder / file.name).exists()]
     for i, file in enumerate(missing):
         urls = " and ".join(each.url for each in missing[i:])
-        advice = f"Or fetch {urls} by other means into {folder}, or name a folder that has it (--data FOLDER in the shell)."
+        advice = f"Or download {urls} by other means to {folder}, or pass a folder with the images as `data=`."
         part = folder / f"{file.name}.part"
         _receive(file, part, advice, report)
         _accept(file, part, advice)
@@ -75,7 +75,7 @@ def fetch(files: Sequence[PublicFile], folder: Path, *, report: Report = silent)
 
 
 def _receive(file: PublicFile, part: Path, advice: str, report: Report) -> None:
-    """Add to ``part`` what is not there yet."""
+    """Append the bytes that ``part`` lacks."""
     offset = part.stat().st_size if part.exists() else 0
     answer = _answer(file, offset, advice)
     if answer is None:
@@ -87,16 +87,16 @@ def _receive(file: PublicFile, part: Path, advice: str, report: Report) -> None:
         total = done + int(length) if length else 0
         report(f"downloading {file.name}", done, total)
         while chunk := _next(answer, file, advice):
-            # Written where it belongs, not appended: two processes that download the same write the same.
+            # Written at its own offset, not appended: two processes that download the same file then write the same bytes.
             done += stream.write(chunk)
             report(f"downloading {file.name}", done, total)
         if done < total:
-            raise ConnectionError(f"{file.url} broke off after {done} of {total} bytes. Try again to get the rest. {advice}")
+            raise ConnectionError(f"{file.url} stopped after {done} of {total} bytes. Try again to get the rest. {advice}")
         stream.truncate()
 
 
 def _answer(file: PublicFile, offset: int, advice: str) -> Any:
-    """The server's answer to a request for the bytes from ``offset`` on; None if there are none."""
+    """The server's answer to a request for the bytes after ``offset``; None if there are none."""
     headers = {"User-Agent": "nishimori"} | ({"Range": f"bytes={offset}-"} if offset else {})
     try:
         return urlopen(Request(file.url, headers=headers), timeout=_TIMEOUT)  # noqa: S310 - the addresses are ours
@@ -115,21 +115,21 @@ def _next(answer: Any, file: PublicFile, advice: str) -> bytes:
     try:
         chunk: bytes = answer.read(_CHUNK)
     except (OSError, HTTPException) as error:
-        raise ConnectionError(f"{file.url} broke off: {error}. Try again to get the rest. {advice}") from None
+        raise ConnectionError(f"{file.url} stopped: {error}. Try again to get the rest. {advice}") from None
     return chunk
 
 
 def _accept(file: PublicFile, part: Path, advice: str) -> None:
-    """Give the finished download its name, if it is the file that was published."""
+    """Give the finished download its name, if it is the published file."""
     target = part.with_name(file.name)
     if target.exists():
-        part.unlink(missing_ok=True)  # another process was faster
+        part.unlink(missing_ok=True)  # another process finished first
         return
     found = _md5(part)
     if found != file.md5:
         part.unlink()
         raise FormatError(
-            f"{file.url} sent another file than the one published: its MD5 checksum must be {file.md5}, got {found}. "
+            f"{file.url} did not send the published file: its MD5 checksum must be {file.md5}, got {found}. "
             f"It was removed. Try again. {advice}"
         )
     os.replace(part, target)

@@ -1,6 +1,6 @@
-"""Small colour images and their labels, from mosaics or from plain arrays.
+"""Images and labels from two layouts: WebP mosaics and plain arrays.
 
-Neither layout says which set it holds, only which split: ``train``, ``test`` and, where there is one, ``val``.
+File names give the split (``train``, ``test`` and optionally ``val``), not the image set.
 """
 
 import re
@@ -21,7 +21,7 @@ SIDE = 32
 
 @dataclass(frozen=True)
 class Images:
-    """Colour images and the class of each."""
+    """Colour images and their labels."""
 
     pixels: np.ndarray[Any, np.dtype[np.uint8]]  # (n, 32, 32, 3)
     labels: np.ndarray[Any, np.dtype[np.int64]]  # (n,)
@@ -30,20 +30,20 @@ class Images:
         return len(self.labels)
 
     def at(self, index: Any) -> "Images":
-        """Those at ``index``, in that order."""
+        """The images at ``index``, in that order."""
         return Images(self.pixels[index], self.labels[index])
 
 
 @dataclass(frozen=True)
 class Found:
-    """The splits that some files hold, and what those files are."""
+    """The splits found in some files, and a description of those files."""
 
     splits: Mapping[str, Images]
     files: str
 
 
 def checked(pixels: Any, labels: Any, n_classes: int, where: str) -> Images:
-    """``pixels`` and ``labels`` as `Images`, if that is what they are; ``where`` names their files in the message."""
+    """``pixels`` and ``labels`` as `Images`, after a check; ``where`` names their files in error messages."""
     if pixels.dtype != np.uint8 or pixels.shape[1:] != (SIDE, SIDE, 3):
         raise FormatError(
             f"{where}: images must be uint8 of shape (n, 32, 32, 3), got {pixels.dtype} of shape {pixels.shape}. Convert them."
@@ -53,19 +53,21 @@ def checked(pixels: Any, labels: Any, n_classes: int, where: str) -> Images:
             f"{where}: labels must be integers of shape (n,), got {labels.dtype} of shape {labels.shape}. Convert them."
         )
     if len(pixels) != len(labels):
-        raise FormatError(f"{where}: there are {len(pixels)} images and {len(labels)} labels. Files of two sets may be mixed.")
+        raise FormatError(
+            f"{where}: there are {len(pixels)} images and {len(labels)} labels. Files of two sets may be mixed up."
+        )
     if not len(labels):
-        raise FormatError(f"{where}: there is no image. Name another folder.")
+        raise FormatError(f"{where}: there are no images. Choose another folder.")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= n_classes:
         raise FormatError(
-            f"{where}: labels must be from 0 to {n_classes - 1}, got {low} to {high}. Is this the set that was asked for?"
+            f"{where}: labels must be from 0 to {n_classes - 1}, got {low} to {high}. Check that this is the right image set."
         )
     return Images(np.ascontiguousarray(pixels), labels.astype(np.int64))
 
 
 def mosaics(folder: Path, n_classes: int, report: Report) -> Found | None:
-    """Splits whose labels are in ``<split>-labels.npy`` and whose images are the tiles of ``<split>-00.webp`` and so on."""
+    """Splits with labels in ``<split>-labels.npy`` and images as the tiles of ``<split>-00.webp``, ``<split>-01.webp``, ..."""
     splits = [split for split in SPLITS if _matching(folder, rf"{split}-(labels\.npy|[0-9]{{2}}\.webp)")]
     if not splits:
         return None
@@ -87,12 +89,12 @@ def arrays(folder: Path, n_classes: int, report: Report) -> Found | None:
 def _array(path: Path) -> Any:
     """The array in a ``.npy`` file."""
     if not path.is_file():
-        raise FileNotFoundError(f"There is no {path}, which belongs to the files beside it. Add it, or name another folder.")
+        raise FileNotFoundError(f"There is no {path}, which belongs to the files beside it. Add it, or choose another folder.")
     try:
         with path.open("rb") as stream:
             array = np.load(stream, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise FormatError(f"{path} is damaged, or no array: {error}. Write it anew.") from None
+        raise FormatError(f"{path} is damaged, or not an array: {error}. Write it again.") from None
     if not isinstance(array, np.ndarray):
         raise FormatError(f"{path} holds several arrays, not one. Write it with `numpy.save`.")
     return array
@@ -105,7 +107,7 @@ def _mosaic_split(folder: Path, split: str, n_classes: int, report: Report) -> I
     for i, path in enumerate(paths):
         report(f"reading {path.name}", i, len(paths))
         tiles.append(_tiles(path))
-    # Only the last mosaic is padded: more tiles than that without a label are images of another set.
+    # Only the last mosaic is padded. More tiles without a label than that mean that images and labels do not belong together.
     n_tiles = sum(map(len, tiles))
     n_images = labels.size if n_tiles - len(tiles[-1]) < labels.size <= n_tiles else n_tiles
     return checked(np.concatenate(tiles)[:n_images], labels, n_classes, f"{folder / split}-*")
@@ -116,7 +118,7 @@ def _mosaic_paths(folder: Path, split: str) -> Sequence[Path]:
     expected = [folder / f"{split}-{i:02}.webp" for i in range(max(1, len(found)))]
     for path in expected:
         if path not in found:
-            raise FileNotFoundError(f"There is no {path}, which belongs to the files beside it. Copy the set anew.")
+            raise FileNotFoundError(f"There is no {path}, which belongs to the files beside it. Copy the image set again.")
     return expected
 
 
@@ -126,10 +128,10 @@ def _tiles(path: Path) -> Any:
         with image.open(path) as file:
             picture = np.asarray(file.convert("RGB"))
     except OSError as error:
-        raise FormatError(f"{path} is truncated, or no image: {error}. Copy it anew.") from None
+        raise FormatError(f"{path} is truncated, or not an image: {error}. Copy it again.") from None
     height, width, _ = picture.shape
     if height % SIDE or width % SIDE:
-        raise FormatError(f"{path} must be made of tiles of 32 x 32 pixels, got {height} x {width}. Copy it anew.")
+        raise FormatError(f"{path} must consist of tiles of 32 x 32 pixels, got {height} x {width}. Copy it again.")
     rows, columns = height // SIDE, width // SIDE
     return picture.reshape(rows, SIDE, columns, SIDE, 3).transpose(0, 2, 1, 3, 4).reshape(-1, SIDE, SIDE, 3)
 

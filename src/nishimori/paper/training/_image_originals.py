@@ -1,7 +1,8 @@
-"""The public originals of the paper's image sets: pickles in an archive (CIFAR), MATLAB files (SVHN).
+"""The public originals of the paper's image sets: an archive of pickled batches (CIFAR), MATLAB files (SVHN).
 
-A file that bears the name of a published one must be it, to the last bit. Batches unpacked from an archive may hold any
-number of images; whether they are the published ones is said in what is found.
+A file with the name of a published file must have its checksum. Batches unpacked from an archive may have any content; the
+result says whether they are the published ones. Batches are unpickled, by an unpickler that creates only lists, dictionaries
+and NumPy arrays.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ from nishimori.paper.training._image_formats import SIDE, Found, Images, checked
 
 @dataclass(frozen=True)
 class Original(ABC):
-    """A set as its makers publish it."""
+    """An image set in its published form."""
 
     name: str
     title: str
@@ -34,19 +35,19 @@ class Original(ABC):
 
     @abstractmethod
     def read(self, folder: Path, report: Report) -> Found | None:
-        """Its splits ``train`` and ``test``, or None where nothing of it is in ``folder``."""
+        """The splits ``train`` and ``test``, or None if ``folder`` holds no file of the set."""
 
     @property
     @abstractmethod
     def looked_for(self) -> str:
-        """What `read` looks for, in words."""
+        """The files that `read` looks for, for error messages."""
 
 
 @dataclass(frozen=True)
 class Cifar(Original):
-    """Batches of rows of 3072 bytes, pickled by Python 2: the red plane, the green, the blue."""
+    """Batches pickled by Python 2, one row of 3072 bytes per image: the red, the green and the blue plane."""
 
-    inside: str  # the archive's one folder
+    inside: str  # the folder in the archive
     batches: Mapping[str, Mapping[str, str]]  # for each split, the MD5 checksums of its batches
     labels_key: str
 
@@ -86,16 +87,18 @@ class Cifar(Original):
         batch = _unpickled(content, where)
         rows, labels = (batch.get(key) for key in ("data", self.labels_key)) if isinstance(batch, dict) else (None, None)
         if not isinstance(rows, np.ndarray) or not isinstance(labels, list | np.ndarray):
-            raise FormatError(f"{where}: no batch of {self.title}, which has `data` and `{self.labels_key}`. Fetch it anew.")
+            raise FormatError(
+                f"{where}: not a batch of {self.title}, which has `data` and `{self.labels_key}`. Download it again."
+            )
         if rows.ndim != 2 or rows.shape[1] != 3 * SIDE * SIDE:
-            raise FormatError(f"{where}: `data` must have shape (n, 3072), got {rows.shape}. Fetch it anew.")
+            raise FormatError(f"{where}: `data` must have shape (n, 3072), got {rows.shape}. Download it again.")
         pixels = rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
         return checked(pixels, np.asarray(labels), self.n_classes, where)
 
 
 @dataclass(frozen=True)
 class Svhn(Original):
-    """Cropped digits: ``X`` of shape (32, 32, 3, n), and ``y``, where 10 means the digit 0."""
+    """Cropped digits: ``X`` of shape (32, 32, 3, n), and ``y``, in which 10 means the digit 0."""
 
     @property
     def looked_for(self) -> str:
@@ -107,7 +110,7 @@ class Svhn(Original):
             return None
         for file in self.files:
             if file not in there:
-                raise FileNotFoundError(f"There is no {folder / file.name}. Fetch {file.url}.")
+                raise FileNotFoundError(f"There is no {folder / file.name}. Download {file.url}.")
         splits = {}
         for i, (split, file) in enumerate(zip(("train", "test"), self.files, strict=True)):
             report(f"reading {file.name}", i, len(self.files))
@@ -118,8 +121,8 @@ class Svhn(Original):
         try:
             content = loadmat(path, variable_names=("X", "y"))
             pixels, labels = content["X"].transpose(3, 0, 1, 2), content["y"].ravel()
-        except Exception as error:  # SciPy's reader fails in as many ways as a file can be damaged
-            raise FormatError(f"{path} holds no `X` and `y` of {self.title}: {error!r}. Fetch it anew.") from error
+        except Exception as error:  # SciPy's reader raises many kinds of errors for damaged files
+            raise FormatError(f"{path} does not hold `X` and `y` of {self.title}: {error!r}. Download it again.") from error
         return checked(pixels, labels % 10, self.n_classes, str(path))
 
 
@@ -131,7 +134,7 @@ def _files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
 
 
 def _members(archive: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """The contents of those members, read in one pass and never written anywhere."""
+    """The contents of the members with those names, read in one pass; nothing is extracted to disk."""
     contents = {}
     with tarfile.open(archive, "r|gz") as stream:
         for member in stream:
@@ -139,15 +142,15 @@ def _members(archive: Path, names: Sequence[str]) -> dict[str, bytes]:
             if name in names and (content := stream.extractfile(member)):
                 contents[name] = content.read()
     if missing := [name for name in names if name not in contents]:
-        raise FormatError(f"{archive} has no {', '.join(missing)}. Fetch it anew.")
+        raise FormatError(f"{archive} has no {', '.join(missing)}. Download it again.")
     return contents
 
 
 def _unpickled(content: bytes, where: str) -> Any:
     try:
         return _ArraysOnly(io.BytesIO(content), encoding="latin1").load()
-    except Exception as error:  # a damaged pickle fails in as many ways as there are instructions
-        raise FormatError(f"{where}: damaged, or no batch: {error}. Fetch it anew.") from error
+    except Exception as error:  # a damaged pickle can raise almost any error
+        raise FormatError(f"{where}: damaged, or not a batch: {error}. Download it again.") from error
 
 
 def _dtype(code: str, align: int, copy: int) -> Any:
@@ -163,11 +166,11 @@ _NEEDED = {
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Lists, dictionaries and arrays, and nothing that runs: unpacked batches can be anybody's."""
+    """Creates lists, dictionaries and arrays and calls nothing else, because unpacked batches may come from anywhere."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _NEEDED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no batch needs")
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which no batch needs")
         return _NEEDED[module, name]
 
 

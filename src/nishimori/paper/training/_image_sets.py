@@ -1,4 +1,4 @@
-"""SVHN, CIFAR-10 and CIFAR-100, split into training, validation and test images as the paper did."""
+"""SVHN, CIFAR-10 and CIFAR-100, split into training, validation and test images as in the paper."""
 
 import os
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ __all__ = ["ImageSet", "Images", "image_set", "names"]
 
 @dataclass(frozen=True)
 class ImageSet:
-    """The images of one set, each in one of three splits, and where they are from."""
+    """An image set in three splits, and where the images come from."""
 
     name: str
     n_classes: int
@@ -28,7 +28,7 @@ class ImageSet:
 
 
 def names() -> Sequence[str]:
-    """The sets there are.
+    """The names of the image sets.
 
     Examples
     --------
@@ -39,22 +39,22 @@ def names() -> Sequence[str]:
 
 
 def image_set(name: str, folder: str | os.PathLike[str] | None = None, *, report: Report = silent) -> ImageSet:
-    """The set of that name, from a folder or from its public original.
+    """The image set with that name, from a folder or from its public original.
 
-    A folder may hold the public original as it is downloaded or unpacked, WebP mosaics of 32 x 32 tiles (``train-00.webp`` and
-    so on, with ``train-labels.npy``), or arrays (``train_images.npy``, ``train_labels.npy``). Where it has a split ``val``,
-    that is the validation set. Otherwise validation images are set aside as in the paper: a tenth of the training images of
-    SVHN and CIFAR-10, half of the test images of CIFAR-100.
+    A folder may hold the public original (archive, unpacked, or MATLAB files), WebP mosaics of 32 x 32 tiles
+    (``train-00.webp``, ... with ``train-labels.npy``), or arrays (``train_images.npy``, ``train_labels.npy``). A split ``val``
+    is the validation set. Without it, validation images are split off as in the paper: a tenth of the training images of SVHN
+    and CIFAR-10, half of the test images of CIFAR-100.
 
     Parameters
     ----------
     name : str
         One of `names`.
     folder : path, optional
-        Where the files are, or a folder of that name in it. Left out, the public original is downloaded once, to
-        ``$NISHIMORI_CACHE`` or else to ``nishimori`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
+        The folder with the files, or its parent if the folder is called ``name``. Without it, the public original is
+        downloaded once, to ``$NISHIMORI_CACHE``, or to ``nishimori`` in ``$XDG_CACHE_HOME`` or ``~/.cache``.
     report : callable
-        Told what is being read or downloaded, how much of it is done (files or bytes), and how much there is.
+        Called with what is being read or downloaded, how much is done (files or bytes), and the total.
     """
     if name not in ORIGINALS:
         raise InputError(f"`name` must be one of {', '.join(ORIGINALS)}, got {name!r}.")
@@ -63,19 +63,19 @@ def image_set(name: str, folder: str | os.PathLike[str] | None = None, *, report
         place = cache_folder() / name
         fetch(original.files, place, report=report)
         found = original.read(place, report)
-        assert found is not None, "what was fetched is there"
+        assert found is not None, "the files were downloaded just now"
         return _complete(original, found, place)
     place = Path(folder)
     if not place.is_dir():
-        raise FileNotFoundError(f"There is no folder {place} to read {original.title} from. Name one that is there.")
+        raise FileNotFoundError(f"There is no folder {place} to read {original.title} from. Choose one that exists.")
     for each in (place / name, place):
         if each.is_dir() and (found := _found(original, each, report)):
             return _complete(original, found, each)
     there = _content(place / name if (place / name).is_dir() else place)
     raise FileNotFoundError(
-        f"{place} holds no {original.title}. Looked there, and in {name} in it, for {original.looked_for}; for mosaics "
-        "train-00.webp, ... with train-labels.npy; and for train_images.npy with train_labels.npy; and the same for test. "
-        f"There is {there}. The public original is at {' and '.join(file.url for file in original.files)}."
+        f"{place} does not hold {original.title}. It and its folder {name} may hold {original.looked_for}; or mosaics "
+        "train-00.webp, ... with train-labels.npy; or train_images.npy with train_labels.npy; and the same for test. "
+        f"Found: {there}. The public original is at {' and '.join(file.url for file in original.files)}."
     )
 
 
@@ -83,16 +83,14 @@ def _found(original: Original, place: Path, report: Report) -> Found | None:
     if found := original.read(place, report):
         return found
     found = mosaics(place, original.n_classes, report) or arrays(place, original.n_classes, report)
-    # These layouts do not say which set they hold, and ten classes of digits load as well as ten of animals.
+    # These layouts do not say which set they hold, and SVHN and CIFAR-10 have the same shapes and labels.
     if found and (other := place.resolve().name) in ORIGINALS and other != original.name:
-        raise InputError(
-            f"{place} is a folder of {other}, and {original.name} was asked for. Name its folder, or the one above."
-        )
+        raise InputError(f"{place} is a folder of {other}, not of {original.name}. Choose that folder, or the one above it.")
     return found
 
 
 def _complete(original: Original, found: Found, place: Path) -> ImageSet:
-    """The set with validation images, set aside as in the paper where the files do not."""
+    """The image set with validation images, which are split off as in the paper if the files have none."""
     splits = dict(found.splits)
     for split in ("train", "test"):
         if split not in splits:
@@ -110,11 +108,11 @@ def _complete(original: Original, found: Found, place: Path) -> ImageSet:
 
 
 def _random_split(images: Images, fractions: Sequence[float], place: Path) -> Sequence[Images]:
-    """As the authors split, seed included: any other permutation would validate on what their networks were trained on."""
-    torch = require("torch", extra="train", for_="Splitting as the paper did")
+    """The authors' split, with their seed: another permutation would validate on images that their networks were trained on."""
+    torch = require("torch", extra="train", for_="Splitting as in the paper")
     if len(images) * min(fractions) < 1:
         raise FormatError(
-            f"{place}: {len(images)} images are too few to set validation images aside. Add some, or a split `val`."
+            f"{place}: {len(images)} images are too few to split off validation images. Add images, or a split `val`."
         )
     generator = torch.Generator().manual_seed(42)
     parts = torch.utils.data.random_split(range(len(images)), fractions, generator=generator)
@@ -124,4 +122,4 @@ def _random_split(images: Images, fractions: Sequence[float], place: Path) -> Se
 def _content(folder: Path) -> str:
     found = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
     shown = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
-    return shown or "nothing in it"
+    return shown or "nothing"

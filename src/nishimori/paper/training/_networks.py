@@ -1,4 +1,4 @@
-"""From a recipe to the logits of a trained network, with a checkpoint after every epoch."""
+"""Trains a network by a recipe, with a checkpoint after every epoch, and computes its logits."""
 
 import os
 import platform
@@ -33,11 +33,11 @@ from nishimori.paper.training._training import (
     part,
 )
 
-# Logits are kept in float32 with this many bits after the first, for which a compressed file is a fifth smaller, or in
-# float16 for more than ten classes and for the training fractions.
+# Logits are stored in float32, rounded to this many bits after the leading one, which makes a compressed file a fifth smaller;
+# for more than ten classes and for networks trained on a fraction, in float16.
 _BITS = 14
 _FEW_CLASSES = 10
-# As many test images as the paper had, which keeps files small.
+# The number of test images in the paper; more would only make files larger.
 _TEST_ROWS = {"cifar100": 5000}
 _SPLIT_SEED = 42
 _FORMAT = 1
@@ -52,7 +52,7 @@ def train(
     checkpoint: Path | None = None,
     after: Callable[[Training], None] = lambda _: None,
 ) -> Training:
-    """Train a network, going on from ``checkpoint`` where that holds the beginning of the same run."""
+    """Train a network; if ``checkpoint`` holds the beginning of the same run, continue from it."""
     if checkpoint is not None:
         check_target(checkpoint, overwrite=True)
     training = Training(recipe, images, seed=seed, settings=settings)
@@ -71,7 +71,7 @@ def train(
 
 
 def _checksum(images: ImageSet) -> int:
-    """Tells other training or validation images from these."""
+    """A checksum of training and validation images, to recognise other ones."""
     checksum = 0
     for each in (images.train, images.validation):
         for values in (each.pixels, each.labels):
@@ -91,7 +91,7 @@ def _resume(training: Training, path: Path, header: dict[str, Any]) -> None:
     if found != header:
         other = ", ".join(key for key in header if found[key] != header[key])
         raise InputError(
-            f"{path} is the checkpoint of another run (it differs in: {other}). Remove it, or choose another folder with -o."
+            f"{path} is the checkpoint of another run (it differs in: {other}). Remove it, or pass another `folder`."
         )
     progress = content["progress"]
     training.restore(content["state"], Progress([Epoch(**each) for each in progress["epochs"]], progress["seconds"]))
@@ -100,10 +100,11 @@ def _resume(training: Training, path: Path, header: dict[str, Any]) -> None:
 def _checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location=device, weights_only=True)
-    except Exception as error:  # a damaged file fails in as many ways as there are bytes
-        raise FormatError(f"{path} is no checkpoint, or damaged ({type(error).__name__}). Remove it to start over.") from None
+    except Exception as error:  # a damaged file can raise almost any error
+        brief = type(error).__name__
+        raise FormatError(f"{path} is not a checkpoint, or damaged ({brief}). Remove it to start over.") from None
     if not isinstance(content, dict) or not {"progress", "state"} <= set(content):
-        raise FormatError(f"{path} is no checkpoint of `nishimori paper train`. Choose another folder with -o.")
+        raise FormatError(f"{path} is not a checkpoint of `nishimori.paper.train`. Remove it, or pass another `folder`.")
     return content
 
 
@@ -126,7 +127,7 @@ def trained(training: Training, images: ImageSet) -> Network:
 
 
 def with_weights(network: nn.Module, recipe: Recipe, images: ImageSet, *, seed: int, device: str, whose: str) -> Network:
-    """The logits of a network whose weights are somebody's."""
+    """The logits of a network that was trained elsewhere; ``whose`` says where its weights come from."""
     on = checked_device(device)
     how = {"weights": whose, "augmentation_seed": seed, "device": _device_name(on)}
     return outputs(network, recipe, images, seed=seed, device=on, how=how)
@@ -139,13 +140,14 @@ def loaded(weights: str | os.PathLike[str], model: str, n_classes: int) -> nn.Mo
         state = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise
-    except Exception as error:  # a damaged file fails in as many ways as there are bytes
-        raise FormatError(f"{path} is no PyTorch state dict, or damaged ({type(error).__name__}). Fetch it anew.") from None
+    except Exception as error:  # a damaged file can raise almost any error
+        brief = type(error).__name__
+        raise FormatError(f"{path} is not a PyTorch state dict, or damaged ({brief}). Download it again.") from None
     try:
         network.load_state_dict(state)
-    except Exception:  # PyTorch lists every name that does not fit
+    except Exception:  # the message of PyTorch lists every name that does not match
         raise FormatError(
-            f"{path} does not hold the weights of a {model} for {n_classes} classes: other names or shapes. Name its own model."
+            f"{path} does not hold the weights of a {model} for {n_classes} classes: names or shapes differ. Pass its `model`."
         ) from None
     return network
 
@@ -153,7 +155,7 @@ def loaded(weights: str | os.PathLike[str], model: str, n_classes: int) -> nn.Mo
 def outputs(
     network: nn.Module, recipe: Recipe, images: ImageSet, *, seed: int, device: torch.device, how: dict[str, Any]
 ) -> Network:
-    """Logits on validation and test images and, if the recipe augments, on one random view of each validation image."""
+    """Logits on validation and test images and, for CIFAR-10, on one random view of each validation image."""
     network = network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def of(some: Images, *, augment: bool = False) -> Labelled:
@@ -162,7 +164,7 @@ def outputs(
         return Labelled(logits(network, pixels, views), some.labels)
 
     validation, test = of(images.validation), of(images.test)
-    # The paper's code calibrated CIFAR-10's networks on augmented images.
+    # The paper's code calibrated the CIFAR-10 networks on augmented images.
     paired = recipe.dataset == "cifar10" and recipe.fraction is None and recipe.augment
     augmented = of(images.validation, augment=True) if paired else None
     provenance = {
@@ -180,7 +182,7 @@ def outputs(
 
 
 def _kept(labelled: Labelled, *, halved: bool, dataset: str) -> Labelled:
-    """The rows and digits worth keeping."""
+    """The rows and digits that are stored."""
     rows = labelled.logits, labelled.labels
     most = _TEST_ROWS.get(dataset, len(labelled.labels))
     if len(labelled.labels) > most:
@@ -190,7 +192,7 @@ def _kept(labelled: Labelled, *, halved: bool, dataset: str) -> Labelled:
 
 
 def _rounded(numbers: HostArray) -> HostArray:
-    """The nearest float32 numbers that have no more than `_BITS` bits after the first."""
+    """The nearest float32 numbers with at most `_BITS` bits after the leading one."""
     step = np.uint32(1 << (23 - _BITS))
     bits = np.ascontiguousarray(numbers, dtype=np.float32).view(np.uint32)
     rounded: HostArray = ((bits + step // 2) // step * step).view(np.float32)

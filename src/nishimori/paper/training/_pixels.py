@@ -1,7 +1,7 @@
-"""From stored pixels to what a network sees: shifted and mirrored at random for training, normalised always.
+"""Batches of normalised images, shifted and mirrored at random for training.
 
-Images stay on the device as bytes, with a black frame of 4 pixels around them, so that a shifted image is a window into the
-framed one and a batch is a single gather.
+Images stay on the device as bytes, padded by 4 black pixels on each side. A shifted image is a window into the padded one, so
+a batch takes a single indexing operation.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ FRAME = 4
 
 @dataclass(frozen=True)
 class Views:
-    """Where to look at each image: the window's corner, and whether to mirror it."""
+    """For each image, the corner of its window and whether it is mirrored."""
 
     top: torch.Tensor
     left: torch.Tensor
@@ -26,20 +26,20 @@ class Views:
 
     @classmethod
     def straight(cls, n: int, device: torch.device) -> "Views":
-        """The images as they are."""
+        """Neither shifted nor mirrored."""
         middle = torch.full((n,), FRAME, device=device)
         return cls(middle, middle.clone(), torch.zeros(n, dtype=torch.bool, device=device))
 
     @classmethod
     def random(cls, n: int, device: torch.device, generator: torch.Generator) -> "Views":
-        """A random shift by up to 4 pixels each way, and a mirror for every second image or so."""
-        # Drawn on the host, so that every device sees the same.
+        """A random shift by up to 4 pixels in each direction; each image is mirrored with probability 1/2."""
+        # Drawn on the host, so that every device gets the same numbers.
         corners = torch.randint(0, 2 * FRAME + 1, (2, n), generator=generator).to(device)
         mirrored = (torch.rand(n, generator=generator) < 0.5).to(device)
         return cls(corners[0], corners[1], mirrored)
 
     def copy_(self, other: "Views") -> None:
-        """Take over the other's values, in place."""
+        """Copy the values of ``other``, in place."""
         self.top.copy_(other.top)
         self.left.copy_(other.left)
         self.mirrored.copy_(other.mirrored)

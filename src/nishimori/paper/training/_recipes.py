@@ -1,4 +1,8 @@
-"""How each network of the paper is trained: the settings of its code, and ours for CIFAR-100, where it took trained ones."""
+"""How each network of the paper is trained.
+
+The recipes for SVHN and CIFAR-10 are those of the paper's code. For CIFAR-100 the paper used networks that others had trained,
+so that recipe is ours.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,8 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from nishimori.errors import InputError
+from nishimori.paper._names import NetworkName
 
-# Mean and standard deviation of each colour; SVHN's pixels are used as they are, from 0 to 1.
+# Mean and standard deviation of each colour; pixels of SVHN are not normalised, and lie between 0 and 1.
 NORMALISATION: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
     "svhn": ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
     "cifar10": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -17,18 +22,18 @@ NORMALISATION: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Stochastic gradient descent with momentum on a part of a data set's training images.
+    """Stochastic gradient descent with momentum on some or all training images of a data set.
 
-    Each epoch shows them once, in random order, but for those that would make an incomplete last batch.
+    Each epoch uses every image once, in random order; an incomplete last batch is left out.
 
     Attributes
     ----------
     dataset, model : str
-        What learns what.
+        The images, and the network.
     fraction : float or None
-        The part of all labelled images, validation included, that is used for training; all but validation if None.
+        The share of all labelled images, validation included, to train on; None means all except the validation images.
     schedule : {"constant", "cosine"}
-        ``"cosine"`` falls from the learning rate to zero, after a linear rise in the first ``warmup`` epochs.
+        ``"cosine"`` rises linearly to the learning rate in the first ``warmup`` epochs and then falls to zero.
     augment : bool
         Whether training images are shifted by up to 4 pixels and mirrored at random.
     """
@@ -48,12 +53,11 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """As in ``"cifar10/resnet20"``."""
-        part = "" if self.fraction is None else f"-fraction-{self.fraction:g}"
-        return f"{self.dataset}/{self.model}{part}"
+        """The network's name, such as ``"cifar10/resnet20"``."""
+        return str(NetworkName(self.dataset, self.model, self.fraction))
 
     def learning_rates(self, steps: int) -> Sequence[float]:
-        """The learning rate of every step, ``steps`` to an epoch."""
+        """The learning rate of every step, with ``steps`` steps per epoch."""
         total = steps * self.epochs
         if self.schedule == "constant":
             return [self.learning_rate] * total
@@ -62,36 +66,44 @@ class Recipe:
         return [self.learning_rate * each for each in [*((i + 1) / rise for i in range(rise)), *fall]]
 
     def settings(self) -> dict[str, Any]:
-        """All of it, as plain JSON."""
+        """All settings, as plain JSON."""
         return asdict(self)
 
 
-# The public networks (github.com/chenyaofo/pytorch-cifar-models) are other trainings; this is what a GPU does in minutes.
+# The public networks (github.com/chenyaofo/pytorch-cifar-models) were trained differently; this recipe takes minutes on a GPU.
 _LONG = Recipe("cifar100", "resnet20-conv", epochs=100, nesterov=True, weight_decay=5e-4, schedule="cosine", warmup=1)
-_RECIPES: dict[str, Recipe] = {
-    "svhn/resnet20": Recipe("svhn", "resnet20", augment=False),
-    "cifar10/resnet20": Recipe("cifar10", "resnet20"),
-    "cifar10/resnet56": Recipe("cifar10", "resnet56"),
-    "cifar10/densenet121": Recipe("cifar10", "densenet121", learning_rate=0.01),
-    "cifar100/resnet20-conv": _LONG,
-    "cifar100/resnet56-conv": replace(_LONG, model="resnet56-conv"),
-    "cifar100/vgg19": replace(_LONG, model="vgg19"),
-    "cifar100/repvgg-a2": replace(_LONG, model="repvgg-a2", epochs=60),
+_RECIPES: dict[tuple[str, str], Recipe] = {
+    (each.dataset, each.model): each
+    for each in (
+        Recipe("svhn", "resnet20", augment=False),
+        Recipe("cifar10", "resnet20"),
+        Recipe("cifar10", "resnet56"),
+        Recipe("cifar10", "densenet121", learning_rate=0.01),
+        _LONG,
+        replace(_LONG, model="resnet56-conv"),
+        replace(_LONG, model="vgg19"),
+        replace(_LONG, model="repvgg-a2", epochs=60),
+    )
 }
 
 
-def names() -> Sequence[str]:
-    """The networks of the paper that have a recipe."""
-    return list(_RECIPES)
+def recipes() -> Sequence[Recipe]:
+    """The recipes of the paper's networks."""
+    return list(_RECIPES.values())
+
+
+def is_in_paper(dataset: str, model: str) -> bool:
+    """Whether the paper has this network."""
+    return (dataset, model) in _RECIPES
 
 
 def recipe(dataset: str, model: str) -> Recipe:
-    """The paper's recipe, or for another network that of the data set's ResNet20."""
+    """The recipe of a network; for one that is not in the paper, that of the data set's ResNet20."""
     if dataset not in NORMALISATION:
         raise InputError(f"There is no data set {dataset!r}; there are {', '.join(NORMALISATION)}.")
-    return _RECIPES.get(f"{dataset}/{model}") or replace(usual(dataset), model=model)
+    return _RECIPES.get((dataset, model)) or replace(usual(dataset), model=model)
 
 
 def usual(dataset: str) -> Recipe:
     """The recipe of a data set's first network, a ResNet20."""
-    return next(each for each in _RECIPES.values() if each.dataset == dataset)
+    return next(each for each in recipes() if each.dataset == dataset)

@@ -1,4 +1,4 @@
-"""A network of the paper, from the images to the logits on disk."""
+"""`train` and `logits`: a network of the paper, from images to logits on disk."""
 
 import os
 from collections.abc import Sequence
@@ -9,17 +9,16 @@ import torch
 
 from nishimori._disk import check_folder, check_target, existing_file, new_file
 from nishimori._numbers import is_whole
-from nishimori._progress import Report, silent
+from nishimori._progress import Report, shown_or_told
 from nishimori.data import Network, load, save
 from nishimori.data._networks import check_ending
 from nishimori.errors import InputError
 from nishimori.paper import models
-from nishimori.paper._measured import file_name
+from nishimori.paper._names import NetworkName
 from nishimori.paper.training import _networks
 from nishimori.paper.training._image_originals import ORIGINALS
 from nishimori.paper.training._image_sets import image_set
-from nishimori.paper.training._recipes import Recipe, recipe, usual
-from nishimori.paper.training._recipes import names as recipe_names
+from nishimori.paper.training._recipes import Recipe, is_in_paper, recipe, usual
 from nishimori.paper.training._training import Settings, Training, part
 
 
@@ -35,56 +34,69 @@ def train(
     device: str | None = None,
     repeatable: bool = False,
     overwrite: bool = False,
-    report: Report = silent,
+    progress: bool | None = None,
+    report: Report | None = None,
 ) -> Network:
     """Train a network with the paper's recipe and write its logits (.npz) and weights (.pt) to ``folder``.
 
-    After every epoch a checkpoint is kept there, and a run that was interrupted goes on from it when it is repeated.
+    A checkpoint is written after every epoch, and an interrupted run continues from it when it is repeated. The result is what
+    `nishimori.data.load` reads from the file of logits.
 
     Parameters
     ----------
     dataset : {"svhn", "cifar10", "cifar100"}
-        Which images.
+        The images.
     model : str
         One of `nishimori.paper.models.names`.
     folder : path
-        Where to write; made if need be.
+        Where to write; it is created if needed.
     data : path, optional
-        A folder that holds the images; without it, the public originals are downloaded.
+        A folder with the images; without it, the public originals are downloaded.
     fraction : float, optional
-        Train on this part of all training and validation images; on all but the validation images by default.
+        The share of all training and validation images to train on; by default all except the validation images.
     epochs : int, optional
-        Instead of the recipe's.
+        Number of epochs, instead of the recipe's.
     seed : int
-        Of weights, order and augmentation.
+        Random seed of weights, order and augmentation.
     device : str, optional
-        A PyTorch device; the GPU by default, if there is one.
+        A PyTorch device; by default the GPU if there is one.
     repeatable : bool
-        The same bits every time on the same machine; a fifth slower for ResNet20 on an H200.
+        Compute the same bits every time on the same machine; a fifth slower for ResNet20 on an H200.
     overwrite : bool
-        Start over and replace what is there.
-    report : callable
-        Told what is being done, how much of it is done, and how much there is.
-
-    Returns
-    -------
-    Network
-        Its logits, as `nishimori.data.load` reads them.
+        Start over and replace existing files.
+    progress : bool, optional
+        None shows a bar on a terminal, True also writes a line per step elsewhere, False shows nothing.
+    report : callable, optional
+        Deprecated; use ``progress``.
     """
     chosen = _recipe(dataset, model, fraction, epochs)
     settings = Settings.best(device, repeatable=repeatable)
-    place = Path(folder)
-    target = place / file_name(chosen.name)
+    with shown_or_told(progress, report) as told:
+        return _train(chosen, Path(folder), data=data, seed=seed, settings=settings, overwrite=overwrite, report=told)
+
+
+def _train(
+    chosen: Recipe,
+    folder: Path,
+    *,
+    data: str | os.PathLike[str] | None,
+    seed: int,
+    settings: Settings,
+    overwrite: bool,
+    report: Report,
+) -> Network:
+    """Train by a recipe and write the results."""
+    target = folder / NetworkName.parse(chosen.name).file
     weights, checkpoint = target.with_suffix(".pt"), target.with_suffix(".checkpoint.pt")
-    check_folder(place, for_="the results need")
-    # A checkpoint is left by a run that was to write these files, and perhaps to replace them.
+    check_folder(folder, for_="the results need")
+    # A run that left a checkpoint was allowed to write these files, so the run that continues it is allowed too.
     replaces = overwrite or checkpoint.exists()
-    if place.exists():
+    if folder.exists():
         for path in (target, weights):
             check_target(path, overwrite=replaces)
     images = image_set(chosen.dataset, data, report=report)
     part(images, chosen.fraction)  # too large a fraction is refused before anything is written
-    place.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     if overwrite:
         checkpoint.unlink(missing_ok=True)
 
@@ -93,10 +105,7 @@ def train(
         text = f"loss {last.loss:.3f}, accuracy {last.train_accuracy:.1%}, on validation {last.validation_accuracy:.1%}"
         report(f"{chosen.name}: {text}", last.number, chosen.epochs)
 
-    whose = (
-        "" if f"{dataset}/{model}" in recipe_names() else f", which is not in the paper, by the recipe of {usual(dataset).name}"
-    )
-    report(f"{chosen.name}{whose}: preparing", 0, chosen.epochs)
+    report(f"{chosen.name}{_other_recipe(chosen)}: preparing", 0, chosen.epochs)
     done = _networks.train(chosen, images, seed=seed, settings=settings, checkpoint=checkpoint, after=tell)
     network = _networks.trained(done, images)
     with new_file(weights, overwrite=replaces) as temporary:
@@ -106,8 +115,15 @@ def train(
     return network
 
 
+def _other_recipe(chosen: Recipe) -> str:
+    """A note for networks that the paper does not have."""
+    if is_in_paper(chosen.dataset, chosen.model):
+        return ""
+    return f", which is not in the paper, with the recipe of {usual(chosen.dataset).name}"
+
+
 def _recipe(dataset: str, model: str, fraction: float | None, epochs: int | None) -> Recipe:
-    """The paper's recipe with what the caller changed; wrong names are refused before any image is read."""
+    """The paper's recipe with the caller's changes; wrong names are refused before any image is read."""
     models.check(model)
     if fraction is not None and not (isinstance(fraction, float) and 0 < fraction < 1):
         raise InputError(f"`fraction` must be a number between 0 and 1, got {fraction!r}.")
@@ -125,24 +141,22 @@ def train_missing(
     *,
     data: str | os.PathLike[str] | None,
     seed: int,
-    device: str | None = None,
-    report: Report = silent,
+    device: str | None,
+    report: Report,
 ) -> None:
-    """Train those of the named networks whose logits are not in ``folder`` yet."""
+    """Train the named networks whose logits are not in ``folder`` yet."""
     for name in names:
-        dataset, _, rest = name.partition("/")
-        model, _, fraction = rest.partition("-fraction-")
-        share = float(fraction) if fraction else None
-        path = folder / file_name(name)
+        parsed = NetworkName.parse(name)
+        chosen = _recipe(parsed.dataset, parsed.model, parsed.fraction, None)
+        path = folder / parsed.file
         if not path.exists():
-            train(dataset, model, folder, data=data, fraction=share, seed=seed, device=device, report=report)
+            settings = Settings.best(device)
+            _train(chosen, folder, data=data, seed=seed, settings=settings, overwrite=False, report=report)
             continue
         about = load(path).provenance
-        wanted = {"recipe": _recipe(dataset, model, share, None).settings(), "seed": seed}
+        wanted = {"recipe": chosen.settings(), "seed": seed}
         if other := [key for key, value in wanted.items() if about.get(key) != value]:
-            raise InputError(
-                f"{path} was trained with another {' and '.join(other)}. Remove it, or choose another folder with -o."
-            )
+            raise InputError(f"{path} was trained with another {' and '.join(other)}. Remove it, or pass another `folder`.")
 
 
 def logits(
@@ -155,27 +169,25 @@ def logits(
     seed: int = 0,
     device: str | None = None,
     overwrite: bool = False,
-    report: Report = silent,
+    progress: bool | None = None,
+    report: Report | None = None,
 ) -> Network:
-    """Logits of a network whose weights are in a file, such as the authors', written to ``path``.
+    """Compute the logits of a network whose weights are in a file, such as the authors', and write them to ``path``.
+
+    The result is what `nishimori.data.load` reads from ``path``.
 
     Parameters
     ----------
     weights : path
-        A PyTorch state dict.
+        A file with a PyTorch state dict.
     dataset, model : str
-        What the network was trained on, and which it is.
+        The images that the network was trained on, and its model.
     path : path
-        Where to write; its name ends in ``.npz``.
-    data, device, overwrite, report
+        Where to write; a name that ends in ``.npz``.
+    data, device, overwrite, progress, report
         As for `train`.
     seed : int
-        Of the augmentation of validation images.
-
-    Returns
-    -------
-    Network
-        The logits, as `nishimori.data.load` reads them.
+        Random seed of the augmentation of validation images.
     """
     source, target = existing_file(weights), Path(path)
     check_ending(path)
@@ -183,7 +195,8 @@ def logits(
     chosen = _recipe(dataset, model, None, None)
     on = Settings.best(device).device
     network = _networks.loaded(source, chosen.model, ORIGINALS[dataset].n_classes)  # before any image is read
-    images = image_set(dataset, data, report=report)
-    found = _networks.with_weights(network, chosen, images, seed=seed, device=on, whose=f"read from {source.name}")
+    with shown_or_told(progress, report) as told:
+        images = image_set(dataset, data, report=told)
+        found = _networks.with_weights(network, chosen, images, seed=seed, device=on, whose=f"read from {source.name}")
     save(found, target, overwrite=overwrite)
     return found

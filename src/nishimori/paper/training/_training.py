@@ -1,8 +1,8 @@
-"""Training a network the way a GPU likes it: the images stay on the device, and a step is one launch.
+"""Training of one network: the images stay on the device, and on a GPU each step is a single launch.
 
-Everything a step needs (which images, where to look at them, the learning rate) lies on the device before an epoch starts, so
-on CUDA a whole step is captured once and then replayed. Everything random of an epoch follows from the seed and the epoch's
-number, so a run that is taken up after any epoch goes on as if it had never stopped.
+Everything a step needs (indices of the images, their views, the learning rate) is on the device before an epoch starts, so on
+CUDA a whole step is captured once and then replayed. All random numbers of an epoch follow from the seed and the number of the
+epoch, so a run that is stopped after any epoch and resumed gives the same bits as one that was not stopped.
 """
 
 import os
@@ -26,24 +26,24 @@ from nishimori.paper.training._recipes import Recipe
 
 Precision = Literal["bfloat16", "float32"]
 
-# What is random, so that no two draws of a run share a seed.
+# Purposes of random numbers, so that no two draws of a run use the same seed.
 _WEIGHTS, _EPOCH, _VIEWS, _DROPOUT, _TRIAL = range(5)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to compute; none of it is part of the recipe.
+    """How to compute. The recipe says what to compute.
 
     Attributes
     ----------
     device : str
         A PyTorch device.
     precision : {"bfloat16", "float32"}
-        Of activations and gradients in training; weights are always float32, and so are the logits of the trained network.
+        Precision of activations and gradients in training. Weights and the logits of the trained network are float32.
     compiled : bool
-        Whether `torch.compile` writes the kernels.
+        Whether to use `torch.compile`.
     repeatable : bool
-        Whether the same run on the same machine gives the same bits, at some cost on a GPU.
+        Whether the same run on the same machine gives the same bits, which makes a GPU slower.
     """
 
     device: str = "cpu"
@@ -53,7 +53,7 @@ class Settings:
 
     @classmethod
     def best(cls, device: str | None = None, *, repeatable: bool = False) -> "Settings":
-        """What is fastest on a device; the GPU if there is one and none is named."""
+        """The fastest settings for a device; without a name, the GPU if there is one."""
         chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
         fast = checked_device(chosen).type == "cuda"
         return cls(chosen, "bfloat16" if fast else "float32", fast, repeatable)
@@ -61,7 +61,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Epoch:
-    """How far a run is: epochs done, the training loss and accuracy of the last one, accuracy on validation images."""
+    """The number of an epoch, from 1, its training loss and accuracy, and the validation accuracy after it."""
 
     number: int
     loss: float
@@ -71,14 +71,14 @@ class Epoch:
 
 @dataclass
 class Progress:
-    """Epochs so far, and the seconds they took."""
+    """The epochs done so far, and the seconds they took."""
 
     epochs: list[Epoch] = field(default_factory=list)
     seconds: float = 0.0
 
 
 class Training:
-    """One network under training."""
+    """A network and the state of its training."""
 
     def __init__(self, recipe: Recipe, images: ImageSet, *, seed: int, settings: Settings) -> None:
         self.recipe, self.seed, self.settings = recipe, seed, settings
@@ -97,7 +97,7 @@ class Training:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Lay out what a step reads and changes, all of it on the device."""
+        """Allocate on the device everything that a step reads and changes."""
         self.order = torch.zeros((self.steps, self.batch), dtype=torch.int64, device=self.device)
         self.views = Views.straight(len(self.pixels), self.device)
         self.at, self.clock = (torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(2))
@@ -105,7 +105,7 @@ class Training:
         self.rates = torch.tensor(self.recipe.learning_rates(self.steps), device=self.device)
         self.rate = torch.zeros((), device=self.device)
         parameters = list(self.network.parameters())
-        # `fused` is the variant that takes the learning rate from the device.
+        # The `fused` variant can read the learning rate from a tensor on the device.
         self.optimiser = torch.optim.SGD(
             parameters,
             lr=self.rate,
@@ -114,7 +114,7 @@ class Training:
             weight_decay=self.recipe.weight_decay,
             fused=True,
         )
-        # A captured step must find the momenta in place; from zero the first step is the same as from none.
+        # A captured step needs existing momenta. With zeros the first step is the same as without any.
         self.momenta = [torch.zeros_like(each) for each in parameters]
         for each, momentum in zip(parameters, self.momenta, strict=True):
             self.optimiser.state[each]["momentum_buffer"] = momentum
@@ -122,14 +122,14 @@ class Training:
         self._replay: Callable[[], None] | None = None
 
     def run(self, after: Callable[["Training"], None] = lambda _: None) -> None:
-        """Train to the end of the recipe, telling ``after`` of every epoch."""
+        """Train to the end of the recipe and call ``after`` after every epoch."""
         with _arithmetic(self.settings, self.device), self._current():
             while len(self.progress.epochs) < self.recipe.epochs:
                 self._epoch(len(self.progress.epochs))
                 after(self)
 
     def _current(self) -> Any:
-        """Streams, graphs and generators are of the current device, so this is made it."""
+        """Make this the current CUDA device, because streams, graphs and generators belong to the current one."""
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
     def _epoch(self, number: int) -> None:
@@ -153,7 +153,7 @@ class Training:
         self.progress.seconds += time.perf_counter() - start
 
     def _loss(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean loss and right answers on a batch."""
+        """Mean loss and number of right answers on a batch."""
         labels = self.labels[index]
         with self._autocast():
             logits = self.forward(self.pixels.batch(index, self.views[index]))
@@ -163,7 +163,7 @@ class Training:
     def _autocast(self) -> Any:
         if self.settings.precision == "float32":
             return nullcontext()
-        # A captured step may not use casts of weights that were kept from outside of it.
+        # A captured step must not use casts of the weights that were cached outside of it.
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
 
     def _step(self) -> None:
@@ -178,7 +178,7 @@ class Training:
         self.clock += 1
 
     def _capture(self) -> Callable[[], None]:
-        """The step, on CUDA as one launch."""
+        """A function that does one step; on CUDA it replays a captured graph."""
         if self.device.type != "cuda":
             self._replay = self._step
             return self._step
@@ -187,9 +187,9 @@ class Training:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            for _ in range(3):  # compiles, chooses algorithms, allocates
+            for _ in range(3):  # to compile, choose algorithms and allocate
                 self.at.zero_()
-                self.clock.zero_()  # a short run has fewer learning rates than this has steps
+                self.clock.zero_()  # a short run may have fewer learning rates than these trial steps
                 self._step()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
@@ -202,17 +202,17 @@ class Training:
         return graph.replay
 
     def validation_accuracy(self) -> float:
-        """Accuracy on the validation images as they are, in training precision."""
+        """Accuracy on the validation images, not augmented, in the precision of training."""
         with self._autocast():
             answers = logits(self.network, self.validation).argmax(1)
         return float((answers == self.validation_labels).mean())
 
     def state(self) -> dict[str, Any]:
-        """All that the rest of the run depends on."""
+        """Everything that the rest of the run depends on, for a checkpoint."""
         return {"network": self.network.state_dict(), "momenta": self.momenta}
 
     def restore(self, state: Mapping[str, Any], progress: Progress) -> None:
-        """Go on from what `state` returned."""
+        """Continue from what `state` returned."""
         self.network.load_state_dict(state["network"])
         with torch.no_grad():
             for momentum, value in zip(self.momenta, state["momenta"], strict=True):
@@ -221,21 +221,19 @@ class Training:
 
 
 def part(images: ImageSet, fraction: float | None) -> Images:
-    """The training images, or the first of them in the order of the split: a fraction of training and validation together."""
+    """The training images, or the first of them; a fraction counts training and validation images together."""
     if fraction is None:
         return images.train
     n_train, n_validation = len(images.train.labels), len(images.validation.labels)
     n = round(fraction * (n_train + n_validation)) if 0 < fraction <= 1 else 0
     if not 0 < n <= n_train:
         most = n_train / (n_train + n_validation)
-        raise InputError(
-            f"`fraction` must be above 0 and at most {most:.3g}, as validation images are not for training, got {fraction}."
-        )
+        raise InputError(f"`fraction` must be above 0 and at most {most:.3g}, to leave out validation images, got {fraction}.")
     return images.train.at(slice(n))
 
 
 def logits(network: nn.Module, pixels: Pixels, views: Views | None = None, *, batch: int = 1000) -> HostArray:
-    """What a network says of images, in evaluation; in float32 unless autocast is on."""
+    """The logits of a network in evaluation mode, in float32 unless autocast is on. The mode is restored afterwards."""
     views = views or Views.straight(len(pixels), pixels.device)
     every = torch.arange(len(pixels), device=pixels.device)
     was = network.training
@@ -250,12 +248,12 @@ def logits(network: nn.Module, pixels: Pixels, views: Views | None = None, *, ba
 
 
 def augmented_views(n: int, seed: int, device: torch.device) -> Views:
-    """One random view of each image, as a loader that augments would show it."""
+    """One random view of each image, as a data loader with augmentation gives it."""
     return Views.random(n, device, _generator(seed, _VIEWS, 0))
 
 
 def checked_device(name: str) -> torch.device:
-    """The PyTorch device of that name, if it is there."""
+    """The PyTorch device with that name, if it can be used."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -264,9 +262,9 @@ def checked_device(name: str) -> torch.device:
         raise InputError("There is no CUDA device here. Use 'cpu', or a machine with a GPU and PyTorch's CUDA build.")
     try:
         torch.zeros(1, device=device).item()
-    except Exception as error:  # every backend has its own way to say that it is not there
+    except Exception as error:  # each backend raises its own error if it is missing
         brief = " ".join(str(error).split())[:100]
-        raise InputError(f"`device` must be one that computes here, got {name!r} ({brief}). Use 'cpu'.") from None
+        raise InputError(f"`device` must be one that works on this machine, got {name!r} ({brief}). Use 'cpu'.") from None
     return device
 
 
@@ -282,7 +280,7 @@ def _generator(seed: int, purpose: int, number: int) -> torch.Generator:
 
 @contextmanager
 def _seeded(device: torch.device, seed: int, purpose: int, number: int) -> Iterator[None]:
-    """PyTorch's own generators, seeded for a while."""
+    """Seed PyTorch's own generators; their former states are restored at the end."""
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
         torch.default_generator.manual_seed(_seed(seed, purpose, number))
@@ -293,13 +291,13 @@ def _seeded(device: torch.device, seed: int, purpose: int, number: int) -> Itera
 
 @contextmanager
 def _arithmetic(settings: Settings, device: torch.device) -> Iterator[None]:
-    """Fastest algorithms, or the ones that give the same bits every time."""
+    """Use the fastest algorithms on CUDA or, if repeatable, those that give the same bits every time."""
     if device.type != "cuda":
         yield
         return
     strict, lenient = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     if settings.repeatable:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats itself with a workspace of fixed size
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS is deterministic with a workspace of fixed size
         torch.use_deterministic_algorithms(True)
     try:
         with torch.backends.cudnn.flags(
