@@ -5,7 +5,7 @@
 
 import torch
 
-from nishimori import ExpectationConsistency, data, metrics
+from nishimori import ExpectationConsistency, data, evaluate
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 network = data.load("cifar10/resnet20")
@@ -17,7 +17,8 @@ val_logits.requires_grad_()  # logits straight from a network require gradients 
 calibrator = ExpectationConsistency().fit(val_logits, val_labels)
 print(f"T = {calibrator.temperature_:.3f} in {calibrator.n_passes_} passes")
 for name, temperature in (("before", 1.0), ("after", calibrator.temperature_)):
-    print(f"{name}: ECE {metrics.ece(test_logits, test_labels, temperature=temperature):.2%}")
+    card = evaluate(test_logits, test_labels, temperature=temperature)
+    print(f"{name}: ECE {card.ece:.2%}, NLL {card.nll:.3f}")
 
 half = calibrator.predict_proba(test_logits.bfloat16())
 print(f"probabilities have the dtype and device of the logits: {half.dtype} on {half.device.type}")

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from nishimori import metrics
+from nishimori import evaluate
 from nishimori.torch import calibrate, collect
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
@@ -75,4 +75,4 @@ trainer.fit(module, train, val)
 
 print(callback.calibrated.extra_repr())
 for name, each in (("before", module), ("after", callback.calibrated)):
-    print(f"{name}: ECE {metrics.ece(*collect(each, test)):.2%}")
+    print(f"{name}: ECE {evaluate(*collect(each, test)).ece:.2%}")

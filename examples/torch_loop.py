@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from nishimori import metrics
+from nishimori import evaluate
 from nishimori.torch import Calibrated, calibrate, collect
 
 
@@ -52,8 +52,8 @@ for epoch in range(1, 201):
 
 calibrated = calibrate(model, val_loader)
 for name, each in (("before", model), ("after", calibrated)):
-    logits, labels = collect(each, test_loader)
-    print(f"{name}: ECE {metrics.ece(logits, labels):.2%}")
+    card = evaluate(*collect(each, test_loader))
+    print(f"{name}: ECE {card.ece:.2%}, NLL {card.nll:.3f}")
 
 # Either serve the wrapper: T is in its state dict, with the weights.
 torch.save(calibrated.state_dict(), "calibrated.pt")
@@ -64,4 +64,4 @@ print(f"loaded: T {served.temperature.item():.2f}")
 # Or fold T into the last layer, and serve the network without the wrapper.
 x, _ = next(iter(test_loader))
 folded = served.fold(probe=x)
-print(f"folded: {type(folded).__name__}, ECE {metrics.ece(*collect(folded, test_loader)):.2%}")
+print(f"folded: {type(folded).__name__}, ECE {evaluate(*collect(folded, test_loader)).ece:.2%}")

@@ -9,7 +9,7 @@ import transformers
 from sklearn.datasets import load_digits
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments, ViTConfig, ViTForImageClassification
 
-from nishimori import metrics
+from nishimori import evaluate
 from nishimori.torch import calibrate, collect
 
 transformers.logging.set_verbosity_error()
@@ -70,9 +70,9 @@ trainer.train()
 
 print(callback.calibrated.extra_repr())
 for name, each in (("before", trainer.model), ("after", callback.calibrated)):
-    print(f"{name}: ECE {metrics.ece(*collect(each, trainer.get_test_dataloader(test))):.2%}")
+    print(f"{name}: ECE {evaluate(*collect(each, trainer.get_test_dataloader(test))).ece:.2%}")
 
 # The model itself, with T folded into its last layer, so that `save_pretrained` and pipelines need no change.
 folded = callback.calibrated.fold(probe={"pixel_values": test[0]["pixel_values"][None]})
 folded.save_pretrained("calibrated")
-print(f"folded: ECE {metrics.ece(*collect(folded, trainer.get_test_dataloader(test))):.2%}")
+print(f"folded: ECE {evaluate(*collect(folded, trainer.get_test_dataloader(test))).ece:.2%}")

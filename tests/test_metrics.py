@@ -258,9 +258,9 @@ def test_a_temperature_that_is_not_positive_and_finite_is_refused(name, temperat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_bins": 0}, r"^`n_bins` must be a positive integer, got 0\.$"),
-        ({"n_bins": 2.5}, r"^`n_bins` must be a positive integer, got 2\.5\.$"),
-        ({"n_bins": True}, r"^`n_bins` must be a positive integer, got True\.$"),
+        ({"n_bins": 0}, r"^`n_bins` must be a whole number of at least 1, got 0\.$"),
+        ({"n_bins": 2.5}, r"^`n_bins` must be a whole number of at least 1, got 2\.5\.$"),
+        ({"n_bins": True}, r"^`n_bins` must be a whole number of at least 1, got True\.$"),
         ({"strategy": "equal"}, r"^`strategy` must be 'uniform' or 'quantile', got 'equal'\.$"),
         ({"norm": "l3"}, r"^`norm` must be 'l1', 'l2' or 'max', got 'l3'\.$"),
         ({"of": "all"}, r"^`of` must be 'top', 'positive' or 'classwise', got 'all'\.$"),
@@ -277,5 +277,7 @@ def test_ece_refuses_an_option_it_does_not_have(options, message):
 
 @pytest.mark.parametrize("top_n", [0, 4, -1, 1.0, True])
 def test_top_n_accuracy_refuses_a_top_n_out_of_range(top_n):
-    with pytest.raises(InputError, match=rf"^`top_n` must be an integer from 1 to the number of classes, 3, got {top_n!r}\.$"):
+    with pytest.raises(
+        InputError, match=rf"^`top_n` must be a whole number from 1 to 3, the number of classes, got {top_n!r}\.$"
+    ):
         metrics.top_n_accuracy([[1.0, 0.0, 0.0]], [0], top_n)

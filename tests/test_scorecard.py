@@ -72,7 +72,7 @@ REFUSED = {
     ),
     "no calibrator": ({"calibrator": 2.0}, r"`calibrator` must be a fitted calibrator, got 2\.0"),
     "temperature": ({"temperature": 0}, "`temperature` must be a finite positive number, got 0"),
-    "bins": ({"n_bins": 0}, "`n_bins` must be a positive integer, got 0"),
+    "bins": ({"n_bins": 0}, "`n_bins` must be a whole number of at least 1, got 0"),
     "strategy": ({"strategy": "equal"}, "`strategy` must be 'uniform' or 'quantile', got 'equal'"),
 }
 

@@ -20,10 +20,10 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """``value`` as an int, if it is a whole number from ``least`` to ``most``."""
+def whole(name: str, value: Any, least: int, most: int | None = None, *, which_is: str = "") -> int:
+    """``value`` as an int, if it is a whole number from ``least`` to ``most``, ``which_is`` what the message says."""
     if not is_whole(value) or value < least or (most is not None and value > most):
-        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}" + (which_is and f", {which_is}")
         raise InputError(f"`{name}` must be a whole number {wanted}, got {value!r}.")
     return int(value)
 

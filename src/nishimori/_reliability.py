@@ -17,7 +17,7 @@ from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
-from nishimori._numbers import is_whole
+from nishimori._numbers import whole
 from nishimori._sources import Source
 from nishimori.errors import InputError, MergeError
 
@@ -219,8 +219,7 @@ def reliability_of(data: Source, *, beta: float, n_bins: int, strategy: Strategy
 
 def check_bins(n_bins: Any, strategy: Any) -> None:
     """Refuse bins that cannot be made."""
-    if not is_whole(n_bins) or n_bins < 1:
-        raise InputError(f"`n_bins` must be a positive integer, got {n_bins!r}.")
+    whole("n_bins", n_bins, 1)
     if strategy not in get_args(Strategy):
         raise InputError(f"`strategy` must be 'uniform' or 'quantile', got {strategy!r}.")
 

@@ -21,14 +21,13 @@ from typing import Any
 
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
-from nishimori._numbers import is_whole
 from nishimori._numbers import temperature as checked_temperature
+from nishimori._numbers import whole
 from nishimori._observables import Confidence, TopN
 from nishimori._passes import Mean
 from nishimori._reliability import Norm, Of, Reliability, Strategy, reliability_of
 from nishimori._scores import Input
 from nishimori._sources import Source, source
-from nishimori.errors import InputError
 
 __all__ = [
     "Reliability",
@@ -91,9 +90,8 @@ def top_n_accuracy(
     0.5
     """
     data = source(logits, labels, sample_weight, input=input)
-    if not is_whole(top_n) or not 1 <= top_n <= data.n_classes:
-        raise InputError(f"`top_n` must be an integer from 1 to the number of classes, {data.n_classes}, got {top_n!r}.")
-    return 1 - _average(data, _Missed(int(top_n)), temperature)
+    n = whole("top_n", top_n, 1, data.n_classes, which_is="the number of classes")
+    return 1 - _average(data, _Missed(n), temperature)
 
 
 def nll(

@@ -201,13 +201,13 @@ TS(input="probabilities").fit(put(P[:, 0], 5, 1.0005), y > 0)
 EC(input="scores").fit(X, y)
     `input` must be 'logits' or 'probabilities', got 'scores'.
 EC(top_n=0).fit(X, y)
-    `top_n` must be an integer from 1 to 2, one less than the number of classes, got 0.
+    `top_n` must be a whole number from 1 to 2, one less than the number of classes, got 0.
 EC(top_n=3).fit(X, y)
-    `top_n` must be an integer from 1 to 2, one less than the number of classes, got 3.
+    `top_n` must be a whole number from 1 to 2, one less than the number of classes, got 3.
 EC(top_n=1.0).fit(X, y)
-    `top_n` must be an integer from 1 to 2, one less than the number of classes, got 1.0.
+    `top_n` must be a whole number from 1 to 2, one less than the number of classes, got 1.0.
 EC(top_n=True).fit(X, y)
-    `top_n` must be an integer from 1 to 2, one less than the number of classes, got True.
+    `top_n` must be a whole number from 1 to 2, one less than the number of classes, got True.
 FixedTemperature(-1.0).fit(X, y)
     `temperature` must be a finite positive number, got -1.0.
 

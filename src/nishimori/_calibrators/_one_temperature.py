@@ -7,7 +7,7 @@ from nishimori._calibrators import _registry
 from nishimori._calibrators._calibrator import Calibrator
 from nishimori._labels import Classes
 from nishimori._maps import Temperature
-from nishimori._numbers import is_whole
+from nishimori._numbers import whole
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._scores import Input
 from nishimori._temperatures import Receipt, fit_one
@@ -116,12 +116,8 @@ class ExpectationConsistency(OneTemperature):
 
     def observable_for(self, n_classes: int) -> Observable:
         """Confidence, or the probability of the N largest classes."""
-        if not is_whole(self.top_n) or not 1 <= self.top_n < n_classes:
-            raise InputError(
-                f"`top_n` must be an integer from 1 to {n_classes - 1}, one less than the number of classes, got "
-                f"{self.top_n!r}."
-            )
-        return Confidence() if self.top_n == 1 else TopN(int(self.top_n))
+        n = whole("top_n", self.top_n, 1, n_classes - 1, which_is="one less than the number of classes")
+        return Confidence() if n == 1 else TopN(n)
 
 
 class TemperatureScaling(OneTemperature):

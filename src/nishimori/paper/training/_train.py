@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from nishimori._disk import check_folder, check_target, existing_file, new_file
-from nishimori._numbers import is_whole
+from nishimori._numbers import whole
 from nishimori._progress import Report, shown_or_told
 from nishimori.data import Network, load, save
 from nishimori.data._networks import check_ending
@@ -130,8 +130,7 @@ def _recipe(dataset: str, model: str, fraction: float | None, epochs: int | None
     chosen = replace(recipe(dataset, model), fraction=fraction)
     if epochs is None:
         return chosen
-    if not is_whole(epochs) or epochs < 1:
-        raise InputError(f"`epochs` must be an integer of 1 or more, got {epochs!r}.")
+    whole("epochs", epochs, 1)
     return replace(chosen, epochs=epochs, warmup=min(chosen.warmup, epochs - 1))
 
 
