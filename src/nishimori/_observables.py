@@ -95,6 +95,9 @@ class Observable(ABC):
             f"still {limit - observed:.4g} too large. {_CLASS_ORDER}"
         )
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
     def __eq__(self, other: object) -> bool:
         if self is other or type(self) is not type(other):
             return self is other

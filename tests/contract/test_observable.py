@@ -75,6 +75,7 @@ def test_it_is_cloned_and_pickled(rank):
     assert pickle.loads(pickle.dumps(fitted)).temperature_ == fitted.temperature_
     assert pickle.loads(pickle.dumps(rank())) == rank()
     assert hash(rank()) == hash(rank())
+    assert repr(Matched(rank())) == "Matched(observable=Rank())"
 
 
 def test_it_is_saved_and_loads_as_itself_where_it_is_registered_and_as_a_map_elsewhere(rank, place):

@@ -83,7 +83,7 @@ class Logit(nishimori.Observable):
         nishimori.Matched(Logit()),
         nishimori.FixedTemperature(2.0),
     ],
-    ids=repr,
+    ids=["ec", "ec top 2", "ts", "matched", "fixed"],
 )
 def test_every_calibrator_fits(rows, calibrator):
     labels = LABELS if calibrator.classes is None else np.array(calibrator.classes)[LABELS]
