@@ -1,4 +1,4 @@
-"""The README's lines as things to run: python blocks with the output shown below them, console blocks line by line."""
+"""The README's blocks of code: Python blocks with the output shown below them, and console blocks line by line."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block, the extra it names if any, and the output the README shows for it."""
+    """One fenced block, the extra that it needs, if any, and the output that the README shows for it."""
 
     language: str
     text: str
