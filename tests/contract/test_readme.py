@@ -1,4 +1,7 @@
-"""Every block of the README runs and prints what the README shows, here and from the wheel in an empty environment."""
+"""Every block of the README runs and prints what the README shows, here and from the wheel in an empty environment.
+
+So does every block of the documentation that shows its output.
+"""
 
 import os
 import re
@@ -72,6 +75,12 @@ def test_another_word_or_number_or_count_is_noticed(printed):
 
 def test_every_readme_block_runs_and_prints_what_it_shows(tmp_path):
     check_all(blocks(), Path(sys.executable), tmp_path)
+
+
+def test_blocks_of_the_documentation_print_what_they_show(tmp_path):
+    shown = [block for page in sorted((ROOT / "docs").glob("*.md")) for block in blocks(page) if block.output is not None]
+    assert shown
+    check_all(shown, Path(sys.executable), tmp_path)
 
 
 @pytest.mark.wheel
