@@ -20,7 +20,7 @@ class Block:
 def blocks(page: Path = README) -> list[Block]:
     fences = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     found = []
-    for (language, text), following in zip(fences, [*fences[1:], ("", "")], strict=True):
+    for (language, text), following in zip(fences, [*fences, ("", "")][1:], strict=True):
         if language in ("python", "console"):
             needs = re.match(r"# needs: pip install 'nishimori\[(\w+)\]'", text)
             output = following[1] if following[0] == "text" else None
