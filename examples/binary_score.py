@@ -1,4 +1,7 @@
-"""A binary model with one score: pass it flat. It means the logits (0, z), so T compares with sigmoid(z / T)."""
+"""Calibrate a binary model with one score z per sample.
+
+Pass the scores as a flat array. It means the logits (0, z), so the probability of class 1 is sigmoid(z / T).
+"""
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -13,7 +16,7 @@ x, y = StandardScaler().fit_transform(images), digits >= 5  # is the digit one o
 train_x, rest_x, train_y, rest_y = train_test_split(x, y, train_size=0.3, random_state=0)
 val_x, test_x, val_y, test_y = train_test_split(rest_x, rest_y, train_size=0.5, random_state=0)
 
-model = SGDClassifier(random_state=0).fit(train_x, train_y)  # a support vector machine: margins, not probabilities
+model = SGDClassifier(random_state=0).fit(train_x, train_y)  # a support vector machine: its scores are margins
 val, test = model.decision_function(val_x), model.decision_function(test_x)
 
 calibrator = TemperatureScaling().fit(val, val_y)

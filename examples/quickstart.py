@@ -1,17 +1,21 @@
-"""Calibrate a real network and see what changes, from logits that come with nishimori.
+"""Calibrate a real network and measure the result, with logits that come with nishimori.
 
-With a model of your own, put its logits and the true classes in the place of the bundled ones.
+For a model of your own, replace the bundled logits and labels with yours.
 """
 
-from nishimori import ExpectationConsistency, TemperatureScaling, data, metrics
+from nishimori import ExpectationConsistency, TemperatureScaling, data, evaluate
 
 network = data.load("cifar10/resnet20")
 val, test = network.validation, network.test
 print(f"{network.name}: {len(val.labels)} images to calibrate with, {len(test.labels)} to test")
 
-before = metrics.ece(test.logits, test.labels)
-print(f"uncalibrated   ECE {before:.2%}  NLL {metrics.nll(test.logits, test.labels):.3f}")
+before = evaluate(test.logits, test.labels)  # every metric, from one reading of the data
+print(f"uncalibrated   accuracy {before.accuracy:.2%}  confidence {before.confidence:.2%}  ECE {before.ece:.2%}")
 for calibrator in (ExpectationConsistency(), TemperatureScaling()):
-    p = calibrator.fit(val.logits, val.labels).predict_proba(test.logits)
-    ece, nll = (metric(p, test.labels, input="probabilities") for metric in (metrics.ece, metrics.nll))
-    print(f"{calibrator.method.upper()}  T = {calibrator.temperature_:.3f}  ECE {ece:.2%}  NLL {nll:.3f}")
+    calibrator.fit(val.logits, val.labels)
+    after = evaluate(test.logits, test.labels, calibrator=calibrator)
+    print(f"{calibrator.method.upper()}  T = {calibrator.temperature_:.3f}", end="  ")
+    print(f"accuracy {after.accuracy:.2%}  confidence {after.confidence:.2%}  ECE {after.ece:.2%}")
+
+probabilities = ExpectationConsistency().fit(val.logits, val.labels).predict_proba(test.logits)
+print(f"calibrated probabilities of the first image: {probabilities[0].round(3)}")

@@ -1,8 +1,8 @@
 """The only module that knows array libraries have names.
 
-Everything else takes an array and its `namespace` and asks this module for the five things the array API standard leaves
-open: which inputs are arrays at all, whether a device can hold float64, how to reach the host, how half precision computes,
-and how many rows to take at a time.
+All other modules use an array and its `namespace`, and ask this module for what the array API standard does not define: which
+inputs are arrays, whether a device supports float64, how to copy to the host, how to compute in half precision, and how many
+rows to take at a time.
 """
 
 import sys
@@ -18,9 +18,9 @@ Array = Any
 HostArray = np.ndarray[Any, Any]
 """A NumPy array."""
 
-# Elements in one block of rows. Measured on a CPU with 1 MiB of cache a core: 2**15 takes half as long again, because of the
-# calls; 2**18 is a tenth faster on large arrays, but on small ones the allocator then hands memory back between blocks, which
-# doubles their time. On an accelerator 128 MiB of float64 are enough to hide the launches.
+# Number of elements in a block of rows. Measured on a CPU with 1 MiB of cache per core: 2**15 takes 1.5 times as long, because
+# there are more calls; 2**18 is 10 % faster on large arrays, but doubles the time of small ones, for which the allocator then
+# returns memory to the system between blocks. On an accelerator 128 MiB of float64 are enough to hide the cost of launches.
 _HOST_BLOCK = 2**17
 _DEVICE_BLOCK = 2**24
 
@@ -30,18 +30,18 @@ _NUMPY: Any = array_api_compat.array_namespace(np.empty(0))
 
 
 def as_array(x: Any) -> Array:
-    """``x`` itself if it is an array of a known library (without its gradient), else what NumPy makes of it."""
+    """``x`` itself if it is an array of a known library (without its gradient), else ``x`` converted to NumPy."""
     if type(x) is np.ndarray:
         return x
     if array_api_compat.is_torch_array(x):
         return x.detach()
-    # NumPy's subclasses (masked, matrix, memory-mapped) become plain arrays; what a mask hides was refused before.
+    # NumPy's subclasses (masked, matrix, memory-mapped) become plain arrays; masked entries were refused before.
     return x if is_array(x) and not isinstance(x, np.ndarray | np.generic) else np.asarray(x)
 
 
 def namespace(x: Array) -> Any:
     """The array API functions of the library that ``x`` comes from."""
-    # Looking the library up takes longer than the softmax of one row, and most arrays are NumPy's.
+    # Looking up the library takes longer than the softmax of one row, and most arrays are NumPy's.
     return _NUMPY if type(x) is np.ndarray else array_api_compat.array_namespace(x)
 
 
@@ -50,7 +50,7 @@ def dtype_name(x: Array) -> str:
     return _numpy_name(x.dtype) if isinstance(x, np.ndarray) else str(x.dtype).rpartition(".")[2]
 
 
-@lru_cache(maxsize=64)  # NumPy takes as long to spell a dtype out as for the softmax of one row
+@lru_cache(maxsize=64)  # turning a dtype into text takes as long as the softmax of one row
 def _numpy_name(dtype: "np.dtype[Any]") -> str:
     return str(dtype.name)
 
@@ -77,7 +77,7 @@ def smallest_normal(x: Array) -> float:
     """The smallest positive normal number of the dtype of ``x``."""
     if dtype_name(x) == "bfloat16":
         return float(np.finfo(np.float32).smallest_normal)  # same exponents as float32
-    # Sums are in float64, where the least long double would be zero.
+    # Sums are in float64, where the smallest long double would be zero.
     return max(float(namespace(x).finfo(x.dtype).smallest_normal), float(np.finfo(np.float64).smallest_normal))
 
 
@@ -95,7 +95,7 @@ def _has_double(x: Array) -> bool:
 
 
 def in_double(x: Array) -> Array:
-    """``x`` as float64 where it is, or as NumPy on the host where its library or device has no float64."""
+    """``x`` as float64 on its device, or as NumPy on the host if its library or device has no float64."""
     if not _has_double(x):
         return on_host(x).astype(np.float64)
     xp = namespace(x)
@@ -103,7 +103,7 @@ def in_double(x: Array) -> Array:
 
 
 def to_compute(x: Array) -> Array:
-    """``x`` in the floating type its results are computed in: its own, but float32 for halves and float64 for integers."""
+    """``x`` in the type that its results are computed in: its own, float32 for half precision, float64 for integers."""
     xp = namespace(x)
     if is_half(x):
         return xp.astype(x, xp.float32)
@@ -118,7 +118,7 @@ def like(result: Array, original: Array) -> Array:
 
 
 def on_host(x: Array) -> Any:
-    """``x`` as a NumPy array; bfloat16 arrives as float32, which holds every one of its values."""
+    """``x`` as a NumPy array; bfloat16 becomes float32, which holds all of its values."""
     if array_api_compat.is_torch_array(x):
         x = x.detach().cpu()
         return np.asarray(x.float() if dtype_name(x) == "bfloat16" else x)
@@ -129,10 +129,10 @@ def on_host(x: Array) -> Any:
 
 
 def beside(values: np.ndarray[Any, Any], x: Array) -> Array:
-    """The host's ``values`` as an array of the same library and on the same device as ``x``."""
+    """``values``, a NumPy array, as an array of the library and on the device of ``x``."""
     if isinstance(x, np.ndarray):
         return values
-    # Some libraries share memory with NumPy and so want it writable.
+    # Some libraries share memory with NumPy and therefore need it writable.
     return namespace(x).asarray(values if values.flags.writeable else values.copy(), device=array_api_compat.device(x))
 
 
@@ -151,7 +151,7 @@ def largest(x: Array, n: int) -> Array:
 
 
 def rows_per_block(x: Array, n_classes: int) -> int:
-    """How many rows to take at a time, so that a block fits the cache of its device."""
+    """How many rows to take at a time, so that a block suits its device: the cache of a CPU, the launches of a GPU."""
     device = "" if isinstance(x, np.ndarray) else str(array_api_compat.device(x)).lower()
     accelerated = any(name in device for name in ("cuda", "gpu", "tpu", "xpu", "mps"))
     size = _DEVICE_BLOCK if accelerated and _has_double(x) else _HOST_BLOCK
@@ -159,14 +159,14 @@ def rows_per_block(x: Array, n_classes: int) -> int:
 
 
 def is_sparse(x: Any) -> bool:
-    """Whether ``x`` is a sparse array, of SciPy, which NumPy would wrap instead of converting, or of PyTorch."""
+    """Whether ``x`` is a sparse array of PyTorch or SciPy; NumPy would wrap the latter instead of converting it."""
     if array_api_compat.is_torch_array(x):
         return bool(x.layout != sys.modules["torch"].strided)
     return type(x).__module__.startswith("scipy.sparse")
 
 
 def has_hidden_entries(x: Any) -> bool:
-    """Whether ``x`` is a NumPy masked array that hides something, which conversion would uncover."""
+    """Whether ``x`` is a NumPy masked array with masked entries, which a conversion would unmask."""
     return isinstance(x, np.ma.MaskedArray) and bool(np.ma.is_masked(x))
 
 

@@ -11,7 +11,7 @@ def require(module: str, *, extra: str, for_: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != package:
-            raise  # the package is there; something it imports is not
+            raise  # the package is installed; something that it imports is not
         raise ModuleNotFoundError(
             f"{for_} needs {package}, which is not installed. Run `pip install 'nishimori[{extra}]'`.",
             name=package,

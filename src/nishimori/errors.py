@@ -5,22 +5,22 @@
     NishimoriError (ValueError)
     ├── InputError            an argument is not what it must be
     ├── NoTemperatureError    no finite positive temperature satisfies the condition asked for
-    ├── NotConvergedError     the search ended before the temperature was certain
-    ├── MergeError            two partial results do not belong together
-    └── FormatError           a file is damaged, foreign, or newer than this library
+    ├── NotConvergedError     a search ended before its result was precise enough
+    ├── MergeError            two sums cannot be added, because they are of different things
+    └── FormatError           a file is damaged, of another kind, or newer than this library
 
-    FewErrorsWarning (UserWarning)    the temperature rests on a handful of samples
+    FewErrorsWarning (UserWarning)    few samples decide the temperature, so it is uncertain
 
-All are `ValueError`, so code written for scikit-learn catches them as it is.
+All errors are `ValueError`, so code that catches scikit-learn's errors catches them too.
 """
 
 
 class NishimoriError(ValueError):
-    """Base of every error below; catch this to catch them all."""
+    """Base class of all errors below."""
 
 
 class InputError(NishimoriError):
-    """An argument is not what it must be; the message names it and the remedy."""
+    """An argument is not what it must be; the message names it and says what to do."""
 
 
 class NoTemperatureError(NishimoriError):
@@ -29,8 +29,8 @@ class NoTemperatureError(NishimoriError):
     Attributes
     ----------
     end : {"cold", "hot", "flat"}
-        Where the condition would be met, if anywhere: "cold" in the limit T → 0, "hot" in the limit T → ∞, "flat" at every
-        temperature alike, because the logits of each row are equal.
+        Where the condition would hold: "cold" only in the limit T → 0, "hot" only in the limit T → ∞. "flat": T has no effect,
+        because all logits of each row are equal.
     """
 
     def __init__(self, message: str, *, end: str) -> None:
@@ -42,21 +42,21 @@ class NoTemperatureError(NishimoriError):
 
 
 def _rebuild(message: str, end: str) -> NoTemperatureError:
-    # Keyword-only arguments do not survive the default pickling of exceptions.
+    # The default pickling of exceptions loses keyword-only arguments.
     return NoTemperatureError(message, end=end)
 
 
 class NotConvergedError(NishimoriError):
-    """The search ended before the temperature was certain."""
+    """A search ended before its result was precise enough."""
 
 
 class MergeError(NishimoriError):
-    """Two partial results do not belong together."""
+    """Two sums cannot be added, because they are of different things."""
 
 
 class FormatError(NishimoriError):
-    """A file is damaged, is not one of ours, or was written by a newer nishimori."""
+    """A file is damaged, is of another kind, or was written by a newer version of nishimori."""
 
 
 class FewErrorsWarning(UserWarning):
-    """The temperature rests on fewer than ten wrong, or fewer than ten right, answers."""
+    """Fewer than ten wrong, or fewer than ten right, answers decide the temperature, so it is uncertain."""

@@ -1,6 +1,6 @@
-"""Pictures of calibration, drawn on axes you pass. Needs matplotlib: ``pip install 'nishimori[plot]'``.
+"""Pictures of calibration, drawn on the axes that you pass. Needs matplotlib: ``pip install 'nishimori[plot]'``.
 
-Both functions draw a result that was computed before, return the axes, and change nothing global.
+Each function draws a result that was computed before, returns the axes, and changes no global settings.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reliability_diagram", "temperature_curve"]
 
-# Two hues that stay apart for the colour-blind and in grey; the paper's own blue and orange.
+# The paper's blue and orange, which colour-blind readers and grey prints can tell apart.
 _TS, _EC = "tab:blue", "tab:orange"
 
 
@@ -26,21 +26,21 @@ def reliability_diagram(
 ) -> "Axes":
     """Accuracy against confidence, with the histogram of the confidence above it.
 
-    Points below the diagonal are overconfident; the line from each to the diagonal is its gap, and its area is its share of the
-    samples. Draw a second curve on the same axes to compare.
+    Points below the diagonal are overconfident. The line from a point to the diagonal is its gap, and the area of a point is
+    proportional to its share of the samples. To compare two curves, draw them on the same axes.
 
     Parameters
     ----------
     curve : Reliability
         From `nishimori.metrics.reliability`, of the top or the positive class.
     ax : matplotlib axes, optional
-        Where to draw; new axes by default. The histogram goes into a strip above them.
+        Where to draw; new axes by default. The histogram is drawn in a strip above them.
     label : str, optional
-        Name in the legend, beside the calibration error.
+        Name in the legend, next to the ECE.
     color : optional
-        Any matplotlib colour; the next of the cycle by default.
+        Any matplotlib colour; by default the next one of the colour cycle.
     histogram : bool
-        Draw the strip.
+        Whether to draw the histogram.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def reliability_diagram(
             f"`curve` must be a Reliability, got {type(curve).__name__}. Pass `nishimori.metrics.reliability(logits, labels)`."
         )
     if curve.group.any():
-        raise InputError("`curve` must hold one claim a sample, got classwise ones. Use `of='top'` or `of='positive'`.")
+        raise InputError("`curve` must hold one claim per sample, got classwise claims. Use `of='top'` or `of='positive'`.")
     ax = _axes(ax, "reliability_diagram", (4.2, 4.8))
     if color is None:
         (line,) = ax.plot([], [])
@@ -62,7 +62,7 @@ def reliability_diagram(
     ax.axline((0, 0), slope=1, color="0.7", linewidth=1, zorder=0)
     ax.vlines(curve.confidence, curve.accuracy, curve.confidence, color=color, alpha=0.35, linewidth=2, clip_on=False)
     ax.plot(curve.confidence, curve.accuracy, color=color, linewidth=1, alpha=0.4)
-    # A bin's dot has the area of its share, so that ten samples do not look like a thousand.
+    # The area of a dot is the bin's share of the samples, so that ten samples do not look like a thousand.
     share = curve.weight / curve.weight.sum()
     ax.scatter(curve.confidence, curve.accuracy, s=8 + 200 * share, color=color, clip_on=False, zorder=3)
     ax.plot([], [], "o", color=color, label=name)
@@ -81,7 +81,7 @@ def _histogram(curve: Reliability, ax: "Axes", color: Any) -> None:
         strip.tick_params(labelbottom=False, left=False, labelleft=False)
         strip.spines[["top", "left", "right"]].set_visible(False)
         strip.set_ylabel("density", fontsize="small")
-    # Quantile bins may have no width where confidences tie; a hair of width keeps their density finite.
+    # Quantile bins have no width where confidences are equal; a small width keeps their density finite.
     width = np.maximum(curve.upper - curve.lower, 1e-3)
     density = curve.weight / curve.weight.sum() / width
     strip.stairs(*_steps(curve, density), color=color, fill=True, alpha=0.25)
@@ -90,7 +90,7 @@ def _histogram(curve: Reliability, ax: "Axes", color: Any) -> None:
 
 
 def _steps(curve: Reliability, density: "np.ndarray[Any, Any]") -> tuple[Any, Any]:
-    """Heights and edges from 0 to 1, with zeros where bins were empty."""
+    """Heights and edges from 0 to 1; the height of an empty bin is zero."""
     edges = np.unique(np.concatenate([[0.0], curve.lower, curve.upper, [1.0]]))
     heights = np.zeros(len(edges) - 1)
     heights[np.minimum(np.searchsorted(edges, curve.lower), len(heights) - 1)] = density
@@ -100,7 +100,7 @@ def _steps(curve: Reliability, density: "np.ndarray[Any, Any]") -> tuple[Any, An
 def temperature_curve(curve: TemperatureCurve, *, ax: "Axes | None" = None) -> "Axes":
     """Validation loss, mean confidence, accuracy and calibration error against T, with both temperatures marked.
 
-    Temperature scaling sits at the minimum of the loss, expectation consistency where confidence crosses accuracy.
+    Temperature scaling is at the minimum of the loss, expectation consistency where confidence equals accuracy.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def temperature_curve(curve: TemperatureCurve, *, ax: "Axes | None" = None) -> "
         ax.plot([chosen.ec], [curve.accuracy], "o", color=_EC, label=f"EC: T = {chosen.ec:.3f}")
         ax.axvline(chosen.ec, color=_EC, linewidth=0.8, alpha=0.5)
     ax.set(xlabel="temperature T", xscale="log", ylim=(0, 1.05))
-    # The loss diverges as T → 0; what matters happens around its minimum.
+    # The loss diverges as T → 0; its minimum must stay visible.
     right.set_ylim(0, 3 * float(curve.loss.min()))
     right.tick_params(axis="y", colors=_TS)
     right.set_ylabel("loss", color=_TS)

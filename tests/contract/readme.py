@@ -1,4 +1,4 @@
-"""The README's lines as things to run: python blocks with the output shown below them, console blocks line by line."""
+"""The blocks of code of a page: Python blocks with the output shown below them, and console blocks line by line."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block, the extra it names if any, and the output the README shows for it."""
+    """One fenced block, the extra that it needs, if any, and the output that the page shows for it."""
 
     language: str
     text: str
@@ -17,10 +17,10 @@ class Block:
     output: str | None
 
 
-def blocks() -> list[Block]:
-    fences = re.findall(r"^```(\w*)\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def blocks(page: Path = README) -> list[Block]:
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     found = []
-    for (language, text), following in zip(fences, [*fences[1:], ("", "")], strict=True):
+    for (language, text), following in zip(fences, [*fences, ("", "")][1:], strict=True):
         if language in ("python", "console"):
             needs = re.match(r"# needs: pip install 'nishimori\[(\w+)\]'", text)
             output = following[1] if following[0] == "text" else None

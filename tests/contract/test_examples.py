@@ -24,11 +24,11 @@ def missing(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_example_runs_without_a_word_on_standard_error(path, tmp_path):
+def test_the_example_runs_and_writes_nothing_to_standard_error(path, tmp_path):
     absent = missing(path.read_text(encoding="utf-8"))
     if absent:
         pytest.skip(f"{', '.join(absent)} not installed")
-    # Networks as small as these train faster on one core, and much faster while other tests use the second.
+    # Networks as small as these train faster on one core, especially while other tests use the second one.
     one_core = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, path], cwd=tmp_path, env=one_core, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -36,7 +36,7 @@ def test_the_example_runs_without_a_word_on_standard_error(path, tmp_path):
     assert done.stderr == ""
 
 
-def test_an_example_is_skipped_only_for_the_packages_that_nishimori_does_without(monkeypatch):
+def test_an_example_is_skipped_only_if_an_optional_package_is_missing(monkeypatch):
     monkeypatch.setattr(f"{__name__}.find_spec", lambda name: None)
     assert missing("import torch.nn as nn\nfrom torch import nn") == ["torch"]
     assert missing("from transformers import Trainer") == ["accelerate", "transformers"]

@@ -1,7 +1,7 @@
 """Logits, labels and weights in the files people have: .npz, .npy, .csv, .parquet, .pt, .safetensors.
 
-A file is a set of named arrays or columns. Which name is which is said by the caller, never inferred; a name that is not there
-is answered with the names that are. Nothing is ever unpickled.
+A file is a set of named arrays or columns. The caller says which name is which; a missing name gives an error that lists the
+names in the file. No code in a file is run: arrays are read without pickled objects, and .pt files with ``weights_only=True``.
 """
 
 import csv
@@ -25,7 +25,7 @@ SUFFIXES = (".npz", ".npy", ".csv", ".parquet", ".pt", ".pth", ".safetensors")
 
 @dataclass(frozen=True)
 class Names:
-    """What things are called in a file, and the options that say so."""
+    """The names of scores, labels and weights in a file; each field is also the name of an option."""
 
     scores: str = "logits"
     labels: str = "labels"
@@ -35,7 +35,7 @@ class Names:
 
 @dataclass(frozen=True)
 class LogitFile:
-    """What a file held; ``columns`` names the classes where the file does."""
+    """The contents of a file; ``columns`` are the names of its columns of scores, if it has any."""
 
     scores: HostArray
     labels: HostArray | None
@@ -56,18 +56,20 @@ def read(paths: Sequence[Path], names: Names, *, labelled: bool) -> LogitFile:
 
 
 def ending(path: Path) -> str:
-    """The known ending of a file's name, in small letters."""
+    """The ending of a file's name in lower case; refuses unknown ones."""
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path} has an unknown ending. Known are {', '.join(SUFFIXES)}.")
+        raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")
     return path.suffix.lower()
 
 
 def _from_npy(paths: Sequence[Path], names: Names, labelled: bool) -> LogitFile:
     if names.weights or names.columns:
-        raise InputError("--weights and --columns name parts of a file, and a .npy file has none. Use .npz for weights.")
+        raise InputError(
+            "--weights and --columns must be left out for .npy files, which hold one unnamed array. Use .npz for weights."
+        )
     if len(paths) != 1 + labelled:
         wanted = "two .npy files: scores first, labels second" if labelled else "one .npy file of scores"
-        raise InputError(f"Pass {wanted}; got {len(paths)}.")
+        raise InputError(f"Pass {wanted}, got {len(paths)}.")
     scores, *labels = (_load_npy(path) for path in paths)
     return LogitFile(scores, labels[0] if labels else None, None)
 
@@ -87,10 +89,10 @@ def _from_arrays(path: Path, names: Names, labelled: bool) -> LogitFile:
 
 
 def _load_arrays(path: Path, wanted: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """The names of all arrays of a file, and those wanted; the others are not even looked at."""
+    """The names of all arrays of a file, and the wanted arrays; the others are not read."""
     if ending(path) == ".npz":
         try:
-            # Opened here, because NumPy leaves a file that is no archive open.
+            # Opened here, because NumPy does not close a file that is not an archive.
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 return archive.files, {name: archive[name] for name in wanted if name in archive.files}
         except (AttributeError, ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile):
@@ -106,13 +108,13 @@ def _load_pt(path: Path, wanted: list[str]) -> tuple[list[str], dict[str, Any]]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception:  # torch raises many types, pickle's among them
-        raise FormatError(f"{path} is not a dictionary of tensors, and nothing else is unpickled. {remedy}") from None
+        raise FormatError(f"{path} is not a dictionary of tensors, and nothing else is loaded. {remedy}") from None
     if not isinstance(content, dict):
-        raise FormatError(f"{path} is not a dictionary of tensors, but a {type(content).__name__}. {remedy}")
+        raise FormatError(f"{path} must hold a dictionary of tensors, got a {type(content).__name__}. {remedy}")
     found = {name: content[name] for name in wanted if name in content}
     for name, value in found.items():
         if not isinstance(value, torch.Tensor):
-            raise FormatError(f"{path} has no tensor {name!r}, but a {type(value).__name__} of that name. {remedy}")
+            raise FormatError(f"{name!r} in {path} must be a tensor, got a {type(value).__name__}. {remedy}")
     return [str(name) for name in content], found
 
 
@@ -129,7 +131,7 @@ def _load_safetensors(path: Path, wanted: list[str]) -> tuple[list[str], dict[st
     except safetensors.SafetensorError as error:
         raise FormatError(f"{path} is not a readable .safetensors file: {error}.") from None
     except TypeError:
-        # NumPy has no bfloat16 of its own; torch has.
+        # NumPy has no bfloat16; PyTorch has.
         require("torch", extra="torch", for_=f"Reading the bfloat16 of {path.name}")
         return load("pt")
 
@@ -172,7 +174,7 @@ def _from_columns(path: Path, names: Names, labelled: bool) -> LogitFile:
 
 
 class _Csv:
-    """A text table whose first line names the columns."""
+    """A text file whose first line names the columns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -180,7 +182,7 @@ class _Csv:
             with path.open(newline="", encoding="utf-8-sig") as file:
                 self.names = [name.strip() for name in next(csv.reader(file, skipinitialspace=True), [])]
         except UnicodeDecodeError:
-            raise FormatError(f"{path} is not a text file in UTF-8.") from None
+            raise FormatError(f"{path} must be text in UTF-8. Save it again in that encoding.") from None
         if len(set(self.names)) != len(self.names) or not self.names:
             raise FormatError(f"{path} must start with a line of distinct column names, got {_listed(self.names)}.")
 
@@ -202,7 +204,7 @@ class _Csv:
 
 
 class _Parquet:
-    """A columnar table; scores are a column a class, or one column of lists."""
+    """A Parquet file; scores are one column per class, or one column of lists."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -231,7 +233,7 @@ class _Parquet:
 
 
 def write(path: Path, probabilities: Any, columns: Sequence[Any] | None, *, overwrite: bool) -> None:
-    """Store probabilities under that name, or a column a class where the format has columns."""
+    """Store probabilities as an array called ``probabilities``, or as one column per class where the format has columns."""
     kind = ending(path)
     host = np.ascontiguousarray(_array.on_host(probabilities))
     headers = [str(c) for c in columns] if columns is not None else [str(k) for k in range(host.shape[1])]
@@ -259,11 +261,11 @@ def _write_csv(path: Path, table: HostArray, headers: list[str]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(headers)
-        for start in range(0, len(table), 10_000):  # Python's numbers take ten times the room
+        for start in range(0, len(table), 10_000):  # Python's numbers take ten times the memory
             writer.writerows(table[start : start + 10_000].tolist())
 
 
 def _listed(names: Any) -> str:
-    """Up to twelve names, in words."""
+    """Up to twelve names, as text."""
     shown = [repr(name) for name in names]
     return (", ".join(shown[:12]) + (f" and {len(shown) - 12} more" if len(shown) > 12 else "")) or "nothing"
