@@ -22,7 +22,13 @@ _TS, _EC = "tab:blue", "tab:orange"
 
 
 def reliability_diagram(
-    curve: Reliability, *, ax: "Axes | None" = None, label: str | None = None, color: Any = None, histogram: bool = True
+    curve: Reliability,
+    *,
+    ax: "Axes | None" = None,
+    label: str | None = None,
+    color: Any = None,
+    marker: str = "o",
+    histogram: bool = True,
 ) -> "Axes":
     """Accuracy against confidence, with the histogram of the confidence above it.
 
@@ -39,6 +45,8 @@ def reliability_diagram(
         Name in the legend, next to the ECE.
     color : optional
         Any matplotlib colour; by default the next one of the colour cycle.
+    marker : str
+        Any matplotlib marker, to tell curves apart that nearly coincide.
     histogram : bool
         Whether to draw the histogram.
 
@@ -64,8 +72,8 @@ def reliability_diagram(
     ax.plot(curve.confidence, curve.accuracy, color=color, linewidth=1, alpha=0.4)
     # The area of a dot is the bin's share of the samples, so that ten samples do not look like a thousand.
     share = curve.weight / curve.weight.sum()
-    ax.scatter(curve.confidence, curve.accuracy, s=8 + 200 * share, color=color, clip_on=False, zorder=3)
-    ax.plot([], [], "o", color=color, label=name)
+    ax.scatter(curve.confidence, curve.accuracy, s=8 + 200 * share, color=color, marker=marker, clip_on=False, zorder=3)
+    ax.plot([], [], marker, color=color, label=name)
     ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1))
     ax.legend(loc="upper left", frameon=False)
     if histogram:

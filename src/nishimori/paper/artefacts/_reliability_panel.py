@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from nishimori._maps import Temperature
+from nishimori._reliability import Reliability
 from nishimori._scorecard import scorecards
 from nishimori._sources import source
 from nishimori.data import Labelled
+from nishimori.plot import reliability_diagram
 
 _LOOKS = {"before": ("0.35", "o"), "TS": ("tab:blue", "s"), "EC": ("tab:orange", "o")}
 
@@ -26,13 +30,16 @@ def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[s
 
 def draw_reliability(ax: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """Accuracy against confidence; bins below the diagonal are overconfident."""
-    ax.axline((0, 0), slope=1, color="0.7", linewidth=1)
     for when, (colour, marker) in _LOOKS.items():
         bins = [row for row in rows if row["when"] == when]
-        label = f"{when}: ECE {100 * bins[0]['ece']:.2f} %"
-        x, y = ([row[key] for row in bins] for key in ("confidence", "accuracy"))
-        ax.plot(x, y, marker=marker, color=colour, markersize=4, linewidth=1, alpha=0.85, label=label)
+        reliability_diagram(_curve(bins), ax=ax, label=when, color=colour, marker=marker, histogram=False)
     low = min(min(row["confidence"], row["accuracy"]) for row in rows) - 0.03
-    ax.set(xlabel="confidence", ylabel="accuracy", xlim=(low, 1.01), ylim=(low, 1.01), aspect="equal")
+    ax.set(xlim=(low, 1.01), ylim=(low, 1.01), aspect="equal")
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8, loc="upper left")
+
+
+def _curve(bins: Sequence[Mapping[str, Any]]) -> Reliability:
+    """The curve that the rows were made of, without the edges of its bins, which only the histogram needs."""
+    confidence, accuracy, weight = (np.array([row[key] for row in bins]) for key in ("confidence", "accuracy", "samples"))
+    return Reliability(confidence, accuracy, weight, confidence, confidence, np.zeros(len(bins), dtype=int))
