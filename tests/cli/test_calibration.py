@@ -383,7 +383,7 @@ def test_paper_lists_runs_and_checks(run, tmp_path):
 def test_paper_says_what_it_has_not_got(run, tmp_path):
     code, out, err = run("paper check bayes -o nowhere")
     assert (code, out) == (1, "")
-    assert "Run `nishimori paper run bayes -o nowhere` first" in err
+    assert "There is no nowhere/bayes.json. Run bayes with this `folder` first" in err
 
 
 def test_check_ends_with_three_where_the_paper_is_contradicted(run):

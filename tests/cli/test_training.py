@@ -116,7 +116,7 @@ def test_results_that_are_there_are_not_replaced(trained, images):
     assert command(f"{TRAIN} -o once", images) == (
         1,
         "",
-        "error: once/cifar10-resnet20.npz exists. Pass overwrite=True (--force in the shell) to replace it.\n",
+        "error: once/cifar10-resnet20.npz exists. Pass `overwrite=True` to replace it. (In the shell: --force.)\n",
     )
     (images / "half").mkdir()
     (images / "half" / RESULTS[1]).write_bytes(b"other weights")
@@ -318,7 +318,10 @@ def test_logits_of_the_written_weights_are_the_written_logits(trained, place):
     assert found.provenance["test_error"] == expected.provenance["test_error"]
 
     before = (place / "it.npz").read_bytes()
-    assert_refused(command(f"{LOGITS} net.pt -o it.npz", place), "it.npz exists. Pass overwrite=True (--force in the shell)")
+    assert_refused(
+        command(f"{LOGITS} net.pt -o it.npz", place),
+        "it.npz exists. Pass `overwrite=True` to replace it. (In the shell: --force.)",
+    )
     assert (place / "it.npz").read_bytes() == before
     code, out, _ = command(f"{LOGITS} net.pt -o it.npz --seed 1 --force --json", place)
     assert (code, json.loads(out)["file"]) == (0, "it.npz")

@@ -127,5 +127,5 @@ def test_a_checkpoint_that_cannot_be_written_is_refused_before_training(tmp_path
     monkeypatch.setattr(Training, "_epoch", lambda *_: pytest.fail("training began"))
     with pytest.raises(FileNotFoundError, match=r"There is no folder .*nowhere to write it\.pt to"):
         run(checkpoint=tmp_path / "nowhere" / "it.pt")
-    with pytest.raises(FileExistsError, match="is no plain file"):
+    with pytest.raises(FileExistsError, match="is not a regular file"):
         run(checkpoint=tmp_path)
