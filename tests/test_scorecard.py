@@ -83,6 +83,27 @@ def test_arguments_that_contradict_each_other_are_refused(given, message):
         evaluate(LOGITS, LABELS, **given)
 
 
+def test_classes_may_be_the_column_numbers_that_a_calibrator_has_by_default():
+    fitted = nishimori.TemperatureScaling().fit(LOGITS, LABELS)
+    card = evaluate(LOGITS, LABELS, calibrator=fitted, classes=[0, 1, 2, 3])
+    assert card.temperature == fitted.temperature_
+    with pytest.raises(InputError, match=r"`classes` must be those of the calibrator, which has none, got \[0, 1, 2, 3\]"):
+        evaluate(LOGITS, LABELS, calibrator=nishimori.from_temperature(2.0), classes=[0, 1, 2, 3])
+
+
+def test_classes_in_another_order_than_the_columns_are_refused():
+    table = pd.DataFrame(LOGITS, columns=NAMES)
+    for given in ({"classes": NAMES[::-1]}, {"calibrator": nishimori.from_temperature(2.0, classes=NAMES[::-1])}):
+        with pytest.raises(InputError, match="`classes` must be in the order of the columns"):
+            evaluate(table, NAMES[LABELS], **given)
+
+
+def test_errors_speak_of_logits():
+    for wrong in (LOGITS[:, :3], LOGITS[:, 0]):
+        with pytest.raises(InputError, match=r"^`?logits`? "):
+            evaluate(wrong, LABELS, calibrator=nishimori.from_temperature(2.0, classes=[0, 1, 2, 3]))
+
+
 def test_permuted_columns_are_refused():
     table = pd.DataFrame(LOGITS, columns=NAMES)
     assert evaluate(table, NAMES[LABELS], calibrator=FITTED).temperature == FITTED.temperature_
@@ -118,6 +139,47 @@ def test_a_map_without_a_temperature_is_measured_after_it_was_applied():
     np.testing.assert_array_equal(fixed.transform(LOGITS), moved)
 
 
+@dataclass(frozen=True)
+class Affine(Map):
+    """A map that has a temperature among other parameters."""
+
+    temperature: float
+    bias: float
+    kind: ClassVar[str] = "affine"
+
+    def apply(self, logits, groups=None):
+        return logits / self.temperature + self.bias * (np.arange(logits.shape[1]) == 0)
+
+    @property
+    def parameters(self):
+        return {"temperature": self.temperature, "bias": self.bias}
+
+
+def test_a_map_that_does_more_than_divide_is_not_taken_for_a_temperature(tmp_path):
+    fixed, moved = nishimori.FixedMap(Affine(2.0, 3.0)).fit(LOGITS, LABELS), LOGITS / 2 + np.array([3.0, 0, 0, 0])
+    card = evaluate(LOGITS, LABELS, calibrator=fixed)
+    assert (card.temperature, fixed.temperature_) == (None, None)
+    assert card.nll == pytest.approx(reference.nll(moved, LABELS), rel=1e-12)
+    np.testing.assert_array_equal(fixed.predict(LOGITS), moved.argmax(axis=1))
+    with pytest.raises(InputError, match=r"A map of the kind 'affine' cannot be saved, only temperature\."):
+        fixed.save(tmp_path / "c.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_masked_classes_stay_masked_after_a_map():
+    logits = LOGITS.copy()
+    logits[np.arange(700), (LABELS + 1) % 4] = -np.inf
+    moved = logits + np.array([1.5, 0, 0, 0])
+    card = evaluate(logits, LABELS, calibrator=nishimori.FixedMap(Bias(1.5)).fit(logits, LABELS))
+    assert card.brier == pytest.approx(reference.brier(moved, LABELS), rel=1e-12)
+    assert card.nll == pytest.approx(reference.nll(moved, LABELS), rel=1e-12)
+
+
+def test_what_is_no_map_is_refused():
+    with pytest.raises(InputError, match=r"^`map` must be a Map, got 3\.$"):
+        nishimori.FixedMap(3).fit(LOGITS, LABELS)
+
+
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
 def test_maps_measured_together_are_those_measured_alone(strategy, monkeypatch):
     monkeypatch.setattr("nishimori._scorecard._CLAIMS_AT_ONCE", 1500)  # two maps at a time
@@ -125,7 +187,8 @@ def test_maps_measured_together_are_those_measured_alone(strategy, monkeypatch):
     together = scorecards(source(LOGITS, LABELS), maps, strategy=strategy)
     for map_, card in zip(maps, together, strict=True):
         (alone,) = scorecards(source(LOGITS, LABELS), [map_], strategy=strategy)
-        assert (card.temperature, card.ece, card.nll, card.brier) == (map_.temperature, alone.ece, alone.nll, alone.brier)
+        expected = (getattr(map_, "temperature", None), alone.ece, alone.nll, alone.brier)
+        assert (card.temperature, card.ece, card.nll, card.brier) == expected
 
 
 def test_a_scorecard_does_not_change():

@@ -38,6 +38,17 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
     return np.asarray(values) if one_type else np.array(values, dtype=object)
 
 
+def column_names(X: Any, name: str = "X") -> list[str] | None:
+    """The names of the columns of a data frame, if they are text; ``name`` is the caller's word for it."""
+    names = list(getattr(X, "columns", []))
+    texts = [isinstance(each, str) for each in names]
+    if not any(texts):
+        return None
+    if not all(texts) or len(set(names)) != len(names):
+        raise InputError(f"`{name}` must have columns with distinct names, all of them text or none, got {names}. Rename them.")
+    return names
+
+
 def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
     """Refuse column names that are the classes in another order."""
     if columns is None or classes is None:

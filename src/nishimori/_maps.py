@@ -19,12 +19,9 @@ class Map(ABC):
     ----------
     kind : str
         Its name on disk.
-    temperature : float or None
-        The one number that all logits are divided by, for maps that do just that.
     """
 
     kind: ClassVar[str]
-    temperature: float | None = None
 
     @abstractmethod
     def apply(self, logits: Array, groups: Any = None) -> Array:
@@ -77,13 +74,19 @@ def divided(logits: Array, temperature: Any) -> Array:
     return logits / temperature
 
 
-_KINDS: dict[str, type[Temperature]] = {each.kind: each for each in (Temperature,)}
+def temperature_of(map_: Map) -> float | None:
+    """The temperature of a map that only divides by one; None for a map that does more."""
+    return map_.temperature if isinstance(map_, Temperature) else None
+
+
+KINDS: tuple[str, ...] = (Temperature.kind,)
+"""What can be saved and loaded."""
 
 
 def from_parameters(kind: Any, parameters: Any) -> Map:
     """The map that a file describes; raises `InputError` if it describes none."""
-    if kind not in _KINDS:
-        raise InputError(f"`kind` must be one of {', '.join(_KINDS)}, got {kind!r}.")
+    if kind not in KINDS:
+        raise InputError(f"`kind` must be one of {', '.join(KINDS)}, got {kind!r}.")
     if not isinstance(parameters, dict) or set(parameters) != {"temperature"}:
         raise InputError(f"`parameters` must hold a temperature, got {parameters!r}.")
     value = parameters["temperature"]

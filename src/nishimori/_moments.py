@@ -38,11 +38,12 @@ class Moments:
                 f"Moments add only if they are of the same observable at the same β, got {self.observable} at {self.betas} and "
                 f"{other.observable} at {other.betas}. Measure both alike."
             )
+        weight = self.weight + other.weight
         return Moments(
             self.observable,
             self.betas,
-            self.weight + other.weight,
-            max(self.unit, other.unit),
+            weight,
+            (self.unit * self.weight + other.unit * other.weight) / weight,
             self.observed + other.observed,
             self.expected + other.expected,
             self.slope + other.slope,
@@ -103,7 +104,7 @@ def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Mom
 def log_scale(batch: Batch) -> Mean:
     """The logarithm of how far the second largest logit lies below the largest: where β has to be found.
 
-    A constant per row does not move it, and a mean of logarithms bears near ties and soft masks.
+    A constant per row does not move it, and near ties and soft masks hardly move a mean of logarithms.
     """
     xp = batch.xp
     lead = xp.max(batch.logits, axis=1) - xp.min(_array.largest(batch.logits, 2), axis=1)

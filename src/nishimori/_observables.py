@@ -19,6 +19,7 @@ from nishimori import _array
 from nishimori._array import Array
 from nishimori._gibbs import Gibbs, boltzmann
 from nishimori._inputs import Batch
+from nishimori._scores import numeric
 from nishimori.errors import InputError
 
 Expected = tuple[Array, Array, Array]
@@ -56,7 +57,7 @@ class Observable(ABC):
         Parameters
         ----------
         logits : array of shape (n, n_classes)
-            Float64, as a NumPy array whatever library the data come from; -inf where a class is masked.
+            Float64, as a NumPy array whatever library the data come from; -inf where a class is masked. It is read-only.
 
         Returns
         -------
@@ -66,17 +67,17 @@ class Observable(ABC):
 
     def on(self, batch: Batch) -> "Rows":
         """The observable, ready for one batch: its values are computed and checked once."""
-        host, name = _array.on_host(batch.logits), f"`{type(self).__name__}.values`"
-        table = self.values(host)
-        if np.shape(table) != host.shape:
-            got = f"shape {np.shape(table)}" if np.ndim(table) else f"{table!r}"
-            raise InputError(f"{name} must return an array of the shape of `logits`, {host.shape}, got {got}.")
-        table = np.asarray(table, dtype=np.float64)
+        name = f"{type(self).__name__}.values"
+        host = _array.on_host(batch.logits).view()
+        host.flags.writeable = False  # the batch is shared
+        table = _array.on_host(numeric(self.values(host), name)).astype(np.float64)
+        if table.shape != host.shape:
+            raise InputError(f"`{name}` must return an array of the shape of `logits`, {host.shape}, got {table.shape}.")
         if not (np.isfinite(table) | (host == -inf)).all():
-            raise InputError(f"{name} must be finite wherever the logit is, got NaN or infinity.")
+            raise InputError(f"`{name}` must be finite wherever the logit is, got NaN or infinity.")
         if not np.isfinite(table[np.arange(len(host)), _array.on_host(batch.labels)]).all():
             raise InputError(
-                f"{name} must be finite at the true class of each row. If that class is masked, return the value that counts "
+                f"`{name}` must be finite at the true class of each row. If that class is masked, return the value that counts "
                 "there."
             )
         return _Tabulated(_array.beside(table, batch.logits))
@@ -96,23 +97,29 @@ class Observable(ABC):
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._attributes().items())})"
 
     def __eq__(self, other: object) -> bool:
         if self is other or type(self) is not type(other):
             return self is other
-        mine, theirs = vars(self), vars(other)
+        mine, theirs = self._attributes(), other._attributes()
         return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
     def __hash__(self) -> int:
         return hash(type(self))  # attributes may be arrays, which have no hash
+
+    def _attributes(self) -> dict[str, Any]:
+        """What distinguishes it from others of its class, slots included."""
+        state = self.__getstate__()
+        parts = state if isinstance(state, tuple) else (state,)
+        return {name: value for part in parts if part for name, value in part.items()}
 
 
 class Rows(Protocol):
     """An observable of the rows of a batch, counted from its value at the top class."""
 
     def unit(self, batch: Batch) -> float:
-        """The size of O at the top where it does not scale with the logits, else 0: rounding there limits the gap."""
+        """The mean size of O at the top where it does not scale with the logits, else 0: its rounding limits the gap."""
 
     def observed(self, batch: Batch) -> Array:
         """O at the true class of each row, minus O at the top."""
@@ -128,7 +135,7 @@ class _Tabulated:
     table: Array
 
     def unit(self, batch: Batch) -> float:
-        return float(batch.xp.max(batch.xp.abs(batch.at(self.table, batch.top))))
+        return batch.total(batch.xp.abs(batch.at(self.table, batch.top))) / batch.weight
 
     def observed(self, batch: Batch) -> Array:
         return batch.at(self.table, batch.labels) - batch.at(self.table, batch.top)
@@ -292,5 +299,5 @@ class Energy(Observable):
         )
 
 
-# The observables that have a name; the registry of methods reads the same table.
+# The observables behind the methods of these names.
 BUILT_IN: dict[str, Observable] = {"ec": Confidence(), "ts": Energy()}

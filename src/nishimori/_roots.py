@@ -18,7 +18,7 @@ TOLERANCE = 1e-10
 # Steps triple the digits once the root is near, bisection and doubling strides get there from anywhere.
 LIMIT = 100
 
-# exp(x) is a β, and beyond this its square is no float64.
+# exp(x) is a β, and beyond this its square overflows float64.
 _FARTHEST = 340.0
 
 

@@ -11,15 +11,15 @@ from typing import Any
 from nishimori._array import HostArray, on_host
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
-from nishimori._labels import Classes, class_labels
-from nishimori._maps import Map, Temperature
+from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
+from nishimori._maps import Map, Temperature, temperature_of
 from nishimori._numbers import temperature as checked_temperature
 from nishimori._observables import Confidence
 from nishimori._passes import Sums
 from nishimori._progress import Report, silent
 from nishimori._reliability import Bins, Claims, Reliability, Strategy, check_bins, claims, tally, uniform_edges
 from nishimori._scores import Input, check_input
-from nishimori._sources import Source, source
+from nishimori._sources import Source, is_source, source
 from nishimori.errors import InputError
 
 # Quantiles need one number per row and map. More maps than this many numbers allow are measured in several readings: 64 MiB.
@@ -104,7 +104,11 @@ def evaluate(
         used, kind, classes = _of_calibrator(calibrator, logits, input, classes)
     else:
         used, kind = Temperature(1.0 if temperature is None else checked_temperature(temperature)), input or "logits"
-    data = source(logits, labels, sample_weight, input=kind, classes=classes)
+        refuse_permuted(column_names(logits, "logits"), classes)
+    if is_source(logits) and calibrator is not None:  # which says what the scores to predict from are
+        data = source(logits, labels, sample_weight)
+    else:
+        data = source(logits, labels, sample_weight, input=kind, classes=classes)
     (card,) = scorecards(data, [used], n_bins=n_bins, strategy=strategy)
     return card
 
@@ -119,10 +123,11 @@ def _of_calibrator(calibrator: Any, logits: Any, input: Input | None, classes: C
         if input != calibrator.input:
             raise InputError(f"`input` must be {calibrator.input!r}, which the calibrator was fitted to, got {input!r}.")
     if classes is not None:
-        given, known = class_labels(classes).tolist(), calibrator.classes
-        if known is None or given != class_labels(known).tolist():
-            raise InputError(f"`classes` must be those of the calibrator, {known}, got {given}.")
-    calibrator.check_columns(logits)
+        given, known = class_labels(classes).tolist(), getattr(calibrator, "classes_", None)
+        if known is None or given != known.tolist():
+            shown = "which has none" if known is None else known.tolist()
+            raise InputError(f"`classes` must be those of the calibrator, {shown}, got {given}.")
+    calibrator.check_columns(logits, "logits")
     return fitted, calibrator.input, calibrator.classes
 
 
@@ -201,8 +206,9 @@ class _Claim:
 
 def _after(map_: Map, batch: Batch) -> Gibbs:
     """The distribution of a batch after calibration."""
-    if map_.temperature is not None:
-        return Gibbs(batch, 1 / map_.temperature)
+    temperature = temperature_of(map_)
+    if temperature is not None:
+        return Gibbs(batch, 1 / temperature)
     return Gibbs(Batch(map_.apply(batch.logits), batch.labels, batch.weights), 1.0)
 
 
@@ -232,4 +238,4 @@ def _from_shared_readings(
     else:
         edges = tuple(each.edges(n_bins) for each in data.gather(_Claim(maps), report).items)
     sums = data.gather(_Score(maps, edges), report).items
-    return [each.card(map_.temperature) for map_, each in zip(maps, sums, strict=True)]
+    return [each.card(temperature_of(map_)) for map_, each in zip(maps, sums, strict=True)]

@@ -62,10 +62,10 @@ class Scores:
         table = self._table(values)
         return self._logits(table), table if self.input == "probabilities" else None
 
-    def logits(self) -> Array:
-        """All logits (n, k), checked, in the precision that results are computed in."""
+    def logits(self, first_row: int = 0) -> Array:
+        """All logits (n, k), checked, in the precision that results are computed in; rows are counted from ``first_row``."""
         for rows in self.blocks():
-            self.check(self.exact(rows), range(rows.start, rows.stop))
+            self.check(self.exact(rows), range(first_row + rows.start, first_row + rows.stop))
         return self._logits(self._table(_array.to_compute(self.array)))
 
     def sample(self, index: HostArray) -> "Scores":

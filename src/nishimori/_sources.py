@@ -62,11 +62,10 @@ class Source(Protocol):
 class ArraySource(Source):
     """Rows in an array of any library. The first reading checks the values of each block; later ones do not."""
 
-    def __init__(self, scores: Scores, labels: HostArray, weights: HostArray, numbers: HostArray | None = None) -> None:
+    def __init__(self, scores: Scores, labels: HostArray, weights: HostArray) -> None:
         self.scores = scores
         self.labels = labels
         self.weights = weights
-        self._numbers = numbers  # of the rows, where they were drawn from others
         self._masked: dict[int, bool] = {}  # by the first row of a block that was checked
 
     @property
@@ -88,14 +87,10 @@ class ArraySource(Source):
                 labels, weights = labels[kept], weights[kept]
             values = self.scores.exact(rows, kept)
             if rows.start not in self._masked:
-                self._masked[rows.start] = self.scores.check(values, self._row_numbers(rows, kept))
+                numbers = range(rows.start, rows.stop) if kept is None else rows.start + kept
+                self._masked[rows.start] = self.scores.check(values, numbers)
             logits, given = self.scores.as_logits(values)
             yield Batch(logits, _array.beside(labels, logits), _array.beside(weights, logits), given, self._masked[rows.start])
-
-    def _row_numbers(self, rows: slice, kept: HostArray | None) -> HostArray:
-        """What the caller counts the rows of a block as."""
-        numbers = np.arange(rows.start, rows.stop) if kept is None else rows.start + kept
-        return numbers if self._numbers is None else self._numbers[numbers]
 
     def sample(self, size: int) -> "ArraySource | None":
         """A random ``size`` of the rows, the same ones each time; None if all their weights are zero."""
@@ -103,7 +98,7 @@ class ArraySource(Source):
         index = np.sort(np.random.default_rng(0).choice(self.n_rows, size, replace=False))
         if not self.weights[index].any():
             return None
-        return ArraySource(self.scores.sample(index), self.labels[index], self.weights[index], index)
+        return ArraySource(self.scores.sample(index), self.labels[index], self.weights[index])
 
 
 def source(
@@ -120,7 +115,13 @@ def source(
     ``names`` are what the caller's signature calls the first two arguments.
     """
     if is_source(logits):
-        for name, value in ((names[1], labels), ("sample_weight", sample_weight)):
+        given = {
+            names[1]: labels,
+            "sample_weight": sample_weight,
+            "classes": classes,
+            "input": None if input == "logits" else input,
+        }
+        for name, value in given.items():
             if value is not None:
                 raise InputError(f"`{name}` must be left out where `{names[0]}` is a source, which brings its own.")
         found: Source = logits

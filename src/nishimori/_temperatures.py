@@ -87,7 +87,7 @@ class Receipt:
 class Match:
     """Where each observable is matched, or why not, and what the data looked like on the way."""
 
-    roots: dict[Observable, Root | NishimoriError]
+    roots: tuple[Root | NishimoriError, ...]
     census: Census
     n_passes: int
 
@@ -107,26 +107,26 @@ def match(
     data: Source,
     *observables: Observable,
     right: TopN | None = None,
-    starts: Mapping[Observable, float] | None = None,
+    starts: Sequence[float] | None = None,
     label_name: str = "labels",
     report: Report = silent,
 ) -> Match:
     """Search for the temperatures of several observables at once.
 
-    ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are values of log β to
-    start from; by default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
+    ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are the values of log β
+    to start from; by default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
     """
-    readings = _Readings(data, right or Confidence(), label_name, report)
-    begin = _starts_from_sample(data, observables) if starts is None else dict(starts)
+    readings = _Readings(data, observables, right or Confidence(), label_name, report)
+    begin = _starts_from_sample(data, observables) if starts is None else dict(enumerate(starts))
     if len(begin) < len(observables):
-        begin = dict.fromkeys(observables, readings.rough_start()) | begin
-    roots = drive({each: increasing_root(begin[each]) for each in observables}, readings)
+        begin = dict.fromkeys(range(len(observables)), readings.rough_start()) | begin
+    roots = drive({i: increasing_root(start) for i, start in begin.items()}, readings)
     assert readings.census is not None, "the first answer to a search counts the rows"
-    return Match(roots, readings.census, readings.n_passes)
+    return Match(tuple(roots[i] for i in range(len(observables))), readings.census, readings.n_passes)
 
 
-def _starts_from_sample(data: Source, observables: Sequence[Observable]) -> dict[Observable, float]:
-    """The answers of a sample, as far as it has any."""
+def _starts_from_sample(data: Source, observables: Sequence[Observable]) -> dict[int, float]:
+    """The answers of a sample, by the position of their observable, as far as there are any."""
     if data.n_rows is None:
         return {}
     size = min(data.n_rows // _SAMPLE_SHARE, max(_SAMPLE_LEAST, _SAMPLE_ELEMENTS // data.n_classes))
@@ -137,14 +137,17 @@ def _starts_from_sample(data: Source, observables: Sequence[Observable]) -> dict
         roots = match(sample, *observables).roots
     except InputError:
         return {}  # a reading of all rows will say which one is wrong
-    return {each: root.x for each, root in roots.items() if isinstance(root, Root)}
+    return {i: root.x for i, root in enumerate(roots) if isinstance(root, Root)}
 
 
 class _Readings:
     """Readings of one data set for several searches; the first answer to a search also says whether it can succeed."""
 
-    def __init__(self, data: Source, right: Confidence | TopN, label_name: str, report: Report) -> None:
+    def __init__(
+        self, data: Source, observables: Sequence[Observable], right: Confidence | TopN, label_name: str, report: Report
+    ) -> None:
         self.data = data
+        self.observables = observables
         self.count = Count(right)
         self.label_name = label_name
         self.report = report
@@ -156,22 +159,21 @@ class _Readings:
         (scale,) = self._read(log_scale)
         return -float(scale.value)
 
-    def __call__(self, wanted: Mapping[Observable, float]) -> dict[Observable, Point | NishimoriError]:
+    def __call__(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
         """What the searches want to know, from one reading."""
-        first = self.census is None
-        betas = {each: (exp(x), *(_betas_to_judge(each, x) if first else ())) for each, x in wanted.items()}
-        measure = Measure(tuple(betas.items()))
-        if first:
-            sums, self.census = self._read(measure, self.count)
-        else:
-            (sums,) = self._read(measure)
-        return {each.observable: self._refusal(each) or _in_log_beta(each.at(slice(1))) for each in sums.items}
+        observables = {i: self.observables[i] for i in wanted}
+        if self.census is not None:
+            (sums,) = self._read(Measure(tuple((each, (exp(wanted[i]),)) for i, each in observables.items())))
+            return {i: _in_log_beta(each) for i, each in zip(wanted, sums.items, strict=True)}
+        betas = {i: (exp(wanted[i]), *_betas_to_judge(each, wanted[i])) for i, each in observables.items()}
+        sums, self.census = self._read(Measure(tuple((observables[i], betas[i]) for i in wanted)), self.count)
+        return {i: self._judged(each) for i, each in zip(wanted, sums.items, strict=True)}
 
-    def _refusal(self, moments: Moments) -> NishimoriError | None:
-        """Why no temperature can be found, where the moments can tell."""
-        if len(moments.betas) == 1 or self.census is None:
-            return None
-        return _refusal(moments.at(slice(1, None)), self.census, self.label_name)
+    def _judged(self, moments: Moments) -> Point | NishimoriError:
+        """The first answer, or why there will be no temperature."""
+        assert self.census is not None, "counted in the same reading"
+        refusal = _refusal(moments.at(slice(1, None)), self.census, self.label_name)
+        return refusal or _in_log_beta(moments.at(slice(1)))
 
     def _read(self, *passes: Any) -> tuple[Any, ...]:
         self.n_passes += 1
@@ -243,7 +245,7 @@ def fit_one(
 ) -> tuple[float, Receipt]:
     """The temperature of one observable and its receipt; raises if there is none."""
     matched = match(data, observable, right=right, label_name=label_name)
-    root = matched.roots[observable]
+    (root,) = matched.roots
     if isinstance(root, NishimoriError):
         raise root
     warn_if_few(matched.census)
@@ -317,8 +319,9 @@ class Temperatures:
 
     @classmethod
     def of(cls, matched: Match) -> "Temperatures":
-        """From a search for both."""
-        ec, ts = (matched.roots[BUILT_IN[name]] for name in ("ec", "ts"))
+        """From a search whose first observables are those that have a name."""
+        found = dict(zip(BUILT_IN, matched.roots, strict=False))
+        ec, ts = found["ec"], found["ts"]
         return cls(
             ec=exp(-ec.x) if isinstance(ec, Root) else None,
             ts=exp(-ts.x) if isinstance(ts, Root) else None,
@@ -375,8 +378,8 @@ def temperatures(logits: Any, labels: Any = None, *, sample_weight: Any = None, 
 
 def temperatures_of(data: Source, *, warn: bool = True, starts: Mapping[str, float] | None = None) -> Temperatures:
     """Both temperatures of a source, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
-    begin = None if starts is None else {BUILT_IN[name]: -log(T) for name, T in starts.items()}
-    matched = match(data, BUILT_IN["ec"], BUILT_IN["ts"], starts=begin)
+    begin = None if starts is None else [-log(starts[name]) for name in BUILT_IN]
+    matched = match(data, *BUILT_IN.values(), starts=begin)
     found = Temperatures.of(matched)
     if warn and (found.ec is not None or found.ts is not None):
         warn_if_few(matched.census)

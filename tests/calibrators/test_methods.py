@@ -1,3 +1,5 @@
+from importlib.metadata import EntryPoint
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,6 @@ def test_the_built_in_methods_have_names():
     assert (ExpectationConsistency().method, TemperatureScaling().method) == ("ec", "ts")
     assert nishimori.from_temperature(2.0).method == "fixed"
     assert "fixed" not in nishimori.methods()  # nothing is chosen from data
-    assert nishimori.calibrator("fixed", temperature=2.0).temperature == 2.0
 
 
 def test_a_registered_class_of_observables_takes_its_parameters_and_keeps_them_on_disk(tmp_path):
@@ -48,6 +49,88 @@ def test_a_registered_class_of_observables_takes_its_parameters_and_keeps_them_o
     loaded = nishimori.load(tmp_path / "c.json")
     assert (type(loaded), loaded.method, loaded.observable) == (Matched, "power", Power(3))
     assert loaded.temperature_ == fitted.temperature_
+
+
+class Counted(Observable):
+    """Its attributes are not its parameters, and one of those is an array."""
+
+    def __init__(self, weights, names=()):
+        self.weights = np.asarray(weights, dtype=float)
+        self.names = list(names)
+        self.calls = 0
+
+    def values(self, logits):
+        self.calls += 1
+        return logits * self.weights
+
+
+class Renamed(Observable):
+    """A parameter that no attribute is called after."""
+
+    def __init__(self, exponent=1):
+        self._exponent = exponent
+
+    def values(self, logits):
+        return np.sign(logits) * np.abs(logits) ** self._exponent
+
+
+def test_parameters_that_json_can_hold_come_back_whatever_the_attributes_are(tmp_path):
+    nishimori.register("counted", Counted)
+    fitted = nishimori.calibrator("counted", weights=np.ones(5), names=["a"]).fit(LOGITS, LABELS)
+    fitted.save(tmp_path / "c.json")
+    loaded = nishimori.load(tmp_path / "c.json")
+    assert (type(loaded), loaded.observable.names, loaded.observable.calls) == (Matched, ["a"], 0)
+    np.testing.assert_array_equal(loaded.observable.weights, np.ones(5))
+    assert loaded.temperature_ == fitted.temperature_
+
+
+def test_parameters_that_cannot_be_found_again_are_not_made_up(tmp_path):
+    nishimori.register("renamed", Renamed)
+    fitted = nishimori.calibrator("renamed", exponent=3).fit(LOGITS, LABELS)
+    message = r"^`Renamed` must keep each parameter in an attribute of the same name to be saved, got none for exponent\.$"
+    with pytest.raises(InputError, match=message):
+        fitted.save(tmp_path / "c.json")
+
+
+def test_parameters_that_json_cannot_hold_are_refused_before_anything_is_written(tmp_path):
+    fitted = Matched(Power(1)).fit(LOGITS, LABELS)
+    fitted.observable.power = {1}
+    with pytest.raises(InputError, match="must be numbers, text or lists of them to be saved as JSON"):
+        fitted.save(tmp_path / "c.json")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_map_whose_method_is_unknown_here_keeps_the_parameters_of_its_method(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_registry, "_known", {**_registry._known, "power": Power})
+        nishimori.calibrator("power", power=3).fit(LOGITS, LABELS).save(tmp_path / "a.json")
+    elsewhere = nishimori.load(tmp_path / "a.json")
+    assert type(elsewhere) is nishimori.FixedMap
+    elsewhere.save(tmp_path / "b.json")
+    nishimori.register("power", Power)
+    assert nishimori.load(tmp_path / "b.json").observable == Power(3)
+
+
+@pytest.mark.parametrize("target", ["math:pi", "nowhere:Name", f"{__name__}:Fails"])
+def test_a_method_that_cannot_be_used_leaves_the_map(target, tmp_path, monkeypatch):
+    fitted = Matched(Power(1)).fit(LOGITS, LABELS)
+    monkeypatch.setattr(_registry, "_known", {**_registry._known, "plugged": Power})
+    fitted.save(tmp_path / "c.json")
+    monkeypatch.setattr(_registry, "_known", {"ec": ExpectationConsistency})
+    points = [EntryPoint(name="plugged", value=target, group="nishimori.methods")]
+    monkeypatch.setattr(_registry, "_entry_points", lambda: points)
+    with pytest.warns(UserWarning, match="The method 'plugged' of .* cannot be used here"):
+        loaded = nishimori.load(tmp_path / "c.json")
+    assert type(loaded) is nishimori.FixedMap
+    assert (loaded.temperature_, loaded.method) == (fitted.temperature_, "plugged")
+
+
+class Fails(Observable):
+    def __init__(self, power):
+        raise ValueError("power!")
+
+    def values(self, logits):
+        return logits
 
 
 def test_a_registered_class_of_calibrators_is_saved_and_loaded(tmp_path):
@@ -68,13 +151,13 @@ def test_registering_the_same_twice_is_fine_and_something_else_is_not():
         nishimori.register("ec", Power(3))
 
 
-@pytest.mark.parametrize("name", ["", " ec", "a:b", None])
+@pytest.mark.parametrize("name", ["", " ec", "a:b", None, "fixed"])
 def test_what_cannot_be_a_name_is_refused(name):
     with pytest.raises(InputError, match="`name` must be a word without a colon"):
         nishimori.register(name, Power())
 
 
-@pytest.mark.parametrize("target", [3, "ec", dict, len])
+@pytest.mark.parametrize("target", [3, "ec", dict, len, Observable, nishimori.Calibrator])
 def test_what_is_no_method_is_refused(target):
     with pytest.raises(InputError, match="`observable_or_class` must be an observable, or a subclass of nishimori"):
         nishimori.register("other", target)
@@ -83,6 +166,10 @@ def test_what_is_no_method_is_refused(target):
 WRONG = {
     "unknown": (("platt", {}), r"^`method` must be one of ec, ts, .*or package\.module:Name, got 'platt'\.$"),
     "no name": ((3, {}), "`method` must be one of ec, ts"),
+    "a list": ((["ec"], {}), "`method` must be one of ec, ts"),
+    "fixed": (("fixed", {}), "`method` must be one of ec, ts"),
+    "relative": ((".x:y", {}), r"^`\.x:y` must be importable as package\.module:Name, got TypeError"),
+    "abstract": (("nishimori:Observable", {}), "^`nishimori:Observable` must be an observable"),
     "no module": (("nowhere:Name", {}), r"^`nowhere:Name` must be importable as package\.module:Name, got ModuleNotFoundError"),
     "no attribute": (("math:nothing", {}), r"^`math:nothing` must be importable as package\.module:Name, got AttributeError"),
     "no method": (("math:pi", {}), "^`math:pi` must be an observable"),

@@ -231,6 +231,7 @@ ALWAYS = [
 IN_FIRST = [*TEMPERATURES, HUGE, *ALWAYS, ("method", "other"), ("top_n", 0), ("top_n", 1.5), ("top_n", 2)]
 IN_SECOND = [
     *(("map", each) for each in ([], {"kind": "other", "parameters": {}}, {"kind": "temperature", "parameters": []})),
+    *(("map", {"kind": each, "parameters": {"temperature": 1.0}}) for each in ([], {}, None, 3)),
     *(("map", {"kind": "temperature", "parameters": {"temperature": value}}) for _, value in TEMPERATURES),
     *ALWAYS,
     ("provenance", []),
@@ -238,9 +239,16 @@ IN_SECOND = [
     ("method", ""),
     ("params", []),
     ("params", {"top_n": 3}),
-    ("params", {"a": [1]}),
+    ("params", {"a": {"b": 1}}),
     ("residual", "0"),
 ]
+
+
+@pytest.mark.parametrize("top_n", [-5, 0, 2, "x", 1.5])
+def test_a_top_n_that_cannot_be_is_damage_in_the_second_version_too(top_n, tmp_path):
+    content = json.loads(SECOND_VERSION)
+    content["provenance"] |= {"method": "ec", "params": {"top_n": top_n}}
+    assert f"is damaged: params is {{'top_n': {top_n!r}}}" in refusal(content, tmp_path / "c.json")
 
 
 def refusal(content, path):

@@ -210,10 +210,10 @@ def test_nothing_is_overwritten_without_force(run):
         ),
         ("demo -o val.npz", "val.npz is a file, and the demo needs a folder. Choose another name."),
         ("fit val.npz test.npz -o c.json", "Pass one file, or two .npy files: scores first, labels second."),
-        ("eval test.npz --n-bins 0", "`n_bins` must be a whole number of at least 1, got 0."),
+        ("eval test.npz --n-bins 0", "`n_bins` must be a whole number of at least 1, got 0. (In the shell: --n-bins.)"),
         (
             "fit val.npz -o c.json --top-n 4",
-            "`top_n` must be a whole number from 1 to 3, one less than the number of classes, got 4.",
+            "`top_n` must be a whole number from 1 to 3, one less than the number of classes, got 4. (In the shell: --top-n.)",
         ),
     ],
 )

@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from importlib import import_module, invalidate_caches
 from pathlib import Path
 
@@ -184,9 +185,9 @@ def test_an_observable_without_a_root_is_refused_with_the_end_that_fails():
 WRONG = {
     "shape": (
         lambda z: z[:, 0],
-        r"^`Own.values` must return an array of the shape of `logits`, \(.*, 6\), got shape \(.*,\)\.$",
+        r"^`Own.values` must return an array of the shape of `logits`, \(.*, 6\), got \(.*,\)\.$",
     ),
-    "type": (lambda _: 3, r"must return an array of the shape of `logits`, .* got 3\.$"),
+    "type": (lambda _: 3, r"must return an array of the shape of `logits`, .* got \(\)\.$"),
     "NaN": (
         lambda z: np.where(z > 9, np.nan, z),
         r"^`Own.values` must be finite wherever the logit is, got NaN or infinity\.$",
@@ -214,6 +215,98 @@ class Weighted(Observable):
     def values(self, logits):
         self.calls += 1
         return logits * self.weights
+
+
+def test_the_logits_that_values_is_given_cannot_be_changed():
+    class Clipped(Observable):
+        def values(self, logits):
+            logits[logits < 0] = 0
+            return logits
+
+    with pytest.raises(ValueError, match="read-only"):
+        Matched(Clipped()).fit(LOGITS, LABELS)
+
+
+STRANGE = {
+    "complex": (lambda z: z + 1j, r"^`Own.values` must be real, got complex128"),
+    "text": (lambda z: z.astype(str), r"^`Own.values` must hold numbers, got text"),
+    "hidden": (lambda z: np.ma.masked_less(z, 0), r"^`Own.values` must not hide entries"),
+    "ragged": (lambda z: [[1.0], [1.0, 2.0]], r"^`Own.values` must be a rectangular array"),
+    "nothing": (lambda z: None, r"^`Own.values` must be an array of scores, got None"),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), STRANGE.values(), ids=STRANGE)
+def test_values_are_checked_like_any_other_array(values, message):
+    own = type("Own", (Observable,), {"values": lambda self, logits: values(logits)})
+    with pytest.raises(InputError, match=message):
+        Matched(own()).fit(LOGITS, LABELS)
+
+
+def test_a_masked_true_class_has_the_value_that_the_observable_gives_it():
+    class Top(Observable):
+        def __init__(self, at_mask):
+            self.at_mask = at_mask
+
+        def values(self, logits):
+            return np.where(np.isfinite(logits), logits == logits.max(axis=1, keepdims=True), self.at_mask)
+
+    logits = LOGITS.copy()
+    wrong = np.flatnonzero(logits.argmax(axis=1) != LABELS)[:20]
+    logits[wrong, LABELS[wrong]] = -np.inf
+    # A masked class counts as a miss, as in expectation consistency; elsewhere what is returned at masks does not matter.
+    assert Matched(Top(0.0)).fit(logits, LABELS).temperature_ == pytest.approx(
+        reference.ec_temperature(logits, LABELS), rel=1e-8
+    )
+    with pytest.raises(InputError, match="must be finite at the true class of each row"):
+        Matched(Top(-np.inf)).fit(logits, LABELS)
+    logits[wrong, LABELS[wrong]] = LOGITS[wrong, LABELS[wrong]]
+    logits[wrong, logits[wrong].argmin(axis=1)] = -np.inf
+    kept = logits[np.arange(len(LABELS)), LABELS] > -np.inf
+    found = Matched(Top(-np.inf)).fit(logits[kept], LABELS[kept]).temperature_
+    assert found == pytest.approx(reference.ec_temperature(logits[kept], LABELS[kept]), rel=1e-8)
+
+
+def test_a_constant_in_one_row_hardly_matters():
+    class Logit(Observable):
+        def values(self, logits):
+            return logits
+
+    shifted = LOGITS.copy()
+    shifted[0] += 2.0**30
+    expected = reference.ts_temperature(LOGITS, LABELS)
+    assert Matched(Logit()).fit(shifted, LABELS).temperature_ == pytest.approx(expected, rel=1e-7)
+
+
+@dataclass
+class Written(Observable):
+    """As a plain dataclass, which has no hash."""
+
+    power: int = 1
+
+    def values(self, logits):
+        return np.sign(logits) * np.abs(logits) ** self.power
+
+
+class Slotted(Observable):
+    __slots__ = ("power",)
+
+    def __init__(self, power):
+        self.power = power
+
+    def values(self, logits):
+        return np.sign(logits) * np.abs(logits) ** self.power
+
+
+@pytest.mark.parametrize("kind", [Written, Slotted])
+def test_an_observable_may_be_a_plain_dataclass_or_have_slots(kind):
+    assert kind(1) == kind(1) != kind(3)
+    found = Matched(kind(1)).fit(LOGITS, LABELS).temperature_
+    assert found == pytest.approx(reference.ts_temperature(LOGITS, LABELS), rel=1e-8)
+    loader = [(torch.tensor(LOGITS), torch.tensor(LABELS))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_registry, "_known", {**_registry._known, "own": kind(1)})
+        assert float(calibrate(torch.nn.Identity(), loader, method="own").temperature) == pytest.approx(found, rel=1e-6)
 
 
 def test_parameters_may_be_arrays_and_values_are_computed_once_per_block_and_reading():

@@ -130,7 +130,8 @@ def test_an_evaluation_gathers_once():
 
 
 def test_what_a_source_brings_may_not_be_passed_again(rows):
-    for name, wrong in {"labels": {"labels": LABELS}, "sample_weight": {"sample_weight": WEIGHTS}}.items():
+    given = {"labels": LABELS, "sample_weight": WEIGHTS, "classes": list("abcde"), "input": "probabilities"}
+    for name, wrong in {name: {name: value} for name, value in given.items()}.items():
         with pytest.raises(InputError, match=f"^`{name}` must be left out where `logits` is a source, which brings its own"):
             nishimori.evaluate(rows, **wrong)
     with pytest.raises(InputError, match=r"^`y` must be left out where `X` is a source"):
@@ -139,13 +140,23 @@ def test_what_a_source_brings_may_not_be_passed_again(rows):
 
 def test_a_calibrator_for_other_classes_is_refused(rows):
     other = nishimori.from_temperature(2.0, classes=["a", "b"])
-    with pytest.raises(InputError, match="`X` must have 2 classes, as the calibrator has, got 5"):
+    with pytest.raises(InputError, match="`logits` must have 2 classes, as the calibrator has, got 5"):
         nishimori.evaluate(rows, calibrator=other)
 
 
 def test_labels_are_still_asked_for_where_arrays_are_passed():
     with pytest.raises(InputError, match="`labels` must be the true class of each sample"):
         nishimori.evaluate(LOGITS)
+
+
+def test_a_wrong_row_is_counted_through_all_blocks_and_rows_of_weight_zero(monkeypatch):
+    monkeypatch.setattr("nishimori._array._HOST_BLOCK", 500)  # a hundred rows
+    logits, weights = LOGITS.copy(), np.ones(900)
+    logits[456, 2], weights[430:440] = np.nan, 0
+    with pytest.raises(InputError, match="got nan in row 456, column 2"):
+        nishimori.temperatures(logits, LABELS, sample_weight=weights)
+    with pytest.raises(InputError, match="got nan in row 456, column 2"):
+        nishimori.from_temperature(2.0).predict_proba(logits)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

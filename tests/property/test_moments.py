@@ -58,7 +58,7 @@ def assert_same(one, other):
 
 def root(observable, logits, labels, weights=None):
     """The search's answer in log β; examples that have none are passed over."""
-    found = match(source(logits, labels, weights), observable).roots[observable]
+    (found,) = match(source(logits, labels, weights), observable).roots
     assume(isinstance(found, Root))
     return found.x
 

@@ -17,8 +17,8 @@ from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
 from nishimori._calibrators import _registry
 from nishimori._calibrators._record import Provenance, Record
-from nishimori._labels import Classes, class_labels, refuse_permuted
-from nishimori._maps import Map
+from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
+from nishimori._maps import Map, temperature_of
 from nishimori._scores import Input, Scores, numeric, scores_of
 from nishimori._sources import Source, is_source, source
 from nishimori.errors import InputError
@@ -27,7 +27,8 @@ from nishimori.errors import InputError
 class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     """Everything except the choice of the map.
 
-    A subclass has the parameters ``input`` and ``classes`` and a `fit` that ends with ``return self._learn(...)``.
+    A subclass has the parameters ``input`` and ``classes`` and a `fit` that takes its data from `source_from` and ends with
+    ``return self.learn(...)``.
     """
 
     input: Input
@@ -47,12 +48,21 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         """What the method is called: its registered name, else where it can be imported from."""
         return _registry.name_of(type(self))
 
-    def _source(self, X: Any, y: Any, sample_weight: Any) -> Source:
+    @property
+    def temperature_(self) -> float | None:
+        """What logits are divided by; None for a map that does more than that."""
+        if "map_" not in self.__dict__:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
+        return temperature_of(self.map_)
+
+    def source_from(self, X: Any, y: Any, sample_weight: Any) -> Source:
         """The data to fit to; values are checked when they are first read."""
-        refuse_permuted(_column_names(X), self.classes)
+        if is_source(X):  # `input` and `classes` are then those of the scores to predict from
+            return source(X, y, sample_weight, names=("X", "y"))
+        refuse_permuted(column_names(X), self.classes)
         return source(X, y, sample_weight, input=self.input, classes=self.classes, names=("X", "y"))
 
-    def _learn(self, X: Any, data: Source, map_: Map, n_samples: int, residual: float | None = None) -> Self:
+    def learn(self, X: Any, data: Source, map_: Map, n_samples: int, residual: float | None = None) -> Self:
         """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
         classes = class_labels(self.classes, data.n_classes)
         self.map_ = map_
@@ -60,19 +70,19 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         self.classes_ = classes
         self.n_samples_ = n_samples
         self.residual_ = residual
-        self.name_columns(_column_names(X))
+        self.name_columns(column_names(X))
         return self
 
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
-        told = record.provenance
+        origin = record.provenance
         self.map_ = record.map
-        self.n_samples_ = told.n_samples
-        self.residual_ = told.residual
-        if told.n_classes is not None:
-            self.classes_ = class_labels(told.classes, told.n_classes)
-            self.n_features_in_ = told.n_classes
-        self.name_columns(told.columns)
+        self.n_samples_ = origin.n_samples
+        self.residual_ = origin.residual
+        if origin.n_classes is not None:
+            self.classes_ = class_labels(origin.classes, origin.n_classes)
+            self.n_features_in_ = origin.n_classes
+        self.name_columns(origin.columns)
         return self
 
     def name_columns(self, names: Sequence[str] | None) -> None:
@@ -83,20 +93,23 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def check_columns(self, X: Any) -> None:
+    def check_columns(self, X: Any, name: str = "X") -> None:
         """Refuse scores whose number or names of columns are not those that the calibrator was fitted to."""
         if is_source(X):
             known = getattr(self, "n_features_in_", X.n_classes)
             if X.n_classes != known:
-                raise InputError(f"`X` must have {known} classes, as the calibrator has, got {X.n_classes}.")
-        elif hasattr(self, "n_features_in_"):
-            self._check_names(X, numeric(X, "X").shape)
+                raise InputError(f"`{name}` must have {known} classes, as the calibrator has, got {X.n_classes}.")
+            return
+        if not hasattr(self, "feature_names_in_"):
+            refuse_permuted(column_names(X, name), self.classes)
+        if hasattr(self, "n_features_in_"):
+            self._check_names(X, numeric(X, name).shape, name)
 
-    def _check_names(self, X: Any, shape: tuple[int, ...]) -> None:
+    def _check_names(self, X: Any, shape: tuple[int, ...], name: str = "X") -> None:
         if len(shape) == 1 and self.n_features_in_ != 2:
             raise InputError(
-                f"`X` must have {self.n_features_in_} columns, one per class, got shape {tuple(shape)}. "
-                "Reshape your data: for one sample pass `[X]`."
+                f"`{name}` must have {self.n_features_in_} columns, one per class, got shape {tuple(shape)}. "
+                f"Reshape your data: for one sample pass `[{name}]`."
             )
         if len(shape) != 2 or (
             type(X) is np.ndarray and shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
@@ -108,7 +121,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             # scikit-learn's own words for a wrong number or wrong names of columns, as our error.
             named = "feature names" in str(error).lower()
             remedy = "\nA wrong class order would assign probabilities to the wrong classes." if named else ""
-            raise InputError(f"{error}{remedy}") from None
+            raise InputError(f"{str(error).replace('X has', f'{name} has', 1)}{remedy}") from None
 
     def _scores(self, X: Any) -> Scores:
         """Check that ``X`` is what the calibrator was fitted to."""
@@ -137,7 +150,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         Without ``classes`` these are column numbers, in the array library of ``X``; with it, a NumPy array of its labels.
         """
         logits = self._scores(X).logits()
-        if self.map_.temperature is None:  # one temperature keeps the order of the classes
+        if temperature_of(self.map_) is None:  # one temperature keeps the order of the classes
             logits = self.map_.apply(logits)
         columns = namespace(logits).argmax(logits, axis=1)
         return columns if self.classes is None else self.classes_[_array.on_host(columns)]
@@ -166,9 +179,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         """
         check_is_fitted(self, "map_")
         names = getattr(self, "feature_names_in_", None)
-        told = Provenance(
+        origin = Provenance(
             method=self.method,
-            params=self._method_params(),
+            params=self.method_params(),
             classes=None if self.classes is None else self.classes_.tolist(),
             columns=None if names is None else names.tolist(),
             n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
@@ -176,25 +189,14 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             residual=self.residual_,
             library_version=nishimori.__version__,
         )
-        Record(self.map_, self.input, told).write(path, overwrite=overwrite)
+        Record(self.map_, self.input, origin).write(path, overwrite=overwrite)
 
-    def _method_params(self) -> dict[str, Any]:
-        """The parameters that choose the method, which `nishimori.calibrator` takes beside its name."""
+    def method_params(self) -> dict[str, Any]:
+        """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
         params = self.get_params(deep=False)
-        return {name: _plain(value) for name, value in params.items() if name not in ("input", "classes")}
+        return {name: plain(value) for name, value in params.items() if name not in ("input", "classes")}
 
 
-def _plain(value: Any) -> Any:
-    """A NumPy number as a Python one."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _column_names(X: Any) -> list[str] | None:
-    """The names of the columns of a data frame, if they are text."""
-    names = list(getattr(X, "columns", []))
-    texts = [isinstance(name, str) for name in names]
-    if not any(texts):
-        return None
-    if not all(texts) or len(set(names)) != len(names):
-        raise InputError(f"`X` must have columns with distinct names, all of them text or none, got {names}. Rename them.")
-    return names
+def plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's numbers and lists."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

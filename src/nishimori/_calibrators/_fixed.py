@@ -1,6 +1,6 @@
 """Calibrators that are ready to use without data: from a temperature you know, or from a file of any method."""
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from nishimori._calibrators._calibrator import Calibrator
 from nishimori._census import census
@@ -9,6 +9,9 @@ from nishimori._maps import Map, Temperature
 from nishimori._numbers import temperature as checked_temperature
 from nishimori._scores import Input, check_input
 from nishimori.errors import InputError
+
+FIXED = "fixed"
+"""What is saved as the method of a map that was not chosen from data."""
 
 
 class FixedTemperature(Calibrator):
@@ -29,15 +32,17 @@ class FixedTemperature(Calibrator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Check the data and note its columns; the temperature stays as it is."""
-        data = self._source(X, y, sample_weight)
+        data = self.source_from(X, y, sample_weight)
         map_ = Temperature(checked_temperature(self.temperature))
-        return self._learn(X, data, map_, census(data).n_rows)
+        return self.learn(X, data, map_, census(data).n_rows)
 
     @property
     def temperature_(self) -> float:
-        if "map_" not in self.__dict__:
-            raise AttributeError("'FixedTemperature' object has no attribute 'temperature_'")
-        return float(self.map_.parameters["temperature"])
+        return cast("float", super().temperature_)
+
+    @property
+    def method(self) -> str:
+        return FIXED
 
 
 class FixedMap(Calibrator):
@@ -49,15 +54,26 @@ class FixedMap(Calibrator):
         What is done to logits.
     method : str
         The name of the method that chose it.
+    params : dict, optional
+        The parameters of that method.
     input, classes
         As for `ExpectationConsistency`.
     """
 
-    method: str = "fixed"
+    method: str = FIXED
 
-    def __init__(self, map: Map, *, method: str = "fixed", input: Input = "logits", classes: Classes = None) -> None:
+    def __init__(
+        self,
+        map: Map,
+        *,
+        method: str = FIXED,
+        params: dict[str, Any] | None = None,
+        input: Input = "logits",
+        classes: Classes = None,
+    ) -> None:
         self.map = map
         self.method = method
+        self.params = params
         self.input = input
         self.classes = classes
 
@@ -65,15 +81,12 @@ class FixedMap(Calibrator):
         """Check the data and note its columns; the map stays as it is."""
         if not isinstance(self.map, Map):
             raise InputError(f"`map` must be a Map, got {self.map!r}.")
-        data = self._source(X, y, sample_weight)
-        return self._learn(X, data, self.map, census(data).n_rows)
+        data = self.source_from(X, y, sample_weight)
+        return self.learn(X, data, self.map, census(data).n_rows)
 
-    @property
-    def temperature_(self) -> float | None:
-        return self.map.temperature
-
-    def _method_params(self) -> dict[str, Any]:
-        return {}
+    def method_params(self) -> dict[str, Any]:
+        """Those that the method had."""
+        return dict(self.params or {})
 
 
 def from_temperature(T: float, *, classes: Classes = None, input: Input = "logits") -> FixedTemperature:

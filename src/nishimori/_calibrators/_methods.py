@@ -1,25 +1,21 @@
 """Methods by name: what there is, how to get one, how to add one, and how to read one back from a file."""
 
 import os
+import warnings
+from inspect import isabstract
 from typing import Any
 
 from nishimori._calibrators import _registry
 from nishimori._calibrators._calibrator import Calibrator
-from nishimori._calibrators._fixed import FixedMap, FixedTemperature
-from nishimori._calibrators._one_temperature import ExpectationConsistency, Matched, TemperatureScaling
+from nishimori._calibrators._fixed import FIXED, FixedMap, FixedTemperature
+from nishimori._calibrators._one_temperature import ExpectationConsistency, Matched, OneTemperature, TemperatureScaling
 from nishimori._calibrators._record import Record
-from nishimori._observables import BUILT_IN, Observable
+from nishimori._observables import Observable
 from nishimori.errors import FormatError, InputError
 
-# Methods whose class does more than match an observable of the table; "fixed" is not chosen from data.
-_FIXED = "fixed"
-_CLASSES: dict[str, type[Calibrator]] = {
-    "ec": ExpectationConsistency,
-    "ts": TemperatureScaling,
-    _FIXED: FixedTemperature,
-}
-for _name, _target in {**BUILT_IN, **_CLASSES}.items():
-    _registry.add(_name, _target)
+_BUILT_IN: dict[str, type[Calibrator]] = {"ec": ExpectationConsistency, "ts": TemperatureScaling}
+for _name, _class in _BUILT_IN.items():
+    _registry.add(_name, _class)
 
 
 def methods() -> tuple[str, ...]:
@@ -31,7 +27,7 @@ def methods() -> tuple[str, ...]:
     >>> nishimori.methods()[:2]
     ('ec', 'ts')
     """
-    return tuple(name for name in _registry.names() if name != _FIXED)
+    return _registry.names()
 
 
 def register(name: str, observable_or_class: Any) -> None:
@@ -58,8 +54,8 @@ def register(name: str, observable_or_class: Any) -> None:
     >>> nishimori.calibrator("logit").method
     'logit'
     """
-    if not isinstance(name, str) or not name or ":" in name or name != name.strip():
-        raise InputError(f"`name` must be a word without a colon, got {name!r}.")
+    if not isinstance(name, str) or not name or ":" in name or name != name.strip() or name == FIXED:
+        raise InputError(f"`name` must be a word without a colon, and not {FIXED!r}, got {name!r}.")
     _registry.add(name, _checked(observable_or_class, "`observable_or_class`"))
 
 
@@ -79,8 +75,9 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     >>> nishimori.calibrator("ec", top_n=5)
     ExpectationConsistency(top_n=5)
     """
+    target = _target_of(name)
     try:
-        return _made(_target_of(name), params)
+        return _made(target, params)
     except TypeError as error:
         raise InputError(f"`{name}` does not take these parameters: {error}.") from None
 
@@ -89,37 +86,39 @@ def _target_of(name: Any) -> Any:
     """The observable or class behind a name that a user typed."""
     if isinstance(name, str) and ":" in name:
         return _checked(_registry.imported(name), f"`{name}`")
-    target = _registry.find(name)
+    target = _registry.find(name) if isinstance(name, str) else None
     if target is None:
         raise InputError(f"`method` must be one of {', '.join(methods())}, or package.module:Name, got {name!r}.")
     return _checked(target, f"The method {name!r}")
 
 
 def _checked(target: Any, what: str) -> Any:
-    if isinstance(target, Observable) or (isinstance(target, type) and issubclass(target, Observable | Calibrator)):
-        return target
-    raise InputError(
-        f"{what} must be an observable, or a subclass of nishimori.Observable or nishimori.Calibrator, got {target!r}."
-    )
+    """What can be a method: an observable, or a class that makes one or a calibrator."""
+    is_class = isinstance(target, type) and issubclass(target, Observable | Calibrator) and not isabstract(target)
+    if not is_class and not isinstance(target, Observable):
+        raise InputError(
+            f"{what} must be an observable, or a subclass of nishimori.Observable or nishimori.Calibrator, got {target!r}."
+        )
+    return target
 
 
 def _made(target: Any, params: dict[str, Any]) -> Calibrator:
     if isinstance(target, type) and issubclass(target, Calibrator):
         return target(**params)
-    face = {name: value for name, value in params.items() if name in ("input", "classes")}
-    own = {name: value for name, value in params.items() if name not in face}
+    common = {name: value for name, value in params.items() if name in ("input", "classes")}
+    own = {name: value for name, value in params.items() if name not in common}
     if isinstance(target, type):
-        return Matched(target(**own), **face)
+        return Matched(target(**own), **common)
     if own:
         raise TypeError(f"it has no parameters besides `input` and `classes`, got {', '.join(own)}")
-    return Matched(target, **face)
+    return Matched(target, **common)
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
     """The calibrator that `save` wrote to ``path``, ready to use.
 
     If its method is neither registered nor installed here, the map is all there is: a `FixedMap` that knows the method's
-    name. A file cannot name code to import.
+    name. A file cannot name code: only methods that are registered or installed are looked up.
 
     Raises
     ------
@@ -127,13 +126,33 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
         If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
     """
     record = Record.read(path)
-    told = record.provenance
-    face = {"input": record.input, "classes": told.classes}
-    target = _registry.find(told.method)
-    if target is None:
-        return FixedMap(record.map, method=told.method, **face).restore(record)  # type: ignore[arg-type]
-    params = dict(record.map.parameters) if told.method == _FIXED else told.params
+    origin = record.provenance
+    common: dict[str, Any] = {"input": record.input, "classes": origin.classes}
+    if origin.method == FIXED:
+        made: Calibrator = FixedTemperature(**record.map.parameters, **common)
+    else:
+        made = _of_method(record, common, path) or FixedMap(record.map, method=origin.method, params=origin.params, **common)
+    return made.restore(record)
+
+
+def _of_method(record: Record, common: dict[str, Any], path: str | os.PathLike[str]) -> Calibrator | None:
+    """A calibrator of the file's own method, or None if that is not known here or, with a warning, cannot be used."""
+    origin = record.provenance
     try:
-        return _made(_checked(target, told.method), {**params, **face}).restore(record)
-    except TypeError:
-        raise FormatError(f"{path} is damaged: params is {told.params!r}. Fit and save again.") from None
+        target = _registry.find(origin.method)
+        if target is None:
+            return None
+        made = _made(_checked(target, origin.method), {**origin.params, **common})
+        if isinstance(made, OneTemperature) and origin.n_classes is not None:
+            made.observable_for(origin.n_classes)  # refuses parameters that do not suit so many classes
+    except Exception as error:
+        if origin.method in _BUILT_IN:
+            raise FormatError(f"{os.fspath(path)} is damaged: params is {origin.params!r}. Fit and save again.") from None
+        warnings.warn(
+            f"The method {origin.method!r} of {os.fspath(path)} cannot be used here ({type(error).__name__}: {error}). The "
+            "calibration is loaded as a FixedMap, which predicts the same but cannot be fitted again.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return None
+    return made

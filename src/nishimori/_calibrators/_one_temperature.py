@@ -1,15 +1,17 @@
 """Calibrators that divide all logits by one temperature: each is an observable whose means must agree."""
 
 from abc import abstractmethod
-from typing import Any, Self
+from inspect import signature
+from typing import Any, Self, cast
 
 from nishimori._calibrators import _registry
-from nishimori._calibrators._calibrator import Calibrator
+from nishimori._calibrators._calibrator import Calibrator, plain
 from nishimori._labels import Classes
 from nishimori._maps import Temperature
 from nishimori._numbers import whole
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._scores import Input
+from nishimori._sources import is_source
 from nishimori._temperatures import Receipt, fit_one
 from nishimori.errors import InputError
 
@@ -26,11 +28,7 @@ class OneTemperature(Calibrator):
 
     @property
     def temperature_(self) -> float:
-        if "map_" not in self.__dict__:
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
-        temperature = self.map_.temperature
-        assert temperature is not None, "this map is a temperature"
-        return temperature
+        return cast("float", super().temperature_)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose the temperature from validation logits ``X`` and labels ``y``.
@@ -49,11 +47,11 @@ class OneTemperature(Calibrator):
         NoTemperatureError
             If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
         """
-        data = self._source(X, y, sample_weight)
+        data = self.source_from(X, y, sample_weight)
         observable = self.observable_for(data.n_classes)
         right = observable if isinstance(observable, TopN) else None
-        temperature, receipt = fit_one(data, observable, right, label_name="y")
-        self._learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual)
+        temperature, receipt = fit_one(data, observable, right, label_name="labels" if is_source(X) else "y")
+        self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual)
         self.n_passes_ = receipt.n_passes
         self.receipt_ = receipt
         return self
@@ -193,6 +191,14 @@ class Matched(OneTemperature):
             )
         return self.observable
 
-    def _method_params(self) -> dict[str, Any]:
-        # An observable that was registered as a class is made from its parameters again.
-        return dict(vars(self.observable)) if isinstance(_registry.find(self.method), type) else {}
+    def method_params(self) -> dict[str, Any]:
+        """What an observable that was registered as a class is made from: the arguments of `__init__`, by their names."""
+        if isinstance(_registry.find(self.method), Observable):
+            return {}  # it was registered with its parameters
+        names = list(signature(type(self.observable)).parameters)
+        if lost := [name for name in names if not hasattr(self.observable, name)]:
+            raise InputError(
+                f"`{type(self.observable).__name__}` must keep each parameter in an attribute of the same name to be saved, "
+                f"got none for {', '.join(lost)}."
+            )
+        return {name: plain(getattr(self.observable, name)) for name in names}

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from nishimori._disk import existing_file, new_file
 from nishimori._labels import refuse_permuted
-from nishimori._maps import Map, from_parameters
+from nishimori._maps import KINDS, Map, from_parameters
 from nishimori._scores import Input
 from nishimori.errors import FormatError, InputError
 
@@ -40,7 +40,7 @@ class Provenance:
         """The names of the fields that cannot be right."""
         known = {
             "method": isinstance(self.method, str) and bool(self.method),
-            "params": isinstance(self.params, dict) and all(map(_is_scalar, self.params.values())),
+            "params": isinstance(self.params, dict) and all(map(_is_plain, self.params.values())),
             "n_classes": self.n_classes is None or _is_count(self.n_classes, 2),
             "n_samples": self.n_samples is None or _is_count(self.n_samples, 1),
             "residual": self.residual is None or type(self.residual) in (int, float),
@@ -69,9 +69,18 @@ class Record:
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
         """Store as JSON; never a partial file."""
-        classes = self.provenance.classes
+        classes, params = self.provenance.classes, self.provenance.params
         if classes is not None and not all(isinstance(c, str | int | float | bool) for c in classes):
             raise InputError("`classes` must be text or numbers to be saved as JSON. Rename them, or pickle the calibrator.")
+        if not all(map(_is_plain, params.values())):
+            raise InputError(
+                f"The parameters of {self.provenance.method!r} must be numbers, text or lists of them to be saved as JSON, got "
+                f"{params!r}. Register an observable that has its parameters already, or pickle the calibrator."
+            )
+        if self.map.kind not in KINDS:
+            raise InputError(
+                f"A map of the kind {self.map.kind!r} cannot be saved, only {', '.join(KINDS)}. Pickle the calibrator instead."
+            )
         content = {
             "format": FORMAT,
             "format_version": VERSION,
@@ -154,8 +163,11 @@ def _damaged(path: Path, name: str, value: Any) -> FormatError:
     return FormatError(f"{path} is damaged: {name} is {value!r}. {_REMEDY}")
 
 
-def _is_scalar(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float | bool)
+def _is_plain(value: object) -> bool:
+    """Whether JSON gives it back as it was: a number, text, nothing, or a list of these."""
+    return (
+        value is None or isinstance(value, str | int | float | bool) or (isinstance(value, list) and all(map(_is_plain, value)))
+    )
 
 
 def _is_count(value: object, least: int) -> bool:

@@ -44,7 +44,7 @@ def imported(path: str) -> Any:
         target = import_module(module)
         for part in name.split("."):
             target = getattr(target, part)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:  # whatever the module does when it is imported
         raise InputError(f"`{path}` must be importable as package.module:Name, got {type(error).__name__}: {error}.") from None
     return target
 

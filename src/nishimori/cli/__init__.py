@@ -1,6 +1,7 @@
 """The ``nishimori`` command: fit, apply, eval, demo, theory, paper."""
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
 
@@ -32,5 +33,13 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 def main() -> None:
     """Run the command; an error that the user can correct is one line and exit code 1."""
-    with one_line_errors():
+    with one_line_errors(_options):
         app()
+
+
+def _options() -> set[str]:
+    """The options of the command that was typed."""
+    command: Any = typer.main.get_command(app)
+    for word in sys.argv[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {option for each in command.params for option in each.opts}

@@ -78,10 +78,10 @@ def fit(
     check_target(output, overwrite=force)
     data = _files.read(files, _names(input, scores_name, labels, weights, columns), labelled=True)
     refuse_permuted(data.columns, known)
-    _mention(data, input)
     truth = spelled_as(on_host(data.labels), known)
+    rows = source(data.scores, truth, data.weights, input=input, classes=known, names=("scores", "labels"))
+    _mention(data, input)
     with shown(None) as report:
-        rows = source(data.scores, truth, data.weights, input=input, classes=known)
         calibrator.fit(Reported(rows, "Fitting", report))
     if data.columns is not None:
         calibrator.name_columns(data.columns)
@@ -94,7 +94,7 @@ def _calibrator(method: str, top_n: int, params: dict[str, Any]) -> Calibrator:
     if top_n != 1 and method != "ec":
         raise typer.BadParameter("belongs to --method ec", param_hint="--top-n")
     if ":" in method:
-        sys.path.insert(0, str(Path.cwd()))  # a module beside the data, as other commands that import by name do
+        sys.path.append(str(Path.cwd()))  # a module beside the data, but never instead of an installed one
     try:
         return nishimori.calibrator(method, **params, **({} if top_n == 1 else {"top_n": top_n}))
     except InputError as error:
@@ -102,11 +102,11 @@ def _calibrator(method: str, top_n: int, params: dict[str, Any]) -> Calibrator:
 
 
 def _show_fit(calibrator: Any, method: str, top_n: int, output: Path, *, as_json: bool) -> None:
-    receipt, temperature = getattr(calibrator, "receipt_", None), calibrator.map_.temperature
+    receipt, temperature = getattr(calibrator, "receipt_", None), calibrator.temperature_
     told = ("accuracy", "n_samples", "n_passes", "residual", "n_zeros", "n_masked")
     if as_json:
         numbers = {name: getattr(receipt, name, None) for name in told} | {"n_samples": calibrator.n_samples_}
-        print_json({"method": method, "temperature": temperature, "top_n": top_n, **numbers, "file": str(output)})
+        print_json({"method": calibrator.method, "temperature": temperature, "top_n": top_n, **numbers, "file": str(output)})
     elif temperature is None:
         print_text(f"{calibrator.map_}  ({method}, {calibrator.n_samples_} samples)")
     else:
@@ -141,7 +141,7 @@ def apply(
     _files.write(output, probabilities, headers, overwrite=force)
     if as_json:
         n_samples, n_classes = probabilities.shape
-        temperature = calibrator.map_.temperature
+        temperature = calibrator.temperature_
         print_json({"file": str(output), "n_samples": n_samples, "n_classes": n_classes, "temperature": temperature})
     note(f"Wrote {output}")
 
@@ -151,8 +151,8 @@ def _probabilities(calibrator: Calibrator, data: LogitFile) -> Any:
     parts, n_rows = [], len(data.scores)
     with shown(None) as report:
         for start in range(0, n_rows, _ROWS):
-            block = scores(data.scores[start : start + _ROWS], input=calibrator.input, name="X")
-            parts.append(on_host(like(calibrator.map_.probabilities(block.logits()), block.array)))
+            block = scores(data.scores[start : start + _ROWS], input=calibrator.input, name="scores")
+            parts.append(on_host(like(calibrator.map_.probabilities(block.logits(start)), block.array)))
             report("Applying", min(start + _ROWS, n_rows), n_rows)
     return np.concatenate(parts)
 
@@ -184,9 +184,11 @@ def evaluate(
     if calibrator is not None:
         _check_columns(calibrator, data)
         known = calibrator.classes if known is None else known
+    refuse_permuted(data.columns, known)
     texts = None if known is None else [str(label) for label in known]
     maps = {"before": Temperature(1.0)} | ({} if calibrator is None else {"after": calibrator.map_})
-    rows = source(data.scores, spelled_as(on_host(data.labels), known), data.weights, input=kind, classes=texts)
+    truth = spelled_as(on_host(data.labels), known)
+    rows = source(data.scores, truth, data.weights, input=kind, classes=texts, names=("scores", "labels"))
     with shown(None) as report:
         measured = Reported(rows, "Measuring", report)
         cards = scorecards(measured, list(maps.values()), n_bins=n_bins, strategy=strategy)
@@ -218,6 +220,7 @@ def _mention(data: LogitFile, input: Input) -> None:
 
 def _check_columns(calibrator: Calibrator, data: LogitFile) -> None:
     """Refuse a file whose columns are not those of the calibration, in its order."""
+    found = scores(data.scores, input=calibrator.input, name="scores").n_classes
     names = getattr(calibrator, "feature_names_in_", None)
     if names is not None and data.columns is not None and names.tolist() != data.columns:
         raise InputError(
@@ -225,9 +228,9 @@ def _check_columns(calibrator: Calibrator, data: LogitFile) -> None:
             f"but the file has {', '.join(data.columns)}. Name the right ones in the right order with --columns."
         )
     n_classes = getattr(calibrator, "n_features_in_", None)
-    found = data.scores.shape[1] if data.scores.ndim == 2 else 2
-    if data.scores.ndim <= 2 and n_classes not in (None, found):
+    if n_classes not in (None, found):
+        has = "one score per row, which stands for 2" if data.scores.ndim == 1 else f"{found} columns of scores"
         remedy = ". Pass scores of the same model."
         if data.columns is not None:
             remedy = f": {', '.join(data.columns)}. Name the right ones with --columns, and labels with --labels."
-        raise InputError(f"The calibration has {n_classes} classes, but the file has {found} columns of scores{remedy}")
+        raise InputError(f"The calibration has {n_classes} classes, but the file has {has}{remedy}")

@@ -6,7 +6,7 @@ Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for
 import json
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from math import isfinite
@@ -28,8 +28,10 @@ _OPTIONS = {
     "`overwrite=True`": "--force",
     "`input='logits'`": "--input logits",
     "`input='probabilities'`": "--input probabilities",
-    "`classes=[...]`": "--classes",
-    "`sample_weight`": "--weights",
+    "`classes=[": "--classes",
+    "`top_n`": "--top-n",
+    "`n_bins`": "--n-bins",
+    "use ExpectationConsistency": "--method ec",
     "`folder`": "-o",
     "`data=`": "--data",
     "`train=True`": "--train",
@@ -49,7 +51,7 @@ _PERCENT = ("error", "confidence", "ece")
 
 
 def _err() -> Console:
-    # Made anew each time, so that whatever stands for standard error now is used.
+    # Made again each time, so that whatever is standard error now is used.
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -122,7 +124,7 @@ def _cell(value: Any) -> str:
 
 
 @contextmanager
-def one_line_errors() -> Iterator[None]:
+def one_line_errors(options: Callable[[], set[str]]) -> Iterator[None]:
     """Show warnings and foreseen errors as one line each; the latter end the program with code 1."""
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
@@ -131,13 +133,14 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except (NishimoriError, OSError, ModuleNotFoundError) as error:
-        _err().print(f"[bold red]error:[/] {escape(_with_options(' '.join(str(error).split())))}")
+        _err().print(f"[bold red]error:[/] {escape(_with_options(' '.join(str(error).split()), options()))}")
         sys.exit(1)
 
 
-def _with_options(message: str) -> str:
-    """A message of the library, with the shell's options for the arguments that it names."""
-    options = [option for argument, option in _OPTIONS.items() if argument in message and option not in message]
+def _with_options(message: str, known: set[str]) -> str:
+    """A message of the library, with the command's options for the arguments that it names."""
+    named = [option for argument, option in _OPTIONS.items() if argument in message and option not in message]
+    options = [option for option in named if option.split()[0] in known]
     return f"{message} (In the shell: {', '.join(options)}.)" if options else message
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nishimori._calibrators import Calibrator, OneTemperature, calibrator
-from nishimori._maps import divided
+from nishimori._maps import divided, temperature_of
 from nishimori._observables import BUILT_IN
 from nishimori._sources import Source, source
 from nishimori._temperatures import Temperatures, match, temperatures_of, warn_if_few
@@ -76,7 +76,7 @@ class Calibrated(nn.Module):
         The network itself.
     temperature : Tensor
         T, a float32 buffer of shape ().
-    method : {"ec", "ts", "fixed"}
+    method : str
         How T was chosen; "fixed" if it was passed or loaded.
     found : Temperatures or None
         What `calibrate` measured: both temperatures, accuracy, number of samples. Not part of the state dict; None after
@@ -241,13 +241,14 @@ def _chosen(chosen: Calibrator, data: Source) -> tuple[float, Temperatures]:
     """The temperature that ``chosen`` finds, and those of EC and TS, which share its readings where they can."""
     if isinstance(chosen, OneTemperature):
         observable = chosen.observable_for(data.n_classes)
-        matched = match(data, *dict.fromkeys((observable, *BUILT_IN.values())))
-        root = matched.roots[observable]
+        wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
+        matched = match(data, *wanted)
+        root = matched.roots[wanted.index(observable)]
         if isinstance(root, NishimoriError):
             raise root
         warn_if_few(matched.census)
         return exp(-root.x), Temperatures.of(matched)
-    temperature = chosen.fit(data).map_.temperature
+    temperature = temperature_of(chosen.fit(data).map_)
     if temperature is None:
         raise InputError(f"`method` must choose one temperature, got {chosen.method!r}, which does more than divide logits.")
     return temperature, temperatures_of(data, warn=False)
