@@ -36,7 +36,7 @@ class Moments:
         if (self.observable, self.betas) != (other.observable, other.betas):
             raise MergeError(
                 f"Moments add only if they are of the same observable at the same β, got {self.observable} at {self.betas} and "
-                f"{other.observable} at {other.betas}. Measure both alike."
+                f"{other.observable} at {other.betas}. Measure both in the same way."
             )
         weight = self.weight + other.weight
         return Moments(

@@ -1,7 +1,7 @@
 """How far a long piece of work has come: one callable inside, one bar outside.
 
 Inside the library, work that can take long is given a `Report` and calls it with what is being done, how much of it is done,
-and how much there is (None where nobody knows). Public functions have a keyword ``progress`` instead: None shows a bar if
+and how much there is (None if that is not known). Public functions have a keyword ``progress`` instead: None shows a bar if
 standard error is a terminal, True also writes a line per step where it is not, False shows nothing.
 """
 

@@ -205,7 +205,7 @@ def _equal_weight_edges(claimed: HostArray, weights: HostArray, n_bins: int) -> 
         size, larger = divmod(total, n_bins)
         shares = inner * size + np.minimum(inner, larger)
     else:
-        shares = inner * total / n_bins * (1 - 1e-12)  # a hair less, so that rounding in the sum does not skip a sample
+        shares = inner * total / n_bins * (1 - 1e-12)  # slightly less, so that rounding in the sum does not skip a sample
     return np.concatenate([[0.0], claimed[order][np.searchsorted(below, shares)], [1.0]])
 
 

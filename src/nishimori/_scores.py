@@ -89,7 +89,7 @@ class Scores:
         return xp.stack([other, values], axis=1)
 
 
-# The cubes of larger logits overflow float64. Real ones are far smaller; masks are -inf, or the least float32 by habit.
+# The cubes of larger logits overflow float64. Real ones are far smaller; masks are -inf or, often, the lowest float32.
 _LARGEST = 1e100
 
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)

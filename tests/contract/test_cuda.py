@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import nishimori
 import reference
 from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, temperatures
 
@@ -37,7 +38,7 @@ def test_top_n_masks_and_weights_agree_with_the_definition(top_n):
     weights = np.arange(2000) % 3
     fitted = ExpectationConsistency(top_n=top_n).fit(tensor, labels, torch.from_numpy(weights).cuda())
     assert fitted.temperature_ == pytest.approx(reference.ec_temperature(stored, labels, weights, top_n), rel=1e-8)
-    assert fitted.receipt_.n_masked == hidden.sum()
+    assert fitted.receipt_.n_masked == hidden[weights > 0].sum()
 
 
 @DTYPES
@@ -69,3 +70,24 @@ def test_a_flat_score_on_the_device_works():
     columns = np.stack([np.zeros(500), z.double().cpu().numpy()], axis=1)
     assert found.temperature_ == pytest.approx(reference.ts_temperature(columns, labels), rel=1e-8)
     assert found.transform(z).shape == (500,)
+
+
+class Logit(nishimori.Observable):
+    """The observable of temperature scaling, from its values."""
+
+    def values(self, logits):
+        return logits
+
+
+def test_an_observable_of_ones_own_and_a_scorecard_agree_with_the_definition():
+    tensor, stored, labels = on_device(2000, 10, torch.float32)
+    fitted = nishimori.Matched(Logit()).fit(tensor, labels)
+    T = reference.ts_temperature(stored, labels)
+    assert fitted.temperature_ == pytest.approx(T, rel=1e-8)
+    card = nishimori.evaluate(tensor, labels, calibrator=fitted, strategy="quantile")
+    p = reference.softmax(stored, T).max(axis=1)
+    assert card.nll == pytest.approx(reference.nll(stored, labels, T), rel=1e-8)
+    assert card.brier == pytest.approx(reference.brier(stored, labels, T), rel=1e-8)
+    expected = reference.ece(p, reference.right(stored, labels), reference.quantile_edges(p, 15))
+    assert card.ece == pytest.approx(expected, rel=1e-6)
+    assert fitted.predict_proba(tensor).is_cuda

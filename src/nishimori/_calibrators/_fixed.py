@@ -46,7 +46,7 @@ class FixedTemperature(Calibrator):
 
 
 class FixedMap(Calibrator):
-    """A map that somebody fitted, ready to use: what `load` gives for a method that is not registered here.
+    """A map that was fitted before, ready to use: what `load` gives for a method that is not registered here.
 
     Parameters
     ----------
