@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import weakref
 from dataclasses import FrozenInstanceError
 from math import log, sqrt
 
@@ -12,7 +13,9 @@ import pytest
 import torch
 
 import reference
-from nishimori import ExpectationConsistency, TemperatureScaling, temperatures
+from nishimori import ExpectationConsistency, InputError, NotConvergedError, TemperatureScaling, temperatures
+from nishimori._sources import source
+from nishimori._temperatures import temperatures_of
 
 CLOSE = 1e-8
 
@@ -227,3 +230,28 @@ def test_soft_masks_that_leave_most_rows_one_class_change_nothing(mask, share):
         soft = temperatures(np.where(masked, mask, logits), labels)
         hard = temperatures(np.where(masked, -np.inf, logits), labels)
         assert (soft.ec, soft.ts) == pytest.approx((hard.ec, hard.ts), rel=1e-8)
+
+
+def test_both_errors_are_kept_and_do_not_keep_the_data():
+    logits, labels = reference.drawn(400, 4)
+    logits[0, labels[0]] = -np.inf  # temperature scaling refuses this, expectation consistency does not
+    there = weakref.ref(logits)
+    found = temperatures(logits, labels)
+    assert found.ec_error is None
+    assert type(found.ts_error) is InputError
+    copy = logits.copy()
+    del logits
+    assert there() is None
+    with pytest.raises(InputError) as alone:
+        TemperatureScaling().fit(copy, labels)
+    assert str(alone.value) == found.why_no_ts.replace("`labels`", "`y`") == str(found.ts_error).replace("`labels`", "`y`")
+
+
+def test_an_error_that_a_search_raises_does_not_keep_the_data_either(monkeypatch):
+    monkeypatch.setattr("nishimori._roots.LIMIT", 1)
+    logits, labels = reference.drawn(100, 4)
+    there = weakref.ref(logits)
+    found = temperatures_of(source(logits, labels))
+    assert type(found.ec_error) is type(found.ts_error) is NotConvergedError
+    del logits
+    assert there() is None
