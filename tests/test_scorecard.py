@@ -65,6 +65,7 @@ REFUSED = {
     "both": ({"temperature": 2.0, "calibrator": FITTED}, "`temperature` must be left out where `calibrator` is given"),
     "input": ({"calibrator": FITTED, "input": "probabilities"}, "`input` must be 'logits', which the calibrator was fitted to"),
     "unknown input": ({"input": "scores"}, "`input` must be 'logits' or 'probabilities', got 'scores'"),
+    "empty input": ({"input": ""}, "`input` must be 'logits' or 'probabilities', got ''"),
     "classes": ({"calibrator": FITTED, "classes": NAMES[::-1]}, "`classes` must be those of the calibrator"),
     "unfitted": (
         {"calibrator": nishimori.TemperatureScaling()},

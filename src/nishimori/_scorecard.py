@@ -103,7 +103,8 @@ def evaluate(
             raise InputError("`temperature` must be left out where `calibrator` is given, which has its own.")
         used, kind, classes = _of_calibrator(calibrator, logits, input, classes)
     else:
-        used, kind = Temperature(1.0 if temperature is None else checked_temperature(temperature)), input or "logits"
+        used = Temperature(1.0 if temperature is None else checked_temperature(temperature))
+        kind = "logits" if input is None else input
         refuse_permuted(column_names(logits, "logits"), classes)
     if is_source(logits) and calibrator is not None:  # which says what the scores to predict from are
         data = source(logits, labels, sample_weight)
