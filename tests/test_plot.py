@@ -106,5 +106,5 @@ def test_raw_arrays_are_refused_with_what_to_pass(ax):
 def test_a_bad_grid_is_refused():
     with pytest.raises(InputError, match="`grid` must be a flat list of temperatures"):
         nishimori.temperature_curve(LOGITS, LABELS, grid=[[1.0]])
-    with pytest.raises(InputError, match="`temperature` must be a finite positive number"):
+    with pytest.raises(InputError, match="`grid` must be a finite positive number"):
         nishimori.temperature_curve(LOGITS, LABELS, grid=[0.0])

@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from nishimori._progress import shown, shown_or_told, silent
+from nishimori.errors import InputError
 
 
 class Terminal(io.StringIO):
@@ -45,6 +46,12 @@ def test_a_report_of_the_old_kind_still_works_with_a_warning():
     with warned, shown_or_told(None, lambda *told: seen.append(told)) as report:
         report("a", 1, 2)
     assert seen == [("a", 1, 2)]
+
+
+@pytest.mark.parametrize("progress", ["yes", "no", 1, 0])
+def test_anything_else_is_refused(progress):
+    with pytest.raises(InputError, match=r"^`progress` must be None, True or False, got "), shown(progress):
+        pass
 
 
 def test_silence_says_nothing():

@@ -77,7 +77,7 @@ def temperature_curve(
     if grid is None:
         ends = [t for t in (chosen.ec, chosen.ts) if t is not None] or [1.0]
         grid = np.geomspace(min(ends) / 4, max(ends) * 4, 61)
-    temperatures = [temperature(t) for t in _flat(grid)]
+    temperatures = [temperature(t, "grid") for t in _flat(grid)]
     cards = scorecards(data, [Temperature(t) for t in temperatures], n_bins=n_bins, strategy=strategy)
     return TemperatureCurve(
         temperature=np.array(temperatures),

@@ -118,9 +118,9 @@ def _is_number(value: Any) -> bool:
 
 def _flat(y: Any, scores: Scores, name: str) -> HostArray:
     if y is None:
-        raise InputError(
-            f"`{name}` must be the true class of each sample: this requires y to be passed, but the target y is None."
-        )
+        # scikit-learn's checks want these words of an estimator.
+        wanted = "this requires y to be passed, but the target y is None" if name == "y" else "pass it"
+        raise InputError(f"`{name}` must be the true class of each sample, got None: {wanted}.")
     refuse_hidden(y, name)
     try:
         labels = _as_given(y)

@@ -80,7 +80,7 @@ class Measure:
     wanted: tuple[tuple[Observable, tuple[float, ...]], ...]
 
     def __call__(self, batch: Batch) -> Sums:
-        ready = [observable.on(batch) for observable, _ in self.wanted]
+        ready = [observable._on(batch) for observable, _ in self.wanted]
         sums = [np.empty((3, len(betas))) for _, betas in self.wanted]
         for beta in dict.fromkeys(beta for _, betas in self.wanted for beta in betas):
             gibbs = Gibbs(batch, beta)

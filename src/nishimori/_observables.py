@@ -48,7 +48,7 @@ class Observable(ABC):
     2.0
     """
 
-    is_monotone: ClassVar[bool] = False  # whether its mean is known to grow with β for all data
+    _is_monotone: ClassVar[bool] = False  # whether its mean is known to grow with β for all data
 
     @abstractmethod
     def values(self, logits: Any) -> Any:
@@ -65,12 +65,16 @@ class Observable(ABC):
             Finite wherever the class is not masked.
         """
 
-    def on(self, batch: Batch) -> "Rows":
+    def _on(self, batch: Batch) -> "Rows":
         """The observable, ready for one batch: its values are computed and checked once."""
         name = f"{type(self).__name__}.values"
         host = _array.on_host(batch.logits).view()
         host.flags.writeable = False  # the batch is shared
-        table = _array.on_host(numeric(self.values(host), name)).astype(np.float64)
+        try:
+            values = self.values(host)
+        except Exception as error:
+            raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
+        table = _array.on_host(numeric(values, name)).astype(np.float64)
         if table.shape != host.shape:
             raise InputError(f"`{name}` must return an array of the shape of `logits`, {host.shape}, got {table.shape}.")
         if not (np.isfinite(table) | (host == -inf)).all():
@@ -82,14 +86,14 @@ class Observable(ABC):
             )
         return _Tabulated(_array.beside(table, batch.logits))
 
-    def cold(self, n_samples: int, observed: float, limit: float) -> str:
+    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """Why no temperature fits when the mean stays at or below ``observed`` down to T → 0, where it is ``limit``."""
         return (
             f"the mean of {type(self).__name__} under the model stays below its mean under the labels down to T → 0, where it "
             f"is still {observed - limit:.4g} too small. {_MORE_DATA}, or check the observable."
         )
 
-    def hot(self, n_samples: int, observed: float, limit: float) -> str:
+    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
         """Why no temperature fits when the mean stays at or above ``observed`` up to T → ∞, where it is ``limit``."""
         return (
             f"the mean of {type(self).__name__} under the model stays above its mean under the labels up to T → ∞, where it is "
@@ -156,7 +160,7 @@ class TopN(Observable):
     """O = 1 if the class is among the N largest of its row, ties broken by the first: top-N expectation consistency."""
 
     n: int
-    is_monotone: ClassVar[bool] = True
+    _is_monotone: ClassVar[bool] = True
 
     def values(self, logits: Any) -> Any:
         """1 for the N largest, 0 elsewhere."""
@@ -164,7 +168,7 @@ class TopN(Observable):
         order = xp.argsort(xp.argsort(-logits, axis=1, stable=True), axis=1)
         return xp.astype((order < self.n) & (logits > -inf), logits.dtype)
 
-    def on(self, batch: Batch) -> Rows:
+    def _on(self, batch: Batch) -> Rows:
         """Itself: nothing has to be tabulated."""
         return self
 
@@ -193,7 +197,7 @@ class TopN(Observable):
         mass, with_drop, with_square = (gibbs.over_classes(weights * drops**power) / gibbs.partition for power in range(3))
         return mass - 1, *gibbs.cumulants(mass, with_drop, with_square)
 
-    def cold(self, n_samples: int, observed: float, limit: float) -> str:
+    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """All right, or ties at the top."""
         what = "correctly" if self.n == 1 else f"within their top {self.n}"
         if observed >= 0:
@@ -208,7 +212,7 @@ class TopN(Observable):
             "Pass logits before they were rounded or quantised."
         )
 
-    def hot(self, n_samples: int, observed: float, limit: float) -> str:
+    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
         """No better than chance."""
         return (
             f"{self._accuracy} {1 + observed:.4g} is not above chance ({1 + limit:.4g}), "
@@ -228,13 +232,13 @@ class TopN(Observable):
 class Confidence(Observable):
     """O = 1 for the predicted class: expectation consistency. `TopN` of one, without the search for the largest."""
 
-    is_monotone: ClassVar[bool] = True
+    _is_monotone: ClassVar[bool] = True
 
     def values(self, logits: Any) -> Any:
         """1 for the predicted class, 0 elsewhere."""
         return TopN(1).values(logits)
 
-    def on(self, batch: Batch) -> Rows:
+    def _on(self, batch: Batch) -> Rows:
         """Itself: nothing has to be tabulated."""
         return self
 
@@ -251,26 +255,26 @@ class Confidence(Observable):
         nothing = 0 * gibbs.top  # the only class that counts has no drop
         return gibbs.top - 1, *gibbs.cumulants(gibbs.top, nothing, nothing)
 
-    def cold(self, n_samples: int, observed: float, limit: float) -> str:
+    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """As for `TopN`."""
-        return TopN(1).cold(n_samples, observed, limit)
+        return TopN(1)._cold(n_samples, observed, limit)
 
-    def hot(self, n_samples: int, observed: float, limit: float) -> str:
+    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
         """As for `TopN`."""
-        return TopN(1).hot(n_samples, observed, limit)
+        return TopN(1)._hot(n_samples, observed, limit)
 
 
 @dataclass(frozen=True)
 class Energy(Observable):
     """O = z, the logit itself: matching it minimises the cross-entropy, so this is temperature scaling."""
 
-    is_monotone: ClassVar[bool] = True
+    _is_monotone: ClassVar[bool] = True
 
     def values(self, logits: Any) -> Any:
         """The logits."""
         return logits
 
-    def on(self, batch: Batch) -> Rows:
+    def _on(self, batch: Batch) -> Rows:
         """Itself: nothing has to be tabulated."""
         return self
 
@@ -286,12 +290,12 @@ class Energy(Observable):
         """The mean drop."""
         return gibbs.moments[0], *gibbs.cumulants(*gibbs.moments)
 
-    def cold(self, n_samples: int, observed: float, limit: float) -> str:
+    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """All right."""
         samples = "the only sample" if n_samples == 1 else f"all {n_samples} samples"
         return f"the true class has the largest logit in {samples}, so the loss falls all the way to T = 0. {_MORE_DATA}."
 
-    def hot(self, n_samples: int, observed: float, limit: float) -> str:
+    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
         """No better than chance."""
         return (
             f"the logit of the true class is on average {limit - observed:.4g} below the mean logit of its row, "

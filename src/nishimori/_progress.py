@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from nishimori.errors import InputError
+
 Report = Callable[[str, int, int | None], None]
 
 
@@ -20,6 +22,8 @@ def silent(what: str, done: int, total: int | None) -> None:
 @contextmanager
 def shown(progress: bool | None) -> Iterator[Report]:
     """A report that draws a bar, which disappears when the work is done or fails."""
+    if progress is not None and not isinstance(progress, bool):
+        raise InputError(f"`progress` must be None, True or False, got {progress!r}.")
     if progress is False:
         yield silent
         return

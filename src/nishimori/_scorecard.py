@@ -4,6 +4,7 @@
 reads the data once, or twice if bins of equal weight need the quantiles of the confidence first.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,13 +83,18 @@ def evaluate(
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
-        A fitted calibrator to measure after, instead of a temperature.
+        A fitted calibrator to apply first, instead of a temperature.
     n_bins, strategy
         Bins of the calibration error, as for `metrics.ece`.
     input : {"logits", "probabilities"}, optional
         What ``logits`` holds: by default what the calibrator was fitted to, else logits.
     classes : sequence, optional
         The label of each column in order: by default the calibrator's, else 0, 1, ...
+
+    Returns
+    -------
+    Scorecard
+        With `error`, `accuracy`, `confidence`, `ece`, `brier`, `nll` and `reliability`.
 
     Examples
     --------
@@ -118,7 +124,12 @@ def _of_calibrator(calibrator: Any, logits: Any, input: Input | None, classes: C
     """The map of a fitted calibrator, and what it says about the scores; refuses arguments that contradict it."""
     fitted = getattr(calibrator, "map_", None)
     if not isinstance(fitted, Map):
-        raise InputError(f"`calibrator` must be a fitted calibrator, got {calibrator!r}. Call its `fit` first.")
+        remedy = "Call its `fit` first."
+        if isinstance(calibrator, int | float):
+            remedy = f"Pass `temperature={calibrator!r}`."
+        elif isinstance(calibrator, str | os.PathLike):
+            remedy = "Pass `nishimori.load(path)` of a file, or `nishimori.calibrator(name)` after its `fit`."
+        raise InputError(f"`calibrator` must be a fitted calibrator, got {calibrator!r}. {remedy}")
     if input is not None:
         check_input(input)
         if input != calibrator.input:

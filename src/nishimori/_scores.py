@@ -5,7 +5,8 @@ precision; neither changes the array, and nothing is inferred from its values: w
 what the caller said. Its type and shape are checked when it is made, its values when they are read for the first time.
 """
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Literal, get_args
@@ -115,9 +116,8 @@ def check_input(input: Any) -> None:
 
 def numeric(x: Any, name: str) -> Array:
     """``x`` as an array of real numbers, or an error that says what else it is."""
-    if x is None:
-        raise InputError(f"`{name}` must be an array of scores, got None.")
-    refuse_hidden(x, name)
+    if type(x) is not np.ndarray:  # the commonest case, for which each check would count
+        _refuse_no_array(x, name)
     try:
         array = _array.as_array(x)
     except ValueError:
@@ -131,6 +131,16 @@ def numeric(x: Any, name: str) -> Array:
     return array
 
 
+def _refuse_no_array(x: Any, name: str) -> None:
+    if x is None:
+        raise InputError(f"`{name}` must be an array of scores, got None.")
+    if isinstance(x, str | os.PathLike):
+        raise InputError(f"`{name}` must be an array of scores, got {os.fspath(x)!r}. If that is a file, load it first.")
+    if isinstance(x, Mapping):
+        raise InputError(f"`{name}` must be an array of scores, got a {type(x).__name__} of {list(x)}. Pass one of its arrays.")
+    refuse_hidden(x, name)
+
+
 def _from_objects(array: Array, name: str) -> Array:
     if array.dtype == object:
         try:
@@ -138,13 +148,11 @@ def _from_objects(array: Array, name: str) -> Array:
         except (TypeError, ValueError) as error:
             raise InputError(f"`{name}` must hold numbers, but one could not be read: {error}.") from None
     what = "text" if array.dtype.kind in "US" else f"an array of type {_array.dtype_name(array)}"
-    raise InputError(f"`{name}` must hold numbers, got {what}. Convert it first, say with `{name}.astype(float)`.")
+    raise InputError(f"`{name}` must hold numbers, got {what}. Convert it first, for example with `{name}.astype(float)`.")
 
 
 def refuse_hidden(x: Any, name: str) -> None:
     """Refuse arrays that do not show all their entries: conversion would change their meaning."""
-    if type(x) is np.ndarray:
-        return
     if _array.is_sparse(x):
         raise InputError(f"`{name}` must be a dense array, got a sparse one. Pass `{name}.toarray()` or `{name}.to_dense()`.")
     if _array.has_hidden_entries(x):

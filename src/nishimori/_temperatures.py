@@ -194,7 +194,7 @@ def _in_log_beta(moments: Moments) -> Point:
 
 def _betas_to_judge(observable: Observable, start: float) -> tuple[float, ...]:
     """Both ends and, where the mean is not known to grow with β, a grid around the start of the search."""
-    grid = () if observable.is_monotone else tuple((exp(start) * _GRID).tolist())
+    grid = () if observable._is_monotone else tuple((exp(start) * _GRID).tolist())
     return (0.0, *grid, inf)
 
 
@@ -207,7 +207,7 @@ def _refusal(moments: Moments, census: Census, label_name: str) -> NishimoriErro
             "class has logit -inf: their loss is infinite at every T. Unmask the class, drop those samples, or use "
             "ExpectationConsistency, which counts them as misses."
         )
-    if not observable.is_monotone and (falling := _falling(moments)):
+    if not observable._is_monotone and (falling := _falling(moments)):
         return falling
     (hot, *_, cold), (at_hot, *_, at_cold) = moments.gap, moments.expected / moments.weight
     hot_noise, cold_noise = moments.noise[0], moments.noise[-1]
@@ -216,12 +216,12 @@ def _refusal(moments: Moments, census: Census, label_name: str) -> NishimoriErro
     observed = moments.observed / moments.weight
     if at_cold - at_hot <= hot_noise + cold_noise:
         end, why = "flat", "every row's unmasked logits are equal, so T has no effect. Check the model's output."
-        if not observable.is_monotone:
+        if not observable._is_monotone:
             why = f"T does not change the mean of {type(observable).__name__}. Check the observable and the model's output."
     elif cold <= cold_noise:
-        end, why = "cold", observable.cold(census.n_rows, observed, at_cold)
+        end, why = "cold", observable._cold(census.n_rows, observed, at_cold)
     else:
-        end, why = "hot", observable.hot(census.n_rows, observed, at_hot)
+        end, why = "hot", observable._hot(census.n_rows, observed, at_hot)
     return NoTemperatureError(f"No temperature fits: {why}", end=end)
 
 

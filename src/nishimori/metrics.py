@@ -42,6 +42,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def accuracy(
     logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
 ) -> float:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["reliability_diagram", "temperature_curve"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 # The paper's blue and orange, which colour-blind readers and grey prints can tell apart.
 _TS, _EC = "tab:blue", "tab:orange"
 

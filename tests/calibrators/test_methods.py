@@ -157,23 +157,27 @@ def test_what_cannot_be_a_name_is_refused(name):
         nishimori.register(name, Power())
 
 
-@pytest.mark.parametrize("target", [3, "ec", dict, len, Observable, nishimori.Calibrator])
+@pytest.mark.parametrize("target", [3, "ec", dict, len])
 def test_what_is_no_method_is_refused(target):
     with pytest.raises(InputError, match="`observable_or_class` must be an observable, or a subclass of nishimori"):
         nishimori.register("other", target)
 
 
 WRONG = {
-    "unknown": (("platt", {}), r"^`method` must be one of ec, ts, .*or package\.module:Name, got 'platt'\.$"),
-    "no name": ((3, {}), "`method` must be one of ec, ts"),
-    "a list": ((["ec"], {}), "`method` must be one of ec, ts"),
-    "fixed": (("fixed", {}), "`method` must be one of ec, ts"),
+    "unknown": (("platt", {}), r"^The method must be one of ec, ts, .*or package\.module:Name, got 'platt'\.$"),
+    "no name": ((3, {}), "^The method must be one of ec, ts"),
+    "a list": ((["ec"], {}), "^The method must be one of ec, ts"),
+    "fixed": (("fixed", {}), "^The method must be one of ec, ts"),
     "relative": ((".x:y", {}), r"^`\.x:y` must be importable as package\.module:Name, got TypeError"),
-    "abstract": (("nishimori:Observable", {}), "^`nishimori:Observable` must be an observable"),
+    "misspelled": (("EC", {}), r"got 'EC'\. Did you mean 'ec'\?$"),
+    "abstract": (
+        ("nishimori:Observable", {}),
+        "^`nishimori:Observable` must have all methods .* Observable without values",
+    ),
     "no module": (("nowhere:Name", {}), r"^`nowhere:Name` must be importable as package\.module:Name, got ModuleNotFoundError"),
     "no attribute": (("math:nothing", {}), r"^`math:nothing` must be importable as package\.module:Name, got AttributeError"),
     "no method": (("math:pi", {}), "^`math:pi` must be an observable"),
-    "parameters": (("ts", {"top_n": 2}), "^`ts` does not take these parameters: .*top_n"),
+    "parameters": (("ts", {"top_n": 2}), "^The method 'ts' takes the parameters input, classes, got top_n"),
 }
 
 
@@ -184,8 +188,44 @@ def test_what_names_no_method_is_refused(asked, message):
         nishimori.calibrator(name, **params)
 
 
+class Needs(Observable):
+    def __init__(self, power):
+        self.power = power
+
+    def values(self, logits):
+        return logits
+
+
+def test_a_parameter_that_is_missing_is_named():
+    nishimori.register("needs", Needs)
+    with pytest.raises(InputError, match=r"The method 'needs' takes the parameters power, input, classes, got none .*'power'"):
+        nishimori.calibrator("needs")
+
+
+class Typo(Observable):
+    """Has no `values`."""
+
+    def value(self, logits):
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("target", "missing"), [(Typo, "Typo without values"), (nishimori.Calibrator, "Calibrator without fit")]
+)
+def test_a_class_without_its_method_is_refused_with_the_name_of_that(target, missing):
+    with pytest.raises(InputError, match=f"`observable_or_class` must have all methods that it needs, got {missing}"):
+        nishimori.register("other", target)
+
+
+def test_a_package_that_cannot_be_imported_is_named(monkeypatch):
+    points = [EntryPoint(name="plugged", value="nowhere:Name", group="nishimori.methods")]
+    monkeypatch.setattr(_registry, "_entry_points", lambda: points)
+    with pytest.raises(InputError, match="The method 'plugged' cannot be imported from nowhere:Name: ModuleNotFoundError"):
+        nishimori.calibrator("plugged")
+
+
 def test_an_observable_has_no_parameters_besides_those_of_its_class():
     nishimori.register("cube", Power(3))
     assert nishimori.calibrator("cube").observable == Power(3)
-    with pytest.raises(InputError, match="`cube` does not take these parameters: it has no parameters besides"):
+    with pytest.raises(InputError, match="The method 'cube' takes the parameters input, classes, got power"):
         nishimori.calibrator("cube", power=1)

@@ -61,7 +61,7 @@ def test_fit_takes_probabilities_only_when_told(run):
     assert code == 1
     assert err == (
         "error: p.npz has no array 'logits', only 'probabilities', 'labels'. "
-        "Name yours with --scores or pass --input probabilities.\n"
+        "Name yours with --scores, or pass --input probabilities.\n"
     )
     code, _, err = run("fit p.npz -o q.json --scores probabilities")
     assert code == 0
@@ -123,10 +123,10 @@ def test_tables_keep_the_names_of_their_columns(run):
     assert json.loads(out)["before"]["error"] == pytest.approx(metrics.error(*VAL))
     code, _, err = run("fit val.csv -o d.json")
     assert code == 1
-    assert "In the shell: --classes." in err
+    assert "pass the label of each column in order: --classes." in err
     code, _, err = run("fit val.csv -o d.json --classes dog,cat,bee,ant")
     assert code == 1
-    assert "`classes` must be in the order of the columns" in err
+    assert "--classes must be in the order of the columns" in err
 
 
 def test_row_numbers_are_not_taken_for_scores(run):
@@ -166,7 +166,7 @@ def test_a_label_outside_the_classes_is_one_line(run, bad):
     np.savez("bad.npz", logits=VAL[0], labels=labels)
     code, _, err = run("fit bad.npz -o c.json --classes 0,1,2,3")
     assert code == 1
-    assert f"must be among `classes`, got '{bad}' in row 3" in err
+    assert f"must be among --classes, got '{bad}' in row 3" in err
 
 
 def test_two_npy_files_work_for_fit_and_eval(run):
@@ -183,12 +183,12 @@ def test_nothing_is_overwritten_without_force(run):
     assert run("fit val.npz -o c.json") == (
         1,
         "",
-        "error: c.json exists. Pass `overwrite=True` to replace it. (In the shell: --force.)\n",
+        "error: c.json exists. Pass --force to replace it.\n",
     )
     assert run("apply c.json test.npz -o p.npz") == (
         1,
         "",
-        "error: p.npz exists. Pass `overwrite=True` to replace it. (In the shell: --force.)\n",
+        "error: p.npz exists. Pass --force to replace it.\n",
     )
     assert run("fit val.npz -o c.json --force")[0] == 0
     assert run("apply c.json test.npz -o p.npz --force")[0] == 0
@@ -210,10 +210,10 @@ def test_nothing_is_overwritten_without_force(run):
         ),
         ("demo -o val.npz", "val.npz is a file, and the demo needs a folder. Choose another name."),
         ("fit val.npz test.npz -o c.json", "Pass one file, or two .npy files: scores first, labels second."),
-        ("eval test.npz --n-bins 0", "`n_bins` must be a whole number of at least 1, got 0. (In the shell: --n-bins.)"),
+        ("eval test.npz --n-bins 0", "--n-bins must be a whole number of at least 1, got 0."),
         (
             "fit val.npz -o c.json --top-n 4",
-            "`top_n` must be a whole number from 1 to 3, one less than the number of classes, got 4. (In the shell: --top-n.)",
+            "--top-n must be a whole number from 1 to 3, one less than the number of classes, got 4.",
         ),
     ],
 )
@@ -304,7 +304,7 @@ def test_the_demo_keeps_existing_files_unless_told_to(run, tmp_path):
         (folder / name).write_text("mine")
         code, out, err = run("demo")
         assert (code, out) == (1, "")
-        assert err == f"error: nishimori-demo/{name} exists. Pass `overwrite=True` to replace it. (In the shell: --force.)\n"
+        assert err == f"error: nishimori-demo/{name} exists. Pass --force to replace it.\n"
         assert [(path.name, path.read_text()) for path in folder.iterdir()] == [(name, "mine")]
         (folder / name).unlink()
     assert run("demo")[0] == 0
@@ -383,7 +383,7 @@ def test_paper_lists_runs_and_checks(run, tmp_path):
 def test_paper_says_what_it_has_not_got(run, tmp_path):
     code, out, err = run("paper check bayes -o nowhere")
     assert (code, out) == (1, "")
-    assert "There is no nowhere/bayes.json. Run bayes with this `folder` first" in err
+    assert "There is no nowhere/bayes.json. Run bayes with this -o first" in err
 
 
 def test_check_ends_with_three_where_the_paper_is_contradicted(run):

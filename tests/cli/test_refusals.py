@@ -13,7 +13,7 @@ def test_eval_refuses_classes_in_another_order_than_the_columns(tmp_path):
     (place / "t.csv").write_text(f"a,b,c,labels\n{rows}\n")
     assert shell.nishimori("eval t.csv --classes a,b,c", place=place).code == 0
     ended = shell.nishimori("eval t.csv --classes c,b,a", place=place)
-    assert (ended.code, "`classes` must be in the order of the columns" in ended.err) == (1, True)
+    assert (ended.code, "--classes must be in the order of the columns" in ended.err) == (1, True)
 
 
 def test_apply_counts_rows_from_the_start_of_the_file(tmp_path, monkeypatch):
@@ -48,7 +48,15 @@ def test_hints_name_options_that_the_command_has(tmp_path):
     np.savez(tmp_path / "test.npz", probabilities=np.full((5, 3), 2.0), labels=np.zeros(5, dtype=int))
     nishimori.from_temperature(2.0, input="probabilities").save(tmp_path / "c.json")
     assert "--input" not in shell.nishimori("apply c.json test.npz -o p.npz", place=tmp_path).err
-    assert "(In the shell: --input logits.)" in shell.nishimori("eval test.npz --input probabilities", place=tmp_path).err
+    assert "pass --input logits." in shell.nishimori("eval test.npz --input probabilities", place=tmp_path).err
+
+
+def test_a_file_of_probabilities_is_not_for_a_calibration_of_logits(tmp_path):
+    np.savez(tmp_path / "p.npz", probabilities=np.full((5, 2), 0.5), labels=np.zeros(5, dtype=int))
+    nishimori.from_temperature(2.0).save(tmp_path / "c.json")
+    for words in ("apply c.json p.npz -o o.npz", "eval p.npz --calibration c.json"):
+        error = shell.nishimori(words, place=tmp_path).err
+        assert "The calibration was fitted to logits: pass a file of logits, or fit again with --input probabilities." in error
 
 
 def test_fixed_is_no_method_to_fit(tmp_path):

@@ -116,7 +116,7 @@ def test_results_that_are_there_are_not_replaced(trained, images):
     assert command(f"{TRAIN} -o once", images) == (
         1,
         "",
-        "error: once/cifar10-resnet20.npz exists. Pass `overwrite=True` to replace it. (In the shell: --force.)\n",
+        "error: once/cifar10-resnet20.npz exists. Pass --force to replace it.\n",
     )
     (images / "half").mkdir()
     (images / "half" / RESULTS[1]).write_bytes(b"other weights")
@@ -209,7 +209,7 @@ def test_the_checkpoint_of_another_run_is_refused_until_it_is_forced(place):
     before = contents(place / "new")
     code, _, err = command(f"{TRAIN} -o new --seed 1", place)
     assert code == 1
-    assert "checkpoint of another run (it differs in: seed). Remove it, or pass another `folder`." in err.splitlines()[-1]
+    assert "checkpoint of another run (it differs in: seed). Remove it, or pass another -o." in err.splitlines()[-1]
     assert contents(place / "new") == before
     assert command(f"{TRAIN} -o new --seed 1 --force", place)[0] == 0
     assert files(place / "new") == RESULTS
@@ -278,8 +278,8 @@ def test_what_is_not_there_is_refused_in_one_line_before_any_image_is_read(place
 def test_a_fraction_that_leaves_nothing_or_takes_validation_images_is_refused(place, fraction):
     found = command(f"{TRAIN} -o new --fraction {fraction}", place)
     number = float(fraction)
-    message = f"`fraction` must be above 0 and at most 0.75, to leave out validation images, got {number}."
-    assert_refused(found, message if 0 < number < 1 else f"`fraction` must be a number between 0 and 1, got {number}.")
+    message = f"--fraction must be above 0 and at most 0.75, to leave out validation images, got {number}."
+    assert_refused(found, message if 0 < number < 1 else f"--fraction must be a number between 0 and 1, got {number}.")
     assert not (place / "new").exists()
 
 
@@ -320,7 +320,7 @@ def test_logits_of_the_written_weights_are_the_written_logits(trained, place):
     before = (place / "it.npz").read_bytes()
     assert_refused(
         command(f"{LOGITS} net.pt -o it.npz", place),
-        "it.npz exists. Pass `overwrite=True` to replace it. (In the shell: --force.)",
+        "it.npz exists. Pass --force to replace it.",
     )
     assert (place / "it.npz").read_bytes() == before
     code, out, _ = command(f"{LOGITS} net.pt -o it.npz --seed 1 --force --json", place)
@@ -362,7 +362,7 @@ def test_a_file_without_the_networks_weights_is_refused_by_name(place, trained, 
         ("nowhere.pt -o it.npz", "There is no file nowhere.pt."),
         ("images -o it.npz", "images is a folder. Name a file in it."),
         ("net.pt -o new/it.npz", "There is no folder new to write it.npz to. Create it first."),
-        ("net.pt -o it.npy", "`path` must end in .npz, got 'it.npy'."),
+        ("net.pt -o it.npy", "-o must end in .npz, got 'it.npy'."),
         *((f"net.pt -o it.npz {option}", message) for option, message in BAD.values()),
     ],
 )

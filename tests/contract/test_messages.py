@@ -50,6 +50,12 @@ def rows(table):
 
 REFUSED = """
 # scores
+EC().fit("val.npz", y)
+    `X` must be an array of scores, got 'val.npz'. If that is a file, load it first.
+temperatures({"logits": X}, y)
+    `logits` must be an array of scores, got a dict of ['logits']. Pass one of its arrays.
+temperatures(X)
+    `labels` must be the true class of each sample, got None: pass it.
 EC().fit(X.reshape(5, 12, 3), y)
     `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got shape (5, 12, 3). Put the
     classes last and flatten the rest: `X.reshape(-1, n_classes)`.
@@ -92,11 +98,13 @@ EC().fit(put(X[:, 0], 7, -np.inf), y > 0)
 EC().fit(X + 1j, y)
     `X` must be real, got complex128. Complex data not supported: pass `X.real`.
 EC().fit([["a", "b"]] * 60, y)
-    `X` must hold numbers, got text. Convert it first, say with `X.astype(float)`.
+    `X` must hold numbers, got text. Convert it first, for
+    example with `X.astype(float)`.
 EC().fit(np.array([[1.0, "b"]] * 60, dtype=object), y)
     `X` must hold numbers, but one could not be read: could not convert string to float: 'b'.
 EC().fit(np.zeros((60, 2), "datetime64[s]"), y)
-    `X` must hold numbers, got an array of type datetime64[s]. Convert it first, say with `X.astype(float)`.
+    `X` must hold numbers, got an array of type datetime64[s]. Convert it first, for
+    example with `X.astype(float)`.
 EC().fit([[1.0, 2.0], [1.0]], [0, 1])
     `X` must be a rectangular array of numbers, got rows of different lengths.
 EC().fit(sparse.csr_array(X), y)
@@ -115,7 +123,7 @@ EC().fit(y > 0, X[:, 0])
     `y` must be integers from 0 to 1, got 0.377191: labels are classes, not continuous values. Check that scores and
     labels are not swapped.
 EC().fit(X, None)
-    `y` must be the true class of each sample: this requires y to be passed, but the target y is None.
+    `y` must be the true class of each sample, got None: this requires y to be passed, but the target y is None.
 EC().fit(X, np.eye(3)[y])
     `y` must be one label per sample, got shape (60, 3), which looks one-hot. Pass `y.argmax(axis=1)`.
 EC().fit(X, y[:, None])
@@ -213,10 +221,11 @@ FixedTemperature(-1.0).fit(X, y)
 
 # prediction
 EC().fit(X, y).predict(X[:, :2])
-    X has 2 features, but ExpectationConsistency is expecting 3 features as input.
+    X has 2 features, but ExpectationConsistency is expecting 3 features as input. Pass scores of the same model.
 EC().fit(pd.DataFrame(X, columns=NAMES), y).predict(pd.DataFrame(X, columns=NAMES[::-1]))
     The feature names should match those that were passed during fit. Feature names must be in the same order as they
-    were in fit. A wrong class order would assign probabilities to the wrong classes.
+    were in fit. A wrong class order would assign probabilities to the wrong classes. Pass
+    `X[list(calibrator.feature_names_in_)]`.
 """
 
 

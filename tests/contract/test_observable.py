@@ -217,6 +217,16 @@ class Weighted(Observable):
         return logits * self.weights
 
 
+def test_an_error_inside_values_says_whose_it_is():
+    class Boom(Observable):
+        def values(self, logits):
+            return logits[:, 99]
+
+    with pytest.raises(InputError, match=r"^`Boom.values` raised IndexError: index 99 is out of bounds") as error:
+        Matched(Boom()).fit(LOGITS, LABELS)
+    assert isinstance(error.value.__cause__, IndexError)
+
+
 def test_the_logits_that_values_is_given_cannot_be_changed():
     class Clipped(Observable):
         def values(self, logits):

@@ -44,6 +44,12 @@ def test_every_public_name_resolves_and_is_listed():
     assert dir(nishimori) == sorted(nishimori.__all__)
 
 
+@pytest.mark.parametrize("name", ["data", "metrics", "paper", "plot"])
+def test_modules_list_what_people_type(name):
+    module = getattr(nishimori, name)
+    assert dir(module) == sorted(module.__all__)
+
+
 def test_type_checkers_see_exactly_the_names_of_the_table():
     tree = ast.parse(Path(nishimori.__file__).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))

@@ -119,9 +119,13 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             validate_data(self, X, reset=False, skip_check_array=True)
         except ValueError as error:
             # scikit-learn's own words for a wrong number or wrong names of columns, as our error.
-            named = "feature names" in str(error).lower()
-            remedy = "\nA wrong class order would assign probabilities to the wrong classes." if named else ""
-            raise InputError(f"{str(error).replace('X has', f'{name} has', 1)}{remedy}") from None
+            text, remedy = str(error).strip().replace("X has", f"{name} has", 1), "Pass scores of the same model."
+            if "feature names" in text.lower():
+                remedy = (
+                    "A wrong class order would assign probabilities to the wrong classes. "
+                    f"Pass `{name}[list(calibrator.feature_names_in_)]`."
+                )
+            raise InputError(f"{text} {remedy}") from None
 
     def _scores(self, X: Any) -> Scores:
         """Check that ``X`` is what the calibrator was fitted to."""

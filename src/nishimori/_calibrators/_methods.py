@@ -2,7 +2,8 @@
 
 import os
 import warnings
-from inspect import isabstract
+from difflib import get_close_matches
+from inspect import isabstract, signature
 from typing import Any
 
 from nishimori._calibrators import _registry
@@ -79,7 +80,11 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     try:
         return _made(target, params)
     except TypeError as error:
-        raise InputError(f"`{name}` does not take these parameters: {error}.") from None
+        common = () if isinstance(target, type) and issubclass(target, Calibrator) else ("input", "classes")
+        taken = [*(signature(target).parameters if isinstance(target, type) else ()), *common]
+        raise InputError(
+            f"The method {name!r} takes the parameters {', '.join(taken)}, got {', '.join(params) or 'none'} ({error})."
+        ) from None
 
 
 def _target_of(name: Any) -> Any:
@@ -88,13 +93,18 @@ def _target_of(name: Any) -> Any:
         return _checked(_registry.imported(name), f"`{name}`")
     target = _registry.find(name) if isinstance(name, str) else None
     if target is None:
-        raise InputError(f"`method` must be one of {', '.join(methods())}, or package.module:Name, got {name!r}.")
+        close = get_close_matches(str(name).lower(), methods(), 1)
+        meant = f" Did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"The method must be one of {', '.join(methods())}, or package.module:Name, got {name!r}.{meant}")
     return _checked(target, f"The method {name!r}")
 
 
 def _checked(target: Any, what: str) -> Any:
     """What can be a method: an observable, or a class that makes one or a calibrator."""
-    is_class = isinstance(target, type) and issubclass(target, Observable | Calibrator) and not isabstract(target)
+    is_class = isinstance(target, type) and issubclass(target, Observable | Calibrator)
+    if is_class and isabstract(target):
+        missing = ", ".join(sorted(target.__abstractmethods__))
+        raise InputError(f"{what} must have all methods that it needs, got {target.__name__} without {missing}. Write them.")
     if not is_class and not isinstance(target, Observable):
         raise InputError(
             f"{what} must be an observable, or a subclass of nishimori.Observable or nishimori.Calibrator, got {target!r}."
@@ -110,7 +120,7 @@ def _made(target: Any, params: dict[str, Any]) -> Calibrator:
     if isinstance(target, type):
         return Matched(target(**own), **common)
     if own:
-        raise TypeError(f"it has no parameters besides `input` and `classes`, got {', '.join(own)}")
+        raise TypeError("it was registered with its own parameters")
     return Matched(target, **common)
 
 

@@ -19,7 +19,9 @@ _known: dict[str, Any] = {}
 def add(name: str, target: Any) -> None:
     """Put a checked ``target`` into the table."""
     if name in _known and _known[name] != target:
-        raise InputError(f"`name` must be new, got {name!r}, which is the method {_known[name]!r}. Choose another name.")
+        taken = _known[name]
+        other = taken.__name__ if isinstance(taken, type) else repr(taken)
+        raise InputError(f"`name` must be new, got {name!r}, which is the name of {other}. Choose another name.")
     _known[name] = target
 
 
@@ -33,8 +35,18 @@ def find(name: Any) -> Any:
     if name not in _known:
         for each in _entry_points():
             if each.name == name:
-                _known[name] = each.load()
+                _known[name] = _loaded(each)
     return _known.get(name)
+
+
+def _loaded(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # whatever the package does when it is imported
+        raise InputError(
+            f"The method {point.name!r} cannot be imported from {point.value}: {type(error).__name__}: {error}. "
+            "Repair or remove the package that adds it."
+        ) from None
 
 
 def imported(path: str) -> Any:

@@ -35,7 +35,7 @@ Files = Annotated[
 InputOption = Annotated[Input, typer.Option(help="What the scores are; nothing is guessed.")]
 ScoresOption = Annotated[
     str | None,
-    typer.Option("--scores", help="Name of the array of scores; the value of --input by default.", show_default=False),
+    typer.Option("--scores", help="Name of the array of scores; logits or probabilities by default.", show_default=False),
 ]
 LabelsOption = Annotated[str, typer.Option(help="Name of the array or column of labels.")]
 WeightsOption = Annotated[
@@ -43,7 +43,7 @@ WeightsOption = Annotated[
 ]
 ColumnsOption = Annotated[
     str | None,
-    typer.Option(help="Columns of a .csv or .parquet file that hold the scores, comma-separated; all others by default."),
+    typer.Option(help="Columns of a table that hold the scores, comma-separated; by default all except labels and weights."),
 ]
 ClassesOption = Annotated[
     str | None, typer.Option(help="Label of each column in order, comma-separated, where labels are not 0, 1, ...")
@@ -51,7 +51,7 @@ ClassesOption = Annotated[
 MethodOption = Annotated[
     str,
     typer.Option(
-        help="ec: mean confidence = accuracy. ts: least cross-entropy. Or an installed method, or package.module:Name of yours."
+        help="ec: mean confidence = accuracy. ts: least cross-entropy. Or an installed method, or package.module:Name."
     ),
 ]
 
@@ -92,7 +92,7 @@ def fit(
 def _calibrator(method: str, top_n: int, params: dict[str, Any]) -> Calibrator:
     """The calibrator that the options ask for; an unknown method is wrong usage."""
     if top_n != 1 and method != "ec":
-        raise typer.BadParameter("belongs to --method ec", param_hint="--top-n")
+        raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
     if ":" in method:
         sys.path.append(str(Path.cwd()))  # a module beside the data, but never instead of an installed one
     try:
@@ -116,7 +116,7 @@ def _show_fit(calibrator: Any, method: str, top_n: int, output: Path, *, as_json
 
 
 def apply(
-    calibration: Annotated[Path, typer.Argument(help="What fit wrote.", show_default=False)],
+    calibration: Annotated[Path, typer.Argument(help="The calibration file that fit wrote.", show_default=False)],
     file: Annotated[Path, typer.Argument(help="Scores to calibrate; labels in the file are not used.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write probabilities, in the format of its ending.")],
     scores_name: ScoresOption = None,
@@ -134,7 +134,8 @@ def apply(
         )
     _files.ending(output)  # known before the work is done
     calibrator = nishimori.load(calibration)
-    data = _files.read([file], _names(calibrator.input, scores_name, labels, weights, columns), labelled=False)
+    names = _names(calibrator.input, scores_name, labels, weights, columns, calibrated=True)
+    data = _files.read([file], names, labelled=False)
     _check_columns(calibrator, data)
     probabilities = _probabilities(calibrator, data)
     headers = data.columns if calibrator.classes is None else calibrator.classes_.tolist()
@@ -160,10 +161,11 @@ def _probabilities(calibrator: Calibrator, data: LogitFile) -> Any:
 def evaluate(
     files: Files,
     calibration: Annotated[
-        Path | None, typer.Option(help="What fit wrote; adds a row after calibration.", show_default=False)
+        Path | None, typer.Option(help="The calibration file that fit wrote; adds a row after calibration.", show_default=False)
     ] = None,
     input: Annotated[
-        Input | None, typer.Option(help="What the scores are; the calibration's, or logits.", show_default=False)
+        Input | None,
+        typer.Option(help="What the scores are; by default as calibrated, else logits.", show_default=False),
     ] = None,
     scores_name: ScoresOption = None,
     labels: LabelsOption = "labels",
@@ -179,7 +181,8 @@ def evaluate(
     if calibrator is not None and input is not None and input != calibrator.input:
         raise InputError(f"`--input` must be {calibrator.input}, which the calibration was fitted to, got {input}.")
     kind = calibrator.input if calibrator is not None else input or "logits"
-    data = _files.read(files, _names(kind, scores_name, labels, weights, columns), labelled=True)
+    names = _names(kind, scores_name, labels, weights, columns, calibrated=calibrator is not None)
+    data = _files.read(files, names, labelled=True)
     known: Any = _split(classes)
     if calibrator is not None:
         _check_columns(calibrator, data)
@@ -199,9 +202,11 @@ def evaluate(
         print_table(table)
 
 
-def _names(input: Input, scores: str | None, labels: str, weights: str | None, columns: str | None) -> Names:
+def _names(
+    input: Input, scores: str | None, labels: str, weights: str | None, columns: str | None, *, calibrated: bool = False
+) -> Names:
     split = _split(columns)
-    return Names(scores or input, labels, weights, None if split is None else tuple(split))
+    return Names(scores or input, labels, weights, None if split is None else tuple(split), calibrated)
 
 
 def _split(text: str | None) -> list[str] | None:

@@ -97,9 +97,10 @@ def draw(result: Demo, path: Path, *, overwrite: bool) -> None:
     try:
         test, validation = result.network.test, result.network.validation
         # Orange is EC and blue TS on the right, so neither may stand for anything else on the left.
-        for label, color in (("before", "tab:purple"), ("after EC", "tab:orange")):
+        for label, color, marker in (("before", "tab:purple", "s"), ("after EC", "tab:orange", "o")):
             if label in result.cards:
-                plot.reliability_diagram(result.cards[label].reliability, ax=left, label=label, color=color)
+                curve = result.cards[label].reliability
+                plot.reliability_diagram(curve, ax=left, label=label, color=color, marker=marker)
         plot.temperature_curve(temperature_curve(validation.logits, validation.labels), ax=right)
         title = f"{len(test.labels):,} test images (left), {len(validation.labels):,} validation images (right)"
         figure.suptitle(f"{result.network.name}: {title}", fontsize="medium")

@@ -25,12 +25,13 @@ SUFFIXES = (".npz", ".npy", ".csv", ".parquet", ".pt", ".pth", ".safetensors")
 
 @dataclass(frozen=True)
 class Names:
-    """The names of scores, labels and weights in a file; each field is also the name of an option."""
+    """The names of scores, labels and weights in a file; ``calibrated`` if a calibration says what the scores must be."""
 
     scores: str = "logits"
     labels: str = "labels"
     weights: str | None = None
     columns: tuple[str, ...] | None = None
+    calibrated: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,17 @@ def _from_arrays(path: Path, names: Names, labelled: bool) -> LogitFile:
     present, arrays = _load_arrays(path, list(wanted.values()))
     for option, name in wanted.items():
         if name not in arrays:
-            other = " or pass --input probabilities" if option == "scores" and "probabilities" in present else ""
-            raise InputError(f"{path} has no array {name!r}, only {_listed(present)}. Name yours with --{option}{other}.")
+            raise InputError(f"{path} has no array {name!r}, only {_listed(present)}. {_remedy(option, names, present)}")
     return LogitFile(arrays[names.scores], *(arrays[wanted[o]] if o in wanted else None for o in ("labels", "weights")))
+
+
+def _remedy(option: str, names: Names, present: list[str]) -> str:
+    """What to do if an array is not there."""
+    if option != "scores" or "probabilities" not in present:
+        return f"Name yours with --{option}."
+    if names.calibrated:
+        return "The calibration was fitted to logits: pass a file of logits, or fit again with --input probabilities."
+    return "Name yours with --scores, or pass --input probabilities."
 
 
 def _load_arrays(path: Path, wanted: list[str]) -> tuple[list[str], dict[str, Any]]:

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for
 """
 
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,23 +21,28 @@ from rich.table import Table
 from nishimori._scorecard import Scorecard
 from nishimori.errors import NishimoriError
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
-# Errors of the library name Python arguments; these are the options that stand for them.
+# Errors of the library name Python arguments; in the shell these options stand for them.
 _OPTIONS = {
     "`overwrite=True`": "--force",
     "`input='logits'`": "--input logits",
     "`input='probabilities'`": "--input probabilities",
-    "`classes=[": "--classes",
+    "`input`": "--input",
+    "`classes=[...]`": "--classes",
+    "`classes`": "--classes",
     "`top_n`": "--top-n",
     "`n_bins`": "--n-bins",
-    "use ExpectationConsistency": "--method ec",
+    "`strategy`": "--strategy",
+    "ExpectationConsistency": "--method ec",
     "`folder`": "-o",
+    "`path`": "-o",
     "`data=`": "--data",
     "`train=True`": "--train",
-    "`path`": "-o",
     "`model`": "--model",
+    "`fraction`": "--fraction",
+    "`epochs`": "--epochs",
 }
 
 HEADERS = {
@@ -138,10 +144,13 @@ def one_line_errors(options: Callable[[], set[str]]) -> Iterator[None]:
 
 
 def _with_options(message: str, known: set[str]) -> str:
-    """A message of the library, with the command's options for the arguments that it names."""
-    named = [option for argument, option in _OPTIONS.items() if argument in message and option not in message]
-    options = [option for option in named if option.split()[0] in known]
-    return f"{message} (In the shell: {', '.join(options)}.)" if options else message
+    """A message of the library, with the command's options in place of the arguments that it names."""
+    if "--classes" in known:  # "Pass `classes=['a', 'b']`" with the labels themselves
+        message = re.sub(r"`classes=\[('.*?')\]`", lambda found: "--classes " + re.sub("[' ]", "", found[1]), message)
+    for argument, option in _OPTIONS.items():
+        if option.split()[0] in known:
+            message = message.replace(argument, option)
+    return message
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

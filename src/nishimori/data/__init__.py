@@ -16,6 +16,11 @@ from nishimori.errors import InputError
 
 __all__ = ["Labelled", "Network", "load", "names", "save"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _FOLDER = Path(__file__).parent
 
 

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Artefact", "Finding", "Outcome", "Scale", "artefact", "check", "logits", "models", "names", "run", "train"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _LAZY = {"models": "models", "logits": "training._train", "train": "training._train"}
 
 

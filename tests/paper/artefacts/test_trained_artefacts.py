@@ -165,7 +165,6 @@ def test_images_are_refused_where_nothing_is_trained(tmp_path, images):
     assert shell.nishimori("paper", "run", "figure-reliability", "--data", images, "-o", tmp_path / "new") == (
         1,
         "",
-        "error: `data=` is only for training. Pass `train=True` to train, or leave out `data=` to use the bundled logits. "
-        "(In the shell: --data, --train.)\n",
+        "error: --data is only for training. Pass --train to train, or leave out --data to use the bundled logits.\n",
     )
     assert not (tmp_path / "new").exists()
