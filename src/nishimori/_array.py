@@ -117,15 +117,15 @@ def like(result: Array, original: Array) -> Array:
     return namespace(result).astype(result, original.dtype)
 
 
-def on_host(x: Array) -> Any:
+def on_host(x: Array) -> HostArray:
     """``x`` as a NumPy array; bfloat16 becomes float32, which holds all of its values."""
     if array_api_compat.is_torch_array(x):
         x = x.detach().cpu()
         return np.asarray(x.float() if dtype_name(x) == "bfloat16" else x)
     if array_api_compat.is_cupy_array(x):
         return np.asarray(x.get())
-    x = np.asarray(x)
-    return x.astype(np.float32) if dtype_name(x) == "bfloat16" else x
+    host: HostArray = np.asarray(x)
+    return host.astype(np.float32) if dtype_name(host) == "bfloat16" else host
 
 
 def beside(values: np.ndarray[Any, Any], x: Array) -> Array:

@@ -54,8 +54,9 @@ class Gibbs:
     @property
     def brier(self) -> Array:
         """The squared distance between probabilities and truth, summed over classes."""
-        true = self.batch.at(self.probabilities, self.batch.labels)
-        others = self.over_classes(self.probabilities**2) - true**2
+        true = self.batch.at(self.weights, self.batch.labels) / self.partition
+        # Squares of the weights: the probabilities themselves would take another table.
+        others = self.over_classes(self.weights**2) / self.partition**2 - true**2
         return (1 - true) ** 2 + others
 
     @cached_property

@@ -144,21 +144,16 @@ def claims(gibbs: Gibbs, of: Of) -> HostArray:
     # Given probabilities are claims as they stand: a logarithm and back would move them off the edges they lie on.
     given = batch.given if gibbs.beta == 1 else None
     if of == "top":
-        return _host_table((gibbs.top if given is None else batch.at(given, batch.top))[:, None])
-    claimed = _host_table(gibbs.probabilities if given is None else given)
+        return _array.on_host((gibbs.top if given is None else batch.at(given, batch.top))[:, None])
+    claimed = _array.on_host(gibbs.probabilities if given is None else given)
     return claimed[:, 1:] if of == "positive" else claimed
-
-
-def _host_table(values: Any) -> HostArray:
-    table: HostArray = _array.on_host(values)
-    return table
 
 
 def _outcomes(batch: Batch, of: Of) -> HostArray:
     """Which claims came true, (n, groups), on the host."""
     if of == "top":
-        return _host_table(batch.top == batch.labels)[:, None]
-    labels = _host_table(batch.labels)[:, None]
+        return _array.on_host(batch.top == batch.labels)[:, None]
+    labels = _array.on_host(batch.labels)[:, None]
     outcomes: HostArray = labels == (1 if of == "positive" else np.arange(batch.logits.shape[1]))
     return outcomes
 
@@ -169,6 +164,11 @@ class Claims:
 
     parts: tuple[HostArray, ...]
     weights: tuple[HostArray, ...]
+
+    @classmethod
+    def of(cls, gibbs: Gibbs, of: Of) -> "Claims":
+        """The claims of one batch."""
+        return cls((claims(gibbs, of),), (_array.on_host(gibbs.batch.weights),))
 
     def __add__(self, other: "Claims") -> "Claims":
         return Claims(self.parts + other.parts, self.weights + other.weights)
@@ -187,7 +187,7 @@ class Claim:
     of: Of
 
     def __call__(self, batch: Batch) -> Claims:
-        return Claims((claims(Gibbs(batch, self.beta), self.of),), (_host_table(batch.weights),))
+        return Claims.of(Gibbs(batch, self.beta), self.of)
 
 
 def uniform_edges(n_bins: int) -> HostArray:

@@ -23,15 +23,6 @@ _FARTHEST = 340.0
 
 
 @dataclass(frozen=True)
-class Root:
-    """Where the search ended and how well: ``residual`` is the function's value at ``x``."""
-
-    x: float
-    residual: float
-    passes: int
-
-
-@dataclass(frozen=True)
 class Point:
     """What the search needs to know about the function at a point."""
 
@@ -50,6 +41,20 @@ class Point:
         return newton / bend if 0.5 < bend < 2 else newton
 
 
+@dataclass(frozen=True)
+class Root:
+    """Where the search ended, and the function there."""
+
+    x: float
+    point: Point
+    passes: int
+
+    @property
+    def residual(self) -> float:
+        """The function's value at the root."""
+        return self.point.value
+
+
 def increasing_root(start: float) -> Generator[float, Point, Root]:
     """Halley's method inside a bracket, for a function known to change sign."""
     low, high = -inf, inf
@@ -58,7 +63,7 @@ def increasing_root(start: float) -> Generator[float, Point, Root]:
         point = yield x
         step = point.step
         if abs(point.value) <= point.noise or abs(step) <= TOLERANCE:
-            return Root(x, point.value, passes)
+            return Root(x, point, passes)
         low, high = (x, high) if point.value < 0 else (low, x)
         if not (isfinite(low) and isfinite(high)):
             # Where the function is flat a step leaps too far; walk in doubling strides until the root is bracketed.
@@ -71,7 +76,7 @@ def increasing_root(start: float) -> Generator[float, Point, Root]:
         else:
             middle = low + (high - low) / 2
             if middle in (low, high):  # neighbouring numbers: there is nothing in between
-                return Root(x, point.value, passes)
+                return Root(x, point, passes)
             x = middle
     raise NotConvergedError(
         f"The search did not converge in {LIMIT} passes: residual {point.value:.3g} at T = {exp(-x):.6g}. "

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nishimori._array import HostArray, on_host
+from nishimori._array import HostArray
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
 from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
@@ -17,8 +17,7 @@ from nishimori._maps import Map, Temperature, temperature_of
 from nishimori._numbers import temperature as checked_temperature
 from nishimori._observables import Confidence
 from nishimori._passes import Sums
-from nishimori._progress import Report, silent
-from nishimori._reliability import Bins, Claims, Reliability, Strategy, check_bins, claims, tally, uniform_edges
+from nishimori._reliability import Bins, Claims, Reliability, Strategy, check_bins, tally, uniform_edges
 from nishimori._scores import Input, check_input
 from nishimori._sources import Source, is_source, source
 from nishimori.errors import InputError
@@ -112,10 +111,7 @@ def evaluate(
         used = Temperature(1.0 if temperature is None else checked_temperature(temperature))
         kind = "logits" if input is None else input
         refuse_permuted(column_names(logits, "logits"), classes)
-    if is_source(logits) and calibrator is not None:  # which says what the scores to predict from are
-        data = source(logits, labels, sample_weight)
-    else:
-        data = source(logits, labels, sample_weight, input=kind, classes=classes)
+    data = source(logits, labels, sample_weight, input=kind, classes=classes)
     (card,) = scorecards(data, [used], n_bins=n_bins, strategy=strategy)
     return card
 
@@ -140,6 +136,8 @@ def _of_calibrator(calibrator: Any, logits: Any, input: Input | None, classes: C
             shown = "which has none" if known is None else known.tolist()
             raise InputError(f"`classes` must be those of the calibrator, {shown}, got {given}.")
     calibrator.check_columns(logits, "logits")
+    if is_source(logits):  # the calibrator's are those of the scores to predict from; a source brings its own
+        return fitted, "logits", None
     return fitted, calibrator.input, calibrator.classes
 
 
@@ -213,7 +211,7 @@ class _Claim:
     maps: tuple[Map, ...]
 
     def __call__(self, batch: Batch) -> Sums:
-        return Sums(tuple(Claims((claims(_after(each, batch), "top"),), (on_host(batch.weights),)) for each in self.maps))
+        return Sums(tuple(Claims.of(_after(each, batch), "top") for each in self.maps))
 
 
 def _after(map_: Map, batch: Batch) -> Gibbs:
@@ -230,7 +228,6 @@ def scorecards(
     *,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    report: Report = silent,
 ) -> list[Scorecard]:
     """A scorecard for each map, all from the same readings."""
     check_bins(n_bins, strategy)
@@ -239,15 +236,13 @@ def scorecards(
         groups = [tuple(maps[start : start + step]) for start in range(0, len(maps), step)]
     else:
         groups = [tuple(maps)]
-    return [card for group in groups for card in _from_shared_readings(data, group, n_bins, strategy, report)]
+    return [card for group in groups for card in _from_shared_readings(data, group, n_bins, strategy)]
 
 
-def _from_shared_readings(
-    data: Source, maps: tuple[Map, ...], n_bins: int, strategy: Strategy, report: Report
-) -> list[Scorecard]:
+def _from_shared_readings(data: Source, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> list[Scorecard]:
     if strategy == "uniform":
         edges = (uniform_edges(n_bins),) * len(maps)
     else:
-        edges = tuple(each.edges(n_bins) for each in data.gather(_Claim(maps), report).items)
-    sums = data.gather(_Score(maps, edges), report).items
+        edges = tuple(each.edges(n_bins) for each in data.gather(_Claim(maps)).items)
+    sums = data.gather(_Score(maps, edges)).items
     return [each.card(temperature_of(map_)) for map_, each in zip(maps, sums, strict=True)]

@@ -48,8 +48,8 @@ class Scores:
 
     def exact(self, rows: slice, kept: HostArray | None = None) -> Array:
         """Some rows in float64, not yet checked; of those only the ``kept`` ones, if given."""
-        values = _array.in_double(self.array[rows, ...])
-        return values if kept is None else _array.rows_at(values, kept)
+        stored = self.array[rows, ...]
+        return _array.in_double(stored if kept is None else _array.rows_at(stored, kept))
 
     def check(self, values: Array, numbers: Sequence[int] | HostArray) -> bool:
         """Refuse values that cannot be scores; ``numbers`` count the rows. True if some class is masked."""

@@ -19,7 +19,6 @@ from nishimori._census import Census, Count
 from nishimori._moments import Measure, Moments, log_scale
 from nishimori._observables import BUILT_IN, Confidence, Observable, TopN
 from nishimori._passes import together
-from nishimori._progress import Report, silent
 from nishimori._roots import Point, Root, drive, increasing_root
 from nishimori._scores import Input
 from nishimori._sources import Source, source
@@ -39,7 +38,6 @@ _GRID = np.geomspace(1e-3, 1e3, 25)
 # Rounding may make a slope slightly negative, but not by this part of the largest one.
 _FALLS = 1e-9
 
-_ENDS = (0.0, inf)
 _FEW = 10
 
 
@@ -91,9 +89,13 @@ class Match:
     census: Census
     n_passes: int
 
-    def receipt(self, root: Root) -> Receipt:
-        """How ``root`` was found."""
-        return Receipt(
+    def chosen(self, position: int) -> tuple[float, Receipt]:
+        """The temperature of one observable and how it was found; raises if there is none, warns if few samples decide."""
+        root = self.roots[position]
+        if isinstance(root, NishimoriError):
+            raise root
+        warn_if_few(self.census)
+        return exp(-root.x), Receipt(
             residual=root.residual,
             n_passes=self.n_passes,
             n_samples=self.census.n_rows,
@@ -109,14 +111,13 @@ def match(
     right: TopN | None = None,
     starts: Sequence[float] | None = None,
     label_name: str = "labels",
-    report: Report = silent,
 ) -> Match:
     """Search for the temperatures of several observables at once.
 
     ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are the values of log β
     to start from; by default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
     """
-    readings = _Readings(data, observables, right or Confidence(), label_name, report)
+    readings = _Readings(data, observables, right or Confidence(), label_name)
     begin = _starts_from_sample(data, observables) if starts is None else dict(enumerate(starts))
     if len(begin) < len(observables):
         begin = dict.fromkeys(range(len(observables)), readings.rough_start()) | begin
@@ -143,14 +144,11 @@ def _starts_from_sample(data: Source, observables: Sequence[Observable]) -> dict
 class _Readings:
     """Readings of one data set for several searches; the first answer to a search also says whether it can succeed."""
 
-    def __init__(
-        self, data: Source, observables: Sequence[Observable], right: Confidence | TopN, label_name: str, report: Report
-    ) -> None:
+    def __init__(self, data: Source, observables: Sequence[Observable], right: Confidence | TopN, label_name: str) -> None:
         self.data = data
         self.observables = observables
         self.count = Count(right)
         self.label_name = label_name
-        self.report = report
         self.n_passes = 0
         self.census: Census | None = None
 
@@ -177,7 +175,7 @@ class _Readings:
 
     def _read(self, *passes: Any) -> tuple[Any, ...]:
         self.n_passes += 1
-        return self.data.gather(together(*passes), self.report).items
+        return self.data.gather(together(*passes)).items
 
 
 def _in_log_beta(moments: Moments) -> Point:
@@ -244,12 +242,7 @@ def fit_one(
     data: Source, observable: Observable, right: TopN | None = None, *, label_name: str = "labels"
 ) -> tuple[float, Receipt]:
     """The temperature of one observable and its receipt; raises if there is none."""
-    matched = match(data, observable, right=right, label_name=label_name)
-    (root,) = matched.roots
-    if isinstance(root, NishimoriError):
-        raise root
-    warn_if_few(matched.census)
-    return exp(-root.x), matched.receipt(root)
+    return match(data, observable, right=right, label_name=label_name).chosen(0)
 
 
 def warn_if_few(census: Census) -> None:

@@ -25,6 +25,15 @@ def test_looking_around_loads_nothing_heavy():
     assert loaded_after("import nishimori; dir(nishimori); nishimori.__version__; nishimori.InputError") == set()
 
 
+def test_the_shell_starts_without_anything_heavy():
+    assert loaded_after("import nishimori.cli") == set()
+
+
+def test_wrapping_a_network_does_not_load_scikit_learn():
+    code = "import torch; from nishimori.torch import Calibrated; Calibrated(torch.nn.Linear(2, 2), 2.0)"
+    assert loaded_after(code) == {"torch"}
+
+
 def test_temperatures_and_metrics_never_need_scikit_learn():
     code = """
 import sys

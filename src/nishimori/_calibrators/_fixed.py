@@ -3,6 +3,7 @@
 from typing import Any, Self, cast
 
 from nishimori._calibrators._calibrator import Calibrator
+from nishimori._calibrators._record import Provenance, Record
 from nishimori._census import census
 from nishimori._labels import Classes, class_labels
 from nishimori._maps import Map, Temperature
@@ -107,11 +108,8 @@ def from_temperature(T: float, *, classes: Classes = None, input: Input = "logit
     >>> nishimori.from_temperature(2.0).predict_proba([[2.0, 0.0]]).round(3)
     array([[0.731, 0.269]])
     """
-    calibrator = FixedTemperature(T, input=input, classes=classes)
     check_input(input)
-    calibrator.map_ = Temperature(checked_temperature(T, "T"))
-    calibrator.n_samples_ = calibrator.residual_ = None
-    if classes is not None:
-        calibrator.classes_ = class_labels(classes)
-        calibrator.n_features_in_ = len(calibrator.classes_)
-    return calibrator
+    labels = None if classes is None else class_labels(classes).tolist()
+    origin = Provenance(FIXED, classes=labels, n_classes=None if labels is None else len(labels))
+    record = Record(Temperature(checked_temperature(T, "T")), input, origin)
+    return FixedTemperature(T, input=input, classes=classes).restore(record)

@@ -2,13 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 import nishimori
-from nishimori import Calibrator
 from nishimori._array import like, on_host
 from nishimori._disk import check_target
 from nishimori._labels import refuse_permuted, spelled_as
@@ -22,6 +21,9 @@ from nishimori.cli import _files
 from nishimori.cli._files import LogitFile, Names
 from nishimori.cli._terminal import ForceOption, JsonOption, as_row, note, print_json, print_table, print_text
 from nishimori.errors import InputError
+
+if TYPE_CHECKING:
+    from nishimori import Calibrator  # which imports scikit-learn, and most commands need none
 
 # Rows that apply takes at a time, so that the progress bar moves.
 _ROWS = 2**16
@@ -89,7 +91,7 @@ def fit(
     _show_fit(calibrator, method, top_n, output, as_json=as_json)
 
 
-def _calibrator(method: str, top_n: int, params: dict[str, Any]) -> Calibrator:
+def _calibrator(method: str, top_n: int, params: dict[str, Any]) -> "Calibrator":
     """The calibrator that the options ask for; an unknown method is wrong usage."""
     if top_n != 1 and method != "ec":
         raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
@@ -147,7 +149,7 @@ def apply(
     note(f"Wrote {output}")
 
 
-def _probabilities(calibrator: Calibrator, data: LogitFile) -> Any:
+def _probabilities(calibrator: "Calibrator", data: LogitFile) -> Any:
     """Calibrated, block by block, so that a bar can be shown."""
     parts, n_rows = [], len(data.scores)
     with shown(None) as report:
@@ -223,7 +225,7 @@ def _mention(data: LogitFile, input: Input) -> None:
         note("Each row of logits sums to 1. If they are probabilities, pass --input probabilities")
 
 
-def _check_columns(calibrator: Calibrator, data: LogitFile) -> None:
+def _check_columns(calibrator: "Calibrator", data: LogitFile) -> None:
     """Refuse a file whose columns are not those of the calibration, in its order."""
     found = scores(data.scores, input=calibrator.input, name="scores").n_classes
     names = getattr(calibrator, "feature_names_in_", None)

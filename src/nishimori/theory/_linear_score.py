@@ -213,14 +213,13 @@ class LinearScore:
                 noise=4e-16 * (target + found),
             )
 
-        x = root_of(gap, 0.0).x
-        point = gap(x)
-        if point.noise > 1e-7 * point.slope:
+        root = root_of(gap, 0.0)
+        if root.point.noise > 1e-7 * root.point.slope:
             raise NotConvergedError(
                 "The temperature is lost in rounding: the classifier's score carries almost no information. Its correlation "
                 f"with the teacher's is {self.correlation:.1e}."
             )
-        return sqrt(self.q) / exp(x)
+        return sqrt(self.q) / exp(root.x)
 
     def _density_of_erm(self, f_erm: Any, T: Any) -> tuple[Array, Array]:
         """The standard normal s at each value of f_erm, and ds/df_erm."""

@@ -8,22 +8,24 @@ a percent.
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from math import exp
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from nishimori._calibrators import Calibrator, OneTemperature, calibrator
+import nishimori
 from nishimori._maps import divided, temperature_of
 from nishimori._observables import BUILT_IN
 from nishimori._sources import Source, source
-from nishimori._temperatures import Temperatures, match, temperatures_of, warn_if_few
-from nishimori.errors import InputError, NishimoriError
+from nishimori._temperatures import Temperatures, match, temperatures_of
+from nishimori.errors import InputError
 from nishimori.torch._collect import read
 from nishimori.torch._division import divide
 from nishimori.torch._head import final_layer
 from nishimori.torch._run import check_module, device_of, logits_of, number, with_logits
+
+if TYPE_CHECKING:
+    from nishimori import Calibrator
 
 
 class _Bound(partial[Any]):
@@ -229,7 +231,7 @@ def calibrate(
     >>> f"{calibrated.found.ts:.2f} {calibrated.found.accuracy:.3f}"
     '1.98 0.570'
     """
-    chosen = calibrator(method)
+    chosen = nishimori.calibrator(method)
     network = model.model if isinstance(model, Calibrated) else model
     temperature, found = _chosen(chosen, source(*read(network, loader, labels, device, progress)))
     calibrated = Calibrated(network, temperature)
@@ -237,21 +239,20 @@ def calibrate(
     return calibrated
 
 
-def _chosen(chosen: Calibrator, data: Source) -> tuple[float, Temperatures]:
+def _chosen(chosen: "Calibrator", data: Source) -> tuple[float, Temperatures]:
     """The temperature that ``chosen`` finds, and those of EC and TS, which share its readings where they can."""
+    from nishimori._calibrators import OneTemperature  # noqa: PLC0415 - scikit-learn, which serving a network does not need
+
     if isinstance(chosen, OneTemperature):
         observable = chosen.observable_for(data.n_classes)
         wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
         matched = match(data, *wanted)
-        root = matched.roots[wanted.index(observable)]
-        if isinstance(root, NishimoriError):
-            raise root
-        warn_if_few(matched.census)
-        return exp(-root.x), Temperatures.of(matched)
-    temperature = temperature_of(chosen.fit(data).map_)
-    if temperature is None:
+        temperature, _ = matched.chosen(wanted.index(observable))
+        return temperature, Temperatures.of(matched)
+    one = temperature_of(chosen.fit(data).map_)
+    if one is None:
         raise InputError(f"`method` must choose one temperature, got {chosen.method!r}, which does more than divide logits.")
-    return temperature, temperatures_of(data, warn=False)
+    return one, temperatures_of(data, warn=False)
 
 
 def _wide(logits: Tensor) -> torch.dtype:
