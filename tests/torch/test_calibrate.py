@@ -297,12 +297,6 @@ def test_probabilities_are_computed_in_float32_and_returned_in_the_dtype_of_the_
     np.testing.assert_allclose(p.double(), exact, rtol=torch.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("shape", [(6, 1), (6, 2, 3), ()])
-def test_probabilities_of_logits_of_other_shapes_are_refused(shape):
-    with pytest.raises(InputError, match="apply `softmax` over the dimension of the classes"):
-        Calibrated(nn.Identity()).predict_proba(torch.ones(shape))
-
-
 @pytest.mark.parametrize("call", [lambda m, x: m(x), lambda m, x: m.predict_proba(x)], ids=["forward", "probabilities"])
 def test_predicted_classes_are_not_divided_like_logits(call):
     with pytest.raises(InputError, match=r"`model` must return logits, got torch\.int64\."):

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import IterableDataset
 
 from nishimori.torch import collect
+from nishimori.torch._batches import Rule
 from nishimori.torch._collect import _joined, read
 from nishimori.torch._run import moved
 from small_networks import OUTPUTS, Returning, X, Y, loader
@@ -87,7 +88,7 @@ def test_rows_are_not_in_memory_twice():
     except OSError:
         pytest.skip("the peak memory cannot be reset here")
     before = memory("VmRSS")
-    read(nn.Identity(), [(z, torch.zeros(len(z)))] * n_batches, "labels", None, False)
+    read(nn.Identity(), [(z, torch.zeros(len(z)))] * n_batches, Rule(), None, False)
     assert memory("VmHWM") - before < 1.5 * n_batches * z.nbytes
 
 

@@ -45,7 +45,7 @@ def test_the_network_runs_in_eval_mode_without_gradients_and_its_modes_are_resto
 def test_the_modes_are_restored_after_an_error():
     model = nn.Sequential(mixed_modes(), Recording(fail=True))
     before = [each.training for each in model.modules()]
-    with pytest.raises(RuntimeError, match="out of memory"):
+    with pytest.raises(InputError, match="got RuntimeError: out of memory in batch 0"):
         collect(model, loader(X, Y))
     assert [each.training for each in model.modules()] == before
 

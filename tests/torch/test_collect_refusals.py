@@ -1,14 +1,26 @@
 """What `collect` cannot use is refused, and the message says what to do."""
 
+import contextlib
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from nishimori import InputError
-from nishimori.torch import collect
+from nishimori import InputError, InputWarning, NoTemperatureError
+from nishimori.torch import calibrate, collect
 from small_networks import Returning, X, Y, loader
+
+
+def unknown_device(name):
+    """What PyTorch says, in one line."""
+    try:
+        torch.device(name)
+    except RuntimeError as error:
+        return " ".join(str(error).split())
+
 
 REFUSED = {
     "a class": (
@@ -22,8 +34,29 @@ REFUSED = {
     ),
     "a tensor": (
         lambda: collect(Returning(), X),
-        "`loader` must yield batches of inputs and labels, got a Tensor. Pass a `torch.utils.data.DataLoader`; for one "
-        "batch pass `[(x, y)]`.",
+        "`loader` must yield batches of inputs and labels, got a Tensor. Pass a `torch.utils.data.DataLoader`, or "
+        "the tensors as a tuple `(X, y)`.",
+    ),
+    "arrays in place of a loader": (
+        lambda: collect(Returning(), (X.numpy(), Y.numpy())),
+        "`loader` must hold tensors where it is a tuple `(X, y)`, got ndarray and ndarray. Convert each with "
+        "`torch.as_tensor(X, dtype=torch.float32)`; pass a sequence of batches as a list.",
+    ),
+    "tensors of different lengths": (
+        lambda: collect(Returning(), (X, Y[:9])),
+        "`loader` must hold one entry per sample in each tensor of `(X, y)`, got 10 and 9 entries. Pass a sequence of "
+        "batches as a list.",
+    ),
+    "tensors in a list": (
+        lambda: collect(Returning(), [X, Y]),
+        "`loader` must yield inputs and labels together, got a Tensor. Make it yield tuples (x, y), or dicts with the "
+        "labels under the key 'labels'; for other batches pass `forward=lambda model, batch: (logits, labels)`. Pass plain "
+        "tensors as a tuple `(X, y)`.",
+    ),
+    "empty tensors": (
+        lambda: collect(Returning(), (X[:0], Y[:0])),
+        "`loader` must yield at least one batch, got none. Check that its dataset is not empty and that `drop_last` "
+        "does not drop the only batch; a generator can be read only once.",
     ),
     "no batches": (
         lambda: collect(Returning(), []),
@@ -33,12 +66,14 @@ REFUSED = {
     "inputs alone": (
         lambda: collect(Returning(), DataLoader(X)),
         "`loader` must yield inputs and labels together, got a Tensor. Make it yield tuples (x, y), or dicts with the "
-        "labels under the key 'labels'.",
+        "labels under the key 'labels'; for other batches pass `forward=lambda model, batch: (logits, labels)`. Pass plain "
+        "tensors as a tuple `(X, y)`.",
     ),
     "a tuple of inputs alone": (
         lambda: collect(Returning(), loader(X)),
         "`loader` must yield inputs and labels together, got a list of length 1. Make it yield tuples (x, y), or "
-        "dicts with the labels under the key 'labels'.",
+        "dicts with the labels under the key 'labels'; for other batches pass `forward=lambda model, batch: (logits, "
+        "labels)`. Pass plain tensors as a tuple `(X, y)`.",
     ),
     "a dict without labels": (
         lambda: collect(Returning(), [{"x": X, "label": Y}]),
@@ -86,17 +121,20 @@ REFUSED = {
     "a tuple": (
         lambda: collect(Returning(lambda z: (z, None)), loader(X, Y)),
         "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got a tuple "
-        "of length 2. Wrap the model in a module whose `forward` returns the logits alone.",
+        "of length 2. Pass `forward=lambda model, batch: (logits, labels)`, which picks the "
+        "logits; or wrap the model in a module that does.",
     ),
     "a dict without logits": (
         lambda: collect(Returning(lambda z: {"out": z}), loader(X, Y)),
         "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got a dict "
-        "with the keys ['out']. Wrap the model in a module whose `forward` returns the logits alone.",
+        "with the keys ['out']. Pass `forward=lambda model, batch: (logits, labels)`, which picks the "
+        "logits; or wrap the model in a module that does.",
     ),
     "nothing": (
         lambda: collect(Returning(lambda z: None), loader(X, Y)),
         "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got a "
-        "NoneType. Wrap the model in a module whose `forward` returns the logits alone.",
+        "NoneType. Pass `forward=lambda model, batch: (logits, labels)`, which picks the "
+        "logits; or wrap the model in a module that does.",
     ),
     "classes": (
         lambda: collect(Returning(lambda z: z.argmax(dim=1)), loader(X, Y)),
@@ -104,15 +142,9 @@ REFUSED = {
     ),
     "tokens": (
         lambda: collect(Returning(), [(X.reshape(5, 2, 4), Y.reshape(5, 2))]),
-        "`model` must return logits of shape (n, n_classes) or (n,), got (5, 2, 3). Put the classes last, flatten the "
-        "rest, find T with `nishimori.temperatures(logits.reshape(-1, n_classes), labels.reshape(-1))` and wrap the "
-        "model with `Calibrated(model, T)`.",
-    ),
-    "a column": (
-        lambda: collect(Returning(n_out=1), loader(X, Y)),
-        "`model` must return one column per class, or shape (n,) for the score of the positive class, got (4, 1). Append "
-        "`torch.nn.Flatten(0)` to the model; or find T with `nishimori.temperatures(logits[:, 0], labels)` and wrap the "
-        "model with `Calibrated(model, T)`.",
+        "`model` must return logits of shape (n, n_classes) or (n,), got (5, 2, 3). For one row per "
+        "token or pixel, pass `forward=lambda model, batch: (logits, labels)` that returns `logits.reshape(-1, n_classes)`, "
+        "with the classes last, and `labels.reshape(-1)`.",
     ),
     "a loss": (
         lambda: collect(Returning(lambda z: z.mean()), loader(X, Y)),
@@ -121,6 +153,15 @@ REFUSED = {
     "another number of classes": (
         lambda: collect(nn.Identity(), [(X, Y), (X[:, :3], Y)]),
         "`model` must return the same number of classes for every batch, got shape (10, 3) after (10, 4).",
+    ),
+    "a column after a table": (
+        lambda: collect(nn.Identity(), [(X, Y), (X[:, :1], Y)]),
+        "`model` must return the same number of classes for every batch, got shape (10, 1) after (10, 4).",
+    ),
+    "an unknown device": (
+        lambda: collect(Returning(), [(X, Y)], device="gpu7"),
+        f"`device` must be a device on which the network can run here, got 'gpu7' (RuntimeError: {unknown_device('gpu7')}). "
+        "Leave it out to run where the weights are.",
     ),
     "NaN": (
         lambda: collect(Returning(lambda z: z * np.nan), loader(X, Y)),
@@ -137,6 +178,50 @@ def test_what_cannot_be_used_is_refused_with_this_message(call, message):
     assert str(error.value) == message
 
 
-def test_the_remedy_for_a_column_works():
-    model = nn.Sequential(Returning(n_out=1), nn.Flatten(0))
-    assert collect(model, loader(X, Y > 0)).logits.shape == (10,)
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+@pytest.mark.parametrize("call", [collect, calibrate])
+def test_cuda_on_a_machine_without_it_is_refused_in_one_line(call):
+    with pytest.raises(InputError, match=r"^`device` must be a device .*, got 'cuda' \(.+\)\. Leave it out .* weights are\.$"):
+        call(Returning(), [(X, Y)], device="cuda")
+
+
+def test_a_device_without_enough_memory_says_so_itself(monkeypatch):
+    model = Returning()
+    monkeypatch.setattr(model, "to", raising(torch.cuda.OutOfMemoryError("CUDA out of memory")))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        collect(model, [(X, Y)], device="cpu")
+
+
+def raising(error):
+    def raise_it(*args):
+        raise error
+
+    return raise_it
+
+
+SQUASHED = {"softmax": (3, lambda z: z.softmax(dim=1), "Each row of `logits` sums to 1")}
+SQUASHED["sigmoid"] = (1, torch.sigmoid, "All `logits` lie between 0 and 1")
+
+
+@pytest.mark.parametrize(("n_out", "output", "what"), SQUASHED.values(), ids=SQUASHED)
+@pytest.mark.parametrize("call", [collect, calibrate])
+def test_probabilities_give_a_warning_with_a_remedy_that_networks_have(call, n_out, output, what):
+    torch.manual_seed(0)
+    x = torch.randn(400, 4)
+    y = torch.randint(2, (400,))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with contextlib.suppress(NoTemperatureError):
+            call(Returning(output, n_out), (x, y))
+    assert [str(each.message) for each in caught if each.category is InputWarning] == [
+        f"{what}, as probabilities do. If these are probabilities, remove the softmax or sigmoid at the end of the network; "
+        "they are used as logits."
+    ]
+
+
+def test_the_remedy_for_tokens_works():
+    model = Returning()
+    tokens, labels = X.reshape(5, 2, 4), Y.reshape(5, 2)
+    found = collect(model, [(tokens, labels)], forward=lambda m, b: (m(b[0]).reshape(-1, 3), b[1].reshape(-1)))
+    assert torch.allclose(found.logits, model(X))
+    assert torch.equal(found.labels, Y)

@@ -266,6 +266,17 @@ def test_a_probe_without_usable_logits_is_refused_before_folding(change, what):
     assert same(network.fc, kept)
 
 
+def test_a_probe_needs_a_network_that_returns_logits():
+    network = Changed(lambda z: (z, z))
+    with pytest.raises(InputError) as error:
+        fold_temperature(network, 1.7, probe=torch.ones(2, 4))
+    assert str(error.value) == (
+        "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got a tuple of "
+        "length 2. Leave `probe` out, and compare the logits before and after folding yourself."
+    )
+    assert fold_temperature(network, 1.7) is network.fc
+
+
 def test_a_probe_may_have_masked_classes():
     mask = torch.tensor([0.0, -torch.inf, 0.0])
     fold_temperature(Changed(lambda z: z + mask), 1.7, probe=torch.ones(2, 4))

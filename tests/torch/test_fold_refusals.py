@@ -17,8 +17,12 @@ from small_networks import (
     lin,
 )
 
-WRAP = "use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves."
+WRAP = "keep T in a `nishimori.torch.Calibrated`, which divides the logits themselves."
 OR_WRAP = f"or {WRAP}"
+NAME_ONE = (
+    "Pass the name of the layer that computes the logits and a probe, some inputs x, so that the result is checked: "
+    f"`Calibrated(model, T).fold(name, probe=x)`; {OR_WRAP}"
+)
 
 
 class Cosine(nn.Linear):
@@ -114,23 +118,36 @@ REFUSED = {
     ),
     "two heads": (
         lambda: Named(body=lin(), head=lin(), aux_head=lin()),
-        "The network must have one candidate for its last layer, got `head` and `aux_head`. Pass the layer that computes "
-        "the logits; " + OR_WRAP,
+        "The network must have one candidate for its last layer, got 'head' and 'aux_head'. " + NAME_ONE,
     ),
     "two names": (
         lambda: Named(fc=lin(), classifier=lin()),
-        "The network must have one candidate for its last layer, got `fc` and `classifier`. Pass the layer that computes "
-        "the logits; " + OR_WRAP,
+        "The network must have one candidate for its last layer, got 'fc' and 'classifier'. " + NAME_ONE,
     ),
     "a hidden layer with a usual name": (
         lambda: Named(fc=lin(), norm=nn.LayerNorm(3), out=nn.Sequential(nn.Linear(3, 3))),
-        "The network must have one candidate for its last layer, got `fc` and `out`. Pass the layer that computes the "
-        "logits; " + OR_WRAP,
+        "The network must have one candidate for its last layer, got 'fc' and 'out'. " + NAME_ONE,
     ),
     "no usual name": (
         lambda: Named(first=lin(), last=lin()),
         "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, "
-        "got a Named with the submodules ['first', 'last']. Pass the layer itself, perhaps `model.last`; " + OR_WRAP,
+        "got a Named with the submodules ['first', 'last']. Its linear layers are 'first', 'last'. " + NAME_ONE,
+    ),
+    "no usual name, and many layers": (
+        lambda: Named(stack=nn.ModuleList([lin() for _ in range(9)])),
+        "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, "
+        "got a ModuleList with the submodules ['0', '1', '2', '3', '4', '5', '6', '7', '8']. It has 9 linear layers, and those "
+        "defined last are 'stack.4', 'stack.5', 'stack.6', 'stack.7', 'stack.8'. " + NAME_ONE,
+    ),
+    "no usual name, and no linear layer": (
+        lambda: Named(embeddings=nn.Embedding(3, 4), norm=nn.LayerNorm(4)),
+        "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, "
+        "got a Named with the submodules ['embeddings', 'norm']. It has no linear layer. Instead, " + WRAP,
+    ),
+    "no usual name, and one layer": (
+        lambda: Named(norm=nn.LayerNorm(4), top=lin()),
+        "The last layer of the network must be called fc, classifier, head, heads, lm_head, linear or score, "
+        "got a Named with the submodules ['norm', 'top']. Its only linear layer is 'top'. " + NAME_ONE,
     ),
     "softmax": (lambda: nn.Sequential(lin(), nn.Softmax(dim=1)), probabilities_message("Softmax")),
     "softmax of pixels": (lambda: nn.Sequential(nn.Conv2d(3, 4, 1), nn.Softmax2d()), probabilities_message("Softmax2d")),
@@ -211,7 +228,7 @@ def test_a_network_that_cannot_be_folded_is_refused_with_this_message(make, mess
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_a_quantised_layer_is_refused():
     network = torch.ao.quantization.quantize_dynamic(Named(body=lin(), fc=lin()), {nn.Linear})
-    with pytest.raises(InputError, match=r"its weights are quantised\. Fold before quantising; or use"):
+    with pytest.raises(InputError, match=r"its weights are quantised\. Fold before quantising; or keep T in"):
         fold_temperature(network, 2.0)
 
 

@@ -4,19 +4,24 @@ A loader that shuffles or augments gives other data when it is read again. So it
 on the CPU, to leave the memory of the device free, and in their own dtype.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset, IterableDataset
 
 from nishimori._census import census
 from nishimori._progress import shown
 from nishimori._sources import source
 from nishimori.errors import InputError
-from nishimori.torch._run import answer, check_module, described, device_of, evaluating, logits_of
+from nishimori.torch._batches import LABELS, Forward, Rule, batches
+from nishimori.torch._logits import is_unit
+from nishimori.torch._modes import evaluating
+from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, short
+
+NO_SOFTMAX = "remove the softmax or sigmoid at the end of the network"
+"""What to do where a network returns probabilities."""
 
 
 class Collected(NamedTuple):
@@ -28,9 +33,10 @@ class Collected(NamedTuple):
 
 def collect(
     model: nn.Module,
-    loader: Iterable[Any],
+    loader: Iterable[Any] | tuple[Any, ...],
     *,
-    labels: str = "labels",
+    forward: Forward | None = None,
+    labels: str = LABELS,
     device: torch.device | str | None = None,
     progress: bool | None = None,
 ) -> Collected:
@@ -42,11 +48,15 @@ def collect(
     Parameters
     ----------
     model : torch.nn.Module
-        Returns logits of shape (n, n_classes), or (n,) for a binary score; or an object with ``.logits``; or a dict with
-        "logits".
-    loader : iterable of batches
-        Tuples of the model's positional arguments and, last, the labels; or mappings of the model's keyword arguments and, with
-        the key ``labels``, the labels.
+        Returns logits of shape (n, n_classes), or (n,) or (n, 1) for a binary score; or an object with ``.logits``; or a dict
+        with "logits".
+    loader : iterable of batches, or a tuple of tensors
+        Batches are tuples of the model's positional arguments and, last, the labels; or mappings of the model's keyword
+        arguments and, with the key ``labels``, the labels. A tuple of tensors ``(X, y)`` holds all samples, which are read in
+        batches of 256; a list is always a sequence of batches.
+    forward : callable, optional
+        ``forward(model, batch)`` returns logits and labels, for models and batches of any other kind. The batch has been moved
+        to the device.
     labels : str
         The key of the labels where batches are mappings.
     device : torch.device or str, optional
@@ -68,31 +78,30 @@ def collect(
     >>> logits.shape, labels
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
-    found = read(model, loader, labels, device, progress)
-    census(source(found.logits, found.labels))  # reads all rows, and so checks their values as the calibrators do
+    found = read(model, loader, Rule(labels, forward), device, progress)
+    rows = source(found.logits, found.labels, probability_remedy=NO_SOFTMAX)
+    census(rows)  # reads all rows, and so checks their values as the calibrators do
     return found
 
 
 def read(
-    model: nn.Module, loader: Iterable[Any], labels: str, device: torch.device | str | None, progress: bool | None
+    model: nn.Module, loader: Iterable[Any], rule: Rule, device: torch.device | str | None, progress: bool | None
 ) -> Collected:
     """All logits and labels. Their shapes are checked, their values are not."""
     check_module(model)
-    _check_loader(loader)
-    if device is not None:
-        model.to(device)
-    place = device_of(model) if device is None else torch.device(device)
+    rule.check()
+    parts = batches(loader)
+    place = device_of(model) if device is None else _placed(model, device)
     rows: list[Tensor] = []
     truth: list[Tensor] = []
     with evaluating(model), shown(progress) as report:
-        total = _length(loader)
+        total = _length(parts)
         report("Reading batches", 0, total)
-        for number, batch in enumerate(loader):
-            inputs, target = _split(batch, labels)
-            logits = logits_of(answer(model, inputs, place))
+        for number, batch in enumerate(parts):
+            logits, target = rule.apply(model, batch, number, place)
             _check_logits(logits, rows)
-            rows.append(_own(logits))
-            truth.append(_labels_of(target, len(logits), number))
+            truth.append(_labels_of(target, logits, number))
+            rows.append(_own(logits.flatten() if is_unit(logits) else logits))
             report("Reading batches", number + 1, total)
     if not rows:
         raise InputError(
@@ -100,6 +109,21 @@ def read(
             "not drop the only batch; a generator can be read only once."
         )
     return Collected(_joined(rows), _joined(truth))
+
+
+def _placed(model: nn.Module, device: torch.device | str) -> torch.device:
+    """Move the network to ``device``; PyTorch raises many types of errors where it cannot."""
+    try:
+        place = torch.device(device)
+        model.to(place)
+    except AS_THEY_ARE:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"`device` must be a device on which the network can run here, got {str(device)!r} ({short(error)}). Leave it out "
+            "to run where the weights are."
+        ) from error
+    return place
 
 
 def _own(values: Tensor) -> Tensor:
@@ -119,19 +143,6 @@ def _joined(parts: list[Tensor]) -> Tensor:
     return whole
 
 
-def _check_loader(loader: Any) -> None:
-    if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
-        raise InputError(
-            f"`loader` must yield batches, got a {type(loader).__name__}, which yields samples. "
-            "Pass `torch.utils.data.DataLoader(dataset, batch_size=256)`."
-        )
-    if not isinstance(loader, Iterable) or isinstance(loader, Tensor | Mapping | str):
-        raise InputError(
-            f"`loader` must yield batches of inputs and labels, got a {type(loader).__name__}. "
-            "Pass a `torch.utils.data.DataLoader`; for one batch pass `[(x, y)]`."
-        )
-
-
 def _length(loader: Any) -> int | None:
     """The number of batches, or None if the loader does not know it. Loaders and samplers then raise many types of errors."""
     try:
@@ -140,49 +151,29 @@ def _length(loader: Any) -> int | None:
         return None
 
 
-def _split(batch: Any, labels: str) -> tuple[Any, Any]:
-    """The inputs and the labels of a batch."""
-    if isinstance(batch, Mapping):
-        if labels not in batch:
-            raise InputError(
-                f"`labels` must be the key of the labels in each batch, got {labels!r} for a batch with the keys {list(batch)}."
-                " Pass the right key, or make the loader yield the labels."
-            )
-        return {key: value for key, value in batch.items() if key != labels}, batch[labels]
-    if not isinstance(batch, tuple | list) or len(batch) < 2:
-        raise InputError(
-            f"`loader` must yield inputs and labels together, got {described(batch)}. Make it yield tuples (x, y), or dicts "
-            f"with the labels under the key {labels!r}."
-        )
-    return tuple(batch[:-1]), batch[-1]
-
-
 def _check_logits(logits: Tensor, before: list[Tensor]) -> None:
     """Refuse logits without one row per sample and the same columns, one per class, as in the batches before."""
     shape = tuple(logits.shape)
-    by_hand = "and wrap the model with `Calibrated(model, T)`"
     if logits.ndim > 2:
         raise InputError(
-            f"`model` must return logits of shape (n, n_classes) or (n,), got {shape}. Put the classes last, flatten the rest, "
-            f"find T with `nishimori.temperatures(logits.reshape(-1, n_classes), labels.reshape(-1))` {by_hand}."
+            f"`model` must return logits of shape (n, n_classes) or (n,), got {shape}. For one row per token or pixel, pass "
+            "`forward=lambda model, batch: (logits, labels)` that returns `logits.reshape(-1, n_classes)`, with the classes "
+            "last, and `labels.reshape(-1)`."
         )
     if logits.ndim == 0:
         raise InputError(
             "`model` must return logits of shape (n, n_classes) or (n,), got a single number. Return one row per sample."
         )
-    if logits.ndim == 2 and shape[1] < 2:
-        raise InputError(
-            f"`model` must return one column per class, or shape (n,) for the score of the positive class, got {shape}. Append "
-            f"`torch.nn.Flatten(0)` to the model; or find T with `nishimori.temperatures(logits[:, 0], labels)` {by_hand}."
-        )
-    if before and shape[1:] != tuple(before[0].shape[1:]):
+    columns = () if is_unit(logits) else shape[1:]
+    if before and columns != tuple(before[0].shape[1:]):
         raise InputError(
             f"`model` must return the same number of classes for every batch, got shape {shape} after {tuple(before[0].shape)}."
         )
 
 
-def _labels_of(target: Any, n_rows: int, number: int) -> Tensor:
-    """One label per row, on the CPU."""
+def _labels_of(target: Any, logits: Tensor, number: int) -> Tensor:
+    """One label per row of ``logits``, on the CPU."""
+    n_rows = len(logits)
     try:
         found = torch.as_tensor(target)
     except (TypeError, ValueError, RuntimeError):
@@ -191,6 +182,8 @@ def _labels_of(target: Any, n_rows: int, number: int) -> Tensor:
             f"{number}. Make the loader yield a tensor of integers from 0 to n_classes - 1."
         ) from None
     shape = tuple(found.shape)
+    if is_unit(logits) and shape == (n_rows, 1):  # as `BCEWithLogitsLoss` requires for one output unit
+        return _own(found.flatten())
     if shape == (n_rows,):
         return _own(found)
     remedy = f"Check that the model returns one row per sample: it returned {n_rows}."

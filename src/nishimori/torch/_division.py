@@ -11,17 +11,21 @@ from torch import Tensor, nn
 
 from nishimori.errors import InputError
 from nishimori.torch._head import INSTEAD, Head
-from nishimori.torch._run import answer, device_of, evaluating, logits_of
+from nishimori.torch._logits import logits_of
+from nishimori.torch._modes import evaluating
+from nishimori.torch._run import AS_THEY_ARE, answer, device_of, moved, short, structure
 
 # How much folded logits may differ from logits / T, relative to the largest. Rounding each weight once and each logit twice
 # changes a few units in the last place, and more where large terms cancel. A wrong layer or a nonlinear function after it
 # changes far more.
 _TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
+_NO_PROBE = "Leave `probe` out, and compare the logits before and after folding yourself."
+
 
 def divide(model: nn.Module, head: Head, temperature: float, probe: Any = None) -> None:
     """Divide ``head``, the last layer of ``model``, in place, and set its attribute ``folded_temperature``."""
-    before = None if probe is None else _logits(model, probe)
+    before = None if probe is None else _first_logits(model, probe)
     if before is not None:
         _check_probe(before)
     parts = [part for part in (head.layer.weight, head.layer.bias) if isinstance(part, Tensor)]
@@ -46,9 +50,22 @@ def divide(model: nn.Module, head: Head, temperature: float, probe: Any = None) 
     head.layer.folded_temperature = temperature * getattr(head.layer, "folded_temperature", 1.0)  # type: ignore[assignment]
 
 
+def _first_logits(model: nn.Module, probe: Any) -> Tensor:
+    """The logits before folding; an error here is due to the probe."""
+    try:
+        return _logits(model, probe)
+    except AS_THEY_ARE:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"`probe` must hold inputs that the network accepts, got {short(error)}. The probe is {structure(probe)}. Pass a "
+            "tensor, a tuple of positional arguments or a dict of keyword arguments, without labels."
+        ) from error
+
+
 def _logits(model: nn.Module, probe: Any) -> Tensor:
     with evaluating(model):
-        return logits_of(answer(model, probe, device_of(model)))
+        return logits_of(answer(model, moved(probe, device_of(model))), _NO_PROBE)
 
 
 def _check_probe(logits: Tensor) -> None:

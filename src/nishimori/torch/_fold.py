@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from nishimori.errors import InputError
-from nishimori.torch._calibrated import Calibrated
+from nishimori.torch._calibrated import Calibrated, tell_others
 from nishimori.torch._division import divide
 from nishimori.torch._head import Head, final_layer
 from nishimori.torch._run import check_module, number
@@ -18,19 +18,22 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
     """Divide the weights and bias of the last layer by T in place, and return that layer.
 
     The network then returns logits / T and keeps its class, its file format and its serving code. The last layer is found by
-    its name (``fc``, ``classifier``, ``head``, ``lm_head``, ``linear``, ...) or at the end of a ``Sequential``; it may be a
-    `Linear` or a convolution.
+    its name (``fc``, ``classifier``, ``head``, ``lm_head``, ``linear``, ...), at the end of a ``Sequential``, or as the only
+    submodule with weights, whatever its name; it may be a `Linear` or a convolution. If the last layer is not found, call
+    ``Calibrated(model, T).fold(name, probe=x)`` with its name.
 
     Parameters
     ----------
     model_or_layer : torch.nn.Module
         A network, or the layer that computes its logits. Pass the network where you can: the layer alone does not show
-        whether other layers use its weights too.
+        whether its outputs are the logits of the network, nor whether other layers use its weights too.
     T : float
         The temperature, positive and finite. For a `Calibrated`, call its `fold` instead.
     probe : optional
         Inputs without labels, on which to check that the folded logits equal logits / T. A tensor is the only argument of the
-        network, a tuple holds its positional arguments, a mapping its keyword arguments.
+        network, a tuple holds its positional arguments, a mapping its keyword arguments. Without a probe it is not noticed if
+        ``forward`` applies a nonlinear function (a tanh, a soft cap) after the last layer, or uses another layer for the
+        logits: the folded network then returns wrong logits.
 
     Returns
     -------
@@ -58,9 +61,10 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
     check_module(model_or_layer, "model_or_layer")
     temperature = number(T, "T")
     _check_uncalibrated(model_or_layer)
-    head = final_layer(model_or_layer)
+    head = final_layer(model_or_layer, fold="Calibrated(model, T).fold")
     _check_unfolded(head, temperature)
     divide(model_or_layer, head, temperature, probe)
+    tell_others(head, temperature)
     return head.layer
 
 

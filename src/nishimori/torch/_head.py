@@ -31,7 +31,9 @@ _CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 # The names of last layers in torchvision, timm and transformers; `out_proj` is the last layer inside some heads.
 _NAMES = ("fc", "classifier", "head", "heads", "lm_head", "linear", "score", "out_proj")
 
-INSTEAD = "use `nishimori.torch.Calibrated(model, T)`, which divides the logits themselves"
+_MOST_CANDIDATES = 5  # in a message
+
+INSTEAD = "keep T in a `nishimori.torch.Calibrated`, which divides the logits themselves"
 
 
 class Head(NamedTuple):
@@ -44,22 +46,51 @@ class Head(NamedTuple):
         return f"`{self.name}`" if self.name else "the layer"
 
 
-def final_layer(model: nn.Module) -> Head:
-    """The last linear layer of ``model``, after checking that it can be folded."""
-    head = _last(Head("", model), model)
+def final_layer(model: nn.Module, layer: nn.Module | str | None = None, *, fold: str = "calibrated.fold") -> Head:
+    """The last linear layer of ``model``, or of its part ``layer``, after checking that it can be folded.
+
+    ``fold`` is what the caller can write to fold a layer by its name, for messages.
+    """
+    head = _last(Head("", model) if layer is None else _part(model, layer), model, fold)
     _check_plain(head)
     _check_unshared(model, head)
     _check_uncapped(model, head)
     return head
 
 
-def _last(at: Head, model: nn.Module) -> Head:
+def is_found(model: nn.Module, head: Head) -> bool:
+    """Whether the search finds the layer of ``head`` by itself."""
+    try:
+        return final_layer(model).layer is head.layer
+    except InputError:
+        return False
+
+
+def _part(model: nn.Module, layer: nn.Module | str) -> Head:
+    """The part of ``model`` that the user passed or named."""
+    parts = dict(model.named_modules(remove_duplicate=False))
+    if isinstance(layer, str):
+        # A `Calibrated` lists the parts of its network with this prefix.
+        names = [name for name in (layer, layer.removeprefix("model.")) if name in parts]
+    else:
+        names = [name for name, each in parts.items() if each is layer]
+    if names:
+        return Head(names[0], parts[names[0]])
+    linear = [f"`{name}`" for name, each in parts.items() if name and isinstance(each, _LINEAR)]
+    got = repr(layer) if isinstance(layer, str) else f"a {type(layer).__name__} that is not part of it"
+    raise InputError(
+        f"`layer` must be a layer of the network or its name, got {got}. "
+        + (f"Its last linear layers are {', '.join(linear[-3:])}." if linear else "The network has no linear layer.")
+    )
+
+
+def _last(at: Head, model: nn.Module, fold: str) -> Head:
     """Follow the names and containers of ``model`` down to a layer."""
     module = at.layer
     if isinstance(module, _LINEAR) or not any(True for _ in module.children()) or _is_adapter(module) or _is_quantised(module):
         return at
     if isinstance(module, nn.Sequential):
-        return _last(_tail(at), model)
+        return _last(_tail(at), model, fold)
     # Quantised layers have no parameters, so they are recognised by their names.
     named = {name: each for name, each in module.named_children() if name in _NAMES or any(True for _ in each.parameters())}
     heads = [name for name in named if name in _NAMES and not isinstance(named[name], _TRANSPARENT)]
@@ -68,16 +99,13 @@ def _last(at: Head, model: nn.Module) -> Head:
     if not heads:
         raise InputError(
             f"The last layer of the network must be called {', '.join(_NAMES[:-2])} or {_NAMES[-2]}, got a "
-            f"{type(module).__name__} with the submodules {list(named)}. Pass the layer itself{_hint(at, model)}; or {INSTEAD}."
+            f"{type(module).__name__} with the submodules {list(named)}. {_candidates(at, model, fold)}"
         )
     rivals = heads if len(heads) > 1 else [heads[0], *_rivals(heads[0], named)]
     if len(rivals) > 1:
-        paths = " and ".join(f"`{_join(at.name, name)}`" for name in rivals)
-        raise InputError(
-            f"The network must have one candidate for its last layer, got {paths}. Pass the layer that computes the logits; or "
-            f"{INSTEAD}."
-        )
-    return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model)
+        paths = " and ".join(repr(_join(at.name, name)) for name in rivals)
+        raise InputError(f"The network must have one candidate for its last layer, got {paths}. {_name_one(fold)}")
+    return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model, fold)
 
 
 def _tail(at: Head) -> Head:
@@ -195,10 +223,20 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _hint(at: Head, model: nn.Module) -> str:
-    """The linear layer that was defined last, which is often the right one."""
+def _candidates(at: Head, model: nn.Module, fold: str) -> str:
+    """The linear layers below ``at`` and what to do; none is preferred, because the one that was defined last may be unused."""
     linear = [Head(_join(at.name, path), each) for path, each in at.layer.named_modules() if isinstance(each, _LINEAR)]
     if not linear:
-        return ""
-    _check_unshared(model, linear[-1])  # passed alone, the layer would not show that it is shared
-    return f", perhaps `model.{linear[-1].name}`"
+        return f"It has no linear layer. Instead, {INSTEAD}."
+    _check_unshared(model, linear[-1])  # masked language models: naming another layer would not help
+    names = ", ".join(repr(each.name) for each in linear[-_MOST_CANDIDATES:])
+    if len(linear) > _MOST_CANDIDATES:
+        return f"It has {len(linear)} linear layers, and those defined last are {names}. {_name_one(fold)}"
+    return f"Its {'linear layers are' if len(linear) > 1 else 'only linear layer is'} {names}. {_name_one(fold)}"
+
+
+def _name_one(fold: str) -> str:
+    return (
+        "Pass the name of the layer that computes the logits and a probe, some inputs x, so that the result is checked: "
+        f"`{fold}(name, probe=x)`; or {INSTEAD}."
+    )

@@ -1,22 +1,22 @@
-"""One call of a network, and the logits in its output.
+"""One call of a network, on inputs that are moved to the device of its weights; and its inputs, outputs and errors in words."""
 
-The network runs in eval mode and without gradients, on inputs that are moved to the device of its weights. Afterwards every
-module has its previous mode, and the caller's autocast cache is empty. The output may be a tensor of logits, an object with
-``.logits`` or a dict with the key ``"logits"``. Anything else is refused, because guessing could pick the wrong tensor.
-"""
-
-import copy
-import dataclasses
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nishimori._numbers import temperature
-from nishimori.errors import InputError
+from nishimori._numbers import between, temperature
+from nishimori.errors import InputError, NishimoriError
+
+# Messages show the structure of ordinary batches in full, and only the start of very large ones.
+_MOST_ENTRIES = 8
+_MOST_LETTERS = 300
+
+# Errors that explain themselves, or that have nothing to do with what is in a batch.
+AS_THEY_ARE = (NishimoriError, MemoryError, torch.cuda.OutOfMemoryError)
 
 
 def check_module(model: Any, name: str = "model") -> None:
@@ -27,37 +27,9 @@ def check_module(model: Any, name: str = "model") -> None:
 
 
 def number(value: float | Tensor, name: str) -> float:
-    """A temperature that the user passed as ``name``, as a finite positive number."""
-    return temperature(value.detach() if isinstance(value, Tensor) else value, name)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode inside the ``with`` block; afterwards, also after an error, every module has its previous mode."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-    except Exception as error:
-        _set_flags(modes)
-        raise InputError(
-            f"`model` must support `model.eval()`, got a {type(model).__name__} that does not: {str(error).rstrip('.')}. If it "
-            "was exported, calibrate it before exporting."
-        ) from error
-    try:
-        yield
-    finally:
-        # Parents come first. Setting the flag is not enough: some layers merge or split weights in `train`.
-        for module, training in modes:
-            if module.training != training:
-                module.train(training)
-        _set_flags(modes)  # a later parent may have changed a module that it shares with an earlier one
-        # Older versions of torch would use the half-precision copies made here, which have no gradients, in later training.
-        torch.clear_autocast_cache()
-
-
-def _set_flags(modes: list[tuple[nn.Module, bool]]) -> None:
-    for module, training in modes:
-        module.training = training
+    """A temperature that the user passed as ``name``, if float32 holds it, in which networks divide."""
+    given = temperature(value.detach() if isinstance(value, Tensor) else value, name)
+    return between(name, given, torch.finfo(torch.float32).smallest_normal, torch.finfo(torch.float32).max)
 
 
 def device_of(model: nn.Module) -> torch.device | None:
@@ -66,17 +38,18 @@ def device_of(model: nn.Module) -> torch.device | None:
     return None if first is None else first.device
 
 
-def answer(model: nn.Module, inputs: Any, device: torch.device | None) -> Any:
+def answer(model: nn.Module, inputs: Any) -> Any:
     """The output of ``model`` for a mapping of keyword arguments, a tuple or list of positional arguments, or one input."""
-    inputs = inputs if device is None else moved(inputs, device)
     with torch.inference_mode():
         if isinstance(inputs, Mapping):
             return model(**inputs)
         return model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
 
 
-def moved(value: Any, device: torch.device) -> Any:
-    """``value`` with every tensor inside it on ``device``."""
+def moved(value: Any, device: torch.device | None) -> Any:
+    """``value`` with every tensor inside it on ``device``; None moves nothing."""
+    if device is None:
+        return value
     if hasattr(value, "to"):  # tensors, encodings, packed sequences, graphs
         return value.to(device)
     if isinstance(value, Mapping):
@@ -86,41 +59,6 @@ def moved(value: Any, device: torch.device) -> Any:
     return type(value)(moved(each, device) for each in value) if isinstance(value, list | tuple) else value
 
 
-def logits_of(output: Any) -> Tensor:
-    """The logits in the output of a network."""
-    logits = output
-    if not isinstance(output, Tensor):
-        logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
-    if not isinstance(logits, Tensor):
-        raise InputError(
-            "`model` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got "
-            f"{described(output)}. Wrap the model in a module whose `forward` returns the logits alone."
-        )
-    if not logits.is_floating_point():
-        raise InputError(
-            f"`model` must return logits, got {logits.dtype}. Return the scores before the softmax, not the predicted classes."
-        )
-    return logits
-
-
-def with_logits(output: Any, logits: Tensor) -> Any:
-    """A copy of the output of a network, of the same type, with other logits."""
-    if isinstance(output, Tensor):
-        return logits
-    if type(output) is dict:
-        return {**output, "logits": logits}
-    if isinstance(output, tuple) and hasattr(output, "_replace"):
-        return output._replace(logits=logits)
-    if dataclasses.is_dataclass(output) and not isinstance(output, type):
-        return dataclasses.replace(output, logits=logits)
-    changed = copy.copy(output)
-    if isinstance(output, Mapping):
-        changed["logits"] = logits
-    else:
-        changed.logits = logits
-    return changed
-
-
 def described(output: Any) -> str:
     """The type of a value and its keys or length, for messages."""
     if isinstance(output, Mapping):
@@ -128,3 +66,40 @@ def described(output: Any) -> str:
     if isinstance(output, tuple | list):
         return f"a {type(output).__name__} of length {len(output)}"
     return f"a {type(output).__name__}"
+
+
+def structure(value: Any) -> str:
+    """The types, shapes, ranges of values and keys of a batch."""
+    if isinstance(value, Tensor):
+        return f"tensor {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}{_range(value)}"
+    if isinstance(value, np.ndarray):
+        return f"array {value.dtype} {value.shape}{_range(value)}"
+    if isinstance(value, Mapping):
+        return f"{type(value).__name__} {{{listed(f'{key!r}: {structure(each)}' for key, each in value.items())}}}"
+    if isinstance(value, tuple | list):
+        if value and all(isinstance(each, str | int | float) for each in value):
+            return f"{type(value).__name__} of {len(value)} {type(value[0]).__name__}"
+        return f"{type(value).__name__} ({listed(map(structure, value))})"
+    return type(value).__name__
+
+
+def listed(entries: Iterable[str]) -> str:
+    """The first entries, separated by commas."""
+    entries = list(entries)
+    return ", ".join(entries[:_MOST_ENTRIES] + ["..."] * (len(entries) > _MOST_ENTRIES))
+
+
+def short(error: Exception) -> str:
+    """The type and the message of an error, in one line."""
+    message = " ".join(str(error).split())
+    cut = f"{message[:_MOST_LETTERS]}..." if len(message) > _MOST_LETTERS else message.rstrip(".")
+    return f"{type(error).__name__}: {cut}" if cut else type(error).__name__
+
+
+def _range(value: Any) -> str:
+    """The smallest and the largest entry, which tell labels from other integers; nothing where there is no order."""
+    try:
+        low, high = value.min().item(), value.max().item()
+        return f" from {low:.4g} to {high:.4g}" if isinstance(low, float) else f" from {low} to {high}"
+    except (RuntimeError, TypeError, ValueError, AttributeError):  # empty, complex, sparse or meta tensors, arrays of objects
+        return ""

@@ -1,0 +1,90 @@
+"""The logits in the output of a network, and what a temperature makes of them.
+
+The output may be a tensor of logits, an object with ``.logits`` or a dict with the key ``"logits"``. Anything else is refused,
+because guessing could pick the wrong tensor. Logits are divided in float32 at least, whatever their own dtype.
+"""
+
+import copy
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nishimori._maps import divided
+from nishimori.errors import InputError
+from nishimori.torch._run import described
+
+
+def logits_of(output: Any, remedy: str, who: str = "model") -> Tensor:
+    """The logits in the output of a network, or of another function ``who``; ``remedy`` says what to do if there are none."""
+    logits = output
+    if not isinstance(output, Tensor):
+        logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor):
+        raise InputError(
+            f"`{who}` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got "
+            f"{described(output)}. {remedy}"
+        )
+    if not logits.is_floating_point():
+        raise InputError(
+            f"`{who}` must return logits, got {logits.dtype}. Return the scores before the softmax, not the predicted classes."
+        )
+    return logits
+
+
+def is_unit(logits: Tensor) -> bool:
+    """Whether these are the outputs (n, 1) of one unit, which is a binary score like (n,)."""
+    return logits.ndim == 2 and logits.shape[1] == 1
+
+
+def with_logits(output: Any, logits: Tensor) -> Any:
+    """A copy of the output of a network, of the same type, with other logits."""
+    if isinstance(output, Tensor):
+        return logits
+    if type(output) is dict:
+        return {**output, "logits": logits}
+    if isinstance(output, tuple) and hasattr(output, "_replace"):
+        return output._replace(logits=logits)
+    if dataclasses.is_dataclass(output) and not isinstance(output, type):
+        return dataclasses.replace(output, logits=logits)
+    changed = copy.copy(output)
+    if isinstance(output, Mapping):
+        changed["logits"] = logits
+    else:
+        changed.logits = logits
+    return changed
+
+
+def rows_of(logits: Tensor) -> Tensor:
+    """Logits (n, n_classes), or scores (n,) where there is one per row; other shapes are refused."""
+    if logits.ndim not in (1, 2):
+        raise InputError(
+            "`model` must return logits of shape (n, n_classes), or (n,) or (n, 1) for a binary score, got "
+            f"{tuple(logits.shape)}. Call the module itself and apply `softmax` over the dimension of the classes, or "
+            "`sigmoid` to a single score."
+        )
+    return logits.flatten() if is_unit(logits) else logits
+
+
+def scaled(logits: Tensor, temperature: Tensor) -> Tensor:
+    """``logits / temperature`` in the dtype of the logits, for any shape."""
+    wide, T = _wide(logits), temperature
+    if T.device != logits.device:  # a network spread over devices
+        T = T.to(logits.device)
+    result: Tensor = divided(logits.to(wide), T.to(wide))
+    return result.to(logits.dtype)
+
+
+def probabilities(rows: Tensor, temperature: Tensor) -> Tensor:
+    """Calibrated probabilities (n, n_classes) of `rows_of` logits; a score z means the logits (0, z)."""
+    exact = scaled(rows.to(_wide(rows)), temperature)
+    if exact.ndim == 1:
+        exact = torch.stack([torch.zeros_like(exact), exact], dim=1)
+    return exact.softmax(dim=1).to(rows.dtype)
+
+
+def _wide(logits: Tensor) -> torch.dtype:
+    """The dtype for the division: at least float32."""
+    return torch.promote_types(logits.dtype, torch.float32)

@@ -1,0 +1,144 @@
+"""`to_onnx`: a calibrated network as an ONNX file, whose output has a name that says what it is.
+
+`torch.onnx.export` names outputs after the last operation, which is ``div`` for a division by T, and writes every tensor that
+the network returns. Here the file has one output: the calibrated logits or their softmax.
+"""
+
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from nishimori._disk import new_file
+from nishimori._optional import require
+from nishimori.errors import InputError
+from nishimori.torch._calibrated import Calibrated, check_divided_once
+from nishimori.torch._logits import logits_of, probabilities, rows_of, scaled
+from nishimori.torch._modes import evaluating
+from nishimori.torch._run import device_of, moved
+from nishimori.torch._signature import signature_of_model
+
+Output = Literal["logits", "probabilities"]
+
+_LARGEST = 2**31 - 2**20  # a protobuf file holds 2 GiB at most, a little of it for the graph
+
+# Warnings of PyTorch about its own code, and about two inputs that share the name of a dimension, which is what is wanted.
+_INTERNAL = (".*LeafSpec.* is deprecated", "# The axis name: batch will not be used")
+
+
+def to_onnx(
+    calibrated: Calibrated,
+    args: Any,
+    path: str | os.PathLike[str],
+    *,
+    output: Output = "logits",
+    dynamic_shapes: Any = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a calibrated network to an ONNX file with one output, called "logits" or "probabilities".
+
+    The network is exported in eval mode; afterwards every module has its previous mode. Needs
+    ``pip install 'nishimori[onnx]'``.
+
+    Parameters
+    ----------
+    calibrated : Calibrated
+        The network; wrap another one with ``Calibrated(model)``.
+    args
+        Example inputs of the network. A tensor is its only argument, a tuple holds its positional arguments, a mapping its
+        keyword arguments.
+    path : path-like
+        The file to write. Its name must end in .onnx.
+    output : {"logits", "probabilities"}
+        What the file returns: logits / T as the network shapes them, or their softmax of shape (n, n_classes).
+    dynamic_shapes : optional
+        As for `torch.onnx.export`. By default the first dimension of every input is called "batch" and may have any size.
+    overwrite : bool
+        Whether to replace an existing file.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from nishimori.torch import Calibrated, to_onnx
+    >>> calibrated = Calibrated(torch.nn.Linear(4, 3), temperature=2.0)
+    >>> to_onnx(calibrated, torch.randn(5, 4), "calibrated.onnx", output="probabilities")  # doctest: +SKIP
+    """
+    require("onnxscript", extra="onnx", for_="nishimori.torch.to_onnx")
+    _check(calibrated, output)
+    _check_order(args, path)
+    inputs = moved(args, device_of(calibrated))
+    named = dict(inputs) if isinstance(inputs, Mapping) else {}
+    given = () if named else tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    if dynamic_shapes is None:
+        dynamic_shapes = _any_batch(named or given)
+    with new_file(path, overwrite=overwrite) as temporary, evaluating(calibrated), torch.no_grad(), warnings.catch_warnings():
+        for message in _INTERNAL:
+            warnings.filterwarnings("ignore", message)
+        torch.onnx.export(
+            _Served(calibrated, output),
+            given,
+            temporary,
+            kwargs=named or None,
+            output_names=[output],
+            dynamic_shapes=dynamic_shapes,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+class _Served(nn.Module):
+    """A calibrated network that returns one tensor."""
+
+    def __init__(self, calibrated: Calibrated, output: Output) -> None:
+        super().__init__()
+        self.model = calibrated
+        self.output = output
+        self.training = calibrated.training
+
+    @signature_of_model
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        logits = logits_of(self.model.model(*args, **kwargs), "Wrap the model in a module that returns the logits alone.")
+        T = self.model.temperature
+        return scaled(logits, T) if self.output == "logits" else probabilities(rows_of(logits), T)
+
+
+def _check(calibrated: Any, output: Any) -> None:
+    if not isinstance(calibrated, Calibrated):
+        raise InputError(
+            f"`calibrated` must be a Calibrated, got a {type(calibrated).__name__}. Pass the result of `calibrate`, or wrap a "
+            "network that needs no temperature: `Calibrated(model)`."
+        )
+    if output not in get_args(Output):
+        raise InputError(f"`output` must be 'logits' or 'probabilities', got {output!r}.")
+    check_divided_once(calibrated)
+    size = sum(each.nbytes for each in (*calibrated.parameters(), *calibrated.buffers()))
+    if size > _LARGEST:
+        raise InputError(
+            f"`calibrated` must have at most 2 GiB of weights, got {size / 2**30:.1f} GiB, which one ONNX file cannot hold. "
+            "Call `torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the weights to a "
+            "second file."
+        )
+
+
+def _check_order(args: Any, path: Any) -> None:
+    """Refuse arguments in another order, and a path that does not end in .onnx."""
+    order = "The order is `to_onnx(calibrated, args, path)`."
+    if isinstance(args, str | os.PathLike):
+        raise InputError(f"`args` must hold example inputs of the network, got {os.fspath(args)!r}. {order}")
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"`path` must be the name of a file, got a {type(path).__name__}. {order}")
+    if os.path.splitext(os.fspath(path))[1].lower() != ".onnx":
+        raise InputError(f"`path` must end in .onnx, got {os.fspath(path)!r}.")
+
+
+def _any_batch(value: Any) -> Any:
+    """The dynamic shapes of inputs whose first dimension has any size."""
+    if isinstance(value, Tensor):
+        return {0: "batch"} if value.ndim else {}
+    if isinstance(value, Mapping):
+        return {key: _any_batch(each) for key, each in value.items()}
+    return type(value)(map(_any_batch, value)) if isinstance(value, tuple | list) else None
