@@ -8,9 +8,11 @@ import numpy as np
 from scipy.stats import t as student
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
+from nishimori.plot._palette import HUES
 from nishimori.theory import bayes_optimal, bayes_temperatures, simulate_bayes
 
-_TEACHERS = {"logit": "black", "probit": "#2a9d5c", "affine": "#1f77b4"}
+_TEACHERS = {"logit": HUES["black"], "probit": HUES["green"], "affine": HUES["sky"]}
+_STYLES = {"logit": "-", "probit": "--", "affine": "-."}
 _ALPHAS = (1.0, 3.0, 10.0)
 _DRAWN = 3.0
 
@@ -67,8 +69,9 @@ class Bayes(Artefact):
             rows = done[f"curve {teacher}"]
             T = [row["T"] for row in rows]
             best = done[f"theory {teacher} α = {_DRAWN:g}"]["loss"]
-            left.plot(T, [row["confidence"] - row["accuracy"] for row in rows], color=colour, label=teacher)
-            middle.plot(T, [row["loss"] - best for row in rows], color=colour)
+            style = _STYLES[teacher]
+            left.plot(T, [row["confidence"] - row["accuracy"] for row in rows], style, color=colour, label=teacher)
+            middle.plot(T, [row["loss"] - best for row in rows], style, color=colour)
         for ax, label in ((left, "confidence - accuracy"), (middle, "loss above its minimum, nats")):
             ax.axvline(1.0, color="0.6", linestyle=":", linewidth=1)
             ax.axhline(0.0, color="0.6", linestyle=":", linewidth=1)

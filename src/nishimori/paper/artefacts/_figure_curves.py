@@ -14,6 +14,7 @@ from nishimori.paper._names import NetworkName
 from nishimori.paper._printed import printed
 from nishimori.paper.artefacts._reliability_panel import draw_reliability, reliability_rows
 from nishimori.paper.artefacts._rows import OTHER_TRAINING
+from nishimori.plot._palette import COLORS, MARKERS
 
 # The paper's figure shows DenseNet121, whose weights we do not have; the ResNet20 is the authors' own network.
 _NETWORKS = ("cifar10/densenet121", "cifar10/resnet20-authors")
@@ -95,15 +96,15 @@ def _least_ece(test: Labelled) -> tuple[float, float]:
 def _draw_loss(ax: Any, content: Mapping[str, Any]) -> None:
     curves, chosen = content["curves"], content["clean"]
     T = [row["temperature"] for row in curves]
-    ax.plot(T, [row["loss"] for row in curves], color="tab:blue", label="loss")
-    ax.plot(T, [row["confidence"] for row in curves], color="tab:orange", label="mean confidence")
-    ax.axhline(content["accuracy"], color="0.2", linestyle="--", linewidth=1, label=f"accuracy {content['accuracy']:.3f}")
+    ax.plot(T, [row["loss"] for row in curves], "--", color=COLORS["loss"], label="loss, nats")
+    ax.plot(T, [row["confidence"] for row in curves], color=COLORS["confidence"], label="mean confidence")
+    accuracy = content["accuracy"]
+    ax.axhline(accuracy, color=COLORS["accuracy"], linestyle=":", linewidth=1.2, label=f"accuracy {accuracy:.3f}")
     loss = float(np.interp(chosen["temperature_ts"], T, [row["loss"] for row in curves]))
-    ax.plot(chosen["temperature_ts"], loss, "s", color="tab:blue", label=f"TS: T = {chosen['temperature_ts']:.2f}")
-    ax.plot(
-        chosen["temperature_ec"], content["accuracy"], "o", color="tab:orange", label=f"EC: T = {chosen['temperature_ec']:.2f}"
-    )
-    ax.set(xlabel="T", ylabel="loss; confidence", ylim=(0, 1.5))
+    for method, y in (("ts", loss), ("ec", accuracy)):
+        at = chosen[f"temperature_{method}"]
+        ax.plot(at, y, MARKERS[method], color=COLORS[method], label=f"{method.upper()}: T = {at:.2f}")
+    ax.set(xlabel="T", ylabel="loss, confidence, accuracy", ylim=(0, 1.5))
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8)
 
@@ -111,10 +112,11 @@ def _draw_loss(ax: Any, content: Mapping[str, Any]) -> None:
 def _draw_ece(ax: Any, content: Mapping[str, Any], paper: Sequence[tuple[str, float, float]]) -> None:
     curves = content["curves"]
     T, ece = ([row[key] for row in curves] for key in ("temperature", "ece"))
-    ax.plot(T, [100 * each for each in ece], color="0.2")
+    ax.plot(T, [100 * each for each in ece], color=COLORS["ece"])
     for kind, face in (("clean", None), ("augmented", "white")):
         if kind in content:
-            for method, marker, colour in (("ts", "s", "tab:blue"), ("ec", "o", "tab:orange")):
+            for method in ("ts", "ec"):
+                marker, colour = MARKERS[method], COLORS[method]
                 at, value = content[kind][f"temperature_{method}"], 100 * content[kind][f"ece_{method}"]
                 label = f"{method.upper()}, {kind} validation: {value:.2f} %"
                 ax.plot(at, value, marker, color=colour, mfc=face or colour, label=label)
@@ -123,7 +125,7 @@ def _draw_ece(ax: Any, content: Mapping[str, Any], paper: Sequence[tuple[str, fl
             at,
             100 * value,
             "x",
-            color="tab:blue" if method == "TS" else "tab:orange",
+            color=COLORS[method.lower()],
             label=f"{method}, paper's network: {100 * value:.2f} %",
         )
     ax.set(xlabel="T", ylabel="ECE, %", ylim=(0, 1.6 * max(100 * each for each in ece)))

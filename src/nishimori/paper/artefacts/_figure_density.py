@@ -79,7 +79,7 @@ class FigureDensity(Artefact):
                 )
                 ax.text(0.5, low + 0.025, f"f* = {at:g} exactly", color="white", fontsize=9, ha="center", va="center")
             ax.plot(levels, content["conditional_mean"], "--", color="white", linewidth=1.5, label="E[f* | f_erm]")
-            ax.plot([0, 1], [0, 1], color="red", linewidth=1, label="diagonal")
+            ax.plot([0, 1], [0, 1], color="white", linewidth=0.8, label="diagonal")
             ax.set(
                 xlabel=r"$f_{erm}$",
                 xlim=(0, 1),

@@ -8,10 +8,11 @@ import numpy as np
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 from nishimori.paper.artefacts._figure_temperatures import TEACHERS
+from nishimori.plot._palette import HUES
 from nishimori.theory import optimal_penalty, state_evolution
 
 PENALTIES = ("1e-4", "λ_error", "λ_loss")
-_COLOURS = {"1e-4": "black", "λ_error": "#1f77b4", "λ_loss": "#e08a00"}
+_COLOURS = {"1e-4": HUES["black"], "λ_error": HUES["sky"], "λ_loss": HUES["purple"]}
 # After calibration the curves nearly coincide; the thin ones are drawn over the thick one.
 _WIDTHS = {"1e-4": 1.2, "λ_error": 2.6, "λ_loss": 1.2}
 _STYLES = {"ece": ("uncalibrated", ":"), "ece_ts": ("after TS", "--"), "ece_ec": ("after EC", "-")}

@@ -8,11 +8,12 @@ import numpy as np
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.paper._printed import printed
+from nishimori.plot._palette import HUES
 from nishimori.theory import TEACHERS as ALL_TEACHERS
 from nishimori.theory import Estimate, Overlaps, plain_iterations, separability, simulate, sweep
 
 TEACHERS = ("logit", "affine", "constant")
-COLOURS = {"logit": "black", "affine": "#1f77b4", "constant": "#e08a00"}
+_COLOURS = {"logit": HUES["black"], "affine": HUES["sky"], "constant": HUES["purple"]}
 
 # The printed curves have a numerical noise of about 1e-5, as a minimiser of a flat loss leaves it.
 _TOLERANCE = 2e-5
@@ -81,10 +82,10 @@ class FigureTemperatures(Artefact):
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         figure, ax = pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")
         tables = self.tables(done)
-        for teacher in TEACHERS:
+        for teacher, colour in _COLOURS.items():
             rows = [row for row in tables["theory"] if row["teacher"] == teacher]
             alpha = [row["alpha"] for row in rows]
-            ax.plot(alpha, [row["difference"] for row in rows], color=COLOURS[teacher], label=f"{teacher} teacher")
+            ax.plot(alpha, [row["difference"] for row in rows], color=colour, label=f"{teacher} teacher")
             ax.plot(alpha, [row["paper"] for row in rows], "x", color="0.45", markersize=3, markeredgewidth=0.8, zorder=3)
             points = [row for row in tables["simulation"] if row["teacher"] == teacher]
             ax.errorbar(
@@ -94,9 +95,9 @@ class FigureTemperatures(Artefact):
                 fmt="o",
                 markersize=4,
                 markerfacecolor="none",
-                color=COLOURS[teacher],
+                color=colour,
             )
-            ax.axvline(separability(teacher), color=COLOURS[teacher], linewidth=0.8, linestyle=":")
+            ax.axvline(separability(teacher), color=colour, linewidth=0.8, linestyle=":")
         size = tables["simulation"][0]
         label = f"simulation, d = {size['d']}, {size['seeds']} seeds"
         ax.plot([], [], "o", markerfacecolor="none", color="0.4", label=label)

@@ -9,6 +9,7 @@ from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, com
 from nishimori.paper._measured import measured, network
 from nishimori.paper._names import resnet20_on
 from nishimori.paper._printed import printed
+from nishimori.plot._palette import COLORS, MARKERS
 
 _PANELS = (("accuracy", "test accuracy"), ("temperature", "T"), ("ece", "test ECE, %"))
 # Two trainings on the same images differ by points of accuracy and tenths of T, as the zigzag of the paper's curve shows.
@@ -50,9 +51,10 @@ class FigureTrainSize(Artefact):
         figure, axes = pyplot.subplots(1, 3, figsize=(13, 4.0), layout="constrained")
         rows, paper = self.tables(done)["train-size"], printed()["figure-train-size"]
         for ax, (quantity, label) in zip(axes, _PANELS, strict=True):
-            for suffix, colour, name in (("", "0.2", ""), ("_ts", "tab:blue", "TS "), ("_ec", "tab:orange", "EC ")):
+            looks = {"": (COLORS["accuracy"], "D")} | {f"_{each}": (COLORS[each], MARKERS[each]) for each in ("ts", "ec")}
+            for suffix, look in looks.items():
                 if f"{quantity}{suffix}" in paper:
-                    _draw_curve(ax, rows, paper, f"{quantity}{suffix}", colour, name)
+                    _draw_curve(ax, rows, paper, f"{quantity}{suffix}", look)
             ax.set(xlabel="training images / 50,000", ylabel=label)
             ax.grid(alpha=0.3)
             ax.legend(fontsize=8)
@@ -60,11 +62,13 @@ class FigureTrainSize(Artefact):
         return figure
 
 
-def _draw_curve(ax: Any, rows: Sequence[Row], paper: Mapping[str, Any], key: str, colour: str, name: str) -> None:
+def _draw_curve(ax: Any, rows: Sequence[Row], paper: Mapping[str, Any], key: str, look: tuple[str, str]) -> None:
+    colour, marker = look
+    name = f"{key[-2:].upper()} " if key.endswith(("_ts", "_ec")) else ""
     unit = 100 if key.startswith("ece") else 1
     x, y, bars = ([row[each] for row in rows] for each in ("fraction", key, f"{key}_se"))
     y, bars, theirs = ([unit * each for each in values] for values in (y, bars, paper[key]))
-    ax.errorbar(x, y, yerr=bars, color=colour, marker="o", markersize=4, linewidth=1.2, label=f"{name}here")
+    ax.errorbar(x, y, yerr=bars, color=colour, marker=marker, markersize=4, linewidth=1.2, label=f"{name}here")
     ax.plot(x, theirs, "x:", color=colour, linewidth=0.8, label=f"{name}paper")
 
 

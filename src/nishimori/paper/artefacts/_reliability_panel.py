@@ -12,7 +12,7 @@ from nishimori._sources import source
 from nishimori.data import Labelled
 from nishimori.plot import reliability_diagram
 
-_LOOKS = {"before": ("0.35", "o"), "TS": ("tab:blue", "s"), "EC": ("tab:orange", "o")}
+_BINS = 15
 
 
 def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -20,7 +20,8 @@ def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[s
     rows = []
     temperatures = {"before": 1.0, "TS": chosen["temperature_ts"], "EC": chosen["temperature_ec"]}
     maps = [Temperature(T) for T in temperatures.values()]
-    for when, card in zip(temperatures, scorecards(source(test.logits, test.labels), maps, strategy="quantile"), strict=True):
+    cards = scorecards(source(test.logits, test.labels), maps, n_bins=_BINS, strategy="quantile")
+    for when, card in zip(temperatures, cards, strict=True):
         curve = card.reliability
         for confidence, accuracy, weight in zip(curve.confidence, curve.accuracy, curve.weight, strict=True):
             numbers = {"confidence": float(confidence), "accuracy": float(accuracy), "samples": int(weight)}
@@ -30,11 +31,12 @@ def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[s
 
 def draw_reliability(ax: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """Accuracy against confidence; bins below the diagonal are overconfident."""
-    for when, (colour, marker) in _LOOKS.items():
-        bins = [row for row in rows if row["when"] == when]
-        reliability_diagram(_curve(bins), ax=ax, label=when, color=colour, marker=marker, histogram=False)
-    low = min(min(row["confidence"], row["accuracy"]) for row in rows) - 0.03
-    ax.set(xlim=(low, 1.01), ylim=(low, 1.01), aspect="equal")
+    curves = {when: _curve([row for row in rows if row["when"] == when]) for when in ("before", "TS", "EC")}
+    reliability_diagram(curves, ax=ax, histogram=False)
+    low = min(min(row["confidence"], row["accuracy"]) for row in rows)
+    margin = 0.04 * (1 - low)
+    limits = (low - margin, 1 + margin)
+    ax.set(xlim=limits, ylim=limits, aspect="equal")
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8, loc="upper left")
 
@@ -42,4 +44,5 @@ def draw_reliability(ax: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 def _curve(bins: Sequence[Mapping[str, Any]]) -> Reliability:
     """The curve that the rows were made of, without the edges of its bins, which only the histogram needs."""
     confidence, accuracy, weight = (np.array([row[key] for row in bins]) for key in ("confidence", "accuracy", "samples"))
-    return Reliability(confidence, accuracy, weight, confidence, confidence, np.zeros(len(bins), dtype=int))
+    edges, group = confidence, np.zeros(len(bins), dtype=int)
+    return Reliability(confidence, accuracy, weight, edges, edges, group, weight, n_bins=_BINS, strategy="quantile")

@@ -11,6 +11,7 @@ from nishimori import data
 from nishimori.paper._artefact import Finding, Pieces, Row, compared
 from nishimori.paper._names import NetworkName
 from nishimori.paper._printed import printed
+from nishimori.plot._palette import COLORS
 
 AUGMENTED = "calibrating on augmented validation images"
 COLUMNS: Sequence[str] = printed()["table-real"]["columns"]
@@ -19,7 +20,7 @@ _DIGIT = {"temperature": 0.01, "error": 0.1, "ece": 0.1, "brier": 0.1}
 # Training the same network again gives other numbers. The paper's own two ResNet20s on 45,000 images have errors of 13.5 %
 # (Table 1) and 16.6 % (figure on the size of the training set): a difference of that size counts as agreement.
 OTHER_TRAINING = {"temperature": 0.2, "error": 3.1, "ece": 1.5, "brier": 4.0}
-_COLOURS = {"": "0.35", "_ts": "tab:blue", "_ec": "tab:orange"}
+_COLOURS = {"": COLORS["before"], "_ts": COLORS["ts"], "_ec": COLORS["ec"]}
 _LABELS = {"": "uncalibrated", "_ts": "TS", "_ec": "EC"}
 _PANELS = {"temperature": "temperature", "ece": "ECE, %", "brier": "Brier score × 100, change by calibration"}
 
@@ -114,7 +115,7 @@ def draw_rows(done: Pieces, table: str, pyplot: Any) -> Any:
         for y in range(1, len(names)):
             ax.axhline(y - 0.5, color="0.9", linewidth=0.8, zorder=0)
     axes[0].set_yticks(range(len(names)), [NetworkName.parse(name).label for name in names])
-    axes[0].set_ylim(len(names) - 0.4, -0.6)
+    axes[0].set(ylim=(len(names) - 0.4, -0.6), ylabel="network")
     _legend(figure, pyplot, rings=any("augmented" in content for content in done.values()))
     return figure
 

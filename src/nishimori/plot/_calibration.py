@@ -1,0 +1,77 @@
+"""Before and after calibration in one call."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from nishimori._labels import Classes
+from nishimori._reliability import Strategy
+from nishimori._scorecard import evaluate
+from nishimori._scores import Input
+from nishimori._sources import is_source
+from nishimori.plot._palette import MARKERS
+from nishimori.plot._reliability_diagram import reliability_diagram
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def calibration(
+    logits: Any,
+    labels: Any = None,
+    calibrator: Any = None,
+    *,
+    temperature: float | None = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    sample_weight: Any = None,
+    input: Input | None = None,
+    classes: Classes = None,
+    floor: float | None = None,
+    ax: "Axes | None" = None,
+    histogram: bool = True,
+    min_count: float = 10,
+) -> "Axes":
+    """Reliability diagram of a data set before and after calibration, with both calibration errors in the legend.
+
+    To compare several calibrators, pass their scorecards to `reliability_diagram`: ``{"EC": evaluate(..., calibrator=ec)}``.
+
+    Parameters
+    ----------
+    logits, labels, sample_weight, input, classes, floor, n_bins, strategy
+        As for `evaluate`. Use data that the calibrator was not fitted to.
+    calibrator : calibrator, optional
+        A fitted calibrator.
+    temperature : float, optional
+        What to divide the logits by, instead of a calibrator. If neither is given, only the curve before is drawn.
+    ax, histogram, min_count
+        As for `reliability_diagram`.
+
+    Returns
+    -------
+    matplotlib axes
+        ``ax``, or the new axes.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import nishimori
+    >>> from nishimori import plot
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> ec = nishimori.ExpectationConsistency().fit(network.validation.logits, network.validation.labels)
+    >>> figure, ax = plt.subplots()
+    >>> ax = plot.calibration(network.test.logits, network.test.labels, ec, ax=ax)
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['before: ECE 6.99 %', 'after EC: ECE 1.04 %']
+    >>> plt.close(figure)
+    """
+    measured = partial(evaluate, logits, labels, n_bins=n_bins, strategy=strategy, sample_weight=sample_weight)
+    draw = partial(reliability_diagram, ax=ax, histogram=histogram, min_count=min_count)
+    scores: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
+    if calibrator is None and temperature is None:
+        return draw(measured(**scores))
+    after = measured(temperature=temperature, calibrator=calibrator, **scores)
+    if calibrator is not None and not is_source(logits):
+        scores = {name: getattr(calibrator, name) for name in scores}
+    before = measured(**scores)
+    method = getattr(calibrator, "method", None)
+    return draw({"before": before, f"after {method.upper()}" if method in MARKERS else "after": after})

@@ -1,0 +1,34 @@
+"""The colours and markers of all pictures, by what they mean.
+
+The colours are from the palettes of M. Okabe and K. Ito (jfly.uni-koeln.de/color, 2008) and P. Tol (SRON/EPS/TN/09-002, 2021).
+Every two of them differ clearly, also for readers with deuteranopia; a test measures by how much.
+"""
+
+HUES = {
+    "grey": "#949494",
+    "green": "#117733",
+    "vermilion": "#D55E00",
+    "blue": "#0072B2",
+    "black": "#000000",
+    "indigo": "#332288",
+    "purple": "#AA3377",
+    "sky": "#56B4E9",
+}
+
+COLORS = {
+    "before": HUES["grey"],
+    "after": HUES["green"],
+    "ec": HUES["vermilion"],
+    "ts": HUES["blue"],
+    "accuracy": HUES["black"],
+    "confidence": HUES["indigo"],
+    "ece": HUES["purple"],
+    "loss": HUES["sky"],
+}
+
+# Pictures must be readable without colours.
+MARKERS = {"before": "^", "after": "D", "ec": "o", "ts": "s"}
+
+# For curves with other names. The colours of EC and TS come last, because readers recognise them.
+OTHER_COLORS = [HUES[name] for name in ("indigo", "purple", "sky", "green", "black", "grey", "blue", "vermilion")]
+OTHER_MARKERS = "oPvX*<>dph"

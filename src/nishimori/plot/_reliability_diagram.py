@@ -1,0 +1,199 @@
+"""Accuracy against confidence, bin by bin."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nishimori._array import HostArray
+from nishimori._numbers import between
+from nishimori._reliability import Reliability
+from nishimori._scorecard import Scorecard
+from nishimori.errors import InputError
+from nishimori.plot._axes import axes_for
+from nishimori.plot._palette import COLORS, MARKERS, OTHER_COLORS, OTHER_MARKERS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# A 95 % interval of the normal distribution, in standard deviations.
+_Z = 1.959963984540054
+# Half of the largest marker is less than this share of axes that are 45 mm high, so markers at 0 and 1 fit inside.
+_MARGIN = 0.04
+_NOTE, _STRIP = "_notes on the bins", "confidence histogram"
+
+
+def reliability_diagram(
+    curve: Reliability | Scorecard | Mapping[str, Reliability | Scorecard],
+    *,
+    ax: "Axes | None" = None,
+    label: str | None = None,
+    color: Any = None,
+    marker: str | None = None,
+    histogram: bool = True,
+    min_count: float = 10,
+) -> "Axes":
+    """Accuracy against confidence, with the histogram of the confidence above it.
+
+    Points below the diagonal are overconfident. The area of a point grows with its share of the samples, and its bar is the
+    95 % Wilson score interval of its accuracy: a bin whose bar meets the diagonal may well be calibrated.
+
+    Parameters
+    ----------
+    curve : Reliability, Scorecard or dict
+        From `nishimori.metrics.reliability`, of the top or the positive class; or from `nishimori.evaluate`; or several of
+        them by name. "before", "after", "EC" and "TS" (also "after EC") look the same in all pictures of nishimori.
+    ax : matplotlib axes, optional
+        Where to draw; new axes by default. The histogram is drawn in a strip above them.
+    label : str, optional
+        Name in the legend, next to the ECE.
+    color, marker : optional
+        Any matplotlib colour and marker; by default those of the name, else the next ones that the axes do not have yet.
+    histogram : bool
+        Whether to draw the histogram.
+    min_count : float
+        Bins with fewer samples are drawn hollow and are not joined to the others: their accuracy says little. With sample
+        weights, the effective number counts (`Reliability.count`), here and in the bars.
+
+    Returns
+    -------
+    matplotlib axes
+        ``ax``, or the new axes.
+    """
+    between("min_count", min_count, 0, np.inf)
+    curves = _by_name(curve, label, color, marker)
+    ax = axes_for("reliability_diagram", (4.2, 5.0), ax)
+    for name, (own_color, own_marker) in _looks(ax, list(curves)).items():
+        look = (own_color if color is None else color, own_marker if marker is None else marker)
+        _draw_points(curves[name], ax, name, look, min_count)
+        if histogram:
+            _histogram(curves[name], ax, look[0])
+    ax.plot([0, 1], [0, 1], color="0.3", linestyle=(0, (4, 4)), linewidth=0.7, zorder=0)
+    limits = (-_MARGIN, 1 + _MARGIN)
+    ax.set(xlabel="confidence", ylabel="accuracy", xlim=limits, ylim=limits)
+    ax.legend(loc="best", frameon=False, fontsize="small")
+    return ax
+
+
+def _by_name(curve: Any, label: str | None, color: Any, marker: str | None) -> dict[str | None, Reliability]:
+    """The curves to draw; a curve without a name has the name None."""
+    if isinstance(curve, Mapping):
+        for argument, value in (("label", label), ("color", color), ("marker", marker)):
+            if value is not None:
+                raise InputError(
+                    f"`{argument}` must be left out where `curve` is a dict, got {value!r}. Draw one curve at a time instead."
+                )
+        if not curve:
+            raise InputError("`curve` must hold at least one curve, got an empty dict.")
+        return {str(name): _checked(each) for name, each in curve.items()}
+    return {label: _checked(curve)}
+
+
+def _checked(curve: Any) -> Reliability:
+    if isinstance(curve, Scorecard):
+        curve = curve.reliability
+    if not isinstance(curve, Reliability):
+        raise InputError(
+            f"`curve` must be a Reliability, a Scorecard or a dict of them, got {type(curve).__name__}. "
+            "Pass `nishimori.metrics.reliability(logits, labels)`, or call `nishimori.plot.calibration(logits, labels)`."
+        )
+    if curve.group.any():
+        raise InputError("`curve` must hold one claim per sample, got classwise claims. Use `of='top'` or `of='positive'`.")
+    return curve
+
+
+def _looks(ax: "Axes", names: Sequence[str | None]) -> dict[str | None, tuple[str, str]]:
+    """Colour and marker of each name: those of its meaning, else the first that neither the axes nor other names have."""
+    looks: dict[str | None, tuple[str, str]] = {}
+    for name in names:
+        meaning = (name or "").lower().removeprefix("after ")
+        if meaning in MARKERS and (COLORS[meaning], MARKERS[meaning]) not in looks.values():
+            looks[name] = (COLORS[meaning], MARKERS[meaning])
+    drawn = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
+    # A colour may be an array, which cannot be compared with a text.
+    used = [(str(line.get_color()), str(line.get_marker())) for line in drawn] + list(looks.values())
+    for name in names:
+        if name not in looks:
+            colors, markers = zip(*used, strict=True) if used else ((), ())
+            looks[name] = (min(OTHER_COLORS, key=colors.count), min(OTHER_MARKERS, key=markers.count))
+            used.append(looks[name])
+    return {name: looks[name] for name in names}
+
+
+def _draw_points(curve: Reliability, ax: "Axes", name: str | None, look: tuple[Any, str], min_count: float) -> None:
+    color, marker = look
+    # Effective counts carry rounding errors: ten samples of equal weight must count as ten.
+    enough = curve.count >= min_count * (1 - 1e-9)
+    low, high = _interval(curve)
+    # The area of a marker grows with the bin's share of the samples, so that ten samples do not look like a thousand.
+    area = 12 + 38 * curve.weight / curve.weight.sum()
+    ax.plot(curve.confidence[enough], curve.accuracy[enough], color=color, linewidth=1, alpha=0.5, label="_joined")
+    for rows, alpha in ((enough, 1.0), (~enough, 0.6)):
+        x, y = curve.confidence[rows], curve.accuracy[rows]
+        ax.vlines(x, low[rows], high[rows], color=color, linewidth=1.2, alpha=0.7 * alpha)
+        markers = ax.scatter(x, y, s=area[rows], color=color, marker=marker, alpha=alpha, zorder=3)
+        if rows is not enough:
+            markers.set_facecolor(ax.get_facecolor())
+    error = f"ECE {100 * curve.error():.2f} %"
+    ax.plot([], [], marker, color=color, label=error if name is None else f"{name}: {error}")
+    notes = [f"{_kind_of_bins(curve)}; bars: 95 % intervals"]
+    if not enough.all():
+        equal = np.allclose(curve.count, np.rint(curve.count))
+        notes.append(f"hollow: bins with fewer than {min_count:g} {'samples' if equal else 'effective samples'}")
+    _note(ax, notes)
+
+
+def _interval(curve: Reliability) -> tuple[HostArray, HostArray]:
+    """Wilson's score interval of the accuracy: inside [0, 1], and neither empty nor of width zero where all or none are right.
+
+    E. B. Wilson, J. Am. Stat. Assoc. 22 (1927) 209.
+    """
+    p, n = curve.accuracy, curve.count
+    centre = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    half = _Z / (1 + _Z**2 / n) * np.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
+    # Rounding may leave the point outside, or the end outside [0, 1], by an ulp.
+    return np.clip(np.minimum(centre - half, p), 0, 1), np.clip(np.maximum(centre + half, p), 0, 1)
+
+
+def _kind_of_bins(curve: Reliability) -> str:
+    if curve.strategy == "uniform":
+        return f"{curve.n_bins} bins of equal width"
+    empty = 0 if curve.n_bins is None else curve.n_bins - len(curve.weight)
+    if curve.strategy == "quantile":
+        # Equal confidences share a bin, so that other bins may be empty and weights differ.
+        return f"{curve.n_bins} quantile bins, {empty} empty" if empty else f"{curve.n_bins} bins of equal weight"
+    return f"{len(curve.weight)} bins"
+
+
+def _note(ax: "Axes", lines: Sequence[str]) -> None:
+    """Add lines to the note below the label of the x axis, where they cover nothing; a line that is there is not repeated."""
+    note: Any = next((text for text in ax.texts if text.get_label() == _NOTE), None)
+    if note is None:
+        below: Any = {"xycoords": ax.xaxis.label, "xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
+        note = ax.annotate("", (0.5, 0), fontsize="x-small", color="0.35", label=_NOTE, **below)
+    known = note.get_text().splitlines()
+    note.set_text("\n".join([*known, *(line for line in lines if line not in known)]))
+
+
+def _histogram(curve: Reliability, ax: "Axes", color: Any) -> None:
+    """Density of the confidence, in a strip above the axes that all curves on them share."""
+    strip: Any = next((child for child in ax.child_axes if child.get_label() == _STRIP), None)
+    if strip is None:
+        strip = ax.inset_axes((0, 1.03, 1, 0.18), sharex=ax, label=_STRIP)
+        strip.tick_params(labelbottom=False, left=False, labelleft=False)
+        strip.spines[["top", "left", "right"]].set_visible(False)
+        strip.set_ylabel("density", fontsize="small")
+    # Quantile bins have no width where confidences are equal; a small width keeps their density finite.
+    width = np.maximum(curve.upper - curve.lower, 1e-3)
+    density = curve.weight / curve.weight.sum() / width
+    strip.stairs(*_steps(curve, density), color=color, fill=True, alpha=0.25)
+    strip.stairs(*_steps(curve, density), color=color, linewidth=1.2)
+    strip.set_ylim(0, max(strip.get_ylim()[1], 1.1 * float(density.max())))
+
+
+def _steps(curve: Reliability, density: HostArray) -> tuple[HostArray, HostArray]:
+    """Heights and edges from 0 to 1; the height of an empty bin is zero."""
+    edges = np.unique(np.concatenate([[0.0], curve.lower, curve.upper, [1.0]]))
+    heights = np.zeros(len(edges) - 1)
+    heights[np.minimum(np.searchsorted(edges, curve.lower), len(heights) - 1)] = density
+    return heights, edges
