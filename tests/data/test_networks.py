@@ -1,5 +1,6 @@
 """Saved logits are read back exactly or refused, and the bundled ones agree with their own description."""
 
+import io
 import json
 import re
 import zipfile
@@ -177,6 +178,16 @@ def plain_array(path):
         np.save(stream, np.zeros((4, 3)))
 
 
+def bomb(path):
+    """Few bytes, of which the directory and the header say that they hold 2 GB."""
+    stored(path, test_logits=None)
+    content = io.BytesIO()
+    np.lib.format.write_array_header_1_0(content, {"shape": (4, 2**27), "fortran_order": False, "descr": "<f4"})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("test_logits.npy", content.getvalue())
+        archive.infolist()[-1].file_size += 2**31
+
+
 FOREIGN = {
     "text": lambda path: path.write_text("logits"),
     "a plain array": plain_array,
@@ -193,6 +204,15 @@ FOREIGN = {
     "no validation": lambda path: stored(path, validation_logits=None, validation_labels=None),
     "more labels than rows": lambda path: stored(path, test_labels=np.zeros(5, np.uint8)),
     "a flat array of logits": lambda path: stored(path, test_logits=np.zeros(4, np.float32)),
+    "fractional labels": lambda path: stored(path, test_labels=np.zeros(4)),
+    "text as logits": lambda path: stored(path, test_logits=np.array([["a"] * 3] * 4)),
+    "provenance of nested lists": lambda path: stored(path, provenance=np.array('{"a":' * 100_000)),
+    "a number of 5,000 digits": lambda path: stored(path, provenance=np.array('{"name": "x", "a": ' + "9" * 5000 + "}")),
+    "half a character": lambda path: stored(path, provenance=np.array('{"name": "x", "a": "\\ud800"}')),
+    "half a character in the text": lambda path: stored(path, provenance=np.array('{"name": "\ud800"}')),
+    "a name that is a number": lambda path: stored(path, provenance=np.array('{"name": 3}')),
+    "no characters": lambda path: stored(path, provenance=np.array([0x7FFFFFFF], np.uint32).view("U1")),
+    "a bomb": bomb,
     "labels in words": lambda path: stored(path, test_labels=np.array(["cat"] * 4)),
 }
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from nishimori import paper
+import shell
+from nishimori import _json, paper
 from nishimori.errors import FormatError, InputError
 from nishimori.paper._artefact import Artefact, Finding, Scale, compared
 from nishimori.paper._printed import printed
@@ -142,6 +143,61 @@ def test_a_damaged_file_is_named(tmp_path):
         run(Counted(), tmp_path, scale=Scale())
 
 
+GOOD = {"artefact": "squares", "version": "1", "settings": {"quick": False}, "complete": True, "pieces": {}}
+NONSENSE = {
+    "nested lists": "[" * 100_000,
+    "nested objects": '{"pieces":' * 100_000,
+    "a number of 5,000 digits": '{"pieces": ' + "9" * 5000 + "}",
+    "a number of 4,000 digits": json.dumps(GOOD | {"pieces": {"piece 1": 9}}).replace("9", "9" * 4000),
+    "half a character": json.dumps(GOOD | {"artefact": "\ud800"}),
+    "half a character as a name": json.dumps(GOOD | {"\udfff": 1}),
+    "not text": b"\xff\xfe\x00",
+    "nothing": "",
+    **{f"no {key}": json.dumps({name: value for name, value in GOOD.items() if name != key}) for key in GOOD},
+    **{f"another type of {key}": json.dumps(GOOD | {key: [1]}) for key in GOOD},
+    "settings in settings": json.dumps(GOOD | {"settings": {"quick": {"seed": 1}}}),
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+def test_a_file_that_is_not_of_a_run_is_refused_in_one_line(tmp_path, what):
+    content = NONSENSE[what]
+    path = tmp_path / "squares.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = path.read_bytes()
+    for attempt in (run, check):
+        with pytest.raises(
+            FormatError, match=rf"^{re.escape(str(path))} is (damaged: |not a result of ).* Remove it, or pass .*\.$"
+        ) as caught:
+            attempt(Counted(), tmp_path, scale=Scale())
+        assert len(str(caught.value)) < 500
+        assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_too_large_for_a_run_is_not_read(tmp_path, monkeypatch):
+    run(Counted(), tmp_path, scale=Scale())
+    monkeypatch.setattr(_json, "_LARGEST", 100)
+    with pytest.raises(FormatError, match=r"is damaged: it has \d+ bytes, more than the 100 that are read\. Remove it"):
+        check(Counted(), tmp_path, scale=Scale())
+
+
+def test_a_device_in_place_of_the_results_is_not_read(tmp_path):
+    (tmp_path / "squares.json").symlink_to("/dev/zero")
+    with pytest.raises(FileExistsError, match=r"squares\.json is not a regular file\."):
+        run(Counted(), tmp_path, scale=Scale())
+    with pytest.raises(FileNotFoundError):
+        check(Counted(), tmp_path, scale=Scale())
+
+
+@pytest.mark.parametrize("name", ["nested lists", "a number of 5,000 digits", "half a character", "another type of pieces"])
+def test_the_shell_refuses_a_damaged_result_in_one_line(tmp_path, name):
+    (tmp_path / "figure-density.json").write_text(NONSENSE[name])
+    code, out, err = shell.nishimori("paper check figure-density -o .", place=tmp_path)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("error: figure-density.json is ")
+
+
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file"):
@@ -199,10 +255,30 @@ def test_pieces_that_were_changed_are_called_damage(tmp_path):
     content = json.loads(path.read_text())
     path.write_text(json.dumps(content | {"pieces": content["pieces"] | {"of another": 1}}))
     assert not run(Counted(), tmp_path, scale=Scale()).fresh
-    path.write_text(json.dumps(content | {"pieces": content["pieces"] | {"piece 1": [1]}}))
-    for attempt in (run, check):
-        with pytest.raises(FormatError, match="damaged"):
-            attempt(Counted(), tmp_path, scale=Scale())
+    for value in ([1], 1, None, {"square": [1]}, {"square": {}}, {}, "1"):
+        path.write_text(json.dumps(content | {"pieces": content["pieces"] | {"piece 1": value}}))
+        for attempt in (run, check):
+            with pytest.raises(FormatError, match="damaged"):
+                attempt(Counted(), tmp_path, scale=Scale())
+
+
+def test_a_changed_piece_that_only_the_picture_needs_is_called_damage_too(tmp_path):
+    run(Counted(), tmp_path, scale=Scale())
+    (tmp_path / "squares.png").unlink()
+    path = tmp_path / "squares.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"pieces": content["pieces"] | {"piece 2": {"i": 2, "square": {"a": 1}}}}))
+    with pytest.raises(FormatError, match=r"squares\.json is damaged: .*Remove it"):
+        run(Counted(), tmp_path, scale=Scale())
+
+
+def test_words_in_place_of_a_number_differ_from_it(tmp_path):
+    run(Counted(), tmp_path, scale=Scale())
+    path = tmp_path / "squares.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"pieces": content["pieces"] | {"piece 1": {"square": "one"}}}))
+    (found,) = check(Counted(), tmp_path, scale=Scale())
+    assert (found.verdict, found.difference) == ("differs", None)
 
 
 # Former names.

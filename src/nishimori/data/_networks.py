@@ -11,6 +11,8 @@ import numpy as np
 
 from nishimori._array import HostArray
 from nishimori._disk import new_file
+from nishimori._json import parsed
+from nishimori.data._npy import Archive
 from nishimori.errors import FormatError, InputError
 
 ENDING = ".npz"
@@ -77,16 +79,16 @@ def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) ->
 def read(path: Path) -> Network:
     """What `write` stored."""
     try:
-        # Opened here, because NumPy does not close a file that is not an archive.
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as content:
-            provenance = dict(json.loads(str(content["provenance"])))
-            name = provenance.pop("name")
-            parts = {part: _part(content, part) for part in _PARTS}
-    except PermissionError:
+        with Archive(path, "Compute it again.") as archive:
+            name, provenance = _provenance(archive)
+            parts = {part: _part(archive, part) for part in _PARTS}
+    except OSError:
         raise
-    except Exception as error:
-        # A damaged archive can raise almost any error: zlib, zipfile and NumPy each have their own.
-        brief = f"{type(error).__name__}: {error}"
+    except Exception as error:  # JSON has its own errors, and there are those of missing names and other types
+        brief = (
+            str(error).partition(". ")[0].rstrip(".") if isinstance(error, FormatError) else f"{type(error).__name__}: {error}"
+        )
+        brief = " ".join(brief.split())[:200]
         raise FormatError(f"{path} is not a file of a network's logits, or damaged ({brief}). Compute it again.") from None
     validation, test = parts["validation"], parts["test"]
     if validation is None or test is None:
@@ -94,13 +96,22 @@ def read(path: Path) -> Network:
     return Network(name, validation, test, parts["augmented"], provenance)
 
 
-def _part(content: Mapping[str, HostArray], part: str) -> Labelled | None:
-    if f"{part}_logits" not in content:
+def _provenance(archive: Archive) -> tuple[str, dict[str, Any]]:
+    (text,) = archive.array("provenance").whole().tolist()
+    provenance = parsed(text)
+    name = provenance.pop("name")
+    if not isinstance(name, str):
+        raise FormatError(f"its name is {name!r:.40}")
+    return name, provenance
+
+
+def _part(archive: Archive, part: str) -> Labelled | None:
+    if f"{part}_logits" not in archive.names:
         return None
-    logits, labels = content[f"{part}_logits"], content[f"{part}_labels"].astype(np.int64)
-    if not _fit(logits, labels):
+    logits, labels = (archive.array(f"{part}_{what}").numbers().whole() for what in ("logits", "labels"))
+    if not _fit(logits, labels) or labels.dtype.kind not in "iu":
         raise FormatError(f"{part} has logits of shape {logits.shape} and labels of shape {labels.shape}")
-    return Labelled(logits, labels)
+    return Labelled(logits, labels.astype(np.int64))
 
 
 def _fit(logits: HostArray, labels: HostArray) -> bool:

@@ -11,10 +11,15 @@ from typing import Any
 
 import nishimori
 from nishimori._disk import check_folder, check_target, new_file
+from nishimori._json import JsonError, read_json
 from nishimori._optional import require
 from nishimori._progress import Report, silent
 from nishimori.errors import FormatError, InputError
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
+
+# What a run's file must have. The pieces are checked by the artefact that made them, when it uses them.
+_SCHEMA = {"artefact": str, "version": str, "settings": dict, "complete": bool, "pieces": dict}
+_SCALAR = str | int | float | None
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Store:
         """Load the pieces of an earlier run with the same settings."""
         if not self.path.exists():
             return
+        check_target(self.path, overwrite=True)  # reading a device would not end
         content = read(self.path)
         found = {key: content.get(key) for key in self.header}
         if found != self.header:
@@ -91,7 +97,7 @@ def run(
     for key, value in _done(artefact, store.pieces, pieces, report):
         store.add(key, value)
     with _of(store.path):
-        findings = artefact.findings(store.pieces)
+        findings = _findings(artefact, store.pieces)
         sheets = _sheets(artefact, artefact.tables(store.pieces), target)
     files = [*pictures, *sheets, store.path]
     fresh = not (store.complete and all(path.exists() for path in files))
@@ -99,7 +105,9 @@ def run(
         # Files of an earlier run with the same settings may be replaced; other files were refused above.
         for path, rows in sheets.items():
             _write_csv(path, rows)
-        _draw(artefact, store.pieces, pictures, pyplot)
+        with _of(store.path):
+            figure = artefact.draw(store.pieces, pyplot)
+        _draw(figure, pictures, pyplot)
         store.finish(findings)
     return Outcome(findings, files, fresh)
 
@@ -112,7 +120,7 @@ def check(
         path = _path(artefact, Path(folder))
         pieces = _finished(artefact, path)
         with _of(path):
-            return artefact.findings(pieces)
+            return _findings(artefact, pieces)
     work = artefact.pieces(scale)
     compared = {key: work[key] for key in artefact.compared_pieces(scale)}
     return artefact.findings(dict(_done(artefact, {}, compared, report)))
@@ -121,22 +129,36 @@ def check(
 def read(path: Path) -> dict[str, Any]:
     """The content of a run's file, finished or not."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        content: dict[str, Any] = read_json(path)
+    except JsonError as error:
         raise FormatError(f"{path} is damaged: {error}. Remove it, or pass `overwrite=True` to replace it.") from None
-    parts = (content.get("pieces"), content.get("settings")) if isinstance(content, dict) else (None,)
-    if not all(isinstance(part, dict) for part in parts) or "complete" not in content:
+    if not isinstance(content, dict) or not all(isinstance(content.get(key), kind) for key, kind in _SCHEMA.items()):
+        raise FormatError(f"{path} is not a result of `nishimori.paper.run`. Remove it, or pass another `folder`.")
+    if not all(isinstance(value, _SCALAR) for value in content["settings"].values()):
         raise FormatError(f"{path} is not a result of `nishimori.paper.run`. Remove it, or pass another `folder`.")
     return content
 
 
 @contextmanager
 def _of(path: Path) -> Iterator[None]:
-    """Pieces in ``path`` that `findings` cannot read have been changed since they were written: say so."""
+    """Content of ``path`` that cannot be read or used has been changed since it was written: say so."""
     try:
         yield
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
-        raise FormatError(f"{path} is damaged: {error!r}. Remove it, or pass `overwrite=True` to replace it.") from error
+    except OSError:
+        raise
+    except Exception as error:  # pieces may have any shape, and each artefact fails in its own way on others
+        brief = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise FormatError(f"{path} is damaged: {brief}. Remove it, or pass `overwrite=True` to replace it.") from error
+
+
+def _findings(artefact: Artefact, pieces: Pieces) -> Sequence[Finding]:
+    """The findings, if what they compare are numbers or words."""
+    findings = artefact.findings(pieces)
+    for each in findings:
+        for value in (each.ours, each.paper_method):
+            if not isinstance(value, int | float | str | None):
+                raise TypeError(f"{each.what} is of type {type(value).__name__}")
+    return findings
 
 
 def _path(artefact: Artefact, folder: Path) -> Path:
@@ -153,7 +175,7 @@ def _finished(artefact: Artefact, path: Path) -> Pieces:
         raise InputError(f"The run in {path} is not finished. Repeat it with the same arguments, and it continues.")
     if content.get("version") != nishimori.__version__:
         raise InputError(
-            f"{path} was written by version {content.get('version')}, and this is version {nishimori.__version__}. "
+            f"{path} was written by version {content['version']:.40}, and this is version {nishimori.__version__}. "
             f"Run {artefact.name} again with `overwrite=True`."
         )
     pieces: Pieces = content["pieces"]
@@ -182,8 +204,7 @@ def _sheets(artefact: Artefact, tables: Mapping[str, Sequence[Row]], folder: Pat
     }
 
 
-def _draw(artefact: Artefact, pieces: Pieces, pictures: Sequence[Path], pyplot: Any) -> None:
-    figure = artefact.draw(pieces, pyplot)
+def _draw(figure: Any, pictures: Sequence[Path], pyplot: Any) -> None:
     try:
         for picture in pictures:
             with new_file(picture, overwrite=True) as temporary:
@@ -206,5 +227,5 @@ def _row(finding: Finding) -> dict[str, Any]:
 
 
 def _brief(header: dict[str, Any]) -> str:
-    settings = ", ".join(f"{key} = {value}" for key, value in (header.get("settings") or {}).items())
-    return f"{header.get('artefact')}, version {header.get('version')}, {settings}"
+    settings = ", ".join(f"{key} = {value}" for key, value in (header.get("settings") or {}).items())[:200]
+    return f"{header['artefact']:.40}, version {header['version']:.40}, {settings}"

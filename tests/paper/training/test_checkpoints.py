@@ -1,11 +1,13 @@
 """Checkpoints: runs that are stopped and resumed give the same bits, and wrong or damaged checkpoints are refused."""
 
+import resource
+import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
+from nishimori.data import _tensors
 from nishimori.errors import FormatError, InputError
 from nishimori.paper.training._recipes import Recipe
 from nishimori.paper.training._training import Training
@@ -82,7 +84,9 @@ def test_a_truncated_checkpoint_is_refused_and_stays(tmp_path):
     whole = path.read_bytes()
     for length in (0, 1, 100, len(whole) // 2, len(whole) - 100, len(whole) - 1):
         path.write_bytes(whole[:length])
-        with pytest.raises(FormatError, match=r"it\.pt is not a checkpoint, or damaged \(\w+\)\. Remove it to start over\."):
+        with pytest.raises(
+            FormatError, match=r"it\.pt is not a checkpoint, or damaged \(.*it\.pt .*\)\. Remove it to start over\.$"
+        ):
             run(checkpoint=path)
         assert path.read_bytes() == whole[:length]
 
@@ -104,7 +108,8 @@ def test_no_half_written_checkpoint_remains(tmp_path, monkeypatch, unstopped, ep
     path, whole = tmp_path / "it.pt", []
 
     def full(content, target):
-        Path(target).write_bytes(b"half of it")
+        target.write(b"half of it")
+        target.flush()
         raise OSError("No space left on device")
 
     def after(training):
@@ -121,6 +126,49 @@ def test_no_half_written_checkpoint_remains(tmp_path, monkeypatch, unstopped, ep
     assert len(whole) == epoch - 1
     if epoch == 2:
         assert same(bits(run(checkpoint=path)), unstopped)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files")
+@pytest.mark.parametrize("limit", [0, 10_000, 1_000_000])
+def test_a_full_disk_is_an_error_of_the_system(tmp_path, limit):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            _tensors.save({"weights": torch.zeros(10**6)}, tmp_path / "it.pt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+EPOCH = {"number": 1, "loss": 0.5, "train_accuracy": 0.5, "validation_accuracy": 0.5}
+CHANGES = {
+    "progress that is a number": {"progress": 3},
+    "no epochs": {"progress": {"seconds": 1.0}},
+    "no epoch": {"progress": {"seconds": 1.0, "epochs": []}},
+    "seconds in words": {"progress": {"seconds": "one", "epochs": [EPOCH]}},
+    "an epoch that is a number": {"progress": {"seconds": 1.0, "epochs": [1]}},
+    "an epoch with other names": {"progress": {"seconds": 1.0, "epochs": [{"number": 1}]}},
+    "the number of an epoch in words": {"progress": {"seconds": 1.0, "epochs": [EPOCH | {"number": "1"}]}},
+    "a number that was left out": {"progress": {"seconds": 1.0, "epochs": [EPOCH | {"number": 2}]}},
+    "too many epochs": {"progress": {"seconds": 1.0, "epochs": [EPOCH | {"number": i} for i in range(1, 9)]}},
+    "a state that is a number": {"state": 3},
+    "a state without momenta": {"state": {"network": {}}},
+    "weights of nothing": {"state": {"network": {}, "momenta": []}},
+}
+
+
+def test_a_checkpoint_with_a_state_that_cannot_be_used_is_refused_and_stays(tmp_path):
+    path = tmp_path / "it.pt"
+    stopped_after(1, path)
+    content = torch.load(path, weights_only=True)
+    for change in CHANGES.values():
+        torch.save(content | change, path)
+        before = path.read_bytes()
+        with pytest.raises(
+            FormatError, match=r"it\.pt is damaged: it does not hold the state of a training\. Remove it to start over\.$"
+        ):
+            run(checkpoint=path)
+        assert path.read_bytes() == before
 
 
 def test_a_checkpoint_that_cannot_be_written_is_refused_before_training(tmp_path, monkeypatch):

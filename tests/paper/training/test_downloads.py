@@ -1,9 +1,11 @@
 """Downloads from a local server that fails in the ways that servers fail."""
 
+import gc
 import hashlib
 import os
 import socket
 import threading
+import warnings
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,6 +32,9 @@ class Server(ThreadingHTTPServer):
         self.ranges = []  # the Range header of each request
         self.knows_ranges = True
         self.says_length = True
+        self.length = None  # said in place of the length
+        self.redirects_to = None
+        self.says = None
         self.ends_after = None  # number of bytes after which an answer ends
         self.stalls = threading.Event()
         self.stalls.set()
@@ -44,7 +49,12 @@ class Handler(BaseHTTPRequestHandler):
         asked = self.headers.get("Range")
         self.server.ranges.append(asked)
         if self.path not in self.server.contents:
-            return self.send_error(404)
+            return self.send_error(404, self.server.says)
+        if self.server.redirects_to:
+            self.send_response(302)
+            self.send_header("Location", self.server.redirects_to)
+            self.end_headers()
+            return None
         content, start = self.server.contents[self.path], 0
         if asked and self.server.knows_ranges:
             start = int(asked.removeprefix("bytes=").removesuffix("-"))
@@ -55,7 +65,8 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         if self.server.says_length:
-            self.send_header("Content-Length", str(len(content) - start))
+            length = str(len(content) - start) if self.server.length is None else self.server.length
+            self.send_header("Content-Length", length)
         self.end_headers()
         end = None if self.server.ends_after is None else start + self.server.ends_after
         self.wfile.write(content[start:end])
@@ -143,7 +154,43 @@ def test_a_server_that_does_not_say_the_length_is_accepted(server, tmp_path):
     server.says_length = False
     told = []
     assert fetch([server.public()], tmp_path, report=lambda *each: told.append(each))[0].read_bytes() == CONTENT
-    assert {total for *_, total in told} == {0}
+    assert {total for *_, total in told} == {None}
+
+
+@pytest.mark.parametrize("length", ["abc", "-5", "1e6", "5 5", "0x10", "9" * 40, "9" * 5000, ""])
+def test_a_length_that_is_nonsense_counts_as_unknown(server, tmp_path, length):
+    server.length = length
+    told = []
+    assert fetch([server.public()], tmp_path, report=lambda *each: told.append(each))[0].read_bytes() == CONTENT
+    assert {total for *_, total in told} == {None}
+
+
+@pytest.mark.parametrize("place", ["http://[nowhere", "http://a:b/", "file:///etc/passwd", "http://\xe9.invalid/"])
+def test_a_redirection_to_nowhere_is_one_line(server, tmp_path, place):
+    server.redirects_to = place
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # urllib forgets to close the redirecting answer
+        with pytest.raises(ConnectionError, match=r"^http://127\.0\.0\.1:\d+/file\.bin (answers|cannot be reached)") as caught:
+            fetch([server.public()], tmp_path)
+        message = str(caught.value)
+        del caught
+        gc.collect()
+    assert "\n" not in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_does_not_stop_sending_does_not_fill_the_disk(server, tmp_path, monkeypatch):
+    server.says_length = False
+    monkeypatch.setattr(_downloads, "_LARGEST", 300_000)
+    with pytest.raises(ConnectionError, match=r"sends more than the published file\. Try again later\."):
+        fetch([server.public()], tmp_path)
+    assert [each.stat().st_size for each in tmp_path.iterdir()] == [0]
+
+
+def test_words_of_a_server_reach_the_terminal_without_control_characters(server, tmp_path):
+    server.says = "Gone\x1b[31m"
+    with pytest.raises(ConnectionError, match=r"answers 404 Gone\?\[31m\. Try again later\."):
+        fetch([server.public("gone.bin")], tmp_path)
 
 
 @pytest.mark.parametrize("there", [b"", b"the beginning of another file", CONTENT + b"more"], ids=["sent", "resumed", "longer"])

@@ -4,6 +4,7 @@ import hashlib
 import os
 import pickle
 import re
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -27,6 +28,7 @@ from image_layouts import (
     write_unpacked,
 )
 from nishimori.errors import FormatError, InputError
+from nishimori.paper.training import _image_formats
 from nishimori.paper.training._image_originals import ORIGINALS
 from nishimori.paper.training._image_sets import image_set
 
@@ -105,7 +107,11 @@ def test_arrays_that_cannot_be_read_are_refused(tmp_path):
     whole = path.read_bytes()
     for content in (whole[:-1], whole[:50], b"", b"text", pickle.dumps([1])):
         path.write_bytes(content)
-        refused(tmp_path, FormatError, r"train_images\.npy is damaged, or not an array: .*Write it again")
+        refused(
+            tmp_path,
+            FormatError,
+            r"train_images\.npy is (truncated or damaged|not a plain NumPy array|empty).* Save it again with",
+        )
     with path.open("wb") as stream:
         np.savez(stream, a=1)
     refused(tmp_path, FormatError, "several arrays")
@@ -119,7 +125,49 @@ def test_a_truncated_mosaic_is_refused(tmp_path):
     whole = path.read_bytes()
     for length in (0, 10, 100, len(whole) // 2, len(whole) - 100):
         path.write_bytes(whole[:length])
-        refused(tmp_path, FormatError, r"train-00\.webp is truncated, or not an image: .*\. Copy it again\.")
+        refused(tmp_path, FormatError, r"train-00\.webp is truncated, not a WebP image, or too large: .*\. Copy it again\.")
+
+
+@pytest.mark.parametrize("format", ["PNG", "EPS", "GIF", "BMP", "JPEG", "TIFF"])
+def test_an_image_is_opened_only_in_the_format_that_its_name_says(tmp_path, format, monkeypatch):
+    write_mosaics(tmp_path, train=images(10), test=images(2))
+    Image.new("RGB", (3200, 32)).save(tmp_path / "train-00.webp", format)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("another program was started"))
+    refused(tmp_path, FormatError, r"train-00\.webp is truncated, not a WebP image, or too large: cannot identify")
+
+
+def test_an_image_of_too_many_pixels_is_not_decoded(tmp_path, monkeypatch):
+    write_mosaics(tmp_path, train=images(10), test=images(2))
+    monkeypatch.setattr(_image_formats, "_MOST_PIXELS", 3200 * 32 - 1)
+    monkeypatch.setattr(Image.Image, "convert", lambda *_: pytest.fail("the image was decoded"))
+    refused(tmp_path, FormatError, r"train-00\.webp is .* too large: it has 3200 x 32 pixels\. Copy it again\.")
+
+
+@pytest.mark.parametrize("name", ["train-labels.npy", "train-00.webp"])
+def test_files_damaged_in_any_way_are_refused_or_read(tmp_path, name):
+    write_mosaics(tmp_path, train=images(10), test=images(2))
+    path, rng, n_refused = tmp_path / name, np.random.default_rng(0), 0
+    whole = path.read_bytes()
+    start = whole[:200] if name.endswith(".webp") else whole
+    for _ in range(200):
+        changed = bytearray(start)
+        for _ in range(2):
+            changed[rng.integers(len(start))] ^= rng.integers(1, 256)
+        path.write_bytes(bytes(changed) + whole[len(start) :])
+        try:
+            image_set("cifar10", tmp_path)
+        except FormatError as error:
+            n_refused += "\n" not in str(error)
+    assert n_refused > 50
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (10**6, 10**6), (2**62, 0), (10**25, 0)])
+def test_labels_whose_header_asks_for_memory_are_refused(tmp_path, shape):
+    write_mosaics(tmp_path, train=images(10), test=images(2))
+    with (tmp_path / "train-labels.npy").open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, {"shape": shape, "fortran_order": False, "descr": "|u1"})
+        stream.write(bytes(10) if shape[-1] else b"")
+    refused(tmp_path, FormatError, r"train-(labels\.npy is (truncated or )?damaged|\*: )")
 
 
 def test_a_picture_that_is_not_a_mosaic_is_refused(tmp_path):
@@ -218,6 +266,64 @@ def test_a_pickled_batch_cannot_call_functions(tmp_path):
         write_unpacked(folder / INSIDE["cifar10"], batches)
         refused(folder, FormatError, r"data_batch_2: damaged, or not a batch: it refers to .*\.mkdir, which no batch needs")
         assert not target.exists()
+
+
+def instructions(data, labels=b"](K\x01e"):
+    """A pickle in which these instructions make the images and the labels."""
+    return b"\x80\x02}(U\x04data" + data + b"U\x06labels" + labels + b"u."
+
+
+def dtype(code):
+    return b"cnumpy\ndtype\n(U\x02" + code + b"K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+
+
+def array(shape, of, content):
+    made = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR"
+    return made + b"(K\x01" + shape + of + b"\x89U" + bytes([len(content)]) + content + b"tb"
+
+
+HOSTILE = {
+    # The dtype says that it has no objects, so NumPy's own unpickling takes the bytes for addresses of objects.
+    "objects": instructions(array(b"(K\x02t", dtype(b"O8"), b"A" * 16)),
+    "a call of the class of arrays": instructions(b"cnumpy\nndarray\n(K\x02\x85" + dtype(b"O8") + b"U\x10" + b"A" * 16 + b"tR"),
+    "a list of itself": instructions(b"U\x01x", b"]q\x00(" + b"h\x00" * 20 + b"e"),
+    "lists within lists": instructions(b"U\x01x", b"]" * 100_000 + b"a" * 99_999),
+    "a persistent name": instructions(b"Pfile\n"),
+    "an extension": instructions(b"\x82\x01"),
+    "an object of a class": instructions(b"(cos\nsystem\no"),
+    "an instance": instructions(b"(ios\nsystem\n"),
+    "no mark": instructions(b"t"),
+    "too few values": b"\x80\x02\x87.",
+    "a number as a name": b"\x80\x02}K\x01K\x01s.",
+    "a list as a name": b"\x80\x02}]K\x01s.",
+    "an array larger than its bytes": instructions(array(b"(J\xff\xff\xff\x7fM\x00\x0ct", dtype(b"u1"), b"A")),
+    "half of an array": instructions(b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_batch_made_to_do_harm_is_refused(tmp_path, what):
+    write_unpacked(
+        tmp_path / INSIDE["cifar10"], cifar_batches("cifar10", images(20), images(2)) | {"data_batch_2": HOSTILE[what]}
+    )
+    refused(tmp_path, FormatError, r"data_batch_2: (damaged, or )?not a batch.* Download it again\.$")
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_batches_written_by_python_3_are_read_unless_they_need_its_functions(tmp_path, protocol):
+    train, test = images(20), images(2)
+    batches = cifar_batches("cifar10", train, test)
+    part = train.at(np.array_split(np.arange(20), 5)[1])
+    rows = part.pixels.transpose(0, 3, 1, 2).reshape(len(part), 3072)
+    batches["data_batch_2"] = pickle.dumps({"labels": part.labels.tolist(), "data": rows, "x": {"y": (1, 2.5, None)}}, protocol)
+    write_unpacked(tmp_path / INSIDE["cifar10"], batches)
+    if protocol < 3:  # bytes are written as a call of a codec
+        refused(tmp_path, FormatError, r"it refers to _codecs\.encode, which no batch needs")
+    elif protocol == 5:  # NumPy has another function for it
+        refused(tmp_path, FormatError, r"it refers to numpy\._core\.numeric\._frombuffer, which no batch needs")
+    else:
+        found = image_set("cifar10", tmp_path)
+        assert len(found.train) + len(found.validation) == 20
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from nishimori.errors import FormatError
 
 _TIMEOUT = 60  # seconds without receiving a byte
 _CHUNK = 1 << 18
+# Several times the largest file below. A server that sends more must not fill the disk.
+_LARGEST = 1 << 30
+_MOST_DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def fetch(files: Sequence[PublicFile], folder: Path, *, report: Report = silent)
     folder : path
         Where to; it is created if needed.
     report : callable
-        Called with what is being downloaded, the bytes received, and the total (0 if the server does not say).
+        Called with what is being downloaded, the bytes received, and the total (None if the server does not say).
     """
     folder.mkdir(parents=True, exist_ok=True)
     missing = [file for file in files if not (folder / file.name).exists()]
@@ -83,16 +86,24 @@ def _receive(file: PublicFile, part: Path, advice: str, report: Report) -> None:
     part.touch()
     with answer, part.open("r+b") as stream:
         done = stream.seek(offset if answer.status == HTTPStatus.PARTIAL_CONTENT else 0)
-        length = answer.headers.get("Content-Length")
-        total = done + int(length) if length else 0
+        total = _total(answer, done)
         report(f"downloading {file.name}", done, total)
         while chunk := _next(answer, file, advice):
             # Written at its own offset, not appended: two processes that download the same file then write the same bytes.
             done += stream.write(chunk)
             report(f"downloading {file.name}", done, total)
-        if done < total:
+            if done > _LARGEST:
+                stream.truncate(0)
+                raise ConnectionError(f"{file.url} sends more than the published file. Try again later. {advice}")
+        if total is not None and done < total:
             raise ConnectionError(f"{file.url} stopped after {done} of {total} bytes. Try again to get the rest. {advice}")
         stream.truncate()
+
+
+def _total(answer: Any, done: int) -> int | None:
+    """The number of bytes when the download is complete; None if the server does not say, or says nonsense."""
+    length = answer.headers.get("Content-Length", "").strip()
+    return done + int(length) if length.isascii() and length.isdecimal() and len(length) < _MOST_DIGITS else None
 
 
 def _answer(file: PublicFile, offset: int, advice: str) -> Any:
@@ -104,19 +115,25 @@ def _answer(file: PublicFile, offset: int, advice: str) -> Any:
         error.close()
         if offset and error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return None
-        raise ConnectionError(f"{file.url} answers {error.code} {error.reason}. Try again later. {advice}") from None
-    except (OSError, HTTPException) as error:
+        raise ConnectionError(f"{file.url} answers {error.code} {_brief(error.reason)}. Try again later. {advice}") from None
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: it redirects to an address that is none
+        brief = _brief(getattr(error, "reason", error))
         raise ConnectionError(
-            f"{file.url} cannot be reached: {getattr(error, 'reason', error)}. Connect to the Internet and try again. {advice}"
+            f"{file.url} cannot be reached: {brief}. Connect to the Internet and try again. {advice}"
         ) from None
 
 
 def _next(answer: Any, file: PublicFile, advice: str) -> bytes:
     try:
         chunk: bytes = answer.read(_CHUNK)
-    except (OSError, HTTPException) as error:
-        raise ConnectionError(f"{file.url} stopped: {error}. Try again to get the rest. {advice}") from None
+    except (OSError, HTTPException, ValueError) as error:
+        raise ConnectionError(f"{file.url} stopped: {_brief(error)}. Try again to get the rest. {advice}") from None
     return chunk
+
+
+def _brief(text: object) -> str:
+    """Words of a server for the terminal: few, and without control characters."""
+    return "".join(each if each.isprintable() else "?" for each in str(text)[:200])
 
 
 def _accept(file: PublicFile, part: Path, advice: str) -> None:

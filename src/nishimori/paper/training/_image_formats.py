@@ -4,6 +4,7 @@ File names give the split (``train``, ``test`` and optionally ``val``), not the 
 """
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._array import HostArray
 from nishimori._optional import require
 from nishimori._progress import Report
+from nishimori.data import _npy
+from nishimori.data._stored import damage
 from nishimori.errors import FormatError
 
 SPLITS = ("train", "val", "test")
 SIDE = 32
+# Ten times the mosaics of the public sets; an image of this size takes 150 MB.
+_MOST_PIXELS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -86,18 +92,18 @@ def arrays(folder: Path, n_classes: int, report: Report) -> Found | None:
     return Found(found, f"arrays in {folder.resolve().name}") if found else None
 
 
-def _array(path: Path) -> Any:
+def _array(path: Path) -> HostArray:
     """The array in a ``.npy`` file."""
     if not path.is_file():
         raise FileNotFoundError(f"There is no {path}, which belongs to the files beside it. Add it, or choose another folder.")
-    try:
-        with path.open("rb") as stream:
-            array = np.load(stream, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise FormatError(f"{path} is damaged, or not an array: {error}. Write it again.") from None
-    if not isinstance(array, np.ndarray):
-        raise FormatError(f"{path} holds several arrays, not one. Write it with `numpy.save`.")
-    return array
+    with path.open("rb") as stream:
+        if stream.read(2) == b"PK":
+            raise FormatError(f"{path} holds several arrays, not one. Write it with `numpy.save`.")
+    stored = _npy.array_file(path)
+    with damage(f"{path} is damaged: its shape is {str(stored.shape)[:40]}. Write it again."):
+        # A copy, because the file may be changed while a network is trained for hours.
+        array: HostArray = np.array(stored.whole()) if 0 not in stored.shape else np.empty(stored.shape, stored.dtype)
+        return array.reshape(stored.shape)
 
 
 def _mosaic_split(folder: Path, split: str, n_classes: int, report: Report) -> Images:
@@ -125,10 +131,15 @@ def _mosaic_paths(folder: Path, split: str) -> Sequence[Path]:
 def _tiles(path: Path) -> Any:
     image = require("PIL.Image", extra="train", for_="Reading WebP mosaics")
     try:
-        with image.open(path) as file:
+        # Only the format that the name says: Pillow knows dozens, and runs other programs for some of them.
+        with warnings.catch_warnings(), image.open(path, formats=["WEBP"]) as file:
+            warnings.simplefilter("ignore")  # Pillow's own limit on pixels, which is higher
+            if file.width * file.height > _MOST_PIXELS:
+                raise FormatError(f"it has {file.width} x {file.height} pixels")
             picture = np.asarray(file.convert("RGB"))
-    except OSError as error:
-        raise FormatError(f"{path} is truncated, or not an image: {error}. Copy it again.") from None
+    except Exception as error:  # decoders raise many kinds of errors for damaged files
+        brief = " ".join(str(error).split())[:200]
+        raise FormatError(f"{path} is truncated, not a WebP image, or too large: {brief}. Copy it again.") from None
     height, width, _ = picture.shape
     if height % SIDE or width % SIDE:
         raise FormatError(f"{path} must consist of tiles of 32 x 32 pixels, got {height} x {width}. Copy it again.")

@@ -1,13 +1,10 @@
 """The public originals of the paper's image sets: an archive of pickled batches (CIFAR), MATLAB files (SVHN).
 
 A file with the name of a published file must have its checksum. Batches unpacked from an archive may have any content; the
-result says whether they are the published ones. Batches are unpickled, by an unpickler that creates only lists, dictionaries
-and NumPy arrays.
+result says whether they are the published ones. Batches are read without unpickling: see `nishimori.data._pickles`.
 """
 
 import hashlib
-import io
-import pickle
 import tarfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -18,7 +15,9 @@ from typing import Any
 import numpy as np
 from scipy.io import loadmat
 
+from nishimori._array import HostArray
 from nishimori._progress import Report
+from nishimori.data import _pickles
 from nishimori.errors import FormatError
 from nishimori.paper.training._downloads import PublicFile, verified
 from nishimori.paper.training._image_formats import SIDE, Found, Images, checked
@@ -84,16 +83,21 @@ class Cifar(Original):
         return Images(np.concatenate([part.pixels for part in parts]), np.concatenate([part.labels for part in parts]))
 
     def _batch(self, content: bytes, where: str) -> Images:
-        batch = _unpickled(content, where)
-        rows, labels = (batch.get(key) for key in ("data", self.labels_key)) if isinstance(batch, dict) else (None, None)
-        if not isinstance(rows, np.ndarray) or not isinstance(labels, list | np.ndarray):
+        try:
+            batch = _pickles.read(content)
+            rows, labels = (
+                (_value(batch.get(key)) for key in ("data", self.labels_key)) if isinstance(batch, dict) else (None, None)
+            )
+        except Exception as error:  # damaged instructions can raise almost any error
+            raise FormatError(f"{where}: damaged, or not a batch: {error}. Download it again.") from None
+        if not isinstance(rows, np.ndarray) or labels is None:
             raise FormatError(
                 f"{where}: not a batch of {self.title}, which has `data` and `{self.labels_key}`. Download it again."
             )
         if rows.ndim != 2 or rows.shape[1] != 3 * SIDE * SIDE:
             raise FormatError(f"{where}: `data` must have shape (n, 3072), got {rows.shape}. Download it again.")
         pixels = rows.reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-        return checked(pixels, np.asarray(labels), self.n_classes, where)
+        return checked(pixels, labels, self.n_classes, where)
 
 
 @dataclass(frozen=True)
@@ -146,32 +150,12 @@ def _members(archive: Path, names: Sequence[str]) -> dict[str, bytes]:
     return contents
 
 
-def _unpickled(content: bytes, where: str) -> Any:
-    try:
-        return _ArraysOnly(io.BytesIO(content), encoding="latin1").load()
-    except Exception as error:  # a damaged pickle can raise almost any error
-        raise FormatError(f"{where}: damaged, or not a batch: {error}. Download it again.") from error
-
-
-def _dtype(code: str, align: int, copy: int) -> Any:
-    # NumPy 2.4 warns about the 0 and 1 that Python 2 wrote for False and True.
-    return np.dtype(code, align=bool(align), copy=bool(copy))
-
-
-_NEEDED = {
-    ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): _dtype,
-}
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Creates lists, dictionaries and arrays and calls nothing else, because unpacked batches may come from anywhere."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _NEEDED:
-            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which no batch needs")
-        return _NEEDED[module, name]
+def _value(value: Any) -> HostArray | None:
+    """An array, or a list of whole numbers as an array; None for anything else."""
+    if isinstance(value, _pickles.PickledArray):
+        return value.array()
+    # Checked first, because NumPy would follow lists within lists, however many there are.
+    return np.array(value) if isinstance(value, list) and all(type(each) is int for each in value) else None
 
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz/"

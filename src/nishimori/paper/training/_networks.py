@@ -16,7 +16,8 @@ from torch import nn
 import nishimori
 from nishimori._array import HostArray
 from nishimori._disk import check_target, new_file
-from nishimori.data import Labelled, Network
+from nishimori.data import Labelled, Network, _tensors
+from nishimori.data._stored import damage
 from nishimori.errors import FormatError, InputError
 from nishimori.paper import models
 from nishimori.paper.training._image_sets import Images, ImageSet
@@ -82,27 +83,38 @@ def _checksum(images: ImageSet) -> int:
 def _write(training: Training, path: Path, header: dict[str, Any]) -> None:
     progress = asdict(training.progress)
     with new_file(path, overwrite=True) as temporary:
-        torch.save({**header, "progress": progress, "state": training.state()}, temporary)
+        _tensors.save({**header, "progress": progress, "state": training.state()}, temporary)
 
 
 def _resume(training: Training, path: Path, header: dict[str, Any]) -> None:
-    content = _checkpoint(path, training.device)
+    content = _checkpoint(path)
     found = {key: content.get(key) for key in header}
     if found != header:
         other = ", ".join(key for key in header if found[key] != header[key])
         raise InputError(
             f"{path} is the checkpoint of another run (it differs in: {other}). Remove it, or pass another `folder`."
         )
-    progress = content["progress"]
-    training.restore(content["state"], Progress([Epoch(**each) for each in progress["epochs"]], progress["seconds"]))
+    with damage(f"{path} is damaged: it does not hold the state of a training. Remove it to start over."):
+        training.restore(content["state"], _progress(content["progress"], training.recipe.epochs))
 
 
-def _checkpoint(path: Path, device: torch.device) -> dict[str, Any]:
+def _progress(content: dict[str, Any], most: int) -> Progress:
+    epochs = [Epoch(**each) for each in content["epochs"]]
+    numbers = [content["seconds"], *(value for each in epochs for value in asdict(each).values())]
+    if not all(type(each) in (int, float) for each in numbers) or [each.number for each in epochs] != [
+        *range(1, len(epochs) + 1)
+    ]:
+        raise ValueError("not the epochs of a training")
+    if not 0 < len(epochs) <= most:
+        raise ValueError("not the number of epochs of this recipe")
+    return Progress(epochs, content["seconds"])
+
+
+def _checkpoint(path: Path) -> dict[str, Any]:
     try:
-        content = torch.load(path, map_location=device, weights_only=True)
-    except Exception as error:  # a damaged file can raise almost any error
-        brief = type(error).__name__
-        raise FormatError(f"{path} is not a checkpoint, or damaged ({brief}). Remove it to start over.") from None
+        content = _tensors.load(path)
+    except FormatError as error:
+        raise FormatError(f"{path} is not a checkpoint, or damaged ({_first(error)}). Remove it to start over.") from None
     if not isinstance(content, dict) or not {"progress", "state"} <= set(content):
         raise FormatError(f"{path} is not a checkpoint of `nishimori.paper.train`. Remove it, or pass another `folder`.")
     return content
@@ -137,12 +149,9 @@ def loaded(weights: str | os.PathLike[str], model: str, n_classes: int) -> nn.Mo
     """A network with the weights in a file."""
     network, path = models.build(model, n_classes=n_classes), Path(weights)
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # a damaged file can raise almost any error
-        brief = type(error).__name__
-        raise FormatError(f"{path} is not a PyTorch state dict, or damaged ({brief}). Download it again.") from None
+        state = _tensors.load(path)
+    except FormatError as error:
+        raise FormatError(f"{path} is not a PyTorch state dict, or damaged ({_first(error)}). Download it again.") from None
     try:
         network.load_state_dict(state)
     except Exception:  # the message of PyTorch lists every name that does not match
@@ -150,6 +159,11 @@ def loaded(weights: str | os.PathLike[str], model: str, n_classes: int) -> nn.Mo
             f"{path} does not hold the weights of a {model} for {n_classes} classes: names or shapes differ. Pass its `model`."
         ) from None
     return network
+
+
+def _first(error: FormatError) -> str:
+    """The first sentence of a message, which says what is wrong; the others say what to do about other kinds of files."""
+    return str(error).partition(". ")[0].rstrip(".")
 
 
 def outputs(

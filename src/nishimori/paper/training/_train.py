@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from nishimori._disk import check_folder, check_target, existing_file, new_file
 from nishimori._numbers import whole
 from nishimori._progress import Report, shown_or_told
-from nishimori.data import Network, load, save
+from nishimori.data import Network, _tensors, load, save
 from nishimori.data._networks import check_ending
 from nishimori.errors import InputError
 from nishimori.paper import models
@@ -109,7 +107,7 @@ def _train(
     done = _networks.train(chosen, images, seed=seed, settings=settings, checkpoint=checkpoint, after=tell)
     network = _networks.trained(done, images)
     with new_file(weights, overwrite=replaces) as temporary:
-        torch.save({key: value.cpu() for key, value in done.network.state_dict().items()}, temporary)
+        _tensors.save({key: value.cpu() for key, value in done.network.state_dict().items()}, temporary)
     save(network, target, overwrite=replaces)
     checkpoint.unlink(missing_ok=True)
     return network

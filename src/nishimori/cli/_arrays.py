@@ -1,0 +1,315 @@
+"""Arrays in the files people have (.npz, .npy, .pt, .safetensors), read and written in blocks of rows.
+
+No file is trusted: what its header says is checked against the bytes that are there before memory is allocated, no code in it
+is run, and damage of any kind is one `FormatError`. Files larger than the memory are read and written with a few megabytes.
+"""
+
+import json
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from nishimori._array import HostArray
+from nishimori._disk import existing_file, new_file
+from nishimori._optional import require
+from nishimori.data import _npy, _tensors
+from nishimori.data._stored import StoredArray, sliced
+from nishimori.errors import FormatError, InputError
+
+__all__ = ["SUFFIXES", "ArrayFile", "StoredArray", "new_arrays", "open_arrays"]
+
+SUFFIXES = (".npz", ".npy", ".pt", ".pth", ".safetensors")
+WRITTEN = "probabilities"
+"""The name of the array in a written file."""
+
+# The header of a .safetensors file is read as a whole; one of this size names about 40,000 tensors.
+_LONGEST_HEADER = 1 << 22
+_Put = Callable[[memoryview], Any]
+_FLOAT8 = "Convert it to float32 first."
+_SAFETENSORS = {
+    "F64": "f8",
+    "F32": "f4",
+    "F16": "f2",
+    "BF16": "f4",
+    "I64": "i8",
+    "I32": "i4",
+    "I16": "i2",
+    "I8": "i1",
+    "U64": "u8",
+    "U32": "u4",
+    "U16": "u2",
+    "U8": "u1",
+    "BOOL": "?",
+}
+
+
+class ArrayFile(ABC):
+    """A file of arrays; a context manager, because the file stays open while its arrays are read.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    names : list of str
+        The names of its arrays; a .npy file has one, the empty text.
+    """
+
+    path: Path
+    names: list[str]
+
+    @abstractmethod
+    def _stored(self, name: str) -> StoredArray:
+        """The array with that name, whatever its dtype."""
+
+    def close(self) -> None:  # noqa: B027 - only some have something to close
+        """Close the file."""
+
+    def array(self, name: str) -> StoredArray:
+        """The numbers with that name: scores or weights."""
+        return self._known(name).numbers()
+
+    def labels(self, name: str) -> StoredArray:
+        """The labels with that name: numbers or text."""
+        return self._known(name).labels()
+
+    def _known(self, name: str) -> StoredArray:
+        if name not in self.names:
+            shown = ", ".join(map(repr, self.names[:12])) + f" and {len(self.names) - 12} more" * (len(self.names) > 12)
+            raise InputError(f"{self.path} has no array {name!r}, only {shown or 'nothing'}.")
+        return self._stored(name)
+
+    def __enter__(self) -> "ArrayFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_arrays(path: Path) -> ArrayFile:
+    """Open a file of arrays; its ending says what it is.
+
+    Parameters
+    ----------
+    path : Path
+        A name that ends in one of `SUFFIXES`, in upper or lower case.
+    """
+    suffix = _suffix(existing_file(path))
+    with path.open("rb") as file:
+        start = file.read(len(npy.MAGIC_PREFIX))
+    if start == npy.MAGIC_PREFIX and suffix != ".npy":
+        raise FormatError(f"{path} holds a single .npy array. Rename it to {path.with_suffix('.npy').name}.")
+    if start.startswith(b"PK\x03\x04") and suffix == ".npy":
+        raise FormatError(f"{path} is an archive of arrays. Rename it to {path.with_suffix('.npz').name}.")
+    kinds: dict[str, Callable[[Path], ArrayFile]]
+    kinds = {".npz": _Npz, ".npy": _Npy, ".pt": _Pt, ".pth": _Pt, ".safetensors": _Safetensors}
+    return kinds[suffix](path)
+
+
+class _Npy(ArrayFile):
+    def __init__(self, path: Path) -> None:
+        self.path, self.names = path, [""]
+        self._array = _npy.array_file(path)
+
+    def _stored(self, name: str) -> StoredArray:
+        assert not name, "there is one array, without a name"
+        return self._array
+
+
+class _Npz(ArrayFile):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._archive = _npy.Archive(path)
+        self.names = self._archive.names
+        if any(name.endswith("/data.pkl") for name in self.names):
+            self.close()
+            raise FormatError(f"{path} is a file of PyTorch. Rename it to {path.with_suffix('.pt').name}.")
+
+    def close(self) -> None:
+        self._archive.close()
+
+    def _stored(self, name: str) -> StoredArray:
+        return self._archive.array(name)
+
+
+class _Pt(ArrayFile):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._torch = require("torch", extra="torch", for_=f"Reading {path.name}")
+        self._content = _tensors.load(path)
+        if not isinstance(self._content, dict):
+            raise FormatError(
+                f"{path} must hold a dictionary of tensors, got a {type(self._content).__name__}. {_tensors.REMEDY}"
+            )
+        for name in self._content:
+            if not isinstance(name, str):
+                raise FormatError(f"{path} must have names of text, got {name!r:.40}. {_tensors.REMEDY}")
+        self.names = list(self._content)
+
+    def _stored(self, name: str) -> StoredArray:
+        torch, tensor, where = self._torch, self._content[name], f"{name!r} in {self.path}"
+        if not isinstance(tensor, torch.Tensor):
+            raise FormatError(f"{where} must be a tensor, got a {type(tensor).__name__}. {_tensors.REMEDY}")
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
+            raise FormatError(f"{where} must be a plain tensor. {_tensors.REMEDY}")
+        tensor = tensor.detach()
+        if tensor.dtype == torch.bfloat16:
+            dtype = np.dtype(np.float32)
+        else:
+            try:
+                dtype = torch.empty(0, dtype=tensor.dtype).numpy().dtype
+            except Exception:  # float8, quarters of bytes, and what PyTorch adds later
+                raise FormatError(f"{where} has the dtype {tensor.dtype}, which NumPy does not have. {_FLOAT8}") from None
+        # A tensor may repeat its elements, and then describe more memory than there is.
+        if tensor.numel() * tensor.element_size() > self.path.stat().st_size:
+            raise FormatError(f"{where} repeats its elements. Save `contiguous()` of it.")
+
+        def part(start: int, stop: int) -> HostArray:
+            rows = tensor[start:stop]
+            rows = (rows.float() if rows.dtype == torch.bfloat16 else rows).resolve_conj().resolve_neg()
+            found: HostArray = rows.contiguous().numpy()
+            return found
+
+        shape = tuple(tensor.shape)
+        return StoredArray(where, shape, dtype, sliced(shape[0] if shape else 0, part))
+
+
+class _Safetensors(ArrayFile):
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._module = require("safetensors", extra="safetensors", for_=f"Reading {path.name}")
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+        if _LONGEST_HEADER < length < path.stat().st_size:
+            raise FormatError(f"{path} has too many tensors. Save only those that are needed.")
+        self._file = self._opened("np")
+        self.names = list(self._file.keys())
+
+    def _opened(self, framework: str) -> Any:
+        with self._damaged():
+            return self._module.safe_open(self.path, framework=framework)
+
+    @contextmanager
+    def _damaged(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._module.SafetensorError, ValueError, OverflowError) as error:
+            brief = " ".join(str(error).split())[:100]
+            raise FormatError(
+                f"{self.path} is not a readable .safetensors file: {brief}. Save it again with safetensors."
+            ) from None
+
+    def _stored(self, name: str) -> StoredArray:
+        where = f"{name!r} in {self.path}"
+        with self._damaged():
+            rows = self._file.get_slice(name)
+            code, shape = rows.get_dtype(), tuple(rows.get_shape())
+        if code not in _SAFETENSORS:
+            raise FormatError(f"{where} has the dtype {code}, which NumPy does not have. {_FLOAT8}")
+        if code == "BF16":  # NumPy has no bfloat16; PyTorch has.
+            require("torch", extra="torch", for_=f"Reading the bfloat16 of {self.path.name}")
+            rows = self._opened("pt").get_slice(name)
+
+        def part(start: int, stop: int) -> HostArray:
+            with self._damaged():
+                found: HostArray = rows[start:stop].float().numpy() if code == "BF16" else rows[start:stop]
+            return found
+
+        return StoredArray(where, shape, np.dtype(_SAFETENSORS[code]), sliced(shape[0] if shape else 0, part))
+
+
+class NewArray:
+    """The rows of an array that is being written."""
+
+    def __init__(self, shape: tuple[int, int], dtype: "np.dtype[Any]", put: _Put) -> None:
+        self.shape, self.dtype, self._put = shape, dtype, put
+        self._n_rows = 0
+
+    def write(self, block: HostArray) -> None:
+        """Append rows."""
+        assert block.shape[1:] == self.shape[1:], "rows have as many columns as were announced"
+        self._put(np.ascontiguousarray(block, self.dtype).reshape(-1).view(np.uint8).data)
+        self._n_rows += len(block)
+
+    def check_complete(self, path: Path) -> None:
+        """Refuse to finish a file whose header gives another number of rows."""
+        if self._n_rows != self.shape[0]:
+            raise InputError(f"{path} must get {self.shape[0]} rows, got {self._n_rows}. Check that its source did not change.")
+
+
+@contextmanager
+def new_arrays(path: Path, shape: tuple[int, int], dtype: Any, *, overwrite: bool) -> Iterator[NewArray]:
+    """A new file with one array called ``probabilities``, which is written in blocks; the file is complete or not there.
+
+    Parameters
+    ----------
+    path : Path
+        A name that ends in one of `SUFFIXES`, in upper or lower case. A .npy file does not keep the array's name.
+    shape : (int, int)
+        The shape of all rows together.
+    dtype : NumPy dtype
+        Half, single or double precision.
+    overwrite : bool
+        Replace an existing file.
+    """
+    write = {".npz": _new_npz, ".npy": _new_npy, ".pt": _new_pt, ".pth": _new_pt, ".safetensors": _new_safetensors}[
+        _suffix(path)
+    ]
+    little = np.dtype(dtype).newbyteorder("<")
+    with new_file(path, overwrite=overwrite) as temporary, write(temporary, shape, little) as put:
+        array = NewArray(shape, little, put)
+        yield array
+        array.check_complete(path)
+
+
+def _npy_header(file: IO[bytes], shape: tuple[int, int], dtype: "np.dtype[Any]") -> None:
+    npy.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": npy.dtype_to_descr(dtype)})
+
+
+@contextmanager
+def _new_npz(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iterator[_Put]:
+    with zipfile.ZipFile(path, "w") as archive, archive.open(f"{WRITTEN}.npy", "w", force_zip64=True) as member:
+        _npy_header(member, shape, dtype)
+        yield member.write
+
+
+@contextmanager
+def _new_npy(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iterator[_Put]:
+    with path.open("wb") as file:
+        _npy_header(file, shape, dtype)
+        yield file.write
+
+
+@contextmanager
+def _new_safetensors(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iterator[_Put]:
+    code = next(code for code, name in _SAFETENSORS.items() if name == dtype.str[1:])
+    about = {"dtype": code, "shape": shape, "data_offsets": [0, shape[0] * shape[1] * dtype.itemsize]}
+    header = json.dumps({WRITTEN: about}, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # the data starts at a multiple of eight bytes
+    with path.open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        yield file.write
+
+
+@contextmanager
+def _new_pt(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iterator[_Put]:
+    torch = require("torch", extra="torch", for_=f"Writing {path.name}")
+    # PyTorch writes whole tensors, so the rows go to a file without a name first, and the tensor is a mapping of that file.
+    with TemporaryFile(dir=path.parent) as rows:
+        yield rows.write
+        rows.flush()
+        mapped = np.memmap(rows, dtype, "r+", shape=shape)
+        _tensors.save({WRITTEN: torch.from_numpy(np.asarray(mapped))}, path)
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")
+    return suffix
