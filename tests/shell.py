@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nishimori import cli
+from nishimori import InputWarning, cli
 
 
 class Ended(NamedTuple):
@@ -22,7 +22,8 @@ class Ended(NamedTuple):
 def nishimori(*words, place="."):
     """Run ``nishimori`` in a folder; words may hold several, separated by blanks."""
     out, err = StringIO(), StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
+        warnings.simplefilter("always", InputWarning)  # the command shows it, where it would end a test
         patch.chdir(place)
         patch.setenv("COLUMNS", "120")
         patch.setenv("TERM", "dumb")

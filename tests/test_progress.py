@@ -40,6 +40,26 @@ def test_on_a_terminal_a_bar_is_drawn_unless_silenced(progress, drawn, monkeypat
     assert ("unknown end" in written(progress, Terminal(), monkeypatch)) is drawn
 
 
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_names_in_progress_are_neither_markup_nor_control_characters(stream, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", stream())
+    monkeypatch.setenv("TERM", "xterm")
+    with shown(True) as report:
+        report("[red]net[/nonsense]\x07", 1, 2)
+    assert r"[red]net[/nonsense]\x07" in sys.stderr.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_the_numbers_of_a_bar_are_whole_on_a_narrow_terminal(width, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(width))
+    with shown(None) as report:
+        report("table-corrupted: cifar100/resnet110-fraction-0.1", 12345, 67890)
+    shown_numbers = ("12345/67890", "0:00:00") if width >= 60 else ("12345/67890",)
+    assert all(number in sys.stderr.getvalue() for number in shown_numbers)
+
+
 def test_a_report_of_the_old_kind_still_works_with_a_warning():
     seen = []
     warned = pytest.warns(FutureWarning, match="`report` is deprecated")

@@ -5,10 +5,12 @@ and how much there is (None if that is not known). Public functions have a keywo
 standard error is a terminal, True also writes a line per step where it is not, False shows nothing.
 """
 
+import sys
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from io import StringIO
 
 from nishimori.errors import InputError
 
@@ -29,36 +31,69 @@ def shown(progress: bool | None) -> Iterator[Report]:
         return
     from rich.console import Console  # noqa: PLC0415 - 50 ms that silent work need not spend
 
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     if not console.is_terminal:
-        yield _lines(console) if progress else silent
+        yield _lines() if progress else silent
         return
     from rich.progress import (  # noqa: PLC0415
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column  # noqa: PLC0415
 
-    fields = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    # The text is broken into lines if the terminal is narrow; the numbers never are.
+    what_is_done = TextColumn("{task.description}", markup=False, table_column=Column())
+    fields: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), what_is_done)
+    if console.width >= 60:
+        fields = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), what_is_done)
     with Progress(*fields, console=console, transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(task, description=what, completed=done, total=total)
+        yield lambda what, done, total: bar.update(task, description=printable(what), completed=done, total=total)
 
 
-def _lines(console: Any) -> Report:
+def _lines() -> Report:
     """A line whenever there is something new to say, for logs."""
     last = ""
 
     def report(what: str, done: int, total: int | None) -> None:
         nonlocal last
         if what != last:
-            console.print(f"{done}/{'?' if total is None else total} {what}", markup=False)
+            say(f"{done}/{'?' if total is None else total} {what}")
         last = what
 
     return report
+
+
+def say(text: str, *, label: str = "", style: str = "") -> None:
+    """Print a line on standard error; work goes on if nobody can read it, because the reader has ended or the disk is full."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    if sys.stderr is None:  # closed
+        return
+    line = StringIO()  # printing directly, rich would end the program on a closed pipe
+    console = Console(file=line, force_terminal=sys.stderr.isatty() or None, soft_wrap=True)
+    console.print(Text.assemble((label, style), " " if label else "", printable(text)))
+    with suppress(OSError):
+        sys.stderr.write(line.getvalue())
+        sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    r"""The text with its control characters escaped, as in ``\x1b``, so that a name from a file cannot steer the terminal."""
+    return "".join(_escaped(character) for character in text)
+
+
+def _escaped(character: str) -> str:
+    """Controls, invisible characters such as those that reverse the direction, lone surrogates and line ends are escaped."""
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
+        return character.encode("unicode_escape").decode()
+    return character
 
 
 @contextmanager

@@ -96,11 +96,8 @@ def draw(result: Demo, path: Path, *, overwrite: bool) -> None:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 5), width_ratios=(4, 5), layout="constrained")
     try:
         test, validation = result.network.test, result.network.validation
-        # Orange is EC and blue TS on the right, so neither may stand for anything else on the left.
-        for label, color, marker in (("before", "tab:purple", "s"), ("after EC", "tab:orange", "o")):
-            if label in result.cards:
-                curve = result.cards[label].reliability
-                plot.reliability_diagram(curve, ax=left, label=label, color=color, marker=marker)
+        shown: dict[str, Scorecard] = {when: result.cards[when] for when in ("before", "after EC") if when in result.cards}
+        plot.reliability_diagram(shown, ax=left)
         plot.temperature_curve(temperature_curve(validation.logits, validation.labels), ax=right)
         title = f"{len(test.labels):,} test images (left), {len(validation.labels):,} validation images (right)"
         figure.suptitle(f"{result.network.name}: {title}", fontsize="medium")

@@ -1,30 +1,49 @@
 """What the command shows: results on standard output, everything else on standard error.
 
-Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no.
+Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no, and 128 + the number of the
+signal that ended the program: 129 SIGHUP, 130 SIGINT (Ctrl-C), 143 SIGTERM, and 141 if nobody reads the output any more.
 """
 
+import ast
 import json
+import os
 import re
+import shlex
+import shutil
 import sys
+import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
 from io import TextIOWrapper
 from math import isfinite
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from nishimori._progress import printable, say
 from nishimori._scorecard import Scorecard
 from nishimori.errors import NishimoriError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
-# Errors of the library name Python arguments; in the shell these options stand for them.
+# Characters of a message; the longest of ours, a list of twelve names, has about a thousand.
+_LONGEST = 4000
+
+# So many names of columns are listed; of more, the first and the last are shown.
+_NAMES = 12
+
+# The options of the command that runs.
+_command_options: ContextVar[Callable[[], set[str]]] = ContextVar("_command_options", default=set)
+
+# Errors and warnings of the library name Python arguments; in the shell these options stand for them.
 _OPTIONS = {
     "`overwrite=True`": "--force",
     "`input='logits'`": "--input logits",
@@ -35,6 +54,18 @@ _OPTIONS = {
     "`top_n`": "--top-n",
     "`n_bins`": "--n-bins",
     "`strategy`": "--strategy",
+    "`floor`": "--floor",
+    "`floor=`": "--floor",
+    "`columns`": "--columns",
+    "`ignore`": "--ignore",
+    "`delimiter=';'`": "--delimiter ';'",
+    "`delimiter='\\t'`": "--delimiter tab",
+    "`delimiter='|'`": "--delimiter '|'",
+    "`delimiter=','`": "--delimiter ','",
+    "`delimiter`": "--delimiter",
+    "`decimal=','`": "--decimal ','",
+    "`decimal='.'`": "--decimal '.'",
+    "`decimal`": "--decimal",
     "ExpectationConsistency": "--method ec",
     "`folder`": "-o",
     "`path`": "-o",
@@ -56,24 +87,77 @@ HEADERS = {
 _PERCENT = ("error", "confidence", "ece")
 
 
-def _err() -> Console:
-    # Made again each time, so that whatever is standard error now is used.
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+_PIPE_WIDTH = 200  # a file or a pipe has no width to keep to
+
+
+def _console() -> Console:
+    # Made again each time, so that whatever is standard output now is used.
+    return Console(highlight=False, emoji=False, soft_wrap=True, width=_width())
+
+
+def _width() -> int:
+    """The width of the terminal, where standard output is one."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
 
 
 def note(text: str) -> None:
     """A line about what happened."""
-    _err().print(text, markup=False)
+    say(text)
+
+
+def note_columns(columns: Sequence[str] | None) -> None:
+    """A line about the columns that were taken as scores, where there is one per class."""
+    if columns is not None:
+        names = ", ".join(columns) if len(columns) <= _NAMES else f"{columns[0]} to {columns[-1]}"
+        note(f"Scores are the {len(columns)} columns {names}")
 
 
 def print_text(text: str) -> None:
     """A line of the result."""
-    Console(highlight=False, soft_wrap=True).print(text, markup=False)
+    _print(_console(), _wrapped(text))
+
+
+def _wrapped(text: str, style: str = "", *, indent: str = "") -> Text:
+    """Text in lines that fit the terminal, broken between words, but not at the sign of equality in "T = 1.5"."""
+    joined = printable(text).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    lines = textwrap.wrap(joined, _width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return Text("\n".join(lines).replace("\N{NO-BREAK SPACE}", " "), style)
 
 
 def print_json(content: dict[str, Any]) -> None:
     """The result for machines: one line. What is not finite, such as the loss at a masked label, is null."""
-    sys.stdout.write(json.dumps(_finite(content), allow_nan=False) + "\n")
+    with _writing_results():
+        sys.stdout.write(json.dumps(_finite(content), allow_nan=False) + "\n")
+
+
+def _print(console: Console, what: Text | Table, *, soft_wrap: bool = True) -> None:
+    with _writing_results():
+        console.print(what, soft_wrap=soft_wrap)
+
+
+@contextmanager
+def _writing_results() -> Iterator[None]:
+    """Say that the results cannot be written if that fails; `one_line_errors` ends the program if their reader has ended."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(f"The result cannot be written to standard output: {error.strerror}.") from None
+
+
+def _flush_or_abandon() -> None:
+    """Drop what cannot be written, or Python would try again at its end and fail with a message and a code of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            with suppress(OSError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, stream.fileno())
+                os.close(nowhere)
 
 
 def _finite(value: Any) -> Any:
@@ -91,13 +175,8 @@ def as_row(card: Scorecard) -> dict[str, float | None]:
 
 def print_table(rows: Mapping[str, Mapping[str, float | None]], title: str | None = None) -> None:
     """The result for people: one row for each temperature."""
-    table = Table(title=title, title_justify="left", title_style="")
-    table.add_column("")
-    for header in HEADERS.values():
-        table.add_column(header, justify="right")
-    for name, values in rows.items():
-        table.add_row(name, *(_number(values[key], percent=key in _PERCENT) for key in HEADERS))
-    Console(highlight=False).print(table)
+    cells = [[name, *(_number(row[key], percent=key in _PERCENT) for key in HEADERS)] for name, row in rows.items()]
+    _print_cells(["", *HEADERS.values()], cells, [False] + [True] * len(HEADERS), title)
 
 
 def _number(value: float | None, *, percent: bool) -> str:
@@ -106,52 +185,155 @@ def _number(value: float | None, *, percent: bool) -> str:
     return f"{100 * value:.2f} %" if percent else f"{value:.4f}"
 
 
-_STYLES = {"agrees": "green", "explained": "yellow", "differs": "red"}
-
-
 def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
     """Any table: a column for each key that has a value somewhere; numbers to six digits."""
-    table = Table(title=title, title_justify="left", title_style="bold")
     shown = [name for name in max(rows, key=len) if any(row.get(name) is not None for row in rows)]
-    for name in shown:
-        numeric = all(isinstance(row.get(name), int | float | None) for row in rows)
-        table.add_column(name.replace("_", " "), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(_cell(row.get(name)) for name in shown))
-    # A file or a pipe has no width to keep to.
-    Console(highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
+    numeric = [all(isinstance(row.get(name), int | float | None) for row in rows) for name in shown]
+    cells = [[_cell(row.get(name)) for name in shown] for row in rows]
+    _print_cells([name.replace("_", " ") for name in shown], cells, numeric, title, title_style="bold")
 
 
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    text = escape(f"{value:.6g}" if isinstance(value, float) else str(value))
-    return f"[{_STYLES[text]}]{text}[/]" if text in _STYLES else text
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+_STYLES = {"agrees": "green", "explained": "yellow", "differs": "red"}
+
+
+def _print_cells(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool], title: str | None, title_style: str = ""
+) -> None:
+    """A table, or one line per cell where the terminal is so narrow that the table would cut a number or a word."""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    table = Table()
+    for header, is_number, *column in zip(headers, numeric, *rows, strict=True):
+        whole = is_number or not any(" " in cell for cell in column)  # only sentences can be broken
+        table.add_column(Text(header), justify="right" if is_number else "left", no_wrap=whole, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
+    console = _console()
+    if title is not None:
+        _print(console, _wrapped(title, title_style))
+    drawn = "".join(segment.text for segment in console.render(table))
+    if Counter(" ".join([*headers, *(cell for row in rows for cell in row)]).split()) <= Counter(drawn.split()):
+        _print(console, table, soft_wrap=False)
+        return
+    start = max(map(len, headers)) + 2
+    for number, row in enumerate(rows):
+        if number:
+            _print(console, Text())
+        for header, cell in zip(headers, row, strict=True):
+            if cell:
+                _print(console, _wrapped(f"{header:<{start}}{cell}" if header else cell, indent=" " * start))
 
 
 @contextmanager
 def one_line_errors(options: Callable[[], set[str]]) -> Iterator[None]:
-    """Show warnings and foreseen errors as one line each; the latter end the program with code 1."""
+    """Show warnings and errors as one line each; the latter end the program with code 1."""
+    _command_options.set(options)
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no α gets a question mark
     try:
+        if sys.stdout is None:
+            _fail("Standard output is closed, so no result can be printed. Redirect it to a file or to /dev/null.")
         yield
-    except (NishimoriError, OSError, ModuleNotFoundError) as error:
-        _err().print(f"[bold red]error:[/] {escape(_with_options(' '.join(str(error).split()), options()))}")
-        sys.exit(1)
+        with _writing_results():
+            pass  # what typer has printed
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (BrokenPipeError, SystemExit) as end:
+        if not _led_to(end, BrokenPipeError):
+            raise
+        sys.exit(141)  # typer and rich would end with code 1
+    except Exception as error:
+        if _led_to(error, KeyboardInterrupt):  # some modules raise an error of their own when their import is interrupted
+            sys.exit(130)
+        if os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
+            raise
+        _fail(_with_options(_in_words(error)))
+    finally:
+        _flush_or_abandon()
 
 
-def _with_options(message: str, known: set[str]) -> str:
+def _led_to(error: BaseException | None, cause: type[BaseException]) -> bool:
+    """Whether ``error`` was raised while an exception of type ``cause`` was handled, or is one itself."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if isinstance(error, cause):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _fail(message: str) -> NoReturn:
+    say(_brief(message), label="error:", style="bold red")
+    sys.exit(1)
+
+
+def _in_words(error: Exception) -> str:
+    """What happened, in one line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}." if error.filename is None else f"{error.strerror}: {os.fsdecode(error.filename)}."
+    if isinstance(error, NishimoriError | OSError | ModuleNotFoundError):
+        return text
+    if isinstance(error, MemoryError):
+        return f"There is not enough memory{f' ({text})' if text else ''}. Pass a smaller file, or use a larger machine."
+    return (
+        f"Unexpected {type(error).__name__}{f': {text}' if text else ''}. Set NISHIMORI_TRACEBACK=1 and run the command again "
+        "to see where. Unless that is in a module of your own, it is a bug in nishimori: please report it."
+    )
+
+
+def _with_options(message: str) -> str:
     """A message of the library, with the command's options in place of the arguments that it names."""
-    if "--classes" in known:  # "Pass `classes=['a', 'b']`" with the labels themselves
-        message = re.sub(r"`classes=\[('.*?')\]`", lambda found: "--classes " + re.sub("[' ]", "", found[1]), message)
+    known = _command_options.get()()
+    for option in {"--classes", "--columns"} & known:  # "Pass `classes=['a', 'b']`" with the names themselves
+        message = re.sub(rf"`{option[2:]}=(\[['\"].*?['\"]\])`", partial(_typed, option), message)
     for argument, option in _OPTIONS.items():
         if option.split()[0] in known:
             message = message.replace(argument, option)
     return message
 
 
+def _typed(option: str, found: re.Match[str]) -> str:
+    """An option with the texts of the Python list that was found, as it is typed."""
+    return f"{option} {shlex.quote(','.join(ast.literal_eval(found[1])))}"
+
+
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _err().print(f"[bold yellow]warning:[/] {escape(str(message))}")
+    say(_in_one_line(message), label="warning:", style="bold yellow")
+
+
+def _in_one_line(message: Warning | str) -> str:
+    return _brief(_with_options(" ".join(str(message).split())))
+
+
+def _brief(text: str) -> str:
+    """The beginning and the end of a text that quotes too much of a file."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
+
+
+@contextmanager
+def heard(instead: Mapping[str, str] | None = None) -> Iterator[list[str]]:
+    """The texts of the warnings that the block shows; ``instead`` has remedies of the library and those that hold here."""
+    told: list[str] = []
+    shown: Any = warnings.showwarning
+
+    def show(message: Warning | str, *rest: Any, **more: Any) -> None:
+        text = str(message)
+        for remedy, other in (instead or {}).items():
+            text = text.replace(remedy, other)
+        told.append(_in_one_line(text))
+        shown(text, *rest, **more)
+
+    warnings.showwarning = show
+    try:
+        yield told
+    finally:
+        warnings.showwarning = shown

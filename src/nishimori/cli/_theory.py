@@ -13,7 +13,7 @@ def theory(
     alpha: Annotated[float, typer.Option(help="Training samples per dimension.", show_default=False)],
     penalty: Annotated[
         str,
-        typer.Option(help="λ of the penalty λ/2 |w|², or error or loss for the λ at which that is least.", show_default=False),
+        typer.Option(help="λ of the penalty λ/2 |w|², or error or loss for the λ at which that is lowest.", show_default=False),
     ],
     temperature: Annotated[float, typer.Option(help="T* of the teacher.")] = 1.0,
     rho: Annotated[float, typer.Option(help="ρ = |w*|²/d of the teacher.")] = 1.0,

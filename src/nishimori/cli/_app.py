@@ -1,0 +1,100 @@
+"""The commands of ``nishimori``, and how a run of one starts and ends."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from typer.rich_utils import rich_format_error
+
+import nishimori
+from nishimori._progress import printable
+from nishimori.cli import _apply, _demo, _evaluate, _fit, _paper, _theory
+from nishimori.cli._terminal import one_line_errors, print_text
+from nishimori.errors import InputError
+
+app = typer.Typer(
+    help="Make classifiers honest about their confidence: fit a temperature, apply it, and see the difference.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command()(_fit.fit)
+app.command()(_apply.apply)
+app.command("eval")(_evaluate.evaluate)
+app.command()(_demo.demo)
+app.command()(_theory.theory)
+app.add_typer(_paper.app, name="paper")
+
+_UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
+_PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot")
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        print_text(nishimori.__version__)
+        raise typer.Exit
+
+
+def run() -> None:
+    """Run the command that was typed and end the program with its exit code."""
+    with one_line_errors(_options), _cleaning_up_when_stopped():
+        _refuse_empty_paths(sys.argv[1:])
+        try:
+            code = app(standalone_mode=False)
+        except _UsageError as error:
+            error.message = printable(error.message)
+            rich_format_error(error)
+            code = error.exit_code
+    if code:
+        sys.exit(code)
+
+
+def _refuse_empty_paths(words: list[str]) -> None:
+    """Refuse ``-o ""``, which an unset variable leaves. Python reads an empty path as the current folder."""
+    for word, after in pairwise([*words, "more"]):
+        option, sign, value = word.partition("=")
+        if option in _PATH_OPTIONS and not (value if sign else after):
+            raise InputError(f"`{option}` must be a path, got ''.")
+
+
+@contextmanager
+def _cleaning_up_when_stopped() -> Iterator[None]:
+    """Let ``kill`` and a closed terminal raise an exception, so that temporary files are removed on the way out."""
+    owner = os.getpid()
+    handled: list[signal.Signals] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != owner:  # a process that a library started has nothing of ours to remove
+            os._exit(128 + number)
+        for each in handled:
+            signal.signal(each, signal.SIG_IGN)  # a second signal would interrupt the cleaning up
+        sys.exit(128 + number)
+
+    try:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
+                signal.signal(number, stop)
+                handled.append(number)
+    except ValueError:
+        pass  # only the main thread can do this
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _options() -> set[str]:
+    """The options of the command that was typed."""
+    command: Any = typer.main.get_command(app)
+    for word in sys.argv[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {option for each in command.params for option in each.opts}

@@ -1,0 +1,78 @@
+"""`demo` on bundled and stored networks."""
+
+import json
+
+import numpy as np
+import pytest
+
+import reference
+import shell
+from nishimori import data
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run ``nishimori`` in a new folder; exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    return shell.nishimori
+
+
+def test_the_demo_calibrates_a_bundled_network_and_draws_it(run, tmp_path):
+    code, out, err = run("demo --json")
+    assert code == 0
+    network = data.load("cifar10/resnet20")
+    table = json.loads(out)
+    assert list(table) == ["before", "after EC", "after TS"]
+    validation = (network.validation.logits, network.validation.labels)
+    assert table["after EC"]["temperature"] == pytest.approx(reference.ec_temperature(*validation, low=0.1, high=10), rel=1e-8)
+    assert table["after TS"]["temperature"] == pytest.approx(reference.ts_temperature(*validation, low=0.1, high=10), rel=1e-8)
+    assert table["before"]["error"] == pytest.approx(network.provenance["test_error"])
+    assert table["before"]["confidence"] > 1 - table["before"]["error"] + 0.02
+    assert table["after EC"]["ece"] < table["before"]["ece"] / 2
+    what, *rest = err.splitlines()
+    assert what.startswith("cifar10/resnet20: 269,722 parameters; trained by nishimori; 45,000 training images; data: CIFAR-10")
+    assert len(rest) == 2
+    assert (tmp_path / "nishimori-demo" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    for name, part in (("val", network.validation), ("test", network.test)):
+        with np.load(f"nishimori-demo/{name}.npz") as file:
+            np.testing.assert_array_equal(file["logits"], part.logits)
+            np.testing.assert_array_equal(file["labels"], part.labels)
+
+
+def test_the_demo_takes_any_bundled_network_and_says_how_much_it_saw(run):
+    code, out, err = run("demo --network svhn/resnet20-authors -o svhn")
+    assert code == 0
+    assert out.startswith("26,032 test images; T from 7,325 others")
+    assert err.startswith("svhn/resnet20-authors: 269,722 parameters; trained by the paper's authors, published in")
+
+
+def test_the_demo_takes_a_stored_network_that_says_nothing_of_itself(run):
+    parts = [data.Labelled(*each) for each in (reference.drawn(400, 4, seed=1), reference.drawn(300, 4, seed=2))]
+    data.save(data.Network("mine", *parts), "mine.npz")
+    code, out, err = run("demo --network mine.npz")
+    assert code == 0
+    assert out.startswith("300 test images; T from 400 others")
+    assert err.startswith("mine: its file says no more\n")
+
+
+def test_the_demo_keeps_existing_files_unless_told_to(run, tmp_path):
+    folder = tmp_path / "nishimori-demo"
+    folder.mkdir()
+    for name in ("val.npz", "test.npz", "demo.png"):
+        (folder / name).write_text("mine")
+        code, out, err = run("demo")
+        assert (code, out) == (1, "")
+        assert err == f"error: nishimori-demo/{name} exists. Pass --force to replace it.\n"
+        assert [(path.name, path.read_text()) for path in folder.iterdir()] == [(name, "mine")]
+        (folder / name).unlink()
+    assert run("demo")[0] == 0
+    assert run("demo")[0] == 1
+    assert run("demo --network cifar10/resnet56 --force")[0] == 0
+
+
+def test_a_network_that_is_not_bundled_is_one_line_with_those_that_are(run, tmp_path):
+    code, out, err = run("demo --network resnet20")
+    assert (code, out) == (1, "")
+    listed = ", ".join(data.names())
+    assert err == f"error: There is no bundled network 'resnet20'; there are {listed}. A file's name ends in .npz.\n"
+    assert not (tmp_path / "nishimori-demo").exists()

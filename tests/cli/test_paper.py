@@ -1,0 +1,49 @@
+"""`paper list`, `run` and `check` as a person types them."""
+
+import json
+
+import pytest
+
+import shell
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Run ``nishimori`` in a new folder; exit code, standard output, standard error."""
+    monkeypatch.chdir(tmp_path)
+    return shell.nishimori
+
+
+def test_paper_lists_runs_and_checks(run, tmp_path):
+    code, out, _ = run("paper list --json")
+    names = [row["name"] for row in json.loads(out)["artefacts"]]
+    assert code == 0
+    assert "figure-density" in names
+    code, out, err = run("paper run figure-density --quick -o results")
+    assert (code, out) == (0, "")
+    assert err == "figure-density: 2 agree, 3 explained; wrote 6 files to results\n"
+    assert {path.suffix for path in (tmp_path / "results").iterdir()} == {".png", ".svg", ".csv", ".json"}
+    assert run("paper run figure-density --quick -o results") == (
+        0,
+        "",
+        "figure-density: 2 agree, 3 explained; already in results; --force starts over\n",
+    )
+    code, out, err = run("paper check figure-density -o results")
+    assert code == 0
+    assert "explained" in out
+    assert "half the line gives the paper's number" in err
+    code, _, err = run("paper run figure-density -o results")
+    assert code == 1
+    assert "holds another run" in err
+
+
+def test_paper_says_what_it_has_not_got(run, tmp_path):
+    code, out, err = run("paper check bayes -o nowhere")
+    assert (code, out) == (1, "")
+    assert "There is no nowhere/bayes.json. Run bayes with this -o first" in err
+
+
+def test_check_ends_with_three_where_the_paper_is_contradicted(run):
+    code, out, _ = run("paper check claims --quick --json")
+    assert code == 3
+    assert {row["verdict"] for row in json.loads(out)["claims"]} == {"agrees", "explained", "differs"}
