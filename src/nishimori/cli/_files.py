@@ -1,280 +1,243 @@
-"""Logits, labels and weights in the files people have: .npz, .npy, .csv, .parquet, .pt, .safetensors.
+"""Scores, labels and weights in the files people have: arrays (.npz, .npy, .pt, .safetensors) and tables (.csv, .parquet, ...).
 
 A file is a set of named arrays or columns. The caller says which name is which; a missing name gives an error that lists the
-names in the file. No code in a file is run: arrays are read without pickled objects, and .pt files with ``weights_only=True``.
+names in the file. No code in a file is run.
 """
 
-import csv
-import warnings
-import zipfile
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nishimori import _array
+from nishimori import _tables
 from nishimori._array import HostArray
-from nishimori._disk import existing_file, new_file
-from nishimori._optional import require
+from nishimori._disk import existing_file
+from nishimori._progress import Report, silent
+from nishimori._tables import Block, Table, is_table, listed, open_table
+from nishimori._tables._columns import by_values
+from nishimori.cli import _arrays
+from nishimori.cli._arrays import ArrayFile, open_arrays
+from nishimori.cli._selection import Names, Selection, label_remedy, selected, undecided
 from nishimori.errors import FormatError, InputError
 
-SUFFIXES = (".npz", ".npy", ".csv", ".parquet", ".pt", ".pth", ".safetensors")
+SUFFIXES = (*_arrays.SUFFIXES, *_tables.ENDINGS)
 
-
-@dataclass(frozen=True)
-class Names:
-    """The names of scores, labels and weights in a file; ``calibrated`` if a calibration says what the scores must be."""
-
-    scores: str = "logits"
-    labels: str = "labels"
-    weights: str | None = None
-    columns: tuple[str, ...] | None = None
-    calibrated: bool = False
+_ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
 
 
 @dataclass(frozen=True)
 class LogitFile:
-    """The contents of a file; ``columns`` are the names of its columns of scores, if it has any."""
+    """The contents of a file.
+
+    Attributes
+    ----------
+    scores, labels, weights : arrays
+        What was asked for.
+    columns : list of str or None
+        The names of the columns of scores, where there is one per class.
+    column : str or None
+        The name of the one column, or of the array, that holds all scores, where it is not the usual one.
+    lines : integer array or None
+        The line of each row, in files that have lines.
+    """
 
     scores: HostArray
-    labels: HostArray | None
-    weights: HostArray | None
+    labels: HostArray
+    weights: HostArray | None = None
     columns: list[str] | None = None
+    column: str | None = None
+    lines: HostArray | None = None
 
 
-def read(paths: Sequence[Path], names: Names, *, labelled: bool) -> LogitFile:
-    """Load one file, or a pair of .npy files with scores first and labels second."""
-    if {ending(existing_file(path)) for path in paths} == {".npy"}:
-        return _from_npy(paths, names, labelled)
+def known_ending(path: Path) -> None:
+    """Refuse a name whose ending says nothing."""
+    if not path.name.lower().endswith(SUFFIXES):
+        raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")
+
+
+def refuse_folder(output: Path, example: str) -> None:
+    """Refuse a folder in place of the file to write; ``example`` is the name of such a file."""
+    if output.is_dir():
+        raise InputError(f"{output} is a folder. Choose the name of a file, such as {output / example}.")
+
+
+def check_inputs(paths: Sequence[Path]) -> None:
+    """Refuse files that are not there or of an unknown kind; commands check this before they look at their output."""
+    for path in paths:
+        existing_file(path)
+        known_ending(path)
+
+
+def read(paths: Sequence[Path], names: Names, report: Report = silent) -> LogitFile:
+    """Scores and labels of one file, or of a pair of .npy files with scores first and labels second.
+
+    ``report`` is told how many rows of a table have been read.
+    """
+    check_inputs(paths)
+    if {path.suffix.lower() for path in paths} == {".npy"}:
+        return _from_npy(paths, names)
     if len(paths) != 1:
         raise InputError("Pass one file, or two .npy files: scores first, labels second.")
     (path,) = paths
-    if ending(path) in (".csv", ".parquet"):
-        return _from_columns(path, names, labelled)
-    return _from_arrays(path, names, labelled)
+    if is_table(path):
+        with open_table(path, delimiter=names.delimiter, decimal=names.decimal) as table:
+            return _from_table(table, names, report)
+    with open_arrays(path) as file:
+        check_array_options(path, names)
+        scores = flat(file.array(array_name(file, "scores", names)).whole())
+        labels = file.labels(array_name(file, "labels", names)).whole()
+        weights = file.array(array_name(file, "weights", names)).whole() if names.weights else None
+    return LogitFile(scores, labels, weights, column=names.scores)
 
 
-def ending(path: Path) -> str:
-    """The ending of a file's name in lower case; refuses unknown ones."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")
-    return path.suffix.lower()
-
-
-def _from_npy(paths: Sequence[Path], names: Names, labelled: bool) -> LogitFile:
-    if names.weights or names.columns:
+def _from_npy(paths: Sequence[Path], names: Names) -> LogitFile:
+    check_array_options(paths[0], names)
+    if names.weights or names.scores:
         raise InputError(
-            "--weights and --columns must be left out for .npy files, which hold one unnamed array. Use .npz for weights."
+            "--weights and --scores must be left out for .npy files, which hold one unnamed array. Use .npz for weights."
         )
-    if len(paths) != 1 + labelled:
-        wanted = "two .npy files: scores first, labels second" if labelled else "one .npy file of scores"
-        raise InputError(f"Pass {wanted}, got {len(paths)}.")
-    scores, *labels = (_load_npy(path) for path in paths)
-    return LogitFile(scores, labels[0] if labels else None, None)
+    if len(paths) != 2:
+        raise InputError(f"Pass two .npy files: scores first, labels second, got {len(paths)}.")
+    with open_arrays(paths[0]) as scores, open_arrays(paths[1]) as labels:
+        return LogitFile(flat(scores.array("").whole()), labels.labels("").whole())
 
 
-def _from_arrays(path: Path, names: Names, labelled: bool) -> LogitFile:
-    if names.columns:
-        raise InputError(f"--columns names columns of a .csv or .parquet file, and {path} has arrays. Use --scores.")
-    wanted = {"scores": names.scores}
-    if labelled:
-        wanted |= {"labels": names.labels} | ({"weights": names.weights} if names.weights else {})
-    present, arrays = _load_arrays(path, list(wanted.values()))
-    for option, name in wanted.items():
-        if name not in arrays:
-            raise InputError(f"{path} has no array {name!r}, only {_listed(present)}. {_remedy(option, names, present)}")
-    return LogitFile(arrays[names.scores], *(arrays[wanted[o]] if o in wanted else None for o in ("labels", "weights")))
+def check_array_options(path: Path, names: Names) -> None:
+    """Refuse options of tables for files of arrays."""
+    given: dict[str, Any] = {"--columns": names.columns, "--ignore": names.ignore, "--delimiter": names.delimiter}
+    for option, value in (given | {"--decimal": names.decimal != "."}).items():
+        if value:
+            named = option == "--columns" and path.suffix.lower() != ".npy"
+            remedy = "Name the array with --scores." if named else "Leave it out."
+            raise InputError(f"{option} is for tables such as .csv, and {path} has arrays. {remedy}")
 
 
-def _remedy(option: str, names: Names, present: list[str]) -> str:
-    """What to do if an array is not there."""
-    if option != "scores" or "probabilities" not in present:
-        return f"Name yours with --{option}."
-    if names.calibrated:
-        return "The calibration was fitted to logits: pass a file of logits, or fit again with --input probabilities."
-    return "Name yours with --scores, or pass --input probabilities."
+def array_name(file: ArrayFile, option: str, names: Names) -> str:
+    """The name of an array that is there; ``option`` is scores, labels or weights."""
+    if file.names == [""]:
+        return ""  # a .npy file
+    wanted = {"scores": names.array, "labels": names.labels, "weights": names.weights}[option]
+    if option == "scores" and names.scores is None and names.fitted is not None and len(names.fitted) == 1:
+        wanted = next((name for name in names.fitted if name in file.names), wanted)
+    assert wanted is not None
+    if wanted in file.names:
+        return wanted
+    remedy = label_remedy(file.names) if option == "labels" else f"Name yours with --{option}."
+    if option == "scores" and "probabilities" in file.names:
+        remedy = "Name yours with --scores, or pass --input probabilities."
+        if names.calibrated:
+            remedy = "The calibration was fitted to logits: pass a file of logits, or fit again with --input probabilities."
+    raise InputError(f"{file.path} has no array {wanted!r}, only {listed(file.names)}. {remedy}")
 
 
-def _load_arrays(path: Path, wanted: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """The names of all arrays of a file, and the wanted arrays; the others are not read."""
-    if ending(path) == ".npz":
-        try:
-            # Opened here, because NumPy does not close a file that is not an archive.
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                return archive.files, {name: archive[name] for name in wanted if name in archive.files}
-        except (AttributeError, ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile):
-            raise FormatError(f"{path} is not an archive of plain arrays. Save it again with numpy.savez.") from None
-    if ending(path) in (".pt", ".pth"):
-        return _load_pt(path, wanted)
-    return _load_safetensors(path, wanted)
-
-
-def _load_pt(path: Path, wanted: list[str]) -> tuple[list[str], dict[str, Any]]:
-    torch = require("torch", extra="torch", for_=f"Reading {path.name}")
-    remedy = "Save {name: tensor} with torch.save."
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # torch raises many types, pickle's among them
-        raise FormatError(f"{path} is not a dictionary of tensors, and nothing else is loaded. {remedy}") from None
-    if not isinstance(content, dict):
-        raise FormatError(f"{path} must hold a dictionary of tensors, got a {type(content).__name__}. {remedy}")
-    found = {name: content[name] for name in wanted if name in content}
-    for name, value in found.items():
-        if not isinstance(value, torch.Tensor):
-            raise FormatError(f"{name!r} in {path} must be a tensor, got a {type(value).__name__}. {remedy}")
-    return [str(name) for name in content], found
-
-
-def _load_safetensors(path: Path, wanted: list[str]) -> tuple[list[str], dict[str, Any]]:
-    safetensors = require("safetensors", extra="safetensors", for_=f"Reading {path.name}")
-
-    def load(framework: str) -> tuple[list[str], dict[str, Any]]:
-        with safetensors.safe_open(path, framework=framework) as file:
-            present = list(file.keys())
-            return present, {name: file.get_tensor(name) for name in wanted if name in present}
-
-    try:
-        return load("np")
-    except safetensors.SafetensorError as error:
-        raise FormatError(f"{path} is not a readable .safetensors file: {error}.") from None
-    except TypeError:
-        # NumPy has no bfloat16; PyTorch has.
-        require("torch", extra="torch", for_=f"Reading the bfloat16 of {path.name}")
-        return load("pt")
-
-
-def _load_npy(path: Path) -> HostArray:
-    try:
-        array: HostArray = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (ValueError, EOFError):
-        raise FormatError(f"{path} is not a plain array. Save it again with numpy.save.") from None
-    return array
-
-
-def _from_columns(path: Path, names: Names, labelled: bool) -> LogitFile:
-    table = _Csv(path) if ending(path) == ".csv" else _Parquet(path)
-    special = [name for name in (names.labels, names.weights) if name]
-    if names.columns is not None:
-        chosen = list(names.columns)
-    elif names.scores in table.names and ending(path) == ".parquet":
-        chosen = [names.scores]  # one column of lists
-    else:
-        chosen = [name for name in table.names if name not in special]
-        unnamed = [name for name in chosen if not name or name.startswith(("Unnamed: ", "__index_level_"))]
-        if unnamed:
-            raise InputError(
-                f"{path} has a column {unnamed[0]!r}, which looks like row numbers. Name the columns of scores with --columns."
-            )
-    wanted = [(name, "columns") for name in chosen]
-    if labelled:
-        wanted += [(names.labels, "labels")] + ([(names.weights, "weights")] if names.weights else [])
-    for name, option in wanted:
-        if name not in table.names:
-            raise InputError(f"{path} has no column {name!r}, only {_listed(table.names)}. Name yours with --{option}.")
-    scores = table.numbers(chosen)
+def _from_table(table: Table, names: Names, report: Report) -> LogitFile:
+    chosen = selected(table, names, labelled=True)
+    if names.weights and table.is_list(names.weights):
+        raise InputError(
+            f"{table.path} has lists in column {names.weights!r}, and a weight is one number. Pass another --weights."
+        )
+    place = {name: index for index, name in enumerate(table.names)}
+    columns = [place[name] for name in chosen.scores]
+    parts: list[tuple[HostArray, list[Any], HostArray | None, HostArray | None]] = []
+    for block in table.blocks():
+        scores = _numbers(block, columns, chosen, table, names)
+        weights = block.numbers([place[names.weights]])[:, 0] if names.weights else None
+        kept = np.ones(block.n_rows, dtype=bool)
+        if weights is not None:
+            assert names.weights is not None
+            block.refuse_missing(weights[:, None], [place[names.weights]], "weight")
+            kept = weights != 0
+        block.refuse_missing(np.where(kept[:, None], scores, 0), columns, "score")
+        labels = _labels(block, place[names.labels], kept)
+        if parts and scores.shape[1] != parts[0][0].shape[1]:
+            raise FormatError(f"{block.where(0)}: lists of {scores.shape[1]} numbers after lists of {parts[0][0].shape[1]}.")
+        parts.append((scores, labels, weights, block.lines))
+        report("Reading", block.first_row + block.n_rows, table.n_rows)
+    scores, weights = np.concatenate([part[0] for part in parts]), _joined([part[2] for part in parts])
+    truth = _as_array([label for part in parts for label in part[1]])
+    if chosen.by_values:
+        counted = slice(None) if weights is None else weights != 0
+        if not by_values(scores[counted], truth[counted]):
+            raise undecided(table, chosen.scores, names, labelled=True)
     return LogitFile(
-        scores=scores[:, 0] if scores.ndim == 2 and scores.shape[1] == 1 else scores,
-        labels=table.values(names.labels) if labelled else None,
-        weights=table.numbers([names.weights])[:, 0] if names.weights and labelled else None,
-        columns=chosen if len(chosen) > 1 else None,
+        scores=flat(scores),
+        labels=truth,
+        weights=weights,
+        columns=chosen.scores if len(columns) > 1 else None,
+        column=None if len(columns) > 1 else chosen.scores[0],
+        lines=_joined([part[3] for part in parts]),
     )
 
 
-class _Csv:
-    """A text file whose first line names the columns."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                self.names = [name.strip() for name in next(csv.reader(file, skipinitialspace=True), [])]
-        except UnicodeDecodeError:
-            raise FormatError(f"{path} must be text in UTF-8. Save it again in that encoding.") from None
-        if len(set(self.names)) != len(self.names) or not self.names:
-            raise FormatError(f"{path} must start with a line of distinct column names, got {_listed(self.names)}.")
-
-    def _load(self, columns: list[str], dtype: Any) -> HostArray:
-        index = [self.names.index(name) for name in columns]
-        options: dict[str, Any] = {"delimiter": ",", "quotechar": '"', "comments": None, "encoding": "utf-8-sig"}
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # about blank lines at the end
-                return np.loadtxt(self.path, dtype, skiprows=1, usecols=index, ndmin=2, **options)
-        except ValueError as error:
-            raise FormatError(f"{self.path} is not a table of numbers in {_listed(columns)}: {error}.") from None
-
-    def numbers(self, columns: list[str]) -> HostArray:
-        return self._load(columns, np.float64)
-
-    def values(self, column: str) -> HostArray:
-        return np.char.strip(self._load([column], np.str_)[:, 0])  # as written: 007 may be a class
+def flat(scores: HostArray) -> HostArray:
+    """Scores (n, 1) as (n,): one number per row stands for two classes."""
+    return scores[:, 0] if scores.shape[1:] == (1,) else scores
 
 
-class _Parquet:
-    """A Parquet file; scores are one column per class, or one column of lists."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        parquet = require("pyarrow.parquet", extra="parquet", for_=f"Reading {path.name}")
-        try:
-            self._table = parquet.read_table(path)
-        except (OSError, ValueError) as error:
-            raise FormatError(f"{path} is not a readable .parquet file: {error}.") from None
-        self.names: list[str] = self._table.column_names
-
-    def numbers(self, columns: list[str]) -> HostArray:
-        arrays = [self._table.column(name).to_numpy() for name in columns]
-        if len(arrays) == 1 and arrays[0].dtype == object:
-            try:
-                return np.stack(list(arrays[0]))
-            except (TypeError, ValueError):
-                raise FormatError(f"{self.path} has lists of different lengths in column {columns[0]!r}.") from None
-        for name, array in zip(columns, arrays, strict=True):
-            if array.dtype.kind not in "fiub":
-                raise FormatError(f"{self.path} has no numbers in column {name!r}. Name the columns of scores with --columns.")
-        return np.stack(arrays, axis=1)
-
-    def values(self, column: str) -> HostArray:
-        values: HostArray = self._table.column(column).to_numpy()
-        return values
+def _numbers(block: Block, columns: Sequence[int], chosen: Selection, table: Table, names: Names) -> HostArray:
+    try:
+        return block.numbers(columns)
+    except FormatError:
+        if chosen.by_values and not block.first_row:  # a column of text: it was never meant
+            raise undecided(table, chosen.scores, names, labelled=True) from None
+        raise
 
 
-def write(path: Path, probabilities: Any, columns: Sequence[Any] | None, *, overwrite: bool) -> None:
-    """Store probabilities as an array called ``probabilities``, or as one column per class where the format has columns."""
-    kind = ending(path)
-    host = np.ascontiguousarray(_array.on_host(probabilities))
-    headers = [str(c) for c in columns] if columns is not None else [str(k) for k in range(host.shape[1])]
-    with new_file(path, overwrite=overwrite) as temporary:
-        match kind:
-            case ".npz":
-                np.savez(temporary, probabilities=host)
-            case ".npy":
-                np.save(temporary, host)
-            case ".csv":
-                _write_csv(temporary, host, headers)
-            case ".parquet":
-                pyarrow = require("pyarrow", extra="parquet", for_=f"Writing {path.name}")
-                parquet = require("pyarrow.parquet", extra="parquet", for_=f"Writing {path.name}")
-                parquet.write_table(pyarrow.table(dict(zip(headers, host.T, strict=True))), temporary)
-            case ".pt" | ".pth":
-                torch = require("torch", extra="torch", for_=f"Writing {path.name}")
-                torch.save({"probabilities": torch.from_numpy(host)}, temporary)
-            case ".safetensors":
-                safetensors = require("safetensors.numpy", extra="safetensors", for_=f"Writing {path.name}")
-                safetensors.save_file({"probabilities": host}, temporary)
+def _labels(block: Block, index: int, kept: HostArray) -> list[Any]:
+    """The labels of a block, None in rows of weight zero; refuses one that is missing or that cannot be one."""
+    labels = [label if keep else None for label, keep in zip(block.values(index), kept, strict=True)]
+    for row in np.flatnonzero(kept).tolist():
+        label = labels[row]
+        if label is None or label == "" or (isinstance(label, float) and isnan(label)):
+            raise FormatError(f"{block.where(row, index)}: a label is missing. Fill it in, or drop the row.")
+        if isinstance(label, list | dict | bytes):
+            raise FormatError(f"{block.where(row, index)}: a label must be text or a number, got {label!r:.60}.")
+    return labels
 
 
-def _write_csv(path: Path, table: HostArray, headers: list[str]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(headers)
-        for start in range(0, len(table), 10_000):  # Python's numbers take ten times the memory
-            writer.writerows(table[start : start + 10_000].tolist())
+def _as_array(labels: list[Any]) -> HostArray:
+    """Numbers as an array of numbers, and anything else as it is."""
+    if {type(label) for label in labels} <= {int, float}:
+        return np.array(labels)
+    kept = np.empty(len(labels), dtype=object)  # NumPy would turn numbers beside text into text
+    kept[:] = labels
+    return kept
 
 
-def _listed(names: Any) -> str:
-    """Up to twelve names, as text."""
-    shown = [repr(name) for name in names]
-    return (", ".join(shown[:12]) + (f" and {len(shown) - 12} more" if len(shown) > 12 else "")) or "nothing"
+def _joined(parts: Sequence[HostArray | None]) -> HostArray | None:
+    present = [part for part in parts if part is not None]
+    return np.concatenate(present) if present else None
+
+
+@contextmanager
+def located(
+    lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0, labels: str | None = None
+) -> Iterator[None]:
+    """Name lines and columns of the file in errors about rows of its array; without lines, say how rows are counted.
+
+    ``labels`` is the name of the column or array of labels, which errors about them then begin with.
+    """
+    try:
+        yield
+    except InputError as error:
+
+        def place(found: re.Match[str]) -> str:
+            row, column = int(found[1]), None if found[2] is None else int(found[2])
+            if lines is not None and not 0 <= row - first_row < len(lines):
+                return found[0]  # part of a value that the message quotes
+            if lines is None and columns is None and column is not None:
+                return f"in row {row}, column {column} (counted from 0)"
+            where = f"in row {row} (counted from 0)" if lines is None else f"in line {lines[row - first_row]}"
+            if column is None:
+                return where
+            return f"{where}, column {column if columns is None else repr(columns[column])}"
+
+        text = _ROW.sub(place, str(error))
+        if labels is not None and text.startswith("`labels` must"):
+            text = text.replace("`labels`", f"The labels in {labels!r} (option --labels)", 1)
+        raise InputError(text) from None

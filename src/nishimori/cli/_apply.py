@@ -1,0 +1,242 @@
+"""``nishimori apply``: from scores to calibrated probabilities, a block of rows at a time."""
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+import nishimori
+from nishimori._array import HostArray, like
+from nishimori._disk import check_target
+from nishimori._progress import Report, shown
+from nishimori._scores import scores, warn_if_probabilities
+from nishimori._tables import Block, Table, is_table, is_text, listed, new_table, open_table
+from nishimori.cli import _files
+from nishimori.cli._arrays import new_arrays, open_arrays
+from nishimori.cli._options import (
+    ColumnsOption,
+    DecimalOption,
+    DelimiterOption,
+    IgnoreOption,
+    LabelsOption,
+    ScoresOption,
+    WeightsOption,
+    check_n_classes,
+    names_from,
+)
+from nishimori.cli._selection import Names, selected
+from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json
+from nishimori.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from nishimori import Calibrator  # which imports scikit-learn
+
+# Numbers in a block of an array: 2**18 take 2 MB, and a handful of copies while the softmax is computed.
+_NUMBERS = 2**18
+
+
+def apply(
+    calibration: Annotated[Path, typer.Argument(help="The calibration file that fit wrote.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="Scores to calibrate; labels in the file are not used.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write probabilities, in the format of its ending.")],
+    scores_name: ScoresOption = None,
+    labels: LabelsOption = None,
+    weights: WeightsOption = None,
+    columns: ColumnsOption = None,
+    ignore: IgnoreOption = None,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = ".",
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Turn scores into calibrated probabilities; the other columns of a table are kept."""
+    if calibration.name.lower().endswith(_files.SUFFIXES):
+        swapped = file.suffix.lower() == ".json"
+        example = f": apply {shlex.quote(str(file))} {shlex.quote(str(calibration))}" if swapped else ""
+        raise InputError(f"{calibration} is not a calibration. Pass the calibration first, then the file of scores{example}.")
+    calibrator = nishimori.load(calibration)
+    _files.check_inputs([file])
+    _check_output(output, file, overwrite=force)
+    if (delimiter is not None or decimal != ".") and not (is_text(file) or is_text(output)):
+        raise InputError("--delimiter and --decimal are for .csv and .tsv files. Leave them out.")
+    text = (delimiter, decimal)
+    names = names_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, calibrator.classes, calibrator)
+    with heard() as told, _opened(file, names) as data, shown(None) as report:
+        plan = _plan(calibrator, data)
+        results = _probabilities(calibrator, data, report)
+        if is_table(output):
+            n_samples = _to_table(output, results, plan, names, overwrite=force)
+        else:
+            n_samples = _to_arrays(output, results, (data.count(report), len(plan.classes)), overwrite=force)
+    if as_json:
+        print_json(
+            {
+                "file": str(output),
+                "calibration": str(calibration),
+                "n_samples": n_samples,
+                "n_classes": len(plan.classes),
+                "temperature": calibrator.temperature_,
+                "columns_kept": plan.kept if is_table(output) else [],
+                "probability_columns": plan.classes if is_table(output) else None,
+                "warnings": told,
+            }
+        )
+    if plan.kept and not is_table(output):
+        note(f"{output.name} holds arrays, so the other columns are not kept: {listed(plan.kept)}")
+    note(f"Wrote {output}")
+
+
+def _check_output(output: Path, file: Path, *, overwrite: bool) -> None:
+    _files.refuse_folder(output, f"probabilities{file.suffix.lower()}")
+    if output.is_file() and output.samefile(file):
+        raise InputError(f"{output} is the file of scores itself. Choose another name.")
+    if output.is_file() or not output.exists():
+        _files.known_ending(output)
+    check_target(output, overwrite=overwrite)
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Scores that are read in blocks; ``table`` and ``columns`` (the places of its scores) if they come from a table."""
+
+    blocks: Callable[[], Iterator[tuple[HostArray, Block | None]]]
+    n_rows: int | None
+    first: HostArray
+    table: Table | None = None
+    columns: Sequence[int] = ()
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the columns of scores, where there is one per class."""
+        return None if self.table is None or len(self.columns) == 1 else [self.table.names[index] for index in self.columns]
+
+    def count(self, report: Report) -> int:
+        """How many rows there are, which takes a reading of some files."""
+        if self.n_rows is not None:
+            return self.n_rows
+        n_rows = 0
+        for rows, _ in self.blocks():
+            n_rows += len(rows)
+            report("Counting", n_rows, None)
+        return n_rows
+
+
+@contextmanager
+def _opened(path: Path, names: Names) -> Iterator[_Data]:
+    """The scores of a file."""
+    with ExitStack() as stack:
+        if is_table(path):
+            text = {"delimiter": names.delimiter, "decimal": names.decimal} if is_text(path) else {}
+            table = stack.enter_context(open_table(path, **text))  # type: ignore[arg-type]
+            chosen = selected(table, names, labelled=False)
+            place = {name: index for index, name in enumerate(table.names)}
+            columns = [place[name] for name in chosen.scores]
+            first = next(_table_blocks(table, columns))[0]
+            yield _Data(lambda: _table_blocks(table, columns), table.n_rows, first, table, columns)
+            return
+        _files.check_array_options(path, replace(names, delimiter=None, decimal="."))  # which are for the output
+        file = stack.enter_context(open_arrays(path))
+        array = file.array(_files.array_name(file, "scores", names))
+        n_rows = max(1, _NUMBERS // max(1, int(np.prod(array.shape[1:]))))
+        first = _files.flat(next(array.blocks(1)))
+        yield _Data(lambda: ((_files.flat(block), None) for block in array.blocks(n_rows)), array.shape[0], first)
+
+
+def _table_blocks(table: Table, columns: Sequence[int]) -> Iterator[tuple[HostArray, Block]]:
+    width = None
+    for block in table.blocks():
+        rows = block.numbers(columns)
+        block.refuse_missing(rows, columns, "score")
+        width = rows.shape[1] if width is None else width
+        if rows.shape[1] != width:
+            raise FormatError(f"{block.where(0)}: a list of {rows.shape[1]} numbers after lists of {width}.")
+        yield _files.flat(rows), block
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The columns of the output: names, and for each the place of a column that is kept, or None and a class's place."""
+
+    classes: list[str]
+    names: list[str]
+    places: list[tuple[int | None, int]]
+    kept: list[str]
+
+
+def _plan(calibrator: "Calibrator", data: _Data) -> _Plan:
+    """Probabilities take the place of the scores, and all other columns stay where they are."""
+    check_n_classes(calibrator, data.first, data.names)
+    n_classes = scores(data.first, input=calibrator.input, name="scores").n_classes
+    classes = data.names or [str(k) for k in range(n_classes)]
+    if calibrator.classes is not None:
+        classes = [str(label) for label in calibrator.classes_.tolist()]
+    if data.table is None:
+        return _Plan(classes, classes, [(None, k) for k in range(n_classes)], [])
+    order = {index: k for k, index in enumerate(data.columns)}
+    names: list[str] = []
+    places: list[tuple[int | None, int]] = []
+    for index, name in enumerate(data.table.names):
+        if index not in order:
+            names.append(name)
+            places.append((index, 0))
+        else:
+            put = [order[index]] if len(order) > 1 else range(n_classes)  # one column of lists or scores becomes several
+            names += [classes[k] for k in put]
+            places += [(None, k) for k in put]
+    kept = [name for name, (index, _) in zip(names, places, strict=True) if index is not None]
+    both = set(kept) & set(classes)
+    if both:
+        raise InputError(
+            f"{data.table.path} has a column {min(both)!r} that is not a score, and a probability would get the same name. "
+            "Rename the column."
+        )
+    return _Plan(classes, names, places, kept)
+
+
+Results = Iterator[tuple[HostArray, Block | None]]
+
+
+def _probabilities(calibrator: "Calibrator", data: _Data, report: Report) -> Results:
+    """Calibrated, block by block."""
+    done = 0
+    for values, block in data.blocks():
+        lines = None if block is None else block.lines
+        with _files.located(lines, data.names, done):
+            given = scores(values, input=calibrator.input, name="scores", floor=calibrator.floor)
+            if done == 0:
+                warn_if_probabilities(given, "fit again with --input probabilities")
+            calibrated = like(calibrator.map_.probabilities(given.logits(done)), given.array)
+        yield calibrated, block
+        done += len(values)
+        report("Applying", done, data.n_rows)
+
+
+def _to_table(output: Path, results: Results, plan: _Plan, names: Names, *, overwrite: bool) -> int:
+    """Write a table; how many rows it has."""
+    n_rows = 0
+    with new_table(output, plan.names, overwrite=overwrite, delimiter=names.delimiter, decimal=names.decimal) as table:
+        for probabilities, block in results:
+            columns: list[Any] = []
+            for index, k in plan.places:
+                assert index is None or block is not None
+                columns.append(probabilities[:, k] if index is None else block.column(index))  # type: ignore[union-attr]
+            table.write(columns)
+            n_rows += len(probabilities)
+    return n_rows
+
+
+def _to_arrays(output: Path, results: Results, shape: tuple[int, int], *, overwrite: bool) -> int:
+    """Write an array; how many rows it has."""
+    block, _ = next(results)
+    # Only NumPy's own files can hold more than double precision.
+    kind = block.dtype if block.dtype.itemsize <= 8 or output.suffix.lower() in (".npy", ".npz") else np.dtype(np.float64)
+    with new_arrays(output, shape, kind, overwrite=overwrite) as array:
+        array.write(block)
+        for more, _ in results:
+            array.write(more)
+    return shape[0]

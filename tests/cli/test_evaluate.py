@@ -1,0 +1,125 @@
+"""`eval`: what a calibration already says, what it tells machines, and its picture."""
+
+import json
+
+import numpy as np
+import pytest
+
+import nishimori
+import reference
+import shell
+from nishimori import metrics
+
+LOGITS, LABELS = reference.drawn(300, 3, seed=5)
+NAMES = ["x", "y", "z"]
+
+
+@pytest.fixture
+def place(tmp_path):
+    np.savez(tmp_path / "t.npz", logits=LOGITS, labels=np.array(NAMES)[LABELS])
+    np.savez(tmp_path / "p.npz", probabilities=reference.softmax(LOGITS), labels=LABELS)
+    nishimori.from_temperature(2.0, classes=NAMES).save(tmp_path / "c.json")
+    nishimori.from_temperature(2.0, input="probabilities").save(tmp_path / "p.json")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "eval t.npz --calibration c.json --classes z,y,x",
+            "--classes must be those of the calibration in its order, 'x', 'y', 'z', got 'z', 'y', 'x'. Leave it out.",
+        ),
+        ("eval t.npz --calibration c.json --classes x,y", "--classes must be those of the calibration in its order"),
+        (
+            "eval p.npz --calibration p.json --input logits",
+            "--input must be probabilities, which the calibration was fitted to, got logits.",
+        ),
+        ("eval p.npz --calibration p.json --floor 0.01", "--floor must be that of the calibration, which is none, got 0.01."),
+        ("eval t.npz --classes x,y,z --floor 0.01", "--floor must be left out for logits"),
+        ("eval t.npz --classes x,y,z --plot t.jpg", "--plot must be a file that ends in .png, .pdf, .svg, got t.jpg."),
+        ("eval t.npz --classes x,y,z --plot no/t.png", "There is no folder no to write t.png to."),
+        ("eval nowhere.npz --plot t.jpg", "There is no file nowhere.npz."),
+        ("eval p.npz --calibration c.json", "The calibration was fitted to logits: pass a file of logits, or fit again"),
+    ],
+)
+def test_what_contradicts_the_calibration_or_cannot_be_is_one_line(place, line, message):
+    code, out, err = shell.nishimori(line, place=place)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_what_repeats_the_calibration_is_accepted(place):
+    plain = shell.nishimori("eval t.npz --calibration c.json", place=place)
+    assert plain.code == 0
+    assert shell.nishimori("eval t.npz --calibration c.json --classes x,y,z --input logits", place=place) == plain
+
+
+def test_machines_get_everything_that_people_see_and_the_bins(place):
+    line = "eval t.npz --calibration c.json --json --n-bins 10 --strategy quantile --plot t.svg"
+    ended = shell.nishimori(line, place=place)
+    told = json.loads(ended.out)
+    assert ended.out.count("\n") == 1
+    assert {name: told[name] for name in told if name not in ("before", "after")} == {
+        "n_samples": 300,
+        "n_bins": 10,
+        "strategy": "quantile",
+        "input": "logits",
+        "floor": None,
+        "classes": NAMES,
+        "columns": None,
+        "label_column": "labels",
+        "calibration": "c.json",
+        "plot": "t.svg",
+        "files": ["t.npz"],
+        "library_version": nishimori.__version__,
+        "warnings": [],
+    }
+    for name, temperature in {"before": 1.0, "after": 2.0}.items():
+        curve = metrics.reliability(LOGITS, LABELS, n_bins=10, strategy="quantile", temperature=temperature)
+        card = told[name]
+        assert card["temperature"] == temperature
+        assert card["accuracy"] == pytest.approx(1 - card["error"])
+        assert card["brier"] == metrics.brier(LOGITS, LABELS, temperature=temperature)
+        for field in ("confidence", "accuracy", "weight", "count", "lower", "upper"):
+            assert card["reliability"][field] == getattr(curve, field).tolist()
+
+
+def test_the_floor_of_a_calibration_is_used_and_can_be_given_without_one(place):
+    p = reference.softmax(LOGITS)
+    p[:20, 0] = 0
+    p /= p.sum(axis=1, keepdims=True)
+    np.savez(place / "zeros.npz", probabilities=p, labels=LABELS)
+    assert shell.nishimori("fit zeros.npz -o f.json --input probabilities --floor 0.001", place=place).code == 0
+    assert nishimori.load(place / "f.json").floor == 0.001
+    used = json.loads(shell.nishimori("eval zeros.npz --calibration f.json --json", place=place).out)
+    given = json.loads(shell.nishimori("eval zeros.npz --input probabilities --floor 0.001 --json", place=place).out)
+    without = json.loads(shell.nishimori("eval zeros.npz --input probabilities --json", place=place).out)
+    assert used["floor"] == given["floor"] == 0.001
+    assert used["before"]["nll"] == given["before"]["nll"] < without["before"]["nll"]
+
+
+@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("PDF", b"%PDF"), ("svg", b"<?xml")])
+def test_a_picture_is_drawn_in_the_format_of_its_ending(place, ending, start):
+    line = f"eval t.npz --calibration c.json --plot t.{ending}"
+    ended = shell.nishimori(line, place=place)
+    assert (ended.code, ended.err) == (0, f"Wrote t.{ending}\n")
+    assert (place / f"t.{ending}").read_bytes().startswith(start)
+    assert shell.nishimori(line, place=place) == (1, "", f"error: t.{ending} exists. Pass --force to replace it.\n")
+    assert shell.nishimori(f"{line} --force", place=place).code == 0
+
+
+def test_a_picture_has_one_curve_per_row_of_the_table(place):
+    shell.nishimori("eval t.npz --calibration c.json --plot t.svg", place=place)
+    drawn = (place / "t.svg").read_text()
+    assert ("before: ECE" in drawn, "after: ECE" in drawn) == (True, True)
+    shell.nishimori("eval t.npz --classes x,y,z --plot u.svg", place=place)
+    assert "after: ECE" not in (place / "u.svg").read_text()
+
+
+def test_without_matplotlib_the_extra_is_named_before_any_work(place, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    code, out, err = shell.nishimori("eval t.npz --classes x,y,z --plot t.png", place=place)
+    assert (code, out) == (1, "")
+    assert "--plot needs matplotlib, which is not installed. Run `pip install 'nishimori[plot]'`." in err

@@ -1,0 +1,135 @@
+"""Which options are proposed where a table does not say which columns are scores, and that they work as shown."""
+
+import re
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nishimori
+import reference
+import shell
+
+LOGITS, LABELS = reference.drawn(200, 3, seed=3)
+NAMES = ["cat", "dog", "fish"]
+PLAIN = pd.DataFrame(LOGITS, columns=list("abc"))
+SCORES = pd.DataFrame(LOGITS, columns=[f"z_{name}" for name in NAMES])
+BINARY = np.where(np.arange(200) % 5, LOGITS[:, 0] > 0, LOGITS[:, 0] <= 0).astype(int)
+WORDS = np.array(NAMES)[LABELS]
+
+ALL_EXCEPT = "If the scores are all columns except"
+CASES = {
+    "row numbers": (SCORES.assign(id=range(200), labels=LABELS), f"{ALL_EXCEPT} 'id', pass --ignore id."),
+    "constant": (SCORES.assign(split=1, labels=LABELS), f"{ALL_EXCEPT} 'split', pass --ignore split."),
+    "constant fraction": (SCORES.assign(split=0.5, labels=LABELS), f"{ALL_EXCEPT} 'split', pass --ignore split."),
+    "text": (PLAIN.assign(note="text", labels=LABELS), f"{ALL_EXCEPT} 'note', pass --ignore note."),
+    "several": (PLAIN.assign(id=range(200), note="x", labels=LABELS), f"{ALL_EXCEPT} 'id', 'note', pass --ignore id,note."),
+    "dollar": (PLAIN.assign(**{"$id": range(200)}, labels=LABELS), f"{ALL_EXCEPT} '$id', pass --ignore '$id'."),
+    "prefix": (
+        SCORES.assign(weight=0.5 + LABELS / 7, labels=LABELS),
+        "If the scores are the columns that begin with 'z_', pass --columns 'z_*'.",
+    ),
+    "one too many": (
+        PLAIN.assign(d=PLAIN["a"] - 9, labels=LABELS),
+        "If the scores are 'a', 'b', 'c', 'd', pass --columns a,b,c,d.",
+    ),
+    "whole scores": (PLAIN.round().assign(labels=LABELS), "If the scores are 'a', 'b', 'c', pass --columns a,b,c."),
+    "two": (PLAIN[["a", "b"]].assign(labels=LABELS % 2), "If the scores are 'a', 'b', pass --columns a,b."),
+    "one": (PLAIN[["a"]].assign(labels=BINARY), "If 'a' holds the scores, pass --scores a."),
+    "one of several": (
+        PLAIN[["a"]].assign(id=range(200), note="x", labels=BINARY),
+        "If 'a' holds the scores, pass --scores a.",
+    ),
+    "classes": (
+        PLAIN.set_axis(NAMES, axis=1).assign(labels=WORDS),
+        "The labels are the names of columns: pass --classes cat,dog,fish.",
+    ),
+    "classes and more": (
+        PLAIN.set_axis(NAMES, axis=1).assign(id=range(200), labels=WORDS),
+        "The labels are the names of columns: pass --ignore id --classes cat,dog,fish.",
+    ),
+    "prefixed classes and more": (
+        SCORES.assign(id=range(200), labels=WORDS),
+        "The labels are the names of columns: pass --ignore id --classes cat,dog,fish.",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_remedy_fits_the_file_and_works_as_shown(case, name, tmp_path):
+    frame, remedy = CASES[case]
+    frame.to_csv(tmp_path / name, index=False) if name == "t.csv" else frame.to_parquet(tmp_path / name)
+    listed = ", ".join(repr(column) for column in frame.columns if column != "labels")
+    ended = shell.nishimori(f"fit {name} -o c.json", place=tmp_path)
+    assert ended == (1, "", f"error: {name} does not say which columns are scores: {listed}. {remedy}\n")
+    options = shlex.split(re.search(r"pass (--.*)\.$", remedy)[1])
+    assert shell.nishimori(f"fit {name} -o c.json", *options, place=tmp_path).code == 0
+    assert shell.nishimori(f"eval {name}", *options, place=tmp_path).code == 0
+
+
+def test_apply_gets_a_remedy_without_labels(tmp_path):
+    PLAIN.assign(id=range(200)).to_csv(tmp_path / "t.csv", index=False)
+    nishimori.from_temperature(2.0).save(tmp_path / "c.json")
+    ended = shell.nishimori("apply c.json t.csv -o p.csv", place=tmp_path)
+    assert ended.err.endswith("If the scores are 'a', 'b', 'c', pass --columns a,b,c.\n")
+    assert shell.nishimori("apply c.json t.csv -o p.csv --columns a,b,c", place=tmp_path).code == 0
+
+
+def test_a_column_of_lists_is_proposed_by_name(tmp_path):
+    pd.DataFrame({"id": range(200), "z": list(LOGITS), "labels": LABELS}).to_parquet(tmp_path / "t.parquet")
+    ended = shell.nishimori("fit t.parquet -o c.json", place=tmp_path)
+    assert ended.err.endswith("'id', 'z'. If 'z' holds the scores, pass --scores z.\n")
+    assert shell.nishimori("fit t.parquet -o c.json --scores z", place=tmp_path).code == 0
+
+
+def test_what_was_ignored_stays_ignored(tmp_path):
+    PLAIN.assign(half=PLAIN["a"] / 2, id=range(200), labels=LABELS).to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o c.json --ignore half", place=tmp_path)
+    assert ended.err.endswith(f"{ALL_EXCEPT} 'id', pass --ignore half,id.\n")
+    assert shell.nishimori("fit t.csv -o c.json --ignore half,id", place=tmp_path).code == 0
+
+
+def test_rows_of_weight_zero_do_not_count(tmp_path):
+    frame = PLAIN.assign(id=range(200), labels=LABELS, w=1)
+    frame.loc[3, ["labels", "w"]] = [-100, 0]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o c.json --weights w", place=tmp_path)
+    assert ended.err.endswith(f"{ALL_EXCEPT} 'id', pass --ignore id.\n")
+    assert shell.nishimori("fit t.csv -o c.json --weights w --ignore id", place=tmp_path).code == 0
+
+
+@pytest.mark.parametrize("column", ["a,b", "a? b, c"])
+def test_a_name_that_cannot_be_typed_is_not_proposed(column, tmp_path):
+    PLAIN.assign(**{column: range(200)}, labels=LABELS).to_csv(tmp_path / "t.csv", index=False)
+    assert "--ignore" not in shell.nishimori("fit t.csv -o c.json", place=tmp_path).err
+    assert shell.nishimori("fit t.csv -o c.json --columns a,b,c", place=tmp_path).code == 0
+
+
+def test_many_columns_without_a_pattern_get_a_general_remedy(tmp_path):
+    names = [f"{chr(97 + k)}{k}" for k in range(13)]
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 13)), columns=names)
+    rows.assign(labels=np.arange(20) % 3).to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
+    assert ended.err.endswith(
+        "and 1 more. Name the columns of scores with --columns, or the others with --ignore, separated by commas.\n"
+    )
+
+
+def test_one_column_is_not_proposed_for_three_classes(tmp_path):
+    PLAIN[["a"]].assign(id=range(200), labels=LABELS).to_csv(tmp_path / "t.csv", index=False)
+    assert "--scores" not in shell.nishimori("fit t.csv -o c.json", place=tmp_path).err
+
+
+def test_labels_that_are_lists_do_not_hide_the_columns(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"a": 1.5, "b": 2.5, "labels": [1]}\n{"a": 0.5, "b": 2, "labels": [0]}\n')
+    ended = shell.nishimori("fit t.jsonl -o c.json", place=tmp_path)
+    assert ended.err.endswith("If the scores are 'a', 'b', pass --columns a,b.\n")
+
+
+def test_a_damaged_table_gets_a_general_remedy(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,labels\n1.5,2.5,0\n1.5,2.5\n")
+    ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
+    assert "does not say which columns are scores: 'a', 'b'. Name the columns of scores with --columns" in ended.err
+    assert "line 3: 2 fields" in shell.nishimori("fit t.csv -o c.json --columns a,b", place=tmp_path).err
