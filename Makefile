@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two at a time: the tests of one file stay in one process, so that imports are paid once.
 WORKERS ?= 2
 
-.PHONY: help demo test lint types contracts docs unit bench picture clean
+.PHONY: help demo test lint types contracts docs unit fuzz bench picture clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,9 @@ docs: $(VENV)/installed  ## Build the documentation into build/site
 
 unit: $(VENV)/installed  ## Tests, doctests, README lines and examples
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
+	$(BIN)/python tests/fuzz/run.py --minutes 60
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
 	$(BIN)/python bench/fit.py

@@ -1,0 +1,40 @@
+"""Mutated files of every format: read right, or refused in one line. How to run one case again: see run.py."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuzz.samples import FORMATS
+
+RUN = Path(__file__).with_name("run.py")
+N_CASES = 300
+
+
+@pytest.fixture(scope="module")
+def campaign():
+    """Run the cases of all formats, in one process of its own."""
+    words = [sys.executable, str(RUN), "--cases", str(N_CASES), "--json"]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert ended.returncode in (0, 1), ended.stderr
+    return json.loads(ended.stdout)
+
+
+def _skip_without_packages(ending):
+    for module in FORMATS[ending][0]:
+        pytest.importorskip(module)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_the_shell_reads_this_format(campaign, ending):
+    _skip_without_packages(ending)
+    assert campaign["tried"].get(ending) == N_CASES
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_mutated_file_is_read_right_or_refused_in_one_line(campaign, ending):
+    _skip_without_packages(ending)
+    found = [each for each in campaign["findings"] if each["ending"] == ending]
+    assert [f"{each['repeat']}  # {each['mutation']}, {each['command']}: {'; '.join(each['faults'])}" for each in found] == []
