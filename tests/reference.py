@@ -60,7 +60,8 @@ def brier(logits, labels, temperature=1.0, weights=None):
 
 
 def ece(claimed, true, edges, weights=None, norm="l1"):
-    """Bin by bin with a loop: edges[i] < p <= edges[i+1], and p = 0 in the first bin."""
+    """Bin by bin with a loop: edges[i] < p <= edges[i+1] up to rounding, and p = 0 in the first bin."""
+    edges = np.concatenate([edges[:1], np.asarray(edges)[1:-1] * (1 + 16 * np.finfo(float).eps), edges[-1:]])
     weights = np.ones(len(claimed)) if weights is None else np.asarray(weights, dtype=float)
     gaps, shares = [], []
     for i, (low, high) in enumerate(itertools.pairwise(edges)):

@@ -140,6 +140,7 @@ def test_log_probabilities_stay_exact_where_probabilities_vanish():
     assert from_temperature(1.0).predict_proba(logits).tolist() == [[1.0, 0.0, 0.0]]
 
 
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")  # of zeros
 @pytest.mark.parametrize("input", ["logits", "probabilities"])
 @pytest.mark.parametrize("library", [np.array, torch.tensor], ids=["numpy", "torch"])
 def test_nothing_that_is_passed_is_modified(library, input):
@@ -241,3 +242,18 @@ def test_nothing_beyond_the_array_api_standard_is_asked_of_a_library():
         for of in ("top", "classwise"):
             ece = metrics.ece(stored, np.asarray(y), of=of, strategy="quantile")
             assert metrics.ece(X, y, of=of, strategy="quantile") == pytest.approx(ece)
+
+
+def test_jax_reads_small_probabilities_as_numpy_does():
+    jax = pytest.importorskip("jax")
+    p = reference.softmax(np.concatenate([LOGITS[:, :1] * 0, LOGITS, -720 - LOGITS[:, :2] ** 2], axis=1))
+    assert ((p > 0) & (p < np.finfo(float).smallest_normal)).any()
+    with jax.enable_x64(True):
+        q = jax.numpy.asarray(p)
+        one, other = (ExpectationConsistency(input="probabilities").fit(each, LABELS + 1) for each in (p, q))
+        assert one.receipt_.n_zeros == other.receipt_.n_zeros == (p == 0).sum()
+        assert other.temperature_ == pytest.approx(one.temperature_, rel=1e-12)
+        probabilities = other.predict_proba(q)
+        assert isinstance(probabilities, jax.Array)
+        np.testing.assert_allclose(np.asarray(probabilities), one.predict_proba(p), rtol=1e-12)
+        assert isinstance(other.predict(q), jax.Array)

@@ -258,9 +258,9 @@ def test_a_temperature_that_is_not_positive_and_finite_is_refused(name, temperat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_bins": 0}, r"^`n_bins` must be a whole number of at least 1, got 0\.$"),
-        ({"n_bins": 2.5}, r"^`n_bins` must be a whole number of at least 1, got 2\.5\.$"),
-        ({"n_bins": True}, r"^`n_bins` must be a whole number of at least 1, got True\.$"),
+        ({"n_bins": 0}, r"^`n_bins` must be a whole number from 1 to 100000, got 0\.$"),
+        ({"n_bins": 2.5}, r"^`n_bins` must be a whole number from 1 to 100000, got 2\.5\.$"),
+        ({"n_bins": True}, r"^`n_bins` must be a whole number from 1 to 100000, got True\.$"),
         ({"strategy": "equal"}, r"^`strategy` must be 'uniform' or 'quantile', got 'equal'\.$"),
         ({"norm": "l3"}, r"^`norm` must be 'l1', 'l2' or 'max', got 'l3'\.$"),
         ({"of": "all"}, r"^`of` must be 'top', 'positive' or 'classwise', got 'all'\.$"),

@@ -74,7 +74,7 @@ REFUSED = {
     "a number": ({"calibrator": 2.0}, r"`calibrator` must be a fitted calibrator, got 2\.0\. Pass `temperature=2\.0`"),
     "a path": ({"calibrator": "c.json"}, r"`calibrator` must be .* got 'c\.json'\. Pass `nishimori\.load\(path\)` of a file"),
     "temperature": ({"temperature": 0}, "`temperature` must be a finite positive number, got 0"),
-    "bins": ({"n_bins": 0}, "`n_bins` must be a whole number of at least 1, got 0"),
+    "bins": ({"n_bins": 0}, "`n_bins` must be a whole number from 1 to 100000, got 0"),
     "strategy": ({"strategy": "equal"}, "`strategy` must be 'uniform' or 'quantile', got 'equal'"),
 }
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nishimori.errors import FewErrorsWarning as FewErrorsWarning
     from nishimori.errors import FormatError as FormatError
     from nishimori.errors import InputError as InputError
+    from nishimori.errors import InputWarning as InputWarning
     from nishimori.errors import MergeError as MergeError
     from nishimori.errors import NishimoriError as NishimoriError
     from nishimori.errors import NotConvergedError as NotConvergedError
@@ -73,6 +74,7 @@ _HOME = {
     "FewErrorsWarning": "errors",
     "FormatError": "errors",
     "InputError": "errors",
+    "InputWarning": "errors",
     "MergeError": "errors",
     "NishimoriError": "errors",
     "NoTemperatureError": "errors",

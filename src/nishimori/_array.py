@@ -26,6 +26,9 @@ _DEVICE_BLOCK = 2**24
 
 _HALF = {"float16", "bfloat16"}
 
+# Types with more digits than float64.
+_WIDER = {"int64", "uint64", "longdouble", "float96", "float128"}
+
 _NUMPY: Any = array_api_compat.array_namespace(np.empty(0))
 
 
@@ -94,6 +97,16 @@ def _has_double(x: Array) -> bool:
     return True
 
 
+def fits_double(x: Array) -> bool:
+    """Whether float64 holds every value that the dtype of ``x`` has."""
+    return dtype_name(x) not in _WIDER
+
+
+def flushes(x: Array) -> bool:
+    """Whether the library of ``x`` takes numbers below the smallest normal one for zero."""
+    return bool(array_api_compat.is_jax_array(x))
+
+
 def in_double(x: Array) -> Array:
     """``x`` as float64 on its device, or as NumPy on the host if its library or device has no float64."""
     if not _has_double(x):
@@ -104,14 +117,15 @@ def in_double(x: Array) -> Array:
 
 def to_compute(x: Array) -> Array:
     """``x`` in the type that its results are computed in: its own, float32 for half precision, float64 for integers."""
-    xp = namespace(x)
     if is_half(x):
-        return xp.astype(x, xp.float32)
-    return x if kind(x) == "float" else xp.astype(x, xp.float64)
+        return namespace(x).astype(x, namespace(x).float32)
+    return x if kind(x) == "float" else in_double(x)
 
 
 def like(result: Array, original: Array) -> Array:
-    """``result`` in the dtype of ``original``, unless that is an integer type."""
+    """``result`` in the library and dtype of ``original``, unless that is an integer type."""
+    if type(result) is np.ndarray and type(original) is not np.ndarray:  # computed on the host
+        result = beside(result, original)
     if kind(original) != "float" or dtype_name(result) == dtype_name(original):
         return result
     return namespace(result).astype(result, original.dtype)
@@ -141,6 +155,16 @@ def rows_at(x: Array, index: np.ndarray[Any, Any]) -> Array:
     return namespace(x).take(x, beside(index, x), axis=0)
 
 
+def with_entries(x: Array, columns: Array, value: Any) -> Array:
+    """The table ``x`` with ``value``, a number or one per row (n, 1), in one column of each row; it may be ``x`` itself."""
+    if isinstance(x, np.ndarray):
+        np.put_along_axis(x, columns[:, None], value, axis=1)
+        return x
+    xp = namespace(x)
+    numbers = beside(np.arange(x.shape[1]), x)
+    return xp.where(numbers[None, :] == columns[:, None], xp.zeros_like(x) + value, x)
+
+
 def largest(x: Array, n: int) -> Array:
     """The ``n`` largest entries of each row, in any order."""
     if isinstance(x, np.ndarray):
@@ -163,6 +187,11 @@ def is_sparse(x: Any) -> bool:
     if array_api_compat.is_torch_array(x):
         return bool(x.layout != sys.modules["torch"].strided)
     return type(x).__module__.startswith("scipy.sparse")
+
+
+def is_without_values(x: Any) -> bool:
+    """Whether ``x`` is a tensor of PyTorch whose values cannot be read as one table."""
+    return bool(array_api_compat.is_torch_array(x) and (x.is_meta or x.is_nested))
 
 
 def has_hidden_entries(x: Any) -> bool:

@@ -1,19 +1,28 @@
-"""What the rows are: how many, how heavy, how many right, how many zeros and masks. It adds, like every other sum."""
+"""What the rows are: how many, how heavy, how many right, how many zeros and masks. It adds, like every other sum.
+
+It also decides what users are warned about: answers that are too few, or hardly better than chance, to choose a temperature.
+"""
 
 from dataclasses import astuple, dataclass
-from math import inf
+from math import inf, sqrt
 from typing import Any
 
 from nishimori._inputs import Batch
+from nishimori._notice import notice
 from nishimori._observables import Confidence, TopN
 from nishimori._sources import Source
+from nishimori.errors import FewErrorsWarning, InputWarning
+
+_FEW = 10
 
 
 @dataclass(frozen=True)
 class Census:
-    """Counts of the rows of positive weight; `weight` and `right` are sums of weights, all else numbers of rows or entries.
+    """Counts of the rows of positive weight: names with ``n_`` are numbers of rows or entries, all others sums of weights.
 
-    ``n_at_masks`` counts rows whose true class is masked.
+    ``n_at_masks`` and ``n_at_zeros`` count rows whose true class is masked, or has probability zero. Right and wrong answers
+    are summed apart, because one may outweigh the other by many orders of magnitude. ``chance`` is what random guesses would
+    have for ``right``.
     """
 
     n_rows: int
@@ -21,15 +30,35 @@ class Census:
     n_zeros: int
     n_masked: int
     n_at_masks: int
-    weight: float
+    n_at_zeros: int
     right: float
+    wrong: float
+    right_squares: float
+    wrong_squares: float
+    chance: float
 
     def __add__(self, other: "Census") -> "Census":
         return Census(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
     @property
+    def weight(self) -> float:
+        return self.right + self.wrong
+
+    @property
     def accuracy(self) -> float:
         return self.right / self.weight
+
+    @property
+    def effective(self) -> dict[str, float]:
+        """How many equally heavy right and wrong answers are as good as those there are: (Σw)²/Σw² of each."""
+        parts = {"right": (self.right, self.right_squares), "wrong": (self.wrong, self.wrong_squares)}
+        return {name: weight**2 / squares if squares > 0 else 0.0 for name, (weight, squares) in parts.items()}
+
+    @property
+    def above_chance(self) -> float:
+        """By how many of its standard errors the accuracy exceeds that of random guesses."""
+        spread = sqrt(self.accuracy * (1 - self.accuracy) * (self.right_squares + self.wrong_squares)) / self.weight
+        return (self.accuracy - self.chance / self.weight) / spread if spread > 0 else inf
 
 
 @dataclass(frozen=True)
@@ -39,17 +68,32 @@ class Count:
     right: Confidence | TopN
 
     def __call__(self, batch: Batch) -> Census:
-        xp = batch.xp
+        xp, weights = batch.xp, batch.weights
         right = self.right.observed(batch) == 0
+        flags = xp.astype(right, weights.dtype)
         return Census(
             n_rows=batch.n_rows,
             n_right=_number(right, xp),
             n_zeros=0 if batch.given is None else _number(batch.given == 0, xp),
             n_masked=_number(batch.logits == -inf, xp) if batch.has_masks else 0,
             n_at_masks=_number(xp.isinf(batch.label_drops), xp) if batch.has_masks else 0,
-            weight=batch.weight,
-            right=batch.total(xp.astype(right, batch.weights.dtype)),
+            n_at_zeros=at_zeros(batch),
+            right=batch.total(flags),
+            wrong=batch.total(1 - flags),
+            right_squares=batch.total(weights * flags),
+            wrong_squares=batch.total(weights * (1 - flags)),
+            chance=self._chance(batch),
         )
+
+    def _chance(self, batch: Batch) -> float:
+        """The weight of random guesses that are right."""
+        n = self.right.n if isinstance(self.right, TopN) else 1
+        if batch.live is None:
+            return batch.weight * n / int(batch.logits.shape[1])
+        xp = batch.xp
+        live = xp.sum(xp.astype(batch.live, batch.weights.dtype), axis=1)
+        chance: float = batch.total(xp.where(live > n, n / live, xp.ones_like(live)))
+        return chance
 
 
 def census(data: Source) -> Census:
@@ -57,5 +101,47 @@ def census(data: Source) -> Census:
     return data.gather(Count(Confidence()))
 
 
+def at_zeros(batch: Batch) -> int:
+    """How many rows give probability zero to their true class."""
+    return 0 if batch.given is None else _number(batch.at(batch.given, batch.labels) == 0, batch.xp)
+
+
 def _number(flags: Any, xp: Any) -> int:
     return int(xp.sum(xp.astype(flags, xp.int64)))
+
+
+def warn_if_few(census: Census) -> None:
+    """Warn when very few samples decide the temperature, or when the answers are hardly better than chance."""
+    n_samples, wanted = census.n_rows, f"use a validation set with at least {_FEW} wrong and {_FEW} right answers"
+    what, few = min(census.effective.items(), key=lambda item: item[1])
+    number = census.n_right if what == "right" else n_samples - census.n_right
+    if number < _FEW:
+        message = (
+            f"Only {number} of {n_samples} validation samples are answered {what}, so the temperature is uncertain; {wanted}."
+        )
+    elif few < _FEW * (1 - 1e-9):  # ten equal weights count as ten, whatever their sums round to
+        message = (
+            f"The {number} of {n_samples} validation samples that are answered {what} have such unequal weights that they "
+            f"count as {few:.2g}, (Σw)²/Σw², so the temperature is uncertain; {wanted} of similar weight."
+        )
+    elif census.above_chance < 2:
+        chance = census.chance / census.weight
+        message = (
+            f"Accuracy {census.accuracy:.4g} is less than two standard errors above chance, {chance:.4g}, so the temperature "
+            "is uncertain; check that the labels and the columns of the logits use the same class order, or use a "
+            "larger validation set."
+        )
+    else:
+        return
+    notice(message, FewErrorsWarning)
+
+
+def warn_of_zeros(n_at_zeros: int, n_samples: int, what: str) -> None:
+    """Warn when the true class of some samples has probability zero, on which ``what`` depends."""
+    if n_at_zeros:
+        notice(
+            f"The true class has probability 0 in {n_at_zeros} of {n_samples} samples, so {what} depends on what 0 is replaced "
+            "by: here the smallest positive number of its dtype. Pass `floor=`, the lowest probability that you consider "
+            "possible.",
+            InputWarning,
+        )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._array import HostArray
+from nishimori._labels import Classes
 from nishimori._maps import Temperature
 from nishimori._numbers import temperature
 from nishimori._reliability import Strategy
@@ -48,12 +49,14 @@ def temperature_curve(
     strategy: Strategy = "uniform",
     sample_weight: Any = None,
     input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
 ) -> TemperatureCurve:
     """Loss, mean confidence, accuracy and calibration error against the temperature.
 
     Parameters
     ----------
-    logits, labels, sample_weight, input
+    logits, labels, sample_weight, input, classes, floor
         As for `temperatures`.
     grid : sequence of float, optional
         The temperatures to evaluate; by default 61 from a quarter of the smaller chosen one to four times the larger
@@ -72,7 +75,7 @@ def temperature_curve(
     >>> curve.confidence.round(2)
     array([0.75, 0.57, 0.4 ])
     """
-    data = source(logits, labels, sample_weight, input=input)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
     chosen = temperatures_of(data)
     if grid is None:
         ends = [t for t in (chosen.ec, chosen.ts) if t is not None] or [1.0]

@@ -1,22 +1,24 @@
 """p(k) ∝ exp(βz_k): the distribution that every measurement uses, and the code that takes most of the time.
 
 For the rows of a batch at one β this gives the partition function and the averages of the drop d = z - max(z) that the
-observables are made of. Sums over classes are products with a vector of ones, which is the fastest way in every array library.
+observables are made of. The top class, whose weight is 1, is kept apart from the rest: a sure row has a rest of 1e-20, which
+1 + rest forgets. Sums over classes are products with a vector of ones, which is the fastest way in every array library.
 """
 
 from functools import cached_property
 from math import inf
 from typing import Any
 
+from nishimori import _array
 from nishimori._array import Array
 from nishimori._inputs import Batch
 
 
 def boltzmann(drops: Array, beta: float, xp: Any) -> Array:
-    """exp(βd): 1 at the top of each row; everywhere at β = 0, and nowhere else at β = ∞."""
-    if beta == 0:
-        return xp.ones_like(drops)
-    return xp.astype(drops == 0, drops.dtype) if beta == inf else xp.exp(beta * drops)
+    """exp(βd), and 0 where d is -inf: at β = 0 it is 1 elsewhere, at β = ∞ it is 1 where d is 0."""
+    if beta in (0, inf):
+        return xp.astype(drops > -inf if beta == 0 else drops == 0, drops.dtype)
+    return xp.exp(beta * drops)
 
 
 class Gibbs:
@@ -28,14 +30,20 @@ class Gibbs:
 
     @cached_property
     def weights(self) -> Array:
-        """Unnormalised probabilities: 1 at the top of each row, 0 where masked."""
-        weights = boltzmann(self.batch.drops, self.beta, self.batch.xp)
-        return weights if self.batch.live is None else self.batch.xp.where(self.batch.live, weights, 0 * weights)
+        """Unnormalised probabilities of the classes other than the top one, whose own is 1; 0 there and where masked."""
+        batch, xp = self.batch, self.batch.xp
+        weights = _array.with_entries(boltzmann(batch.drops, self.beta, xp), batch.top, 0.0)
+        return weights if batch.live is None else xp.where(batch.live, weights, xp.zeros_like(weights))
+
+    @cached_property
+    def rest(self) -> Array:
+        """The sum of the weights of each row."""
+        return self.over_classes(self.weights)
 
     @cached_property
     def partition(self) -> Array:
-        """The sum of the weights of each row."""
-        return self.over_classes(self.weights)
+        """The rest and the weight of the top class."""
+        return 1 + self.rest
 
     def over_classes(self, table: Array) -> Array:
         """The sum of each row of ``table``."""
@@ -47,21 +55,29 @@ class Gibbs:
         return 1 / self.partition
 
     @property
+    def doubt(self) -> Array:
+        """One minus the confidence, with all its digits."""
+        return self.rest / self.partition
+
+    @property
     def nll(self) -> Array:
         """Minus the log-probability of each true class."""
-        return self.batch.xp.log(self.partition) - self.beta * self.batch.label_drops
+        return self.batch.xp.log1p(self.rest) - self.beta * self.batch.label_drops
 
     @property
     def brier(self) -> Array:
         """The squared distance between probabilities and truth, summed over classes."""
-        true = self.batch.at(self.weights, self.batch.labels) / self.partition
+        batch, xp = self.batch, self.batch.xp
+        right = batch.top == batch.labels
+        true = batch.at(self.weights, batch.labels)
         # Squares of the weights: the probabilities themselves would take another table.
-        others = self.over_classes(self.weights**2) / self.partition**2 - true**2
-        return (1 - true) ** 2 + others
+        squares = self.over_classes(self.weights**2)
+        wrong_classes = xp.where(right, squares, 1 + squares - true**2) / self.partition**2
+        return xp.where(right, self.doubt, 1 - true / self.partition) ** 2 + wrong_classes
 
     @cached_property
     def probabilities(self) -> Array:
-        return self.weights / self.partition[:, None]
+        return _array.with_entries(self.weights / self.partition[:, None], self.batch.top, self.top[:, None])
 
     @cached_property
     def moments(self) -> tuple[Array, Array, Array]:

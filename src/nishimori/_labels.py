@@ -4,6 +4,8 @@ Labels take little memory compared with logits, so they stay on the host and eac
 """
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -21,11 +23,14 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
     if classes is None:
         assert n_classes is not None
         return np.arange(n_classes)
-    if isinstance(classes, str | Mapping) or not (hasattr(classes, "__len__") and hasattr(classes, "__getitem__")):
-        shown = repr(classes) if isinstance(classes, str | int | float) else f"a {type(classes).__name__}"
+    if isinstance(classes, str | bytes | Mapping) or not (hasattr(classes, "__len__") and hasattr(classes, "__getitem__")):
+        shown = repr(classes) if isinstance(classes, str | bytes | int | float) else f"a {type(classes).__name__}"
         raise InputError(f"`classes` must be a list with the label of each column in order, got {shown}.")
-    values = _as_given(classes).tolist()
-    if any(isinstance(value, list) for value in values):
+    try:
+        values = _as_given(classes).tolist()
+    except ValueError:
+        values = [[]]  # lists of different lengths
+    if not isinstance(values, list) or any(isinstance(value, list | tuple | set | Mapping) for value in values):
         raise InputError("`classes` must be a flat list with the label of each column in order, got a nested one.")
     if n_classes is not None and len(values) != n_classes:
         raise InputError(f"`classes` must name {n_classes} classes, one per column in order, got {len(values)}.")
@@ -95,12 +100,16 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
 def _whole(labels: HostArray, refusal: str, rows: HostArray) -> HostArray:
     """Whole numbers, or the error that begins with ``refusal``."""
     if labels.dtype == object and all(_is_number(value) for value in labels.tolist()):
-        labels = labels.astype(np.float64)  # a column of a data frame, say
+        try:
+            labels = labels.astype(np.float64)  # a column of a data frame, say
+        except OverflowError:
+            raise InputError(f"{refusal} a whole number too large for any class.") from None
     if _array.kind(labels) in ("other", "complex"):
-        raise InputError(
-            f"{refusal} {next(value for value in labels.tolist() if not _is_number(value))!r}. "
-            "For other labels pass the label of each column in order: `classes=[...]`."
-        )
+        unread = next((i for i, value in enumerate(labels.tolist()) if not _reads_as_number(value)), 0)
+        remedy = "For other labels pass the label of each column in order: `classes=[...]`."
+        if _is_missing(labels.tolist()[unread]):
+            remedy = "A label is missing. Drop such samples."
+        raise InputError(f"{refusal} {labels.tolist()[unread]!r} in row {rows[unread]}. {remedy}")
     broken = ~((labels == np.floor(labels)) & np.isfinite(labels)) if _array.kind(labels) == "float" else np.array(False)
     if broken.any() and np.isnan(labels[broken][0]):
         raise InputError(f"{refusal} nan: a label is missing in row {rows[int(np.argmax(broken))]}. Drop such samples.")
@@ -114,6 +123,18 @@ def _whole(labels: HostArray, refusal: str, rows: HostArray) -> HostArray:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number)
+
+
+def _reads_as_number(value: Any) -> bool:
+    """Whether ``value`` is a number, or text that could be one: the entry to show is one that is neither."""
+    try:
+        return bool(np.isfinite(float(value)))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (not value.strip() if isinstance(value, str) else isinstance(value, float) and isnan(value))
 
 
 def _flat(y: Any, scores: Scores, name: str) -> HostArray:
@@ -132,10 +153,7 @@ def _flat(y: Any, scores: Scores, name: str) -> HostArray:
             "Swap the two arguments: scores come first."
         )
     if labels.ndim == 2 and labels.shape[1] == scores.n_classes:
-        raise InputError(
-            f"`{name}` must be one label per sample, got shape {labels.shape}, which looks one-hot. "
-            f"Pass `{name}.argmax(axis=1)`."
-        )
+        raise InputError(f"`{name}` must be one label per sample, got shape {labels.shape}{_if_one_hot(labels, name)}")
     n_samples = scores.n_samples
     if labels.ndim != 1:
         remedy = f" Pass `{name}.ravel()`." if labels.size == n_samples else ""
@@ -143,6 +161,18 @@ def _flat(y: Any, scores: Scores, name: str) -> HostArray:
     if len(labels) != n_samples:
         raise InputError(f"`{name}` must have as many entries as there are rows of scores, {n_samples}, got {len(labels)}.")
     return labels
+
+
+def _if_one_hot(labels: HostArray, name: str) -> str:
+    """What to do with a table of labels as wide as that of the scores."""
+    if labels.dtype.kind in "biuf" and ((labels == 0) | (labels == 1)).all():
+        if (labels.sum(axis=1) == 1).all():
+            return f", which looks one-hot. Pass `{name}.argmax(axis=1)`."
+        return (
+            ", with several true classes, or none, in some rows. nishimori calibrates classes that exclude each other: for "
+            "labels that do not, calibrate each column as a binary score."
+        )
+    return ". Pass the true class of each sample."
 
 
 def _as_given(values: Any) -> HostArray:
@@ -160,10 +190,11 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray
     indices = np.array([column.get(value, -1) for value in labels.tolist()], dtype=np.int64)
     if (indices < 0).any():
         first = int(np.argmax(indices < 0))
-        raise InputError(
-            f"`{name}` must be among `classes`, got {labels.tolist()[first]!r} in row {rows[first]}. "
-            "Add it to `classes` if it has a column, or drop those samples."
-        )
+        found = labels.tolist()[first]
+        remedy = "Add it to `classes` if it has a column, or drop those samples."
+        if _is_missing(found):
+            remedy = "A label is missing. Drop such samples."
+        raise InputError(f"`{name}` must be among `classes`, got {found!r} in row {rows[first]}. {remedy}")
     return indices
 
 
@@ -179,7 +210,7 @@ def checked_weights(sample_weight: Any, n_samples: int) -> HostArray:
         weights = given.astype(np.float64)
     except InputError:
         raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"`sample_weight` must hold one number per sample, but one could not be read: {error}.") from None
     if weights.shape != (n_samples,):
         raise InputError(f"`sample_weight` must have shape ({n_samples},), one weight per sample, got {weights.shape}.")
@@ -205,18 +236,39 @@ def spelled_as(labels: HostArray, classes: Sequence[Any] | None) -> Any:
     if labels.ndim != 1:
         return labels  # refused later, with its shape
     if classes is None:
-        try:
-            return labels.astype(np.float64) if labels.dtype.kind == "U" else labels
-        except ValueError:
-            return labels
+        return _numeric(labels) if labels.dtype.kind in "UO" else labels
     known = {str(label) for label in classes}
-    return [_spelled(value, known) for value in labels.tolist()]
+    values = labels.tolist()
+    spelling = {value: _spelled(value, known) for value in set(values)}
+    return [spelling[value] for value in values]
+
+
+def _numeric(labels: HostArray) -> HostArray:
+    """Texts as the numbers that they spell; what spells none stays text, so that an error names it."""
+    try:
+        return labels.astype(np.float64)
+    except (TypeError, ValueError):
+        kept = np.empty(len(labels), dtype=object)
+        kept[:] = [_number(value) for value in labels.tolist()]
+        return kept
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
 
 
 def _spelled(value: Any, known: set[str]) -> str:
+    """The class that a label is, or the label as text. Only a whole number may lose its decimals, and 1.7 is not one."""
     text = str(value)
     try:
-        whole = text if text in known else str(int(float(text)))
-    except (ValueError, OverflowError):
+        # The limit keeps a short text such as 1e999999999 from becoming a long number.
+        number = Decimal(text) if text not in known and abs(float(text)) < 1e15 else None
+    except (ValueError, ArithmeticError):
         return text
+    if number is None or number != number.to_integral_value():
+        return text
+    whole = str(int(number))
     return whole if whole in known else text

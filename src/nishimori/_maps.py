@@ -7,9 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nishimori._array import Array, namespace
+from nishimori._array import Array, in_double, like, namespace, to_compute
 from nishimori._numbers import temperature as checked_temperature
 from nishimori.errors import InputError
+
+# Float32 holds this temperature and its inverse with all their digits.
+_LEAST = 1e-30
 
 
 class Map(ABC):
@@ -58,7 +61,8 @@ class Temperature(Map):
     def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """``logits / temperature``."""
         with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
-            return divided(logits, self.temperature)
+            wide = to_compute(logits) if _LEAST < self.temperature < 1 / _LEAST else in_double(logits)
+            return like(divided(wide, self.temperature), logits)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -66,7 +70,8 @@ class Temperature(Map):
 
     def exponents(self, logits: Array) -> Array:
         """The difference first: a quotient of large logits would lose its digits."""
-        return self.apply(logits - namespace(logits).max(logits, axis=1, keepdims=True))
+        drops = logits - namespace(logits).max(logits, axis=1, keepdims=True)
+        return drops if self.temperature == 1 else self.apply(drops)
 
 
 def divided(logits: Array, temperature: Any) -> Array:

@@ -21,14 +21,17 @@ from nishimori.errors import MergeError
 
 @dataclass(frozen=True)
 class Moments:
-    """Weighted sums of one observable: at the labels, and under the model at each of some β with two derivatives."""
+    """Weighted sums of one observable: at the labels, and of the gaps at each of some β with two derivatives.
+
+    ``size`` says what the rounding of the gaps is relative to.
+    """
 
     observable: Observable
     betas: tuple[float, ...]
     weight: float
-    unit: float
     observed: float
-    expected: HostArray
+    excess: HostArray
+    size: HostArray
     slope: HostArray
     curvature: HostArray
 
@@ -38,35 +41,39 @@ class Moments:
                 f"Moments add only if they are of the same observable at the same β, got {self.observable} at {self.betas} and "
                 f"{other.observable} at {other.betas}. Measure both in the same way."
             )
-        weight = self.weight + other.weight
         return Moments(
             self.observable,
             self.betas,
-            weight,
-            (self.unit * self.weight + other.unit * other.weight) / weight,
+            self.weight + other.weight,
             self.observed + other.observed,
-            self.expected + other.expected,
+            self.excess + other.excess,
+            self.size + other.size,
             self.slope + other.slope,
             self.curvature + other.curvature,
         )
 
     def at(self, some: slice) -> "Moments":
         """The moments at some of the β."""
-        arrays = (each[some] for each in (self.expected, self.slope, self.curvature))
-        return Moments(self.observable, self.betas[some], self.weight, self.unit, self.observed, *arrays)
+        arrays = (each[some] for each in (self.excess, self.size, self.slope, self.curvature))
+        return Moments(self.observable, self.betas[some], self.weight, self.observed, *arrays)
 
     @property
     def gap(self) -> HostArray:
         """How far the model's mean lies above the labels', at each β: zero where they are consistent."""
-        gap: HostArray = (self.expected - self.observed) / self.weight
+        gap: HostArray = self.excess / self.weight
         return gap
+
+    @property
+    def expected(self) -> HostArray:
+        """The sum under the model, at each β, counted from the value at the top as `observed` is."""
+        expected: HostArray = self.excess + self.observed
+        return expected
 
     @property
     def noise(self) -> HostArray:
         """How large a gap rounding alone can make."""
-        # A few units in the last place of the two terms that the gap is the difference of, and of the observable at the top.
-        sizes = (np.abs(self.expected) + abs(self.observed)) / self.weight
-        noise: HostArray = np.finfo(float).eps * (16 * sizes + 2 * self.unit)
+        # exp(βd) has an error of βd units in the last place, and rows with βd below -40 matter only to larger weights.
+        noise: HostArray = 64 * np.finfo(float).eps * self.size / self.weight
         return noise
 
 
@@ -81,15 +88,15 @@ class Measure:
 
     def __call__(self, batch: Batch) -> Sums:
         ready = [observable._on(batch) for observable, _ in self.wanted]
-        sums = [np.empty((3, len(betas))) for _, betas in self.wanted]
+        sums = [np.empty((4, len(betas))) for _, betas in self.wanted]
         for beta in dict.fromkeys(beta for _, betas in self.wanted for beta in betas):
             gibbs = Gibbs(batch, beta)
             for (_, betas), rows, out in zip(self.wanted, ready, sums, strict=True):
                 if beta in betas:  # perhaps more than once
-                    out[:, np.equal(betas, beta)] = [[batch.total(part)] for part in rows.expected(gibbs)]
+                    out[:, np.equal(betas, beta)] = [[batch.total(part)] for part in rows.gap(gibbs)]
         return Sums(
             tuple(
-                Moments(observable, betas, batch.weight, rows.unit(batch), batch.total(rows.observed(batch)), *parts)
+                Moments(observable, betas, batch.weight, batch.total(rows.observed(batch)), *parts)
                 for (observable, betas), rows, parts in zip(self.wanted, ready, sums, strict=True)
             )
         )

@@ -46,7 +46,7 @@ def between(name: str, value: Any, low: float, high: float) -> float:
 def temperature(value: Any, name: str = "temperature") -> float:
     """``value`` as a float, if it and its inverse are finite positive numbers."""
     try:
-        number = float(value) if not isinstance(value, str | bool) else nan
+        number = float(value) if not isinstance(value, str | bytes | bool | np.bool_) else nan
     except (TypeError, ValueError, OverflowError):
         number = nan
     if not (0 < number < inf and 1 / number < inf):

@@ -1,17 +1,17 @@
 """What a temperature is matched to: the observable's mean under the model equals its mean under the labels.
 
-An observable O(k; z) has, for each row, a value at the true class (`observed`), and under p(k) ∝ exp(βz_k) an average
-(`expected`) whose derivative in β is Cov(O, z). Both are counted from the value at the top class: a good classifier is there
-most of the time, so the sums stay small and keep their digits.
+An observable O(k; z) has, for each row, a value at the true class (`observed`), and under p(k) ∝ exp(βz_k) an average whose
+derivative in β is Cov(O, z). Their difference is the row's `gap`. Both are counted from the value at the top class: a good
+classifier is there most of the time, so the sums stay small and keep their digits.
 
 A new observable is a subclass with the one method `values`, from which both follow. The built-in ones compute them without a
-table of values, and their mean is known to grow with β.
+table of values, and without differences of nearly equal numbers; their mean is known to grow with β.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,11 +22,21 @@ from nishimori._inputs import Batch
 from nishimori._scores import numeric
 from nishimori.errors import InputError
 
-Expected = tuple[Array, Array, Array]
-"""For each row: an average, its slope and its curvature in β."""
+
+class Gap(NamedTuple):
+    """For each row: the model's average minus the value at the true class, and what to know about it."""
+
+    value: Array
+    size: Array  # rounding moves the value by a few units in the last place of this
+    slope: Array  # of the average, in β
+    curvature: Array
+
 
 _CLASS_ORDER = "Check that the labels and the columns of the logits use the same class order."
 _MORE_DATA = "Use a larger validation set"
+
+# No network's logits differ by this much; those of soft masks do.
+_FAR_BELOW = 1e4
 
 
 class Observable(ABC):
@@ -120,16 +130,13 @@ class Observable(ABC):
 
 
 class Rows(Protocol):
-    """An observable of the rows of a batch, counted from its value at the top class."""
-
-    def unit(self, batch: Batch) -> float:
-        """The mean size of O at the top where it does not scale with the logits, else 0: its rounding limits the gap."""
+    """An observable of the rows of a batch."""
 
     def observed(self, batch: Batch) -> Array:
         """O at the true class of each row, minus O at the top."""
 
-    def expected(self, gibbs: Gibbs) -> Expected:
-        """The average of O under the model, minus O at the top, with its first two derivatives in β."""
+    def gap(self, gibbs: Gibbs) -> Gap:
+        """The average of O under the model, minus O at the true class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,21 +145,21 @@ class _Tabulated:
 
     table: Array
 
-    def unit(self, batch: Batch) -> float:
-        return batch.total(batch.xp.abs(batch.at(self.table, batch.top))) / batch.weight
-
     def observed(self, batch: Batch) -> Array:
         return batch.at(self.table, batch.labels) - batch.at(self.table, batch.top)
 
-    def expected(self, gibbs: Gibbs) -> Expected:
-        batch, p = gibbs.batch, gibbs.probabilities
-        table = self.table - batch.at(self.table, batch.top)[:, None]
+    def gap(self, gibbs: Gibbs) -> Gap:
+        batch, p, observed = gibbs.batch, gibbs.probabilities, self.observed(gibbs.batch)
+        top = batch.at(self.table, batch.top)
+        table = self.table - top[:, None]
         if batch.live is not None:
             table = batch.xp.where(batch.live, table, batch.xp.zeros_like(table))
         mean = gibbs.over_classes(p * table)
         drop = batch.drops - gibbs.over_classes(p * batch.drops)[:, None]
         product = p * (table - mean[:, None]) * drop  # centred first: a difference of large means would lose digits
-        return mean, gibbs.over_classes(product), gibbs.over_classes(product * drop)
+        # Only the subtraction of the top value rounds in units of it, while the averages need an exponential.
+        size = sum(batch.xp.abs(each) for each in (mean, observed, top / 32))
+        return Gap(mean - observed, size, gibbs.over_classes(product), gibbs.over_classes(product * drop))
 
 
 @dataclass(frozen=True)
@@ -172,30 +179,49 @@ class TopN(Observable):
         """Itself: nothing has to be tabulated."""
         return self
 
-    def unit(self, batch: Batch) -> float:
-        """1: the top class counts."""
-        return 1.0
-
     def observed(self, batch: Batch) -> Array:
         """0 where the true class is among the N largest, else -1; a masked class never is."""
-        xp = batch.xp
-        label = batch.at(batch.logits, batch.labels)[:, None]
-        columns = _array.beside(np.arange(batch.logits.shape[1]), batch.logits)[None, :]
-        ahead = (batch.logits > label) | ((batch.logits == label) & (columns < batch.labels[:, None]))
+        xp, table = batch.xp, batch.passed
+        label = batch.at(table, batch.labels)[:, None]
+        columns = _array.beside(np.arange(table.shape[1]), table)[None, :]
+        ahead = (table > label) | ((table == label) & (columns < batch.labels[:, None]))
         rank = xp.sum(xp.astype(ahead, xp.int64), axis=1)
-        hit = (rank < self.n) & (label[:, 0] > -inf)
+        hit = (rank < self.n) & (batch.label_drops > -inf)
         return xp.astype(hit, batch.weights.dtype) - 1
 
-    def expected(self, gibbs: Gibbs) -> Expected:
-        """The probability of the N largest, minus 1."""
+    def gap(self, gibbs: Gibbs) -> Gap:
+        """Minus the probability of the other classes where the answer is among the N largest, else the probability of those."""
         batch, xp = gibbs.batch, gibbs.batch.xp
-        best = _array.largest(batch.logits, self.n)
-        drops = best - batch.at(batch.logits, batch.top)[:, None]
-        live = drops > -inf
-        drops = xp.where(live, drops, xp.zeros_like(drops))
-        weights = xp.where(live, boltzmann(drops, gibbs.beta, xp), xp.zeros_like(drops))
-        mass, with_drop, with_square = (gibbs.over_classes(weights * drops**power) / gibbs.partition for power in range(3))
-        return mass - 1, *gibbs.cumulants(mass, with_drop, with_square)
+        out, with_drop, with_square = self._left_out(gibbs)
+        value = xp.where(self.observed(batch) == 0, -out, self._inside(gibbs))
+        slope, curvature = gibbs.cumulants(out, with_drop, with_square)
+        return Gap(value, xp.abs(value), -slope, -curvature)
+
+    def _inside(self, gibbs: Gibbs) -> Array:
+        """The probability of the N largest classes: the top one, and N - 1 others."""
+        if self.n == 1:
+            return gibbs.top
+        best = boltzmann(_array.largest(gibbs.batch.others, self.n - 1), gibbs.beta, gibbs.batch.xp)
+        return (1 + gibbs.over_classes(best)) / gibbs.partition
+
+    def _left_out(self, gibbs: Gibbs) -> tuple[Array, Array, Array]:
+        """⟨1⟩, ⟨d⟩ and ⟨d²⟩ over the classes that are not among the N largest, summed as they are: all may be tiny."""
+        if self.n == 1:
+            return gibbs.doubt, *gibbs.moments[:2]
+        batch, xp = gibbs.batch, gibbs.batch.xp
+        least = xp.min(_array.largest(batch.others, self.n - 1), axis=1)[:, None]
+        below, ties = batch.others < least, batch.others == least
+        above = self._number(~(below | ties), xp)
+        # Of the classes equal to the last one inside, so many are outside.
+        share = (self._number(ties, xp) + above - (self.n - 1)) / xp.where(xp.any(ties, axis=1), self._number(ties, xp), 1)
+        outside = xp.where(below, gibbs.weights, xp.where(ties, gibbs.weights * share[:, None], xp.zeros_like(gibbs.weights)))
+        powers = (outside, outside * batch.drops, outside * batch.drops**2)
+        out, with_drop, with_square = (gibbs.over_classes(each) / gibbs.partition for each in powers)
+        return out, with_drop, with_square
+
+    @staticmethod
+    def _number(flags: Array, xp: Any) -> Array:
+        return xp.sum(xp.astype(flags, xp.float64), axis=1)
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """All right, or ties at the top."""
@@ -242,18 +268,16 @@ class Confidence(Observable):
         """Itself: nothing has to be tabulated."""
         return self
 
-    def unit(self, batch: Batch) -> float:
-        """1: the top class counts."""
-        return 1.0
-
     def observed(self, batch: Batch) -> Array:
         """0 where the prediction is right, else -1."""
         return batch.xp.astype(batch.top == batch.labels, batch.weights.dtype) - 1
 
-    def expected(self, gibbs: Gibbs) -> Expected:
-        """The confidence, minus 1."""
-        nothing = 0 * gibbs.top  # the only class that counts has no drop
-        return gibbs.top - 1, *gibbs.cumulants(gibbs.top, nothing, nothing)
+    def gap(self, gibbs: Gibbs) -> Gap:
+        """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
+        batch, xp = gibbs.batch, gibbs.batch.xp
+        value = xp.where(batch.top == batch.labels, -gibbs.doubt, gibbs.top)
+        nothing = xp.zeros_like(gibbs.top)  # the only class that counts has no drop
+        return Gap(value, xp.abs(value), *gibbs.cumulants(gibbs.top, nothing, nothing))
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """As for `TopN`."""
@@ -278,17 +302,15 @@ class Energy(Observable):
         """Itself: nothing has to be tabulated."""
         return self
 
-    def unit(self, batch: Batch) -> float:
-        """0: O scales with the logits."""
-        return 0.0
-
     def observed(self, batch: Batch) -> Array:
         """The drop of the true class, -inf where it is masked."""
         return batch.label_drops
 
-    def expected(self, gibbs: Gibbs) -> Expected:
-        """The mean drop."""
-        return gibbs.moments[0], *gibbs.cumulants(*gibbs.moments)
+    def gap(self, gibbs: Gibbs) -> Gap:
+        """The mean drop minus that of the true class."""
+        mean, observed = gibbs.moments[0], gibbs.batch.label_drops
+        size = gibbs.batch.xp.abs(mean) + gibbs.batch.xp.abs(observed)
+        return Gap(mean - observed, size, *gibbs.cumulants(*gibbs.moments))
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """All right."""
@@ -297,9 +319,12 @@ class Energy(Observable):
 
     def _hot(self, n_samples: int, observed: float, limit: float) -> str:
         """No better than chance."""
+        masks = ""
+        if limit - observed > _FAR_BELOW:
+            masks = " If very negative logits, such as -1e9, mask classes, drop the samples whose true class is masked."
         return (
             f"the logit of the true class is on average {limit - observed:.4g} below the mean logit of its row, "
-            f"so the loss falls all the way to T = ∞: the model does no better than chance. {_CLASS_ORDER}"
+            f"so the loss falls all the way to T = ∞: the model does no better than chance. {_CLASS_ORDER}{masks}"
         )
 
 

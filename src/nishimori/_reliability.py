@@ -5,7 +5,8 @@ class is right; `of="positive"`: class 1 is true) or one per row and class (`of=
 keeps three sums.
 
 Conventions. Bin i holds edges[i] < p <= edges[i+1], so a claim on an edge counts in the bin below it; p = 0 counts in the first
-bin and p = 1 in the last. Equal claims share a bin. Empty bins do not count.
+bin and p = 1 in the last. Claims that are equal up to rounding share a bin: one that exceeds an edge by a few units in the last
+place counts as on the edge. Empty bins do not count. Probabilities that were passed are divided by the sum of their row.
 """
 
 from dataclasses import dataclass
@@ -25,15 +26,19 @@ Strategy = Literal["uniform", "quantile"]
 Norm = Literal["l1", "l2", "max"]
 Of = Literal["top", "positive", "classwise"]
 
+# Far more than anybody can fill or look at; without a limit a typing error would take all memory.
+_MOST_BINS = 100_000
+
 
 @dataclass(frozen=True)
 class Bins:
-    """Weight, claimed probability and truth summed per bin; a row for each kind of claim."""
+    """Weight, claimed probability, truth and squared weight summed per bin; a row for each kind of claim."""
 
     edges: HostArray
     weight: HostArray
     confidence: HostArray
     correct: HostArray
+    squares: HostArray
 
     def __add__(self, other: "Bins") -> "Bins":
         if not np.array_equal(self.edges, other.edges):
@@ -43,6 +48,7 @@ class Bins:
             self.weight + other.weight,
             self.confidence + other.confidence,
             self.correct + other.correct,
+            self.squares + other.squares,
         )
 
 
@@ -58,12 +64,18 @@ class Reliability:
         Weighted share of the bin's claims that came true.
     weight : array
         Total sample weight of the bin; the number of samples where none were given.
+    count : array
+        Effective number of samples of the bin, (Σw)²/Σw²: with equal weights the number of samples. For error bars.
     gap : array
         Confidence minus accuracy, Δ: positive where the model is overconfident. What `ece` sums.
     lower, upper : array
         The bin holds lower < p <= upper; the first bin also p = 0.
     group : integer array
         The class that the bin belongs to where claims are classwise, else 0.
+    n_bins : int or None
+        How many bins there are, empty ones included; per class where claims are classwise.
+    strategy : {"uniform", "quantile"} or None
+        Whether the bins have equal widths or equal weights.
     """
 
     confidence: HostArray
@@ -72,6 +84,9 @@ class Reliability:
     lower: HostArray
     upper: HostArray
     group: HostArray
+    count: HostArray
+    n_bins: int | None = None
+    strategy: Strategy | None = None
 
     @classmethod
     def from_bins(cls, bins: Bins) -> "Reliability":
@@ -80,6 +95,7 @@ class Reliability:
         full = (group, column)
         weight = bins.weight[full]
         edges = np.broadcast_to(bins.edges, (len(bins.weight), bins.edges.shape[1]))
+        n_bins = bins.edges.shape[1] - 1
         return cls(
             confidence=bins.confidence[full] / weight,
             accuracy=bins.correct[full] / weight,
@@ -87,6 +103,9 @@ class Reliability:
             lower=edges[group, column],
             upper=edges[group, column + 1],
             group=group,
+            count=np.divide(weight**2, bins.squares[full], out=np.ones_like(weight), where=bins.squares[full] > 0),
+            n_bins=n_bins,
+            strategy="uniform" if np.array_equal(bins.edges, uniform_edges(n_bins)) else "quantile",
         )
 
     @property
@@ -96,7 +115,7 @@ class Reliability:
 
     def error(self, norm: Norm = "l1") -> float:
         """The calibration error: mean, root mean square or maximum of abs(gap) over bins, averaged over groups."""
-        if norm not in get_args(Norm):
+        if not isinstance(norm, str) or norm not in get_args(Norm):
             raise InputError(f"`norm` must be 'l1', 'l2' or 'max', got {norm!r}.")
         groups = np.unique(self.group)
         return float(np.mean([self._error(self.group == group, norm) for group in groups]))
@@ -113,17 +132,21 @@ def tally(gibbs: Gibbs, edges: HostArray, of: Of = "top") -> Bins:
     claimed, true = claims(gibbs, of), _outcomes(gibbs.batch, of)
     weights = _array.on_host(gibbs.batch.weights)[:, None]
     n_groups, n_bins = claimed.shape[1], edges.shape[1] - 1
+    inner = edges[:, 1:-1]
+    # exp(x) has a relative error of x units in the last place, so small claims need more room.
+    digits = np.abs(np.log(np.where(inner > 0, inner, 1.0)))
+    inner = inner * (1 + gibbs.batch.rounding + np.finfo(float).eps * digits)
     if len(edges) == 1:
-        index = np.searchsorted(edges[0, 1:-1], claimed)
+        index = np.searchsorted(inner[0], claimed)
     else:
-        index = np.stack([np.searchsorted(e[1:-1], p) for e, p in zip(edges, claimed.T, strict=True)], axis=1)
+        index = np.stack([np.searchsorted(e, p) for e, p in zip(inner, claimed.T, strict=True)], axis=1)
     index += n_bins * np.arange(n_groups)
 
     def summed(values: HostArray) -> HostArray:
         flat = np.broadcast_to(values, index.shape).ravel()
         return np.bincount(index.ravel(), flat, n_groups * n_bins).reshape(n_groups, n_bins)
 
-    return Bins(edges, summed(weights), summed(weights * claimed), summed(weights * true))
+    return Bins(edges, summed(weights), summed(weights * claimed), summed(weights * true), summed(weights**2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,11 +164,15 @@ class Tally:
 def claims(gibbs: Gibbs, of: Of) -> HostArray:
     """The claimed probabilities (n, groups) of one batch, on the host."""
     batch = gibbs.batch
-    # Given probabilities are claims as they stand: a logarithm and back would move them off the edges they lie on.
-    given = batch.given if gibbs.beta == 1 else None
+    if gibbs.beta == 1 and batch.given is not None:
+        # Given probabilities are claims as they are: a logarithm and back would tell equal ones apart.
+        table = batch.given / gibbs.over_classes(batch.given)[:, None]
+        top = batch.at(table, batch.top)
+    else:
+        table, top = None, gibbs.top
     if of == "top":
-        return _array.on_host((gibbs.top if given is None else batch.at(given, batch.top))[:, None])
-    claimed = _array.on_host(gibbs.probabilities if given is None else given)
+        return _array.on_host(top[:, None])
+    claimed = _array.on_host(gibbs.probabilities if table is None else table)
     return claimed[:, 1:] if of == "positive" else claimed
 
 
@@ -219,13 +246,13 @@ def reliability_of(data: Source, *, beta: float, n_bins: int, strategy: Strategy
 
 def check_bins(n_bins: Any, strategy: Any) -> None:
     """Refuse bins that cannot be made."""
-    whole("n_bins", n_bins, 1)
-    if strategy not in get_args(Strategy):
+    whole("n_bins", n_bins, 1, _MOST_BINS)
+    if not isinstance(strategy, str) or strategy not in get_args(Strategy):
         raise InputError(f"`strategy` must be 'uniform' or 'quantile', got {strategy!r}.")
 
 
 def _check_claims(data: Source, of: Any) -> None:
-    if of not in get_args(Of):
+    if not isinstance(of, str) or of not in get_args(Of):
         raise InputError(f"`of` must be 'top', 'positive' or 'classwise', got {of!r}.")
     if of == "positive" and data.n_classes != 2:
         raise InputError(

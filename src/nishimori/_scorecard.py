@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nishimori._array import HostArray
+from nishimori._census import at_zeros, warn_of_zeros
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
-from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
+from nishimori._labels import Classes, class_labels
 from nishimori._maps import Map, Temperature, temperature_of
 from nishimori._numbers import temperature as checked_temperature
 from nishimori._observables import Confidence
@@ -72,6 +73,7 @@ def evaluate(
     sample_weight: Any = None,
     input: Input | None = None,
     classes: Classes = None,
+    floor: float | None = None,
 ) -> Scorecard:
     """Every metric of a data set at once, read once (twice with ``strategy="quantile"``).
 
@@ -89,6 +91,8 @@ def evaluate(
         What ``logits`` holds: by default what the calibrator was fitted to, else logits.
     classes : sequence, optional
         The label of each column in order: by default the calibrator's, else 0, 1, ...
+    floor : float, optional
+        Smaller probabilities are raised to this: by default to the calibrator's, else only exact zeros are raised.
 
     Returns
     -------
@@ -103,21 +107,24 @@ def evaluate(
     0.5 0.731 0.231 0.813
     """
     used: Map
+    kind: Input = "logits" if input is None else input
     if calibrator is not None:
         if temperature is not None:
             raise InputError("`temperature` must be left out where `calibrator` is given, which has its own.")
-        used, kind, classes = _of_calibrator(calibrator, logits, input, classes)
+        used = _map_of(calibrator)
+        _refuse_contradictions(calibrator, input, classes, floor)
+        calibrator.check_columns(logits, "logits")
+        if not is_source(logits):  # which brings its own: the calibrator's are those of the scores to predict from
+            kind, classes, floor = calibrator.input, calibrator.classes, calibrator.floor
     else:
         used = Temperature(1.0 if temperature is None else checked_temperature(temperature))
-        kind = "logits" if input is None else input
-        refuse_permuted(column_names(logits, "logits"), classes)
-    data = source(logits, labels, sample_weight, input=kind, classes=classes)
+    data = source(logits, labels, sample_weight, input=kind, classes=classes, floor=floor)
     (card,) = scorecards(data, [used], n_bins=n_bins, strategy=strategy)
     return card
 
 
-def _of_calibrator(calibrator: Any, logits: Any, input: Input | None, classes: Classes) -> tuple[Map, Input, Classes]:
-    """The map of a fitted calibrator, and what it says about the scores; refuses arguments that contradict it."""
+def _map_of(calibrator: Any) -> Map:
+    """The map of a fitted calibrator."""
     fitted = getattr(calibrator, "map_", None)
     if not isinstance(fitted, Map):
         remedy = "Call its `fit` first."
@@ -126,6 +133,11 @@ def _of_calibrator(calibrator: Any, logits: Any, input: Input | None, classes: C
         elif isinstance(calibrator, str | os.PathLike):
             remedy = "Pass `nishimori.load(path)` of a file, or `nishimori.calibrator(name)` after its `fit`."
         raise InputError(f"`calibrator` must be a fitted calibrator, got {calibrator!r}. {remedy}")
+    return fitted
+
+
+def _refuse_contradictions(calibrator: Any, input: Input | None, classes: Classes, floor: float | None) -> None:
+    """Refuse arguments that differ from what the calibrator was fitted with."""
     if input is not None:
         check_input(input)
         if input != calibrator.input:
@@ -135,10 +147,8 @@ def _of_calibrator(calibrator: Any, logits: Any, input: Input | None, classes: C
         if known is None or given != known.tolist():
             shown = "which has none" if known is None else known.tolist()
             raise InputError(f"`classes` must be those of the calibrator, {shown}, got {given}.")
-    calibrator.check_columns(logits, "logits")
-    if is_source(logits):  # the calibrator's are those of the scores to predict from; a source brings its own
-        return fitted, "logits", None
-    return fitted, calibrator.input, calibrator.classes
+    if floor is not None and floor != calibrator.floor:
+        raise InputError(f"`floor` must be that of the calibrator, {calibrator.floor!r}, got {floor!r}.")
 
 
 @dataclass(frozen=True)
@@ -151,6 +161,7 @@ class _Scores:
     confidence: float
     brier: float
     nll: float
+    n_at_zeros: int
     bins: Bins
 
     def __add__(self, other: "_Scores") -> "_Scores":
@@ -161,6 +172,7 @@ class _Scores:
             self.confidence + other.confidence,
             self.brier + other.brier,
             self.nll + other.nll,
+            self.n_at_zeros + other.n_at_zeros,
             self.bins + other.bins,
         )
 
@@ -188,10 +200,12 @@ class _Score:
     edges: tuple[HostArray, ...]
 
     def __call__(self, batch: Batch) -> Sums:
-        return Sums(tuple(self._sums(_after(map_, batch), edges) for map_, edges in zip(self.maps, self.edges, strict=True)))
+        zeros = at_zeros(batch)
+        pairs = zip(self.maps, self.edges, strict=True)
+        return Sums(tuple(self._sums(_after(map_, batch), edges, zeros) for map_, edges in pairs))
 
     @staticmethod
-    def _sums(gibbs: Gibbs, edges: HostArray) -> _Scores:
+    def _sums(gibbs: Gibbs, edges: HostArray, zeros: int) -> _Scores:
         batch = gibbs.batch
         return _Scores(
             n_rows=batch.n_rows,
@@ -200,6 +214,7 @@ class _Score:
             confidence=batch.total(gibbs.top),
             brier=batch.total(gibbs.brier),
             nll=batch.total(gibbs.nll),
+            n_at_zeros=zeros,
             bins=tally(gibbs, edges),
         )
 
@@ -245,4 +260,5 @@ def _from_shared_readings(data: Source, maps: tuple[Map, ...], n_bins: int, stra
     else:
         edges = tuple(each.edges(n_bins) for each in data.gather(_Claim(maps)).items)
     sums = data.gather(_Score(maps, edges)).items
+    warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     return [each.card(temperature_of(map_)) for map_, each in zip(maps, sums, strict=True)]

@@ -15,18 +15,24 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
-from nishimori.errors import InputError
+from nishimori._notice import notice
+from nishimori._numbers import between
+from nishimori.errors import InputError, InputWarning
 
 Input = Literal["logits", "probabilities"]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of shape (n, k), or (n,) for the positive class of a binary problem; ``name`` is the caller's word for them."""
+    """Scores of shape (n, k), or (n,) for the positive class of a binary problem; ``name`` is the caller's word for them.
+
+    ``floor`` raises smaller probabilities; if it is None, only exact zeros are raised, to the smallest number of their dtype.
+    """
 
     array: Array
     input: Input
     name: str = "logits"
+    floor: float | None = None
 
     @property
     def is_binary_score(self) -> bool:
@@ -41,6 +47,19 @@ class Scores:
     def n_classes(self) -> int:
         return 2 if self.is_binary_score else int(self.array.shape[1])
 
+    @property
+    def rounding(self) -> float:
+        """The relative error of probabilities as they are stored: of float32 those of a softmax, of 16 bits the nearest."""
+        if self.input == "logits" or _array.kind(self.array) != "float":
+            return 0.0
+        return _array.epsilon(self.array) * (0.5 if _array.is_half(self.array) else 2.0)
+
+    @property
+    def slack(self) -> float:
+        """By how much the sum of a row of probabilities may differ from 1."""
+        # Rounding each of many entries to 16 bits moves a sum by a few units of that precision; float32 moves it far less.
+        return max(_SLACK, 4 * _array.epsilon(self.array)) if _array.kind(self.array) == "float" else _SLACK
+
     def blocks(self) -> Iterator[slice]:
         """Consecutive rows, as many at a time as suit the device."""
         step = _array.rows_per_block(self.array, self.n_classes)
@@ -48,7 +67,7 @@ class Scores:
 
     def exact(self, rows: slice, kept: HostArray | None = None) -> Array:
         """Some rows in float64, not yet checked; of those only the ``kept`` ones, if given."""
-        stored = self.array[rows, ...]
+        stored = self._readable(self.array[rows, ...])
         return _array.in_double(stored if kept is None else _array.rows_at(stored, kept))
 
     def check(self, values: Array, numbers: Sequence[int] | HostArray) -> bool:
@@ -60,18 +79,33 @@ class Scores:
 
     def as_logits(self, values: Array) -> tuple[Array, Array | None]:
         """Logits (n, k) of checked values, and the probabilities they are the logarithms of, if those were given."""
-        table = self._table(values)
+        table = self._raised(self._table(values))
         return self._logits(table), table if self.input == "probabilities" else None
 
     def logits(self, first_row: int = 0) -> Array:
         """All logits (n, k), checked, in the precision that results are computed in; rows are counted from ``first_row``."""
         for rows in self.blocks():
             self.check(self.exact(rows), range(first_row + rows.start, first_row + rows.stop))
-        return self._logits(self._table(_array.to_compute(self.array)))
+        return self._logits(self.table())
+
+    def table(self) -> Array:
+        """All scores as one column per class, in the precision that results are computed in, not checked."""
+        return self._raised(self._table(_array.to_compute(self._readable(self.array))))
 
     def sample(self, index: HostArray) -> "Scores":
         """The rows whose numbers are in ``index``."""
         return replace(self, array=_array.rows_at(self.array, index))
+
+    def _readable(self, values: Array) -> Array:
+        """``values``, on the host if their own library would read small probabilities as zero."""
+        return _array.on_host(values) if self.input == "probabilities" and _array.flushes(values) else values
+
+    def _raised(self, values: Array) -> Array:
+        """``values``, none of them below the floor."""
+        if self.floor is None:
+            return values
+        xp = namespace(values)
+        return xp.where(values < self.floor, xp.full_like(values, self.floor), values)
 
     def _logits(self, values: Array) -> Array:
         if self.input == "logits":
@@ -93,25 +127,68 @@ class Scores:
 # The cubes of larger logits overflow float64. Real ones are far smaller; masks are -inf or, often, the lowest float32.
 _LARGEST = 1e100
 
+_SLACK = 1e-3
+
+# Larger whole numbers are not exact in float64.
+_WHOLE = 2.0**53
+
+# To warn about probabilities, so many rows are looked at; fewer than these may look like them by chance.
+_LOOKED_AT = 1000
+_ENOUGH_ROWS, _ENOUGH_FLAT = 5, 20
+
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
 
-def scores(x: Any, *, input: Input = "logits", name: str = "logits") -> Scores:
+def scores(x: Any, *, input: Input = "logits", name: str = "logits", floor: float | None = None) -> Scores:
     """Check type and shape of what the user passed as ``name``."""
-    return scores_of(numeric(x, name), input=input, name=name)
+    return scores_of(numeric(x, name), input=input, name=name, floor=floor)
 
 
-def scores_of(array: Array, *, input: Input, name: str) -> Scores:
+def scores_of(array: Array, *, input: Input, name: str, floor: float | None = None) -> Scores:
     """The same for what is known to be an array of numbers."""
-    check_input(input)
+    check_input(input, floor)
     _check_shape(array.shape, name)
-    return Scores(array, input, name)
+    found = Scores(array, input, name, floor)
+    if floor is not None and floor * found.n_classes >= 1:
+        raise InputError(
+            f"`floor` must be below 1/{found.n_classes}, or it could change which of {found.n_classes} classes is predicted, "
+            f"got {floor!r}."
+        )
+    return found
 
 
-def check_input(input: Any) -> None:
-    """Refuse any other word."""
-    if input not in get_args(Input):
+def check_input(input: Any, floor: Any = None) -> None:
+    """Refuse any other word, and a floor that cannot be one."""
+    if not isinstance(input, str) or input not in get_args(Input):
         raise InputError(f"`input` must be 'logits' or 'probabilities', got {input!r}.")
+    if floor is None:
+        return
+    if input == "logits":
+        raise InputError("`floor` must be left out for logits: it is the lowest probability. Pass `input='probabilities'`.")
+    if not between("floor", floor, 0, 0.5) > 0:
+        raise InputError("`floor` must be positive, got 0. Leave it out to raise only exact zeros.")
+
+
+def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None = None) -> None:
+    """Warn when logits look like probabilities, and say what to do; nothing is guessed, they are used as the caller said.
+
+    Rows of weight zero may hold anything.
+    """
+    enough = _ENOUGH_FLAT if given.is_binary_score else _ENOUGH_ROWS
+    if given.input != "logits" or given.n_samples < enough or _array.kind(given.array) != "float":
+        return
+    some = _array.on_host(given.array[: min(_LOOKED_AT, given.n_samples), ...])
+    if weights is not None:
+        some = some[weights[: len(some)] > 0]
+    if len(some) < enough or not ((some >= 0) & (some <= 1 + _SLACK)).all():
+        return
+    if given.is_binary_score:
+        what = f"All `{given.name}` lie between 0 and 1"
+    elif (abs(some.sum(axis=1, dtype=float) - 1) <= given.slack).all():
+        what = f"Each row of `{given.name}` sums to 1"
+    else:
+        return
+    notice(f"{what}, as probabilities do. If these are probabilities, {remedy}; they are used as logits.", InputWarning)
 
 
 def numeric(x: Any, name: str) -> Array:
@@ -122,6 +199,10 @@ def numeric(x: Any, name: str) -> Array:
         array = _array.as_array(x)
     except ValueError:
         raise InputError(f"`{name}` must be a rectangular array of numbers, got rows of different lengths.") from None
+    if _array.dtype_name(array).startswith(("float8_", "float6_", "float4_", "q")):
+        raise InputError(
+            f"`{name}` must not be of type {_array.dtype_name(array)}, which is too coarse. Convert it to float32."
+        )
     if _array.kind(array) == "complex":
         raise InputError(
             f"`{name}` must be real, got {_array.dtype_name(array)}. Complex data not supported: pass `{name}.real`."
@@ -145,7 +226,7 @@ def _from_objects(array: Array, name: str) -> Array:
     if array.dtype == object:
         try:
             return array.astype(np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"`{name}` must hold numbers, but one could not be read: {error}.") from None
     what = "text" if array.dtype.kind in "US" else f"an array of type {_array.dtype_name(array)}"
     raise InputError(f"`{name}` must hold numbers, got {what}. Convert it first, for example with `{name}.astype(float)`.")
@@ -155,6 +236,8 @@ def refuse_hidden(x: Any, name: str) -> None:
     """Refuse arrays that do not show all their entries: conversion would change their meaning."""
     if _array.is_sparse(x):
         raise InputError(f"`{name}` must be a dense array, got a sparse one. Pass `{name}.toarray()` or `{name}.to_dense()`.")
+    if _array.is_without_values(x):
+        raise InputError(f"`{name}` must be a dense array with values, got a nested or a meta tensor. Pass an ordinary tensor.")
     if _array.has_hidden_entries(x):
         raise InputError(f"`{name}` must not hide entries, got a NumPy masked array. Pass `{name}.filled(value)`.")
 
@@ -182,6 +265,8 @@ def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostAr
     """Refuse NaN, +inf and rows without a class; whether -inf masks some class."""
     xp, name = namespace(values), scores.name
     usual = xp.abs(values) <= _LARGEST  # not true of NaN
+    if not _array.fits_double(scores.array):
+        _refuse_rounded(scores, values, numbers)
     if bool(xp.all(usual)):
         return False
     masked = values == -inf
@@ -210,10 +295,24 @@ def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostAr
     return True
 
 
+def _refuse_rounded(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> None:
+    """Refuse integers and long doubles so large that float64 rounds away the differences between classes."""
+    xp = namespace(values)
+    rounded = (xp.abs(values) > _WHOLE) & (values != -inf)
+    if bool(xp.any(rounded)):
+        raise InputError(
+            f"`{scores.name}` of type {_array.dtype_name(scores.array)} must lie between -2**53 and 2**53, where float64 is "
+            f"exact, got {_first(values, rounded, numbers)}. Subtract the largest score of each row first."
+        )
+
+
 def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> None:
     """Refuse rows that are not distributions."""
     xp, name = namespace(values), scores.name
-    outside = ~((values >= 0) & (values <= 1 + 1e-3))  # also true of NaN
+    if bool(xp.any(xp.isnan(values))):
+        found = _first(values, xp.isnan(values), numbers)
+        raise InputError(f"`{name}` must not contain NaN, got {found}. Drop those rows or find where the model produced them.")
+    outside = ~((values >= 0) & (values <= 1 + _SLACK))
     remedy = "If these are logits, pass `input='logits'`."
     if bool(xp.any(outside)):
         raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, outside, numbers)}. {remedy}")
@@ -222,9 +321,7 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
             raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, values > 1, numbers)}. {remedy}")
         return
     totals = xp.sum(values, axis=1)
-    # Rounding each of many entries to 16 bits moves a sum by a few units of that precision; float32 moves it far less.
-    slack = max(1e-3, 4 * _array.epsilon(scores.array)) if _array.kind(scores.array) == "float" else 1e-3
-    off = xp.abs(totals - 1) > slack
+    off = xp.abs(totals - 1) > scores.slack
     if bool(xp.any(off)):
         row = int(np.argmax(_array.on_host(off)))
         raise InputError(f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in row {numbers[row]}. {remedy}")

@@ -12,9 +12,9 @@ import numpy as np
 from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._inputs import Batch
-from nishimori._labels import Classes, checked_weights, class_indices
+from nishimori._labels import Classes, checked_weights, class_indices, column_names, refuse_permuted
 from nishimori._progress import Report, silent
-from nishimori._scores import Input, Scores, scores
+from nishimori._scores import Input, Scores, scores, warn_if_probabilities
 from nishimori.errors import InputError
 
 
@@ -90,7 +90,8 @@ class ArraySource(Source):
                 numbers = range(rows.start, rows.stop) if kept is None else rows.start + kept
                 self._masked[rows.start] = self.scores.check(values, numbers)
             logits, given = self.scores.as_logits(values)
-            yield Batch(logits, _array.beside(labels, logits), _array.beside(weights, logits), given, self._masked[rows.start])
+            true, heavy = _array.beside(labels, logits), _array.beside(weights, logits)
+            yield Batch(logits, true, heavy, given, self._masked[rows.start], self.scores.rounding)
 
     def sample(self, size: int) -> "ArraySource | None":
         """A random ``size`` of the rows, the same ones each time; None if all their weights are zero."""
@@ -108,17 +109,21 @@ def source(
     *,
     input: Input = "logits",
     classes: Classes = None,
+    floor: float | None = None,
     names: tuple[str, str] = ("logits", "labels"),
+    probability_remedy: str = "pass `input='probabilities'`",
 ) -> Source:
     """What the user passed, as a source; a source passes as it is.
 
-    ``names`` are what the caller's signature calls the first two arguments.
+    ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what the user can do if
+    the logits look like probabilities.
     """
     if is_source(logits):
         given = {
             names[1]: labels,
             "sample_weight": sample_weight,
             "classes": classes,
+            "floor": floor,
             "input": None if input == "logits" else input,
         }
         for name, value in given.items():
@@ -126,8 +131,10 @@ def source(
                 raise InputError(f"`{name}` must be left out where `{names[0]}` is a source, which brings its own.")
         found: Source = logits
         return found
-    table = scores(logits, input=input, name=names[0])
+    refuse_permuted(column_names(logits, names[0]), classes)
+    table = scores(logits, input=input, name=names[0], floor=floor)
     weights = checked_weights(sample_weight, table.n_samples)
+    warn_if_probabilities(table, probability_remedy, weights)
     return ArraySource(table, class_indices(labels, classes, table, names[1], weights), weights)
 
 

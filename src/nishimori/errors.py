@@ -9,6 +9,7 @@
     ├── MergeError            two sums cannot be added, because they are of different things
     └── FormatError           a file is damaged, of another kind, or newer than this library
 
+    InputWarning (UserWarning)        the data can be used, but may not be what was meant
     FewErrorsWarning (UserWarning)    few samples decide the temperature, so it is uncertain
 
 All errors are `ValueError`, so code that catches scikit-learn's errors catches them too.
@@ -59,4 +60,8 @@ class FormatError(NishimoriError):
 
 
 class FewErrorsWarning(UserWarning):
-    """Fewer than ten wrong, or fewer than ten right, answers decide the temperature, so it is uncertain."""
+    """The temperature is uncertain: fewer than ten wrong or right answers decide it, or they are hardly better than chance."""
+
+
+class InputWarning(UserWarning):
+    """The data can be used but may not be what was meant, such as logits that look like probabilities."""

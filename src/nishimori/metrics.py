@@ -1,14 +1,18 @@
 """Scores of a classifier: how often it is right, how sure it is, and whether the two agree.
 
 `nishimori.evaluate` gives the usual ones together, from one reading of the data. Here every function
-takes ``(logits, labels)``, in that order and in any array library, and three keywords:
+takes ``(logits, labels)``, in that order and in any array library, and five keywords:
 
 ``temperature=1.0``
     Divide the logits by this first, so that one array serves before and after calibration.
 ``sample_weight=None``
     A weight of w counts a sample as w copies.
 ``input="logits"``
-    Say "probabilities" if that is what the first argument holds; nothing is guessed.
+    Say "probabilities" if that is what the first argument holds; nothing is guessed. Each row is then divided by its sum.
+``classes=None``
+    The label of each column in order, where labels are not the column numbers 0, 1, ...
+``floor=None``
+    Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of their dtype.
 
 A flat array z of shape (n,) stands for the two logits (0, z), a flat array p of probabilities for (1 - p, p). Each function
 returns a Python float, summed in float64; `reliability` returns the curve that `ece` sums.
@@ -19,12 +23,14 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+from nishimori._census import at_zeros, warn_of_zeros
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
+from nishimori._labels import Classes
 from nishimori._numbers import temperature as checked_temperature
 from nishimori._numbers import whole
 from nishimori._observables import Confidence, TopN
-from nishimori._passes import Mean
+from nishimori._passes import Mean, together
 from nishimori._reliability import Norm, Of, Reliability, Strategy, reliability_of
 from nishimori._scores import Input
 from nishimori._sources import Source, source
@@ -47,7 +53,14 @@ def __dir__() -> list[str]:
 
 
 def accuracy(
-    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+    logits: Any,
+    labels: Any = None,
+    *,
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
 ) -> float:
     """Share of samples whose largest logit is at the true class; of equal largest logits the first counts.
 
@@ -59,11 +72,21 @@ def accuracy(
     >>> metrics.accuracy([[2.0, 0.0], [0.0, 2.0]], [0, 0])
     0.5
     """
-    return 1 - error(logits, labels, temperature=temperature, sample_weight=sample_weight, input=input)
+    missed = error(
+        logits, labels, temperature=temperature, sample_weight=sample_weight, input=input, classes=classes, floor=floor
+    )
+    return 1 - missed
 
 
 def error(
-    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+    logits: Any,
+    labels: Any = None,
+    *,
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
 ) -> float:
     """Share of samples whose largest logit is not at the true class: one minus `accuracy`.
 
@@ -73,7 +96,7 @@ def error(
     >>> metrics.error([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [3.0, 0.0]], [0, 0, 0, 0])
     0.25
     """
-    return _average(source(logits, labels, sample_weight, input=input), _wrong, temperature)
+    return _average(source(logits, labels, sample_weight, input=input, classes=classes, floor=floor), _wrong, temperature)
 
 
 def top_n_accuracy(
@@ -84,6 +107,8 @@ def top_n_accuracy(
     temperature: float = 1.0,
     sample_weight: Any = None,
     input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
 ) -> float:
     """Share of samples whose true class is among the ``top_n`` largest logits; of equal logits the first come first.
 
@@ -93,13 +118,20 @@ def top_n_accuracy(
     >>> metrics.top_n_accuracy([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], [1, 2], 2)
     0.5
     """
-    data = source(logits, labels, sample_weight, input=input)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
     n = whole("top_n", top_n, 1, data.n_classes, which_is="the number of classes")
     return 1 - _average(data, _Missed(n), temperature)
 
 
 def nll(
-    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+    logits: Any,
+    labels: Any = None,
+    *,
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
 ) -> float:
     """Mean negative log-likelihood of the true class, the cross-entropy; infinite if a true class is masked.
 
@@ -109,11 +141,21 @@ def nll(
     >>> round(metrics.nll([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     1.1269
     """
-    return _average(source(logits, labels, sample_weight, input=input), attrgetter("nll"), temperature)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
+    mean, zeros = data.gather(together(_Average(attrgetter("nll"), 1 / checked_temperature(temperature)), _AtZeros())).items
+    warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
+    return float(mean.value)
 
 
 def brier(
-    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+    logits: Any,
+    labels: Any = None,
+    *,
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
 ) -> float:
     """Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
 
@@ -125,11 +167,20 @@ def brier(
     >>> round(metrics.brier([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.79
     """
-    return _average(source(logits, labels, sample_weight, input=input), attrgetter("brier"), temperature)
+    return _average(
+        source(logits, labels, sample_weight, input=input, classes=classes, floor=floor), attrgetter("brier"), temperature
+    )
 
 
 def confidence(
-    logits: Any, labels: Any = None, *, temperature: float = 1.0, sample_weight: Any = None, input: Input = "logits"
+    logits: Any,
+    labels: Any = None,
+    *,
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
 ) -> float:
     """Mean probability of the predicted class. Expectation consistency makes it equal `accuracy`.
 
@@ -141,7 +192,9 @@ def confidence(
     >>> round(metrics.confidence([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.8808
     """
-    return _average(source(logits, labels, sample_weight, input=input), attrgetter("top"), temperature)
+    return _average(
+        source(logits, labels, sample_weight, input=input, classes=classes, floor=floor), attrgetter("top"), temperature
+    )
 
 
 def ece(
@@ -155,12 +208,14 @@ def ece(
     temperature: float = 1.0,
     sample_weight: Any = None,
     input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
 ) -> float:
     """Expected calibration error: how far confidence is from accuracy, bin by bin.
 
     Parameters
     ----------
-    logits, labels, temperature, sample_weight, input
+    logits, labels, temperature, sample_weight, input, classes, floor
         As for every metric of this module.
     n_bins : int
         Number of bins.
@@ -198,6 +253,8 @@ def ece(
         temperature=temperature,
         sample_weight=sample_weight,
         input=input,
+        classes=classes,
+        floor=floor,
     )
     return curve.error(norm)
 
@@ -212,6 +269,8 @@ def reliability(
     temperature: float = 1.0,
     sample_weight: Any = None,
     input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
 ) -> Reliability:
     """Confidence, accuracy, weight and gap of each non-empty bin: what `ece` sums and a reliability diagram shows.
 
@@ -225,7 +284,7 @@ def reliability(
     (array([0.8808]), array([0.5]), array([2.]), array([0.3808]))
     """
     beta = 1 / checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
     return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of)
 
 
@@ -242,6 +301,14 @@ class _Average:
 
 def _average(data: Source, rows: Callable[[Gibbs], Any], temperature: float) -> float:
     return data.gather(_Average(rows, 1 / checked_temperature(temperature))).value
+
+
+@dataclass(frozen=True)
+class _AtZeros:
+    """The pass that counts the rows whose true class has probability zero, out of all."""
+
+    def __call__(self, batch: Batch) -> Mean:
+        return Mean(at_zeros(batch), batch.n_rows)
 
 
 @dataclass(frozen=True)

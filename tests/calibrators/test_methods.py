@@ -177,7 +177,7 @@ WRONG = {
     "no module": (("nowhere:Name", {}), r"^`nowhere:Name` must be importable as package\.module:Name, got ModuleNotFoundError"),
     "no attribute": (("math:nothing", {}), r"^`math:nothing` must be importable as package\.module:Name, got AttributeError"),
     "no method": (("math:pi", {}), "^`math:pi` must be an observable"),
-    "parameters": (("ts", {"top_n": 2}), "^The method 'ts' takes the parameters input, classes, got top_n"),
+    "parameters": (("ts", {"top_n": 2}), "^The method 'ts' takes the parameters input, classes, floor, got top_n"),
 }
 
 
@@ -198,7 +198,9 @@ class Needs(Observable):
 
 def test_a_parameter_that_is_missing_is_named():
     nishimori.register("needs", Needs)
-    with pytest.raises(InputError, match=r"The method 'needs' takes the parameters power, input, classes, got none .*'power'"):
+    with pytest.raises(
+        InputError, match=r"The method 'needs' takes the parameters power, input, classes, floor, got none .*'power'"
+    ):
         nishimori.calibrator("needs")
 
 
@@ -227,5 +229,5 @@ def test_a_package_that_cannot_be_imported_is_named(monkeypatch):
 def test_an_observable_has_no_parameters_besides_those_of_its_class():
     nishimori.register("cube", Power(3))
     assert nishimori.calibrator("cube").observable == Power(3)
-    with pytest.raises(InputError, match="The method 'cube' takes the parameters input, classes, got power"):
+    with pytest.raises(InputError, match="The method 'cube' takes the parameters input, classes, floor, got power"):
         nishimori.calibrator("cube", power=1)

@@ -80,11 +80,14 @@ def test_the_file_is_json_that_says_everything(tmp_path):
         "format_version": 2,
         "map": {"kind": "temperature", "parameters": {}},
         "input": "logits",
+        "floor": None,
         "provenance": {
             "method": "ec",
             "params": {"top_n": 2},
             "classes": list(ANIMALS),
             "columns": list(ANIMALS),
+            "label_column": None,
+            "score_column": None,
             "n_classes": 3,
             "n_samples": 300,
             "library_version": nishimori.__version__,
@@ -190,8 +193,11 @@ def test_classes_that_json_cannot_hold_are_refused_when_saving(tmp_path):
 NOT_OURS = "is not a calibration file: "
 AGAIN = "Fit and save again."
 REFUSED = {
-    "nothing": ("", NOT_OURS + "Expecting value: line 1 column 1 (char 0). " + AGAIN),
-    "half a file": (FIRST_VERSION[:60], NOT_OURS + "Unterminated string starting at: line 1 column 58 (char 57). " + AGAIN),
+    "nothing": ("", NOT_OURS + "it is not JSON (Expecting value: line 1 column 1). " + AGAIN),
+    "half a file": (
+        FIRST_VERSION[:60],
+        NOT_OURS + "it is not JSON (Unterminated string starting at: line 1 column 58). " + AGAIN,
+    ),
     "an array": ("[1, 2]", NOT_OURS + 'it has no "format": "nishimori-calibration". ' + AGAIN),
     "another format": ('{"format": "other"}', NOT_OURS + 'it has no "format": "nishimori-calibration". ' + AGAIN),
 }
@@ -212,7 +218,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 
 # A number beyond float64, which JSON can hold.
-HUGE = pytest.param("temperature", 10**400, id="temperature-huge")
+HUGE = pytest.param("temperature", -(10**25), id="temperature-huge")
 TEMPERATURES = [("temperature", each) for each in (0, -1.5, "1.5", True, None, float("nan"), float("inf"))]
 ALWAYS = [
     ("input", "scores"),
@@ -297,7 +303,7 @@ def test_a_version_that_is_none_is_damage(version, tmp_path):
     (tmp_path / "c.json").write_text(json.dumps(json.loads(FIRST_VERSION) | {"format_version": version}))
     with pytest.raises(FormatError) as error:
         load(tmp_path / "c.json")
-    assert str(error.value) == f"{tmp_path / 'c.json'} is damaged: its format_version is {version!r}. Fit and save again."
+    assert str(error.value) == f"{tmp_path / 'c.json'} is damaged: format_version is {version!r}. Fit and save again."
 
 
 def test_a_newer_version_is_refused_with_how_to_upgrade(tmp_path):
@@ -315,3 +321,71 @@ def test_a_newer_version_is_refused_with_how_to_upgrade(tmp_path):
 def test_fields_that_a_later_library_adds_are_passed_over(tmp_path):
     (tmp_path / "c.json").write_text(json.dumps(json.loads(FIRST_VERSION) | {"note": "hello"}))
     assert load(tmp_path / "c.json").temperature_ == 1.5
+
+
+NONSENSE = {
+    "deep": ("[" * 100_000, "it is nested too deeply"),
+    "deep object": ('{"a":' * 100_000, "it is nested too deeply"),
+    "fairly deep": ("[" * 200 + "]" * 200, "it is nested too deeply"),
+    "digits": ('{"format": ' + "9" * 5000 + "}", "it has a number of 5000 digits"),
+    "surrogate": ('{"format": "\\ud800"}', "it holds half of a surrogate pair, which is not text"),
+    "twice": ('{"format": 1, "format": 2}', "the key 'format' appears more than once"),
+    "nothing": ("", "it is not JSON (Expecting value"),
+    "binary": ("\udcff\udcfe", "it is not text in UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("text", "why"), NONSENSE.values(), ids=NONSENSE)
+def test_text_that_no_calibration_can_be_is_refused(tmp_path, text, why):
+    (tmp_path / "c.json").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(FormatError) as raised:
+        nishimori.load(tmp_path / "c.json")
+    assert str(raised.value).startswith(f"{tmp_path / 'c.json'} is not a calibration file: {why}")
+    assert str(raised.value).endswith(". Fit and save again.")
+
+
+def test_a_file_too_large_for_a_calibration_is_not_read(tmp_path):
+    with (tmp_path / "c.json").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(FormatError, match="it has 1,099,511,627,776 bytes, more than the 67,108,864 that are read"):
+        nishimori.load(tmp_path / "c.json")
+
+
+ANYTHING = [None, True, [], {}, "x", -1, 0, 1.5, 10**400, [[]], ["a", "a"], {"a": 1}]
+FIELDS = ["format_version", "map", "input", "floor", "provenance"]
+WITHIN = [
+    "method",
+    "params",
+    "classes",
+    "columns",
+    "label_column",
+    "score_column",
+    "n_classes",
+    "n_samples",
+    "residual",
+    "library_version",
+]
+
+
+@pytest.mark.parametrize("value", ANYTHING, ids=lambda value: repr(value)[:12])
+@pytest.mark.parametrize("field", [*FIELDS, *(f"provenance.{name}" for name in WITHIN), "map.kind", "map.parameters"])
+def test_any_value_in_any_field_is_used_or_refused_in_one_line(tmp_path, field, value):
+    content = json.loads(SECOND_VERSION)
+    *outer, name = field.split(".")
+    (content[outer[0]] if outer else content)[name] = value
+    (tmp_path / "c.json").write_text(json.dumps(content))
+    try:
+        found = nishimori.load(tmp_path / "c.json").predict_proba([[1.5, 0.0]])
+    except FormatError as error:
+        found = str(error)
+    if isinstance(found, str):
+        assert 20 < len(found) < 400 + len(str(tmp_path))
+        assert "\n" not in found
+    else:
+        np.testing.assert_allclose(found, reference.softmax([[1.0, 0.0]]), rtol=1e-12)
+
+
+def test_more_classes_than_any_model_has_are_refused_without_listing_them(tmp_path):
+    content = json.loads(SECOND_VERSION)
+    content["provenance"] |= {"n_classes": 500_000_000, "classes": None}
+    assert "is damaged: n_classes is 500000000. " in refusal(content, tmp_path / "c.json")

@@ -146,10 +146,10 @@ EC().fit(X, put(y, 5, 0.5))
 EC().fit(X, put(y, 5, np.nan))
     `y` must be integers from 0 to 2, got nan: a label is missing in row 5. Drop such samples.
 EC().fit(X, np.array(NAMES)[y])
-    `y` must be integers from 0 to 2, got 'cat'. For other labels pass the label of each column in order:
+    `y` must be integers from 0 to 2, got 'cat' in row 0. For other labels pass the label of each column in order:
     `classes=[...]`.
 EC().fit(X, y + 1j)
-    `y` must be integers from 0 to 2, got (2+1j). For other labels pass the label of each column in order:
+    `y` must be integers from 0 to 2, got (2+1j) in row 0. For other labels pass the label of each column in order:
     `classes=[...]`.
 TS().fit(put(X, (0, y[0]), -np.inf), y)
     `y` must not name a masked class for temperature scaling, got 1 samples whose true class has logit -inf: their
@@ -199,8 +199,8 @@ EC(input="probabilities").fit(put(P, (5, 1), 1.5), y)
     `X` must be between 0 and 1, got 1.5 in row 5, column 1. If these are logits, pass
     `input='logits'`.
 EC(input="probabilities").fit(put(P, (5, 1), np.nan), y)
-    `X` must be between 0 and 1, got nan in row 5, column 1. If these are logits, pass
-    `input='logits'`.
+    `X` must not contain NaN, got nan in row 5, column 1. Drop those rows or find where the model
+    produced them.
 TS(input="probabilities").fit(put(P[:, 0], 5, 1.0005), y > 0)
     `X` must be between 0 and 1, got 1.0005 in row 5. If these are logits, pass
     `input='logits'`.

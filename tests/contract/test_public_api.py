@@ -7,7 +7,7 @@ import pytest
 
 import nishimori
 
-HEAVY = ("sklearn", "scipy", "torch", "jax", "dask", "matplotlib", "pandas")
+HEAVY = ("sklearn", "scipy", "torch", "jax", "dask", "matplotlib", "pandas", "pyarrow")
 
 
 def loaded_after(code: str) -> set[str]:
@@ -26,7 +26,7 @@ def test_looking_around_loads_nothing_heavy():
 
 
 def test_the_shell_starts_without_anything_heavy():
-    assert loaded_after("import nishimori.cli") == set()
+    assert loaded_after("import nishimori.cli._app") == set()
 
 
 def test_wrapping_a_network_does_not_load_scikit_learn():

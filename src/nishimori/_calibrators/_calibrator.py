@@ -19,23 +19,29 @@ from nishimori._calibrators import _registry
 from nishimori._calibrators._record import Provenance, Record
 from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
 from nishimori._maps import Map, temperature_of
-from nishimori._scores import Input, Scores, numeric, scores_of
+from nishimori._scores import Input, Scores, numeric, scores_of, warn_if_probabilities
 from nishimori._sources import Source, is_source, source
 from nishimori.errors import InputError
+
+COMMON = ("input", "classes", "floor")
+"""The parameters that every calibrator has besides those of its method."""
 
 
 class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     """Everything except the choice of the map.
 
-    A subclass has the parameters ``input`` and ``classes`` and a `fit` that takes its data from `source_from` and ends with
-    ``return self.learn(...)``.
+    A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `source_from` and
+    ends with ``return self.learn(...)``.
     """
 
     input: Input
     classes: Classes
+    floor: float | None = None  # a subclass without this parameter raises only exact zeros
     map_: Map
     classes_: HostArray
     n_features_in_: int
+    label_column_: str | None
+    score_column_: str | None
     n_samples_: int | None
     residual_: float | None
 
@@ -59,8 +65,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         """The data to fit to; values are checked when they are first read."""
         if is_source(X):  # `input` and `classes` are then those of the scores to predict from
             return source(X, y, sample_weight, names=("X", "y"))
-        refuse_permuted(column_names(X), self.classes)
-        return source(X, y, sample_weight, input=self.input, classes=self.classes, names=("X", "y"))
+        return source(X, y, sample_weight, input=self.input, classes=self.classes, floor=self.floor, names=("X", "y"))
 
     def learn(self, X: Any, data: Source, map_: Map, n_samples: int, residual: float | None = None) -> Self:
         """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
@@ -82,16 +87,24 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         if origin.n_classes is not None:
             self.classes_ = class_labels(origin.classes, origin.n_classes)
             self.n_features_in_ = origin.n_classes
-        self.name_columns(origin.columns)
+        self.name_columns(origin.columns, origin.label_column, origin.score_column)
         return self
 
-    def name_columns(self, names: Sequence[str] | None) -> None:
-        """Note what the columns of ``X`` are called where ``X`` itself cannot say; other names are refused from then on."""
+    def name_columns(
+        self, names: Sequence[str] | None, label_column: str | None = None, score_column: str | None = None
+    ) -> None:
+        """Note what the columns of ``X`` and of the labels are called, where ``X`` itself cannot say.
+
+        Other names of the columns of ``X`` are refused from then on. ``score_column`` is where a single column or array holds
+        all scores.
+        """
         refuse_permuted(names, self.classes)
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+        self.label_column_ = label_column
+        self.score_column_ = score_column
 
     def check_columns(self, X: Any, name: str = "X") -> None:
         """Refuse scores whose number or names of columns are not those that the calibrator was fitted to."""
@@ -134,7 +147,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
-        return scores_of(array, input=self.input, name="X")
+        given = scores_of(array, input=self.input, name="X", floor=self.floor)
+        warn_if_probabilities(given, "fit a calibrator with `input='probabilities'`")
+        return given
 
     def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``."""
@@ -146,18 +161,22 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         given = self._scores(X)
         exponents = self.map_.exponents(given.logits())
         xp = namespace(exponents)
-        return _array.like(exponents - xp.log(xp.sum(xp.exp(exponents), axis=1, keepdims=True)), given.array)
+        with np.errstate(over="ignore"):  # beyond the range of float16: -inf
+            return _array.like(exponents - xp.log(xp.sum(xp.exp(exponents), axis=1, keepdims=True)), given.array)
 
     def predict(self, X: Any) -> Array:
         """The predicted label of each sample; of equal largest scores the first.
 
         Without ``classes`` these are column numbers, in the array library of ``X``; with it, a NumPy array of its labels.
         """
-        logits = self._scores(X).logits()
-        if temperature_of(self.map_) is None:  # one temperature keeps the order of the classes
-            logits = self.map_.apply(logits)
-        columns = namespace(logits).argmax(logits, axis=1)
-        return columns if self.classes is None else self.classes_[_array.on_host(columns)]
+        given = self._scores(X)
+        logits = given.logits()
+        # One temperature keeps the order of the classes, and different probabilities can have the same logarithm.
+        ranked = given.table() if temperature_of(self.map_) is not None else self.map_.apply(logits)
+        columns = namespace(ranked).argmax(ranked, axis=1)
+        if self.classes is not None:
+            return self.classes_[_array.on_host(columns)]
+        return _array.beside(columns, given.array) if type(columns) is np.ndarray else columns
 
     def transform(self, X: Any) -> Array:
         """The calibrated logits, ``logits / temperature_`` for one temperature; flat if ``X`` is flat.
@@ -165,11 +184,14 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         What the dtype of ``X`` cannot hold becomes infinite, as in float16 beyond 65,504.
         """
         given = self._scores(X)
-        logits = self.map_.apply(given.logits())
-        if given.is_binary_score:
-            logits = logits[:, 1] - logits[:, 0]
+        logits = given.logits()
+        if given.is_binary_score and temperature_of(self.map_) is not None:
+            mapped = self.map_.apply((logits[:, 1] - logits[:, 0])[:, None])[:, 0]  # the difference of infinite ones is NaN
+        else:
+            mapped = self.map_.apply(logits)
+            mapped = mapped[:, 1] - mapped[:, 0] if given.is_binary_score else mapped
         with np.errstate(over="ignore"):
-            return _array.like(logits, given.array)
+            return _array.like(mapped, given.array)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted calibrator to a small JSON file; `nishimori.load` reads it back.
@@ -188,17 +210,20 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             params=self.method_params(),
             classes=None if self.classes is None else self.classes_.tolist(),
             columns=None if names is None else names.tolist(),
+            label_column=self.label_column_,
+            score_column=self.score_column_,
             n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
             n_samples=self.n_samples_,
             residual=self.residual_,
             library_version=nishimori.__version__,
         )
-        Record(self.map_, self.input, origin).write(path, overwrite=overwrite)
+        floor = None if self.floor is None else float(self.floor)
+        Record(self.map_, self.input, origin, floor).write(path, overwrite=overwrite)
 
     def method_params(self) -> dict[str, Any]:
         """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
         params = self.get_params(deep=False)
-        return {name: plain(value) for name, value in params.items() if name not in ("input", "classes")}
+        return {name: plain(value) for name, value in params.items() if name not in COMMON}
 
 
 def plain(value: Any) -> Any:

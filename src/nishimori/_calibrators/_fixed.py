@@ -22,14 +22,17 @@ class FixedTemperature(Calibrator):
     ----------
     temperature : float
         The temperature.
-    input, classes
+    input, classes, floor
         As for `ExpectationConsistency`.
     """
 
-    def __init__(self, temperature: float = 1.0, *, input: Input = "logits", classes: Classes = None) -> None:
+    def __init__(
+        self, temperature: float = 1.0, *, input: Input = "logits", classes: Classes = None, floor: float | None = None
+    ) -> None:
         self.temperature = temperature
         self.input = input
         self.classes = classes
+        self.floor = floor
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Check the data and note its columns; the temperature stays as it is."""
@@ -57,7 +60,7 @@ class FixedMap(Calibrator):
         The name of the method that chose it.
     params : dict, optional
         The parameters of that method.
-    input, classes
+    input, classes, floor
         As for `ExpectationConsistency`.
     """
 
@@ -71,12 +74,14 @@ class FixedMap(Calibrator):
         params: dict[str, Any] | None = None,
         input: Input = "logits",
         classes: Classes = None,
+        floor: float | None = None,
     ) -> None:
         self.map = map
         self.method = method
         self.params = params
         self.input = input
         self.classes = classes
+        self.floor = floor
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Check the data and note its columns; the map stays as it is."""
@@ -90,7 +95,9 @@ class FixedMap(Calibrator):
         return dict(self.params or {})
 
 
-def from_temperature(T: float, *, classes: Classes = None, input: Input = "logits") -> FixedTemperature:
+def from_temperature(
+    T: float, *, classes: Classes = None, input: Input = "logits", floor: float | None = None
+) -> FixedTemperature:
     """A calibrator that is ready to use, from a temperature you know: for serving.
 
     Parameters
@@ -101,6 +108,8 @@ def from_temperature(T: float, *, classes: Classes = None, input: Input = "logit
         The label of each column in order; then the number of columns is checked too.
     input : {"logits", "probabilities"}
         What the calibrator will be given.
+    floor : float, optional
+        Smaller probabilities are raised to this, with ``input="probabilities"``.
 
     Examples
     --------
@@ -108,8 +117,8 @@ def from_temperature(T: float, *, classes: Classes = None, input: Input = "logit
     >>> nishimori.from_temperature(2.0).predict_proba([[2.0, 0.0]]).round(3)
     array([[0.731, 0.269]])
     """
-    check_input(input)
+    check_input(input, floor)
     labels = None if classes is None else class_labels(classes).tolist()
     origin = Provenance(FIXED, classes=labels, n_classes=None if labels is None else len(labels))
-    record = Record(Temperature(checked_temperature(T, "T")), input, origin)
-    return FixedTemperature(T, input=input, classes=classes).restore(record)
+    record = Record(Temperature(checked_temperature(T, "T")), input, origin, floor)
+    return FixedTemperature(T, input=input, classes=classes, floor=floor).restore(record)

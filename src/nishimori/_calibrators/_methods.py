@@ -7,7 +7,7 @@ from inspect import isabstract, signature
 from typing import Any
 
 from nishimori._calibrators import _registry
-from nishimori._calibrators._calibrator import Calibrator
+from nishimori._calibrators._calibrator import COMMON, Calibrator
 from nishimori._calibrators._fixed import FIXED, FixedMap, FixedTemperature
 from nishimori._calibrators._one_temperature import ExpectationConsistency, Matched, OneTemperature, TemperatureScaling
 from nishimori._calibrators._record import Record
@@ -68,7 +68,7 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     name : str
         One of `methods`, or ``package.module:Name`` of an observable or a class of calibrators that can be imported.
     **params
-        Parameters of the method, such as ``top_n`` of "ec", and ``input`` and ``classes`` of all.
+        Parameters of the method, such as ``top_n`` of "ec", and ``input``, ``classes`` and ``floor`` of all.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     try:
         return _made(target, params)
     except TypeError as error:
-        common = () if isinstance(target, type) and issubclass(target, Calibrator) else ("input", "classes")
+        common = () if isinstance(target, type) and issubclass(target, Calibrator) else COMMON
         taken = [*(signature(target).parameters if isinstance(target, type) else ()), *common]
         raise InputError(
             f"The method {name!r} takes the parameters {', '.join(taken)}, got {', '.join(params) or 'none'} ({error})."
@@ -115,7 +115,7 @@ def _checked(target: Any, what: str) -> Any:
 def _made(target: Any, params: dict[str, Any]) -> Calibrator:
     if isinstance(target, type) and issubclass(target, Calibrator):
         return target(**params)
-    common = {name: value for name, value in params.items() if name in ("input", "classes")}
+    common = {name: value for name, value in params.items() if name in COMMON}
     own = {name: value for name, value in params.items() if name not in common}
     if isinstance(target, type):
         return Matched(target(**own), **common)
@@ -138,6 +138,8 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     record = Record.read(path)
     origin = record.provenance
     common: dict[str, Any] = {"input": record.input, "classes": origin.classes}
+    if record.floor is not None:
+        common["floor"] = record.floor
     if origin.method == FIXED:
         made: Calibrator = FixedTemperature(**record.map.parameters, **common)
     else:

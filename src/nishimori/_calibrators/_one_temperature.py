@@ -8,11 +8,11 @@ from nishimori._calibrators import _registry
 from nishimori._calibrators._calibrator import Calibrator, plain
 from nishimori._labels import Classes
 from nishimori._maps import Temperature
+from nishimori._matching import Receipt, fit_one
 from nishimori._numbers import whole
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._scores import Input
 from nishimori._sources import is_source
-from nishimori._temperatures import Receipt, fit_one
 from nishimori.errors import InputError
 
 
@@ -69,6 +69,9 @@ class ExpectationConsistency(OneTemperature):
         What ``X`` holds. Log-probabilities are logits; probabilities are calibrated through their logarithms.
     classes : sequence, optional
         The label of each column in order; by default labels are the column numbers 0, 1, ...
+    floor : float, optional
+        Smaller probabilities are raised to this, with ``input="probabilities"``. By default only exact zeros are raised, to
+        the smallest positive normal number of their dtype.
 
     Attributes
     ----------
@@ -107,10 +110,11 @@ class ExpectationConsistency(OneTemperature):
     True
     """
 
-    def __init__(self, *, top_n: int = 1, input: Input = "logits", classes: Classes = None) -> None:
+    def __init__(self, *, top_n: int = 1, input: Input = "logits", classes: Classes = None, floor: float | None = None) -> None:
         self.top_n = top_n
         self.input = input
         self.classes = classes
+        self.floor = floor
 
     def observable_for(self, n_classes: int) -> Observable:
         """Confidence, or the probability of the N largest classes."""
@@ -119,7 +123,7 @@ class ExpectationConsistency(OneTemperature):
 
 
 class TemperatureScaling(OneTemperature):
-    """Divide logits by the temperature at which the mean cross-entropy is least.
+    """Divide logits by the temperature at which the mean cross-entropy is lowest.
 
     Parameters and attributes are those of `ExpectationConsistency`, without ``top_n``.
 
@@ -134,9 +138,10 @@ class TemperatureScaling(OneTemperature):
     1.98
     """
 
-    def __init__(self, *, input: Input = "logits", classes: Classes = None) -> None:
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: float | None = None) -> None:
         self.input = input
         self.classes = classes
+        self.floor = floor
 
     def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
         """The logit itself."""
@@ -150,7 +155,7 @@ class Matched(OneTemperature):
     ----------
     observable : Observable
         What is matched.
-    input, classes
+    input, classes, floor
         As for `ExpectationConsistency`, whose attributes it has.
 
     Raises
@@ -174,10 +179,13 @@ class Matched(OneTemperature):
     1.98
     """
 
-    def __init__(self, observable: Observable, *, input: Input = "logits", classes: Classes = None) -> None:
+    def __init__(
+        self, observable: Observable, *, input: Input = "logits", classes: Classes = None, floor: float | None = None
+    ) -> None:
         self.observable = observable
         self.input = input
         self.classes = classes
+        self.floor = floor
 
     @property
     def method(self) -> str:

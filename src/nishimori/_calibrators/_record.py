@@ -7,20 +7,25 @@ Version 1 had one temperature at the top level; it is still read.
 
 import json
 import os
+import reprlib
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, get_args
 
-from nishimori._disk import existing_file, new_file
+from nishimori._disk import new_file
+from nishimori._json import JsonError, read_json
 from nishimori._labels import refuse_permuted
 from nishimori._maps import KINDS, Map, from_parameters
-from nishimori._scores import Input
+from nishimori._scores import Input, check_input
 from nishimori.errors import FormatError, InputError
 
 FORMAT = "nishimori-calibration"
 VERSION = 2
 
 _REMEDY = "Fit and save again."
+
+# A hundred times the largest vocabulary; a calibrator lists its classes, so this bounds what a small file can ask for.
+_MOST_CLASSES = 2**24
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,8 @@ class Provenance:
     params: dict[str, Any] = field(default_factory=dict)
     classes: list[Any] | None = None
     columns: list[str] | None = None
+    label_column: str | None = None
+    score_column: str | None = None
     n_classes: int | None = None
     n_samples: int | None = None
     residual: float | None = None
@@ -41,11 +48,13 @@ class Provenance:
         known = {
             "method": isinstance(self.method, str) and bool(self.method),
             "params": isinstance(self.params, dict) and all(map(_is_plain, self.params.values())),
-            "n_classes": self.n_classes is None or _is_count(self.n_classes, 2),
+            "n_classes": self.n_classes is None or (_is_count(self.n_classes, 2) and self.n_classes <= _MOST_CLASSES),
             "n_samples": self.n_samples is None or _is_count(self.n_samples, 1),
             "residual": self.residual is None or type(self.residual) in (int, float),
             "classes": _are_distinct(self.classes, (str, int, float), self.n_classes),
             "columns": _are_distinct(self.columns, (str,), self.n_classes),
+            "label_column": isinstance(self.label_column, str | None),
+            "score_column": isinstance(self.score_column, str | None),
             "library_version": isinstance(self.library_version, str),
         }
         faults = [name for name, right in known.items() if not right]
@@ -66,11 +75,12 @@ class Record:
     map: Map
     input: Input
     provenance: Provenance
+    floor: float | None = None
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
         """Store as JSON; never a partial file."""
         classes, params = self.provenance.classes, self.provenance.params
-        if classes is not None and not all(isinstance(c, str | int | float | bool) for c in classes):
+        if classes is not None and not all(isinstance(c, str | int | float | bool) and _is_text(str(c)) for c in classes):
             raise InputError("`classes` must be text or numbers to be saved as JSON. Rename them, or pickle the calibrator.")
         if not all(map(_is_plain, params.values())):
             raise InputError(
@@ -86,6 +96,7 @@ class Record:
             "format_version": VERSION,
             "map": {"kind": self.map.kind, "parameters": dict(self.map.parameters)},
             "input": self.input,
+            "floor": self.floor,
             "provenance": asdict(self.provenance),
         }
         with new_file(path, overwrite=overwrite) as temporary:
@@ -94,23 +105,23 @@ class Record:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Record":
         """Load and check; raises `FormatError` with what to do."""
-        path = existing_file(path)
+        path = Path(path)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            what = "it is not text" if isinstance(error, UnicodeDecodeError) else str(error)
-            raise FormatError(f"{path} is not a calibration file: {what}. {_REMEDY}") from None
+            content = read_json(path)
+        except JsonError as error:
+            raise FormatError(f"{path} is not a calibration file: {error}. {_REMEDY}") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". {_REMEDY}')
         version = content.get("format_version")
-        if not isinstance(version, int) or version < 1:
-            raise FormatError(f"{path} is damaged: its format_version is {version!r}. {_REMEDY}")
+        if not _is_count(version, 1):
+            raise _damaged(path, "format_version", version)
+        assert isinstance(version, int)
         if version > VERSION:
             writer = content.get("provenance", content)
-            writer = writer.get("library_version", "?") if isinstance(writer, dict) else "?"
+            writer = str(writer.get("library_version", "?"))[:20] if isinstance(writer, dict) else "?"
             raise FormatError(
-                f"{path} has format version {version}, written by nishimori {writer}; this one reads up to {VERSION}. "
-                "Run `pip install --upgrade nishimori`."
+                f"{path} has format version {reprlib.repr(version)}, written by nishimori {writer}; this one reads up "
+                f"to {VERSION}. Run `pip install --upgrade nishimori`."
             )
         return cls._checked(_from_version_1(content, path) if version == 1 else content, path)
 
@@ -123,6 +134,7 @@ class Record:
                 raise _damaged(path, name, content[name])
         map_, told = content["map"], content["provenance"]
         _refuse_missing(("kind", "parameters"), map_, path)
+        told = {"label_column": None, "score_column": None} | told  # which the first files of this version do not have
         _refuse_missing(tuple(each.name for each in fields(Provenance)), told, path)
         if content["input"] not in get_args(Input):
             raise _damaged(path, "input", content["input"])
@@ -133,7 +145,12 @@ class Record:
         provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
         for name in provenance.faults():
             raise _damaged(path, name, told[name])
-        return cls(used, content["input"], provenance)
+        floor = content.get("floor")
+        try:
+            check_input(content["input"], floor)
+        except InputError:
+            raise _damaged(path, "floor", floor) from None
+        return cls(used, content["input"], provenance, None if floor is None else float(floor))
 
 
 def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -160,7 +177,7 @@ def _refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path)
 
 
 def _damaged(path: Path, name: str, value: Any) -> FormatError:
-    return FormatError(f"{path} is damaged: {name} is {value!r}. {_REMEDY}")
+    return FormatError(f"{path} is damaged: {name} is {reprlib.repr(value)}. {_REMEDY}")
 
 
 def _is_plain(value: object) -> bool:
@@ -168,6 +185,11 @@ def _is_plain(value: object) -> bool:
     return (
         value is None or isinstance(value, str | int | float | bool) or (isinstance(value, list) and all(map(_is_plain, value)))
     )
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written; half of a surrogate pair cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _is_count(value: object, least: int) -> bool:
