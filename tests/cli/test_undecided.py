@@ -133,3 +133,12 @@ def test_a_damaged_table_gets_a_general_remedy(tmp_path):
     ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
     assert "does not say which columns are scores: 'a', 'b'. Name the columns of scores with --columns" in ended.err
     assert "line 3: 2 fields" in shell.nishimori("fit t.csv -o c.json --columns a,b", place=tmp_path).err
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("command", ["fit t -o c.json", "eval t"])
+def test_a_table_of_labels_alone_is_refused(tmp_path, command, ending):
+    table = pd.DataFrame({"labels": [0, 1, 2]})
+    table.to_csv(tmp_path / "t.csv", index=False) if ending == "csv" else table.to_parquet(tmp_path / "t.parquet")
+    ended = shell.nishimori(command.replace(" t", f" t.{ending}", 1), place=tmp_path)
+    assert (ended.code, ended.err) == (1, f"error: t.{ending} has no column of scores, only 'labels'.\n")

@@ -151,6 +151,8 @@ def _asked(names: Names, left: Sequence[str], where: str) -> list[str]:
 
 def undecided(table: Table, candidates: Sequence[str], names: Names, *, labelled: bool) -> InputError:
     """An error that lists the columns that may hold scores, and says what to type; ``labelled`` if there are labels too."""
+    if not candidates:
+        return InputError(f"{table.path} has no column of scores, only {listed(table.names)}.")
     numbers = next((name for name in candidates if looks_like_row_numbers(name)), None)
     looks = "" if numbers is None else f" The column {numbers!r} looks like row numbers."
     if numbers == "":
@@ -207,7 +209,7 @@ def _contents(table: Table, candidates: Sequence[str], names: Names, *, labelled
     labels: list[object] = []
     try:
         for block in table.blocks():
-            weighed = labelled and names.weights is not None
+            weighed = labelled and names.weights is not None and not table.is_list(names.weights)
             kept = block.numbers([place[names.weights or ""]])[:, 0] != 0 if weighed else np.ones(block.n_rows, dtype=bool)
             for name in list(numbers):
                 column = _numbers(block, place[name])
