@@ -32,7 +32,7 @@ def columns_of(ending: str, data: bytes) -> dict[str, list]:
 def _delimited(text: str, mark: str) -> dict[str, list]:
     usual = csv.field_size_limit(2**30)  # which is the same for all readers
     try:
-        lines = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=mark == ",", strict=True)
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=mark, strict=True)
         rows = [row for row in lines if row]
     finally:
         csv.field_size_limit(usual)
