@@ -88,16 +88,17 @@ class Measure:
 
     def __call__(self, batch: Batch) -> Sums:
         ready = [observable._on(batch) for observable, _ in self.wanted]
+        observed = [rows.observed(batch) for rows in ready]
         sums = [np.empty((4, len(betas))) for _, betas in self.wanted]
         for beta in dict.fromkeys(beta for _, betas in self.wanted for beta in betas):
             gibbs = Gibbs(batch, beta)
-            for (_, betas), rows, out in zip(self.wanted, ready, sums, strict=True):
+            for (_, betas), rows, at_labels, out in zip(self.wanted, ready, observed, sums, strict=True):
                 if beta in betas:  # perhaps more than once
-                    out[:, np.equal(betas, beta)] = [[batch.total(part)] for part in rows.gap(gibbs)]
+                    out[:, np.equal(betas, beta)] = [[batch.total(part)] for part in rows.gap(gibbs, at_labels)]
         return Sums(
             tuple(
-                Moments(observable, betas, batch.weight, batch.total(rows.observed(batch)), *parts)
-                for (observable, betas), rows, parts in zip(self.wanted, ready, sums, strict=True)
+                Moments(observable, betas, batch.weight, batch.total(at_labels), *parts)
+                for (observable, betas), at_labels, parts in zip(self.wanted, observed, sums, strict=True)
             )
         )
 

@@ -135,8 +135,8 @@ class Rows(Protocol):
     def observed(self, batch: Batch) -> Array:
         """O at the true class of each row, minus O at the top."""
 
-    def gap(self, gibbs: Gibbs) -> Gap:
-        """The average of O under the model, minus O at the true class."""
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+        """The average of O under the model, minus O at the true class, which is ``observed`` and the same at every β."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +148,8 @@ class _Tabulated:
     def observed(self, batch: Batch) -> Array:
         return batch.at(self.table, batch.labels) - batch.at(self.table, batch.top)
 
-    def gap(self, gibbs: Gibbs) -> Gap:
-        batch, p, observed = gibbs.batch, gibbs.probabilities, self.observed(gibbs.batch)
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+        batch, p = gibbs.batch, gibbs.probabilities
         top = batch.at(self.table, batch.top)
         table = self.table - top[:, None]
         if batch.live is not None:
@@ -189,27 +189,24 @@ class TopN(Observable):
         hit = (rank < self.n) & (batch.label_drops > -inf)
         return xp.astype(hit, batch.weights.dtype) - 1
 
-    def gap(self, gibbs: Gibbs) -> Gap:
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
         """Minus the probability of the other classes where the answer is among the N largest, else the probability of those."""
-        batch, xp = gibbs.batch, gibbs.batch.xp
-        out, with_drop, with_square = self._left_out(gibbs)
-        value = xp.where(self.observed(batch) == 0, -out, self._inside(gibbs))
+        if self.n == 1:
+            return Confidence().gap(gibbs, observed)
+        xp = gibbs.batch.xp
+        best = _array.largest(gibbs.batch.others, self.n - 1)  # besides the top class
+        inside = (1 + gibbs.over_classes(boltzmann(best, gibbs.beta, xp))) / gibbs.partition
+        out, with_drop, with_square = self._left_out(gibbs, xp.min(best, axis=1)[:, None])
+        value = xp.where(observed == 0, -out, inside)
         slope, curvature = gibbs.cumulants(out, with_drop, with_square)
         return Gap(value, xp.abs(value), -slope, -curvature)
 
-    def _inside(self, gibbs: Gibbs) -> Array:
-        """The probability of the N largest classes: the top one, and N - 1 others."""
-        if self.n == 1:
-            return gibbs.top
-        best = boltzmann(_array.largest(gibbs.batch.others, self.n - 1), gibbs.beta, gibbs.batch.xp)
-        return (1 + gibbs.over_classes(best)) / gibbs.partition
+    def _left_out(self, gibbs: Gibbs, least: Array) -> tuple[Array, Array, Array]:
+        """⟨1⟩, ⟨d⟩ and ⟨d²⟩ over the classes that are not among the N largest, summed as they are: all may be tiny.
 
-    def _left_out(self, gibbs: Gibbs) -> tuple[Array, Array, Array]:
-        """⟨1⟩, ⟨d⟩ and ⟨d²⟩ over the classes that are not among the N largest, summed as they are: all may be tiny."""
-        if self.n == 1:
-            return gibbs.doubt, *gibbs.moments[:2]
+        ``least`` is the lowest drop (n, 1) among the N largest.
+        """
         batch, xp = gibbs.batch, gibbs.batch.xp
-        least = xp.min(_array.largest(batch.others, self.n - 1), axis=1)[:, None]
         below, ties = batch.others < least, batch.others == least
         above = self._number(~(below | ties), xp)
         # Of the classes equal to the last one inside, so many are outside.
@@ -272,10 +269,10 @@ class Confidence(Observable):
         """0 where the prediction is right, else -1."""
         return batch.xp.astype(batch.top == batch.labels, batch.weights.dtype) - 1
 
-    def gap(self, gibbs: Gibbs) -> Gap:
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
         """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
-        batch, xp = gibbs.batch, gibbs.batch.xp
-        value = xp.where(batch.top == batch.labels, -gibbs.doubt, gibbs.top)
+        xp = gibbs.batch.xp
+        value = xp.where(observed == 0, -gibbs.doubt, gibbs.top)
         nothing = xp.zeros_like(gibbs.top)  # the only class that counts has no drop
         return Gap(value, xp.abs(value), *gibbs.cumulants(gibbs.top, nothing, nothing))
 
@@ -306,9 +303,9 @@ class Energy(Observable):
         """The drop of the true class, -inf where it is masked."""
         return batch.label_drops
 
-    def gap(self, gibbs: Gibbs) -> Gap:
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
         """The mean drop minus that of the true class."""
-        mean, observed = gibbs.moments[0], gibbs.batch.label_drops
+        mean = gibbs.moments[0]
         size = gibbs.batch.xp.abs(mean) + gibbs.batch.xp.abs(observed)
         return Gap(mean - observed, size, *gibbs.cumulants(*gibbs.moments))
 

@@ -164,15 +164,12 @@ class Tally:
 def claims(gibbs: Gibbs, of: Of) -> HostArray:
     """The claimed probabilities (n, groups) of one batch, on the host."""
     batch = gibbs.batch
-    if gibbs.beta == 1 and batch.given is not None:
-        # Given probabilities are claims as they are: a logarithm and back would tell equal ones apart.
-        table = batch.given / gibbs.over_classes(batch.given)[:, None]
-        top = batch.at(table, batch.top)
-    else:
-        table, top = None, gibbs.top
+    # Given probabilities are claims as they are: a logarithm and back would tell equal ones apart.
+    given = batch.given if gibbs.beta == 1 else None
     if of == "top":
+        top = gibbs.top if given is None else batch.at(given, batch.top) / gibbs.over_classes(given)
         return _array.on_host(top[:, None])
-    claimed = _array.on_host(gibbs.probabilities if table is None else table)
+    claimed = _array.on_host(gibbs.probabilities if given is None else given / gibbs.over_classes(given)[:, None])
     return claimed[:, 1:] if of == "positive" else claimed
 
 

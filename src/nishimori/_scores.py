@@ -21,6 +21,9 @@ from nishimori.errors import InputError, InputWarning
 
 Input = Literal["logits", "probabilities"]
 
+SAY_PROBABILITIES = "pass `input='probabilities'`"
+"""What to do if logits look like probabilities, where the function takes ``input``."""
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -84,12 +87,12 @@ class Scores:
 
     def logits(self, first_row: int = 0) -> Array:
         """All logits (n, k), checked, in the precision that results are computed in; rows are counted from ``first_row``."""
+        return self._logits(self.table(first_row))
+
+    def table(self, first_row: int = 0) -> Array:
+        """The same, but as passed: probabilities where those were given."""
         for rows in self.blocks():
             self.check(self.exact(rows), range(first_row + rows.start, first_row + rows.stop))
-        return self._logits(self.table())
-
-    def table(self) -> Array:
-        """All scores as one column per class, in the precision that results are computed in, not checked."""
         return self._raised(self._table(_array.to_compute(self._readable(self.array))))
 
     def sample(self, index: HostArray) -> "Scores":
@@ -132,8 +135,9 @@ _SLACK = 1e-3
 # Larger whole numbers are not exact in float64.
 _WHOLE = 2.0**53
 
-# To warn about probabilities, so many rows are looked at; fewer than these may look like them by chance.
-_LOOKED_AT = 1000
+# To warn about probabilities, so many rows are looked at, and no more than so many numbers, because they may have to come from
+# another device; fewer rows than the last two may look like probabilities by chance.
+_LOOKED_AT, _NUMBERS = 1000, 2**16
 _ENOUGH_ROWS, _ENOUGH_FLAT = 5, 20
 
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
@@ -177,7 +181,8 @@ def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None 
     enough = _ENOUGH_FLAT if given.is_binary_score else _ENOUGH_ROWS
     if given.input != "logits" or given.n_samples < enough or _array.kind(given.array) != "float":
         return
-    some = _array.on_host(given.array[: min(_LOOKED_AT, given.n_samples), ...])
+    n_rows = min(given.n_samples, max(enough, min(_LOOKED_AT, _NUMBERS // given.n_classes)))
+    some = _array.on_host(given.array[:n_rows, ...])
     if weights is not None:
         some = some[weights[: len(some)] > 0]
     if len(some) < enough or not ((some >= 0) & (some <= 1 + _SLACK)).all():

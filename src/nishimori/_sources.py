@@ -14,7 +14,7 @@ from nishimori._array import HostArray
 from nishimori._inputs import Batch
 from nishimori._labels import Classes, checked_weights, class_indices, column_names, refuse_permuted
 from nishimori._progress import Report, silent
-from nishimori._scores import Input, Scores, scores, warn_if_probabilities
+from nishimori._scores import SAY_PROBABILITIES, Input, Scores, scores, warn_if_probabilities
 from nishimori.errors import InputError
 
 
@@ -111,7 +111,7 @@ def source(
     classes: Classes = None,
     floor: float | None = None,
     names: tuple[str, str] = ("logits", "labels"),
-    probability_remedy: str = "pass `input='probabilities'`",
+    probability_remedy: str = SAY_PROBABILITIES,
 ) -> Source:
     """What the user passed, as a source; a source passes as it is.
 

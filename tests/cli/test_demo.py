@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 
 import reference
-import shell
 from nishimori import data
-
-
-@pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Run ``nishimori`` in a new folder; exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    return shell.nishimori
 
 
 def test_the_demo_calibrates_a_bundled_network_and_draws_it(run, tmp_path):

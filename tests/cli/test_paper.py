@@ -2,17 +2,6 @@
 
 import json
 
-import pytest
-
-import shell
-
-
-@pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Run ``nishimori`` in a new folder; exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    return shell.nishimori
-
 
 def test_paper_lists_runs_and_checks(run, tmp_path):
     code, out, _ = run("paper list --json")

@@ -4,15 +4,7 @@ import json
 
 import pytest
 
-import shell
 from nishimori import paper
-
-
-@pytest.fixture
-def run(monkeypatch, tmp_path):
-    """Run ``nishimori`` in a new folder; exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    return shell.nishimori
 
 
 def test_theory_prints_the_papers_temperatures(run):

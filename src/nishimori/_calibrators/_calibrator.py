@@ -170,9 +170,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         Without ``classes`` these are column numbers, in the array library of ``X``; with it, a NumPy array of its labels.
         """
         given = self._scores(X)
-        logits = given.logits()
         # One temperature keeps the order of the classes, and different probabilities can have the same logarithm.
-        ranked = given.table() if temperature_of(self.map_) is not None else self.map_.apply(logits)
+        ranked = given.table() if temperature_of(self.map_) is not None else self.map_.apply(given.logits())
         columns = namespace(ranked).argmax(ranked, axis=1)
         if self.classes is not None:
             return self.classes_[_array.on_host(columns)]

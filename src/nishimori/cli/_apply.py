@@ -19,6 +19,7 @@ from nishimori._tables import Block, Table, is_table, is_text, listed, new_table
 from nishimori.cli import _files
 from nishimori.cli._arrays import new_arrays, open_arrays
 from nishimori.cli._options import (
+    FIT_AGAIN,
     ColumnsOption,
     DecimalOption,
     DelimiterOption,
@@ -209,7 +210,7 @@ def _probabilities(calibrator: "Calibrator", data: _Data, report: Report) -> Res
         with _files.located(lines, data.names, done):
             given = scores(values, input=calibrator.input, name="scores", floor=calibrator.floor)
             if done == 0:
-                warn_if_probabilities(given, "fit again with --input probabilities")
+                warn_if_probabilities(given, FIT_AGAIN)
             calibrated = like(calibrator.map_.probabilities(given.logits(done)), given.array)
         yield calibrated, block
         done += len(values)

@@ -19,6 +19,7 @@ from numpy.lib import format as npy
 from nishimori._array import HostArray
 from nishimori._disk import existing_file, new_file
 from nishimori._optional import require
+from nishimori._tables import listed
 from nishimori.data import _npy, _tensors
 from nishimori.data._stored import StoredArray, sliced
 from nishimori.errors import FormatError, InputError
@@ -81,8 +82,7 @@ class ArrayFile(ABC):
 
     def _known(self, name: str) -> StoredArray:
         if name not in self.names:
-            shown = ", ".join(map(repr, self.names[:12])) + f" and {len(self.names) - 12} more" * (len(self.names) > 12)
-            raise InputError(f"{self.path} has no array {name!r}, only {shown or 'nothing'}.")
+            raise InputError(f"{self.path} has no array {name!r}, only {listed(self.names)}.")
         return self._stored(name)
 
     def __enter__(self) -> "ArrayFile":

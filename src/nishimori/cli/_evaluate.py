@@ -16,11 +16,12 @@ from nishimori._optional import require
 from nishimori._progress import shown
 from nishimori._reliability import Reliability, Strategy
 from nishimori._scorecard import Scorecard, scorecards
-from nishimori._scores import Input, check_input
+from nishimori._scores import SAY_PROBABILITIES, Input, check_input
 from nishimori._sources import Reported, source
 from nishimori._tables import listed
 from nishimori.cli import _files
 from nishimori.cli._options import (
+    FIT_AGAIN,
     ClassesOption,
     ColumnsOption,
     DecimalOption,
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn
 
 _PICTURES = (".png", ".pdf", ".svg")
-
-# A remedy of the library, and the one that holds where a calibration says what the scores are.
-_FITTED = {"pass `input='probabilities'`": "fit again with --input probabilities"}
 
 
 def evaluate(
@@ -89,17 +87,17 @@ def evaluate(
     maps = {"before": Temperature(1.0)} | ({} if calibrator is None else {"after": calibrator.map_})
     truth = spelled_as(data.labels, known)
     column = None if len(files) == 2 else names.labels
-    instead = None if calibrator is None else _FITTED
-    with heard(instead) as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column):
+    with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column):
         _refuse_other_labels(truth, data.weights, None if calibrator is None or calibrator.classes is None else known)
-        rows = source(data.scores, truth, data.weights, input=kind, classes=known, floor=floor, names=("scores", "labels"))
+        given: dict[str, Any] = {"input": kind, "classes": known, "floor": floor, "names": ("scores", "labels")}
+        remedy = SAY_PROBABILITIES if calibrator is None else FIT_AGAIN
+        rows = source(data.scores, truth, data.weights, probability_remedy=remedy, **given)
         cards = _cards(Reported(rows, "Measuring", report), maps, n_bins, strategy)
     if plot is not None:
         _draw(cards, plot, overwrite=force)
     if as_json:
         about: dict[str, Any] = {"n_samples": cards["before"].n_samples, "n_bins": n_bins, "strategy": strategy}
-        about |= {"input": kind, "floor": floor}
-        about |= {"classes": known, "columns": data.columns, "label_column": column}
+        about |= {"input": kind, "floor": floor, "classes": known, "columns": data.columns, "label_column": column}
         about |= {"calibration": _text(calibration), "plot": _text(plot), "files": [str(path) for path in files]}
         about |= {"library_version": nishimori.__version__, "warnings": told}
         print_json({name: _told(card) for name, card in cards.items()} | about)

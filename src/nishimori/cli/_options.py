@@ -14,6 +14,9 @@ from nishimori.errors import InputError
 if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn, and most commands need none
 
+FIT_AGAIN = "fit again with --input probabilities"
+"""What to do if scores look like probabilities and the calibration is one of logits."""
+
 Files = Annotated[
     list[Path],
     typer.Argument(

@@ -320,17 +320,14 @@ def _brief(text: str) -> str:
 
 
 @contextmanager
-def heard(instead: Mapping[str, str] | None = None) -> Iterator[list[str]]:
-    """The texts of the warnings that the block shows; ``instead`` has remedies of the library and those that hold here."""
+def heard() -> Iterator[list[str]]:
+    """The texts of the warnings that the block shows."""
     told: list[str] = []
     shown: Any = warnings.showwarning
 
     def show(message: Warning | str, *rest: Any, **more: Any) -> None:
-        text = str(message)
-        for remedy, other in (instead or {}).items():
-            text = text.replace(remedy, other)
-        told.append(_in_one_line(text))
-        shown(text, *rest, **more)
+        told.append(_in_one_line(message))
+        shown(message, *rest, **more)
 
     warnings.showwarning = show
     try:
