@@ -255,3 +255,33 @@ def test_an_error_that_a_search_raises_does_not_keep_the_data_either(monkeypatch
     assert type(found.ec_error) is type(found.ts_error) is NotConvergedError
     del logits
     assert there() is None
+
+
+def rounded(rng):
+    return np.round(6 * rng.normal(size=(5000, 64))) / 2
+
+
+def repeated(rng):
+    return (3 * rng.normal(size=(300, 30)))[np.arange(20_000) % 300]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("make", [rounded, repeated])
+def test_float32_logits_whose_rounding_errors_do_not_average_out_keep_the_agreement(make, seed):
+    rng = np.random.default_rng(seed)
+    logits = make(rng)
+    labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    found = temperatures(logits.astype(np.float32), labels)
+    stored = logits.astype(np.float32).astype(np.float64)
+    assert found.ec == pytest.approx(reference.ec_temperature(stored, labels, low=1, high=4), rel=CLOSE)
+    assert found.ts == pytest.approx(reference.ts_temperature(stored, labels, low=1, high=4), rel=CLOSE)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sample_far_from_the_answer_does_not_cost_digits(seed):
+    # With such weights a few rows decide, and a sample misses them.
+    logits, labels = reference.drawn(2000, 64, seed=seed)
+    weights = 10 ** np.random.default_rng(seed).uniform(-6, 3, size=2000)
+    found = temperatures(logits.astype(np.float32), labels, sample_weight=weights)
+    stored = logits.astype(np.float32).astype(np.float64)
+    assert found.ts == pytest.approx(reference.ts_temperature(stored, labels, weights, low=0.3, high=10), rel=CLOSE)

@@ -6,7 +6,8 @@ rows to take at a time.
 """
 
 import sys
-from functools import lru_cache
+from functools import lru_cache, reduce
+from math import isnan
 from typing import Any
 
 import array_api_compat
@@ -18,11 +19,16 @@ Array = Any
 HostArray = np.ndarray[Any, Any]
 """A NumPy array."""
 
-# Number of elements in a block of rows. Measured on a CPU with 1 MiB of cache per core: 2**15 takes 1.5 times as long, because
-# there are more calls; 2**18 is 10 % faster on large arrays, but doubles the time of small ones, for which the allocator then
-# returns memory to the system between blocks. On an accelerator 128 MiB of float64 are enough to hide the cost of launches.
-_HOST_BLOCK = 2**17
+# Number of elements and of rows in a block. On a CPU, kernels cut it into pieces that fit the cache; a block is large enough to
+# hide the cost of calls. Its rows are few enough for one number per row to stay in the cache, and for BLAS not to start threads
+# (from 10,000 on), which wait for each other on a busy machine. On an accelerator 128 MiB of float64 are enough to hide the
+# cost of launches.
+_HOST_BLOCK = 2**20
+_HOST_ROWS = 2**13
 _DEVICE_BLOCK = 2**24
+
+# NumPy takes the maximum of many short rows ten times faster by columns.
+_FEW_COLUMNS, _MANY_ROWS = 64, 64
 
 _HALF = {"float16", "bfloat16"}
 
@@ -115,11 +121,40 @@ def in_double(x: Array) -> Array:
     return xp.astype(x, xp.float64)
 
 
+def in_single(x: Array) -> Array:
+    """``x`` itself if it is float32 or float64, as float32 if it is half precision, else as float64.
+
+    On the host if its library or device has no float64 to sum in.
+    """
+    x = seen_by_numpy(x) if _has_double(x) else on_host(x)
+    if dtype_name(x) in ("float32", "float64"):
+        return x
+    if not is_half(x):
+        return in_double(x)
+    if isinstance(x, np.ndarray) and dtype_name(x) == "bfloat16":
+        # The upper half of a float32: a shift is many times faster than the conversion of `ml_dtypes`.
+        return (x.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    xp = namespace(x)
+    return xp.astype(x, xp.float32)
+
+
+def is_on_cuda(x: Array) -> bool:
+    """Whether ``x`` is a tensor of PyTorch on a CUDA device."""
+    return bool(array_api_compat.is_torch_array(x) and x.device.type == "cuda")
+
+
 def to_compute(x: Array) -> Array:
     """``x`` in the type that its results are computed in: its own, float32 for half precision, float64 for integers."""
     if is_half(x):
         return namespace(x).astype(x, namespace(x).float32)
     return x if kind(x) == "float" else in_double(x)
+
+
+def rounded(result: Array, original: Array) -> Array:
+    """``result`` in the dtype of ``original``, unless that is an integer type; in its own library, if that has this dtype."""
+    if type(result) is not np.ndarray or dtype_name(original) == "bfloat16":
+        return like(result, original)
+    return result if kind(original) != "float" else result.astype(dtype_name(original), copy=False)
 
 
 def like(result: Array, original: Array) -> Array:
@@ -150,9 +185,16 @@ def beside(values: np.ndarray[Any, Any], x: Array) -> Array:
     return namespace(x).asarray(values if values.flags.writeable else values.copy(), device=array_api_compat.device(x))
 
 
-def rows_at(x: Array, index: np.ndarray[Any, Any]) -> Array:
-    """The rows of ``x`` whose numbers are in ``index``."""
-    return namespace(x).take(x, beside(index, x), axis=0)
+def rows_at(x: Array, index: Array) -> Array:
+    """The rows of ``x`` whose numbers are in ``index``, which is a NumPy array or lies beside ``x``."""
+    return namespace(x).take(x, beside(index, x) if isinstance(index, np.ndarray) else index, axis=0)
+
+
+def random_numbers(size: int, below: int, x: Array) -> Array:
+    """Random whole numbers on the device of ``x``, a tensor of PyTorch; the same ones each time."""
+    torch = sys.modules["torch"]
+    generator = torch.Generator(x.device).manual_seed(0)
+    return torch.randint(below, (size,), generator=generator, device=x.device)
 
 
 def with_entries(x: Array, columns: Array, value: Any) -> Array:
@@ -174,12 +216,67 @@ def largest(x: Array, n: int) -> Array:
     return namespace(x).sort(x, axis=1)[:, -n:]
 
 
-def rows_per_block(x: Array, n_classes: int) -> int:
-    """How many rows to take at a time, so that a block suits its device: the cache of a CPU, the launches of a GPU."""
+def row_max(x: Array) -> Array:
+    """The largest entry of each row, of shape (n, 1)."""
+    if type(x) is not np.ndarray:
+        return namespace(x).max(x, axis=1, keepdims=True)
+    if x.shape[1] <= _FEW_COLUMNS and x.shape[0] >= _MANY_ROWS:
+        return reduce(np.maximum, x.T)[:, None]
+    return x.max(axis=1, keepdims=True)  # for one row, twice as fast as `numpy.max`
+
+
+def row_sum(x: Array) -> Array:
+    """The sum of each row, of shape (n, 1)."""
+    if type(x) is np.ndarray:
+        return x.sum(axis=1, keepdims=True)
+    return namespace(x).sum(x, axis=1, keepdims=True)
+
+
+def is_within(x: Array, largest: float) -> bool:
+    """Whether all absolute values are at most ``largest``; not so if one is NaN."""
+    if isinstance(x, np.ndarray):
+        return float(x.min()) >= -largest and float(x.max()) <= largest
+    xp = namespace(x)
+    # JAX 0.10 loses NaN in the largest of 100,000 numbers, but not in their sum.
+    return float(xp.max(xp.abs(x))) <= largest and not isnan(float(xp.sum(x)))
+
+
+def is_writable(x: Array) -> bool:
+    """Whether the library of ``x`` can change the entries of an array that it has made."""
+    return type(x) is np.ndarray or not array_api_compat.is_jax_array(x)
+
+
+def seen_by_numpy(x: Array) -> Array:
+    """A tensor of PyTorch on the CPU as NumPy sees it, without a copy except of bfloat16; any other array as it is.
+
+    PyTorch divides each operation among threads and waits for the last of them, which takes 20 times as long beside other busy
+    programs when blocks are small.
+    """
+    if type(x) is np.ndarray or not array_api_compat.is_torch_array(x) or x.device.type != "cpu":
+        return x
+    return on_host(x)
+
+
+def shared_with_numpy(x: Array) -> Array:
+    """As `seen_by_numpy`, but bfloat16, which would be copied, as it is."""
+    return x if dtype_name(x) == "bfloat16" else seen_by_numpy(x)
+
+
+def with_rows(x: Array, n_rows: int) -> Array:
+    """An array like ``x`` with ``n_rows`` rows, whose entries are not set."""
+    return namespace(x).empty((n_rows, *x.shape[1:]), dtype=x.dtype, device=array_api_compat.device(x))
+
+
+def rows_per_block(x: Array, n_classes: int, most_rows: int | None = None) -> int:
+    """How many rows to take at a time, so that a block suits its device: the cache of a CPU, the launches of a GPU.
+
+    On a CPU at most ``most_rows``, by default as many as suit a number per row.
+    """
     device = "" if isinstance(x, np.ndarray) else str(array_api_compat.device(x)).lower()
     accelerated = any(name in device for name in ("cuda", "gpu", "tpu", "xpu", "mps"))
-    size = _DEVICE_BLOCK if accelerated and _has_double(x) else _HOST_BLOCK
-    return max(1, size // n_classes)
+    if accelerated and _has_double(x):
+        return max(1, _DEVICE_BLOCK // n_classes)
+    return max(1, min(_HOST_BLOCK // n_classes, most_rows or _HOST_ROWS))
 
 
 def is_sparse(x: Any) -> bool:

@@ -3,11 +3,11 @@
 It also decides what users are warned about: answers that are too few, or hardly better than chance, to choose a temperature.
 """
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
 
-from nishimori._inputs import Batch
+from nishimori._inputs import Batch, Counted
 from nishimori._notice import notice
 from nishimori._observables import Confidence, TopN
 from nishimori._sources import Source
@@ -22,7 +22,7 @@ class Census:
 
     ``n_at_masks`` and ``n_at_zeros`` count rows whose true class is masked, or has probability zero. Right and wrong answers
     are summed apart, because one may outweigh the other by many orders of magnitude. ``chance`` is what random guesses would
-    have for ``right``.
+    have for ``right``. ``kernels`` name what computed sums over classes.
     """
 
     n_rows: int
@@ -36,9 +36,11 @@ class Census:
     right_squares: float
     wrong_squares: float
     chance: float
+    kernels: frozenset[str]
 
     def __add__(self, other: "Census") -> "Census":
-        return Census(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+        added = {name: value + getattr(other, name) for name, value in vars(self).items() if name != "kernels"}
+        return Census(**added, kernels=self.kernels | other.kernels)
 
     @property
     def weight(self) -> float:
@@ -67,29 +69,38 @@ class Count:
 
     right: Confidence | TopN
 
+    @property
+    def follows_fused(self) -> bool:
+        """Whether all is known once the kernel has given the sums of a pair without a number per row."""
+        return isinstance(self.right, Confidence)
+
     def __call__(self, batch: Batch) -> Census:
-        xp, weights = batch.xp, batch.weights
-        right = self.right.observed(batch) == 0
-        flags = xp.astype(right, weights.dtype)
+        usual = isinstance(self.right, Confidence)
+        answers = batch.answers if usual else batch.answers_of(self.right.observed(batch) == 0)
+        counted = batch.counted if usual else None
+        if counted is None:
+            n_masked = _number(batch.logits == -inf, batch.xp) if batch.has_masks else 0
+            counted = Counted(batch.n_rows, n_masked, self._chance(batch), 0)
         return Census(
-            n_rows=batch.n_rows,
-            n_right=_number(right, xp),
-            n_zeros=0 if batch.given is None else _number(batch.given == 0, xp),
-            n_masked=_number(batch.logits == -inf, xp) if batch.has_masks else 0,
-            n_at_masks=_number(xp.isinf(batch.label_drops), xp) if batch.has_masks else 0,
+            n_rows=int(counted.n_rows),
+            n_right=int(answers.n_right),
+            n_zeros=0 if batch.given is None else _number(batch.given == 0, batch.xp),
+            n_masked=int(counted.n_masked),
+            n_at_masks=int(answers.n_at_masks),
             n_at_zeros=at_zeros(batch),
-            right=batch.total(flags),
-            wrong=batch.total(1 - flags),
-            right_squares=batch.total(weights * flags),
-            wrong_squares=batch.total(weights * (1 - flags)),
-            chance=self._chance(batch),
+            right=answers.right,
+            wrong=answers.wrong,
+            right_squares=answers.right_squares,
+            wrong_squares=answers.wrong_squares,
+            chance=counted.chance,
+            kernels=frozenset({batch.kernel_name}),
         )
 
     def _chance(self, batch: Batch) -> float:
         """The weight of random guesses that are right."""
         n = self.right.n if isinstance(self.right, TopN) else 1
         if batch.live is None:
-            return batch.weight * n / int(batch.logits.shape[1])
+            return batch.weight * n / batch.n_classes
         xp = batch.xp
         live = xp.sum(xp.astype(batch.live, batch.weights.dtype), axis=1)
         chance: float = batch.total(xp.where(live > n, n / live, xp.ones_like(live)))

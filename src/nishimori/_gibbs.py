@@ -1,63 +1,68 @@
-"""p(k) ∝ exp(βz_k): the distribution that every measurement uses, and the code that takes most of the time.
+"""p(k) ∝ exp(βz_k): the distribution that every measurement uses, from the power sums of its rows.
 
 For the rows of a batch at one β this gives the partition function and the averages of the drop d = z - max(z) that the
 observables are made of. The top class, whose weight is 1, is kept apart from the rest: a sure row has a rest of 1e-20, which
-1 + rest forgets. Sums over classes are products with a vector of ones, which is the fastest way in every array library.
+1 + rest forgets. Tables with a number per class are made only for what needs them: observables of users and classwise claims.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
-from math import inf
 from typing import Any
 
 from nishimori import _array
 from nishimori._array import Array
-from nishimori._inputs import Batch
-
-
-def boltzmann(drops: Array, beta: float, xp: Any) -> Array:
-    """exp(βd), and 0 where d is -inf: at β = 0 it is 1 elsewhere, at β = ∞ it is 1 where d is 0."""
-    if beta in (0, inf):
-        return xp.astype(drops > -inf if beta == 0 else drops == 0, drops.dtype)
-    return xp.exp(beta * drops)
+from nishimori._kernels import boltzmann
 
 
 class Gibbs:
-    """The distribution of each row of a batch at inverse temperature ``beta``, from 0 (uniform) to infinity (the maximum)."""
+    """The distribution of each row of a batch at inverse temperature ``beta``, from 0 (uniform) to infinity (the maximum).
 
-    def __init__(self, batch: Batch, beta: float) -> None:
+    ``powers`` are the power sums of the rows, as far as they are known already.
+    """
+
+    def __init__(self, batch: Any, beta: float, powers: Array | None = None) -> None:
         self.batch = batch
         self.beta = beta
+        self._powers = powers
+
+    @classmethod
+    def with_squares(cls, batch: Any, beta: float) -> "Gibbs":
+        """The same, with what the Brier score needs from the same call of the kernel."""
+        sums = batch.power_sums((beta, 2 * beta), 0)
+        found = cls(batch, beta, sums[0, ...])
+        found.__dict__["squares"] = sums[1, 0, ...]
+        return found
 
     @cached_property
-    def weights(self) -> Array:
-        """Unnormalised probabilities of the classes other than the top one, whose own is 1; 0 there and where masked."""
-        batch, xp = self.batch, self.batch.xp
-        weights = _array.with_entries(boltzmann(batch.drops, self.beta, xp), batch.top, 0.0)
-        return weights if batch.live is None else xp.where(batch.live, weights, xp.zeros_like(weights))
+    def squares(self) -> Array:
+        """The sum of the squared weights of all classes but the top one: of the weights at 2β."""
+        return self.batch.power_sums((2 * self.beta,), 0)[0, 0, ...]
 
-    @cached_property
+    def powers(self, order: int) -> Array:
+        """Σ d^j exp(βd) over the classes other than the top one, for j from 0 to at least ``order``."""
+        if self._powers is None or self._powers.shape[0] <= order:
+            self._powers = self.batch.power_sums((self.beta,), order)[0, ...]
+        return self._powers
+
+    @property
     def rest(self) -> Array:
-        """The sum of the weights of each row."""
-        return self.over_classes(self.weights)
+        """The weight of all classes but the top one, whose own is 1."""
+        return self.powers(0)[0, ...]
 
     @cached_property
     def partition(self) -> Array:
         """The rest and the weight of the top class."""
         return 1 + self.rest
 
-    def over_classes(self, table: Array) -> Array:
-        """The sum of each row of ``table``."""
-        return table @ self.batch.ones[: table.shape[1]]
-
-    @property
+    @cached_property
     def top(self) -> Array:
         """The probability of the predicted class: the confidence."""
         return 1 / self.partition
 
-    @property
+    @cached_property
     def doubt(self) -> Array:
         """One minus the confidence, with all its digits."""
-        return self.rest / self.partition
+        return self.rest * self.top
 
     @property
     def nll(self) -> Array:
@@ -68,26 +73,15 @@ class Gibbs:
     def brier(self) -> Array:
         """The squared distance between probabilities and truth, summed over classes."""
         batch, xp = self.batch, self.batch.xp
-        right = batch.top == batch.labels
-        true = batch.at(self.weights, batch.labels)
-        # Squares of the weights: the probabilities themselves would take another table.
-        squares = self.over_classes(self.weights**2)
-        wrong_classes = xp.where(right, squares, 1 + squares - true**2) / self.partition**2
-        return xp.where(right, self.doubt, 1 - true / self.partition) ** 2 + wrong_classes
-
-    @cached_property
-    def probabilities(self) -> Array:
-        return _array.with_entries(self.weights / self.partition[:, None], self.batch.top, self.top[:, None])
+        true = xp.exp(self.beta * batch.label_drops)
+        wrong_classes = xp.where(batch.right, self.squares, 1 + self.squares - true**2) * self.top**2
+        return xp.where(batch.right, self.doubt, 1 - true * self.top) ** 2 + wrong_classes
 
     @cached_property
     def moments(self) -> tuple[Array, Array, Array]:
         """⟨d⟩, ⟨d²⟩ and ⟨d³⟩."""
-        product = self.weights * self.batch.drops
-        first = self.over_classes(product) / self.partition
-        product *= self.batch.drops  # in place where the library can: a new array each time costs as much as the product
-        second = self.over_classes(product) / self.partition
-        product *= self.batch.drops
-        return first, second, self.over_classes(product) / self.partition
+        powers = self.powers(3)
+        return powers[1, ...] * self.top, powers[2, ...] * self.top, powers[3, ...] * self.top
 
     def cumulants(self, average: Array, with_drop: Array, with_square: Array) -> tuple[Array, Array]:
         """First and second derivative in β of ⟨O⟩, from ⟨O⟩, ⟨Od⟩ and ⟨Od²⟩.
@@ -98,3 +92,23 @@ class Gibbs:
         mean, square, _ = self.moments
         slope = with_drop - average * mean
         return slope, with_square - average * square - 2 * mean * slope
+
+    def jerk(self, averages: Sequence[Array], slope: Array, curvature: Array) -> Array:
+        """Third derivative in β of ⟨O⟩, from ⟨O⟩, ⟨Od⟩, ⟨Od²⟩ and ⟨Od³⟩ and the first two derivatives."""
+        mean, square, cube = self.moments
+        average, _, with_square, with_cube = averages
+        spread = 3 * square - 2 * mean**2
+        return with_cube - mean * with_square - average * (cube - mean * square) - slope * spread - 2 * mean * curvature
+
+    @cached_property
+    def probabilities(self) -> Array:
+        """A table with the probability of each class."""
+        batch, xp = self.batch, self.batch.xp
+        weights = boltzmann(batch.drops, self.beta, xp)
+        if batch.live is not None:
+            weights = xp.where(batch.live, weights, xp.zeros_like(weights))
+        return _array.with_entries(weights * self.top[:, None], batch.top, self.top[:, None])
+
+    def over_classes(self, table: Array) -> Array:
+        """The sum of each row of ``table``."""
+        return table @ self.batch.ones

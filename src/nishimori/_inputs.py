@@ -1,28 +1,67 @@
 """Some rows of checked data: what every pass looks at.
 
-A `Batch` holds float64 logits, the column of each row's true class, and a positive weight per row. A source makes it, and
-nothing after it checks values again.
+A `Batch` holds logits as they are stored, the column of each row's true class, and a positive weight per row. A source makes
+it, and nothing after it checks values again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from nishimori import _array
-from nishimori._array import Array, namespace
+from nishimori._array import Array, HostArray, namespace
+from nishimori._kernels import Kernel, kernel_for
 
 # The spacing of float64 at 1.
 _EPSILON = 2.0**-52
 
+# Float32 holds this β and its inverse, and what they are multiplied with, with all their digits.
+_LEAST_SINGLE = 1e-15
+
+
+class Answers(NamedTuple):
+    """Sums over the rows whose top class is true, or not: of their weights and of the squares. How many are right or masked."""
+
+    right: float
+    wrong: float
+    right_squares: float
+    wrong_squares: float
+    n_right: float
+    n_at_masks: float
+
+
+class Counted(NamedTuple):
+    """What a kernel counts in rows that were not checked before: those of positive weight, and what is in them.
+
+    ``chance`` is the weight of random guesses that are right. ``n_bad`` is the number of rows with NaN, +inf, no class at all,
+    or a label that is not the number of a class.
+    """
+
+    n_rows: float
+    n_masked: float
+    chance: float
+    n_bad: float
+
+
+N_SUMS = 22
+"""How many sums a pair of observables has: see `_pairs`. A kernel that gives them adds `Answers`, and may add `Counted`."""
+
+_N_WITH_ANSWERS = N_SUMS + len(Answers._fields)
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: float64 logits (n, k), the true column of each, and a positive weight for each.
+    """Some rows: float32 or float64 logits (n, k), the true column of each, and a positive float64 weight for each.
 
     ``given`` are the probabilities whose logarithms the logits are, where probabilities were passed. ``masked`` says whether
     some logit is -inf; if it is None, that is looked up when it is first needed. ``stored_rounding`` is the relative error of
-    probabilities as they were passed.
+    probabilities as they were passed. ``kernel`` computes power sums; if it is None, the usual one for such arrays.
+
+    Rows that go to a kernel unchecked may have weight zero, and their weights are None if all are one.
     """
 
     logits: Array
@@ -31,15 +70,71 @@ class Batch:
     given: Array | None = None
     masked: bool | None = None
     stored_rounding: float = 0.0
+    kernel: Kernel | None = None
 
     @property
     def n_rows(self) -> int:
         return int(self.logits.shape[0])
 
+    @property
+    def n_classes(self) -> int:
+        return int(self.logits.shape[1])
+
     @cached_property
     def xp(self) -> Any:
         """The array API functions of this batch's library."""
         return namespace(self.logits)
+
+    @cached_property
+    def double(self) -> Array:
+        """The logits in float64."""
+        return _array.in_double(self.logits)
+
+    @property
+    def kernel_name(self) -> str:
+        """Which kernel computes power sums."""
+        return (self.kernel or kernel_for(self.logits)).name
+
+    def power_sums(self, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> Array:
+        """Σ d^j exp(βd) over the classes outside the ``top_n`` largest, (n_betas, order + 1, n), in float64.
+
+        With ``exact`` they are computed in float64, else in the precision of the logits.
+        """
+        kernel = self.kernel or kernel_for(self.logits)
+        found = kernel.power_sums(self.double if self._in_double(betas, exact) else self.logits, betas, order, top_n)
+        # What the kernel had to find anyway is not looked for again.
+        self.__dict__.setdefault("peak", found.peak)
+        if self.given is None:
+            if found.top is not None:
+                self.__dict__.setdefault("top", found.top)
+            self.__dict__.setdefault("right", self._is_right(found.top))
+        return found.sums
+
+    def block_sums(self, beta_ec: float, beta_ts: float, *, exact: bool) -> HostArray | None:
+        """The sums of a pair of observables, where the kernel can do without a number per row; see `_pairs`."""
+        if self.given is not None:
+            return None
+        kernel = self.kernel or kernel_for(self.logits)
+        exact = self._in_double((beta_ec, beta_ts), exact)
+        found = kernel.block_sums(self.logits, self.labels, self.weights, beta_ec, beta_ts, exact=exact)
+        if found is None:
+            return None
+        self.__dict__["answers"] = Answers(*found[N_SUMS:_N_WITH_ANSWERS].tolist())
+        if len(found) > _N_WITH_ANSWERS:
+            self.__dict__["_counted"] = Counted(*found[_N_WITH_ANSWERS:].tolist())
+        return found[:N_SUMS]
+
+    @property
+    def counted(self) -> Counted | None:
+        """What the kernel has counted on its way; None before it has, and for kernels that count nothing."""
+        return self.__dict__.get("_counted")
+
+    @staticmethod
+    def _in_double(betas: Sequence[float], exact: bool) -> bool:
+        return exact or not all(_LEAST_SINGLE < beta < 1 / _LEAST_SINGLE for beta in betas)
+
+    def _is_right(self, top: Array | None) -> Array:
+        return self._label_logits == self.peak if top is None else top == self.labels
 
     @cached_property
     def has_masks(self) -> bool:
@@ -52,9 +147,33 @@ class Batch:
         return self.logits if self.given is None else self.given
 
     @cached_property
+    def peak(self) -> Array:
+        """The largest logit of each row."""
+        return self.xp.max(self.logits, axis=1)
+
+    @cached_property
     def top(self) -> Array:
         """The predicted class of each row; of equal maxima the first."""
         return self.xp.argmax(self.passed, axis=1)
+
+    @cached_property
+    def right(self) -> Array:
+        """Whether the predicted class is the true one."""
+        return self.top == self.labels
+
+    @cached_property
+    def answers(self) -> Answers:
+        """What the labels say about the top classes."""
+        return self.answers_of(self.right)
+
+    def answers_of(self, right: Array) -> Answers:
+        """The same where other classes than the top one count as right."""
+        xp = self.xp
+        flags = xp.astype(right, self.weights.dtype)
+        sums = self.totals([flags, 1 - flags, self.weights * flags, self.weights * (1 - flags)])
+        n_at_masks = float(xp.sum(xp.astype(xp.isinf(self.label_drops), flags.dtype))) if self.has_masks else 0.0
+        right_weight, wrong, right_squares, wrong_squares = sums.tolist()
+        return Answers(right_weight, wrong, right_squares, wrong_squares, float(xp.sum(flags)), n_at_masks)
 
     @cached_property
     def drops(self) -> Array:
@@ -62,15 +181,8 @@ class Batch:
 
         Probabilities depend on differences alone, and differences from the top keep their digits whatever constant a row has.
         """
-        drops = self.logits - self.at(self.logits, self.top)[:, None]
+        drops = self.double - _array.in_double(self.peak)[:, None]
         return drops if self.live is None else self.xp.where(self.live, drops, self.xp.zeros_like(drops))
-
-    @cached_property
-    def others(self) -> Array:
-        """The drop of each class that is neither the top class nor masked, and -inf for those."""
-        nothing = self.xp.full_like(self.drops, -inf)
-        drops = self.drops + 0 if self.live is None else self.xp.where(self.live, self.drops, nothing)
-        return _array.with_entries(drops, self.top, -inf)
 
     @cached_property
     def live(self) -> Array | None:
@@ -78,29 +190,42 @@ class Batch:
         return self.logits > -inf if self.has_masks else None
 
     @cached_property
+    def _label_logits(self) -> Array:
+        return self.at(self.logits, self.labels)
+
+    @cached_property
     def label_drops(self) -> Array:
         """The drop of each row's true class: 0 if it is a top class, -inf if it is masked."""
-        return self.at(self.logits, self.labels) - self.at(self.logits, self.top)
+        return _array.in_double(self._label_logits) - _array.in_double(self.peak)
 
     @cached_property
     def ones(self) -> Array:
         """A one for each class, to sum over classes with."""
-        return self.xp.ones_like(self.logits[0, :])
+        return self.xp.ones_like(self.double[0, :])
 
     @property
     def rounding(self) -> float:
         """Probabilities that differ by less than this relative amount count as equal: the order of a sum can change so much."""
-        return max(self.stored_rounding, _EPSILON * max(16, int(self.logits.shape[1]) / 8))
+        return max(self.stored_rounding, _EPSILON * max(16, self.n_classes / 8))
 
     @cached_property
     def weight(self) -> float:
         """The sum of the weights."""
-        return self.total(self.xp.ones_like(self.weights))
+        return float(self.xp.sum(self.weights))
 
     def at(self, table: Array, columns: Array) -> Array:
         """One entry of each row."""
+        if isinstance(table, np.ndarray):
+            return table[np.arange(len(table)), columns]
         return self.xp.take_along_axis(table, columns[:, None], axis=1)[:, 0]
 
     def total(self, rows: Array) -> float:
         """The weighted sum of one number per row."""
-        return float(self.xp.sum(self.weights * rows))
+        return float(self.totals([rows])[0])
+
+    def totals(self, rows: Sequence[Array], *, squared: bool = False) -> HostArray:
+        """Weighted sums of several numbers per row, copied from their device together; ``squared`` squares the weights."""
+        weights = self.weights**2 if squared else self.weights
+        if isinstance(weights, np.ndarray):
+            return np.array([np.einsum("i,i", weights, each) for each in rows])  # unlike BLAS without threads
+        return _array.on_host(self.xp.stack(list(rows)) @ weights)

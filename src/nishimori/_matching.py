@@ -1,46 +1,47 @@
 """The search for the temperature at which the model's mean of an observable equals the labels', or why there is none.
 
-Expectation consistency and temperature scaling are one search with two observables. The search starts at the answer of a
-small random sample of the rows. Whether it can succeed is known from its first reading: the gap grows with β, so there is a
-root exactly if it is negative at β = 0 and positive at β = ∞. An observable that is not known to be monotone is also measured
-on a grid of β, and refused if its mean falls somewhere.
+Expectation consistency and temperature scaling are one search with two observables. It starts at the answer of a small random
+sample of the rows. One reading at that β then gives each row as a function of β, in which both temperatures are found without
+reading the logits again; if they turn out to be too far away, or the rows are too many to keep, the search reads on.
 """
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import exp, inf
-from typing import Any
+from dataclasses import dataclass, replace
+from math import exp, inf, log
 
-import numpy as np
-
-from nishimori._census import Census, Count, warn_if_few, warn_of_zeros
-from nishimori._moments import Measure, Moments, log_scale
+from nishimori._census import Census, warn_if_few, warn_of_zeros
+from nishimori._expansion import Expand, Expansion
+from nishimori._moments import GapSums, Measure
 from nishimori._observables import Confidence, Energy, Observable, TopN
-from nishimori._passes import together
+from nishimori._readings import Readings, in_log_beta, refusal
 from nishimori._roots import Point, Root, drive, increasing_root
+from nishimori._sketch import Sketch
 from nishimori._sources import Source
-from nishimori.errors import InputError, NishimoriError, NotConvergedError, NoTemperatureError
+from nishimori._starts import MANY, answers_from, answers_of, every_so_many, known, middle, numbers, sample_of, some_of
+from nishimori.errors import InputError, NishimoriError, NotConvergedError
 
-# A sixteenth of the rows costs less than one full pass to solve and lands within a few standard errors of the answer,
-# from where three passes reach ten digits. Fewer than 16 sampled rows are too few to start from.
-_SAMPLE_SHARE = 16
-_SAMPLE_LEAST = 16
+# So many rows tell whether float32 is precise enough: fewer if they have many classes, whose errors average out in each row.
+_TELLING, _TELLING_LEAST, _TELLING_NUMBERS = 1024, 32, 2**20
 
-# The sample is a copy, so it is kept small however large the data are: 32 MiB of float64.
-_SAMPLE_ELEMENTS = 2**22
+# Where one call of a kernel sums all rows, the first search starts anywhere: at T = 1.5, because networks tend to be
+# overconfident. It may take so many readings.
+_ANYWHERE, _BLIND_READINGS = -log(1.5), 8
 
-# Where the mean of an observable that may not be monotone is looked at: three decades of T to either side of the start.
-_GRID = np.geomspace(1e-3, 1e3, 25)
-
-# Rounding may make a slope slightly negative, but not by this part of the largest one.
-_FALLS = 1e-9
-
-# Smaller differences of logits than exp(-this) = 1e-100 need a β whose square is beyond float64.
-_FARTHEST = 230.0
+# How many rows are kept as functions of β: 56 MiB.
+_MOST_EXPANDED = 2**20
 
 # The relative precision that is promised of a temperature.
 _PROMISED = 1e-8
+
+# Float32 rounds the weight of a class by about this relative amount. Errors of different rows are independent.
+_SINGLE = 2.0**-24
+
+# So few rows, and so few numbers, are not left to float32, whose errors average out only over many, nor to an expansion.
+_FEW_ROWS, _FEW_NUMBERS = 1000, 2**16
+
+# Up to so many rows all of them tell how exact an expansion is, otherwise the sample does.
+_ALL_TELL = 2**16
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class Receipt:
         How many probabilities were exactly zero and were raised to the smallest normal number of their dtype.
     n_masked : int
         How many logits were -inf and so masked their class.
+    kernel : str
+        What computed the sums over classes: "numpy", "numba", "triton" or "array_api"; of several, with commas between.
+    is_measured : bool
+        Whether the residual was measured at the temperature returned, or predicted from the last measurement, one short step
+        away.
     """
 
     residual: float
@@ -70,6 +76,8 @@ class Receipt:
     accuracy: float
     n_zeros: int
     n_masked: int
+    kernel: str = ""
+    is_measured: bool = True
 
     @property
     def converged(self) -> bool:
@@ -85,12 +93,16 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Match:
-    """Where each observable is matched, or why not, and what the data looked like on the way."""
+    """Where each observable is matched, or why not, and what the data looked like on the way.
+
+    ``gaps`` are the sums of the last reading in which all observables were measured that have a temperature.
+    """
 
     observables: tuple[Observable, ...]
     roots: tuple[Root | NishimoriError, ...]
     census: Census
     n_passes: int
+    gaps: GapSums | None
 
     def chosen(self, position: int) -> tuple[float, Receipt]:
         """The temperature of one observable and how it was found; raises if there is none, and warns if it is uncertain."""
@@ -105,6 +117,8 @@ class Match:
             accuracy=self.census.accuracy,
             n_zeros=self.census.n_zeros,
             n_masked=self.census.n_masked,
+            kernel=", ".join(sorted(self.census.kernels)),
+            is_measured=root.is_measured,
         )
 
     def warn(self) -> None:
@@ -117,7 +131,7 @@ class Match:
 
 
 def match(
-    data: Source,
+    data: Source | Sketch,
     *observables: Observable,
     right: TopN | None = None,
     starts: Sequence[float] | None = None,
@@ -128,14 +142,180 @@ def match(
     ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are the values of log β
     to start from; by default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
     """
-    readings = _Readings(data, observables, right or Confidence(), label_name)
-    begin = _starts_from_sample(data, observables) if starts is None else dict(enumerate(starts))
-    if len(begin) < len(observables):
-        begin = dict.fromkeys(range(len(observables)), readings.rough_start()) | begin
-    roots = drive({i: increasing_root(start) for i, start in begin.items()}, readings)
-    assert readings.census is not None, "the first answer to a search counts the rows"
-    found = tuple(_determined(observable, roots[i]) for i, observable in enumerate(observables))
-    return Match(observables, found, readings.census, readings.n_passes)
+    if isinstance(data, Sketch):
+        return _match_in_sketch(data, observables, right, label_name)
+    search = _Search(data, observables, right or Confidence(), label_name)
+    if starts is not None:
+        return search.by_reading(dict(enumerate(starts)))
+    if search.can_sum:
+        return search.by_sums()
+    sample = sample_of(data)
+    begin = answers_of(sample, observables)
+    if sample is None or not begin or numbers(data) < _FEW_NUMBERS:
+        return search.by_reading(begin)
+    # The temperatures of different observables are close to each other, and a sample may have only one of them.
+    begin = dict.fromkeys(range(len(observables)), log(middle(begin))) | begin
+    search.exact = not search.is_paired or (data.n_rows or 0) < _FEW_ROWS
+    found = search.by_expansion(begin, sample) if search.can_expand else search.by_reading(begin)
+    if search.exact or (all(map(_is_precise, found.roots)) and search.is_single_enough(sample, search.measured_at)):
+        return found
+    search.exact = True
+    return search.by_reading(begin | known(dict(enumerate(found.roots))))
+
+
+class _Search:
+    """A search in one data set. What it has read and counted is kept when it goes on in another way."""
+
+    def __init__(self, data: Source, observables: Sequence[Observable], right: Confidence | TopN, label_name: str) -> None:
+        self.data = data
+        self.observables = tuple(observables)
+        self.readings = Readings(data, observables, right, label_name)
+        self.measured_at: dict[int, float] = {}  # the last log β of each observable
+
+    @property
+    def exact(self) -> bool:
+        return self.readings.exact
+
+    @exact.setter
+    def exact(self, value: bool) -> None:
+        self.readings.exact = value
+
+    @property
+    def can_expand(self) -> bool:
+        """Whether rows as functions of β are enough for the observables, and can be kept."""
+        few = self.data.n_rows is not None and self.data.n_rows <= _MOST_EXPANDED and self.data.n_classes >= MANY
+        return few and self.is_paired
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether power sums outside the largest class are all that the observables need."""
+        return all(isinstance(each, Confidence | Energy) for each in self.observables)
+
+    @property
+    def can_sum(self) -> bool:
+        """Whether each reading is one call of a kernel."""
+        usual = all(isinstance(each, Confidence | Energy) for each in (*self.observables, self.readings.count.right))
+        return usual and getattr(self.data, "sums_at_once", False)
+
+    def by_sums(self) -> Match:
+        """Read the data, each time in one call of a kernel, and in float32 if some rows have the same answers in float64."""
+        begin = dict.fromkeys(range(len(self.observables)), _ANYWHERE)
+        some = every_so_many(self.data)
+        if not some:
+            self.readings.usual = _BLIND_READINGS
+            return self.by_reading(begin)
+        for i, rows in enumerate(some):
+            found = answers_from(begin, rows, self.observables)
+            if not found:
+                return self.by_reading({})
+            begin = dict.fromkeys(begin, log(middle(found))) | found
+            if i == 0:
+                self.exact = not self.is_single_enough(rows, found)
+        matched = self.by_reading(begin)
+        if self.exact or all(_is_precise(root) for root in matched.roots):
+            return matched
+        self.exact = True
+        return self.by_reading(begin | known(dict(enumerate(matched.roots))))
+
+    def is_single_enough(self, rows: Source, places: Mapping[int, float]) -> bool:
+        """Whether float32 and float64 agree on some of ``rows`` where they were measured.
+
+        The errors of equal numbers do not average out, but they are the same in a sample.
+        """
+        some = some_of(rows, min(_TELLING, max(_TELLING_LEAST, _TELLING_NUMBERS // rows.n_classes)))
+        wanted = tuple((self.observables[i], (exp(x),)) for i, x in places.items())
+        single, double = (some.gather(Measure(wanted, exact)).items for exact in (False, True))
+        return all(
+            abs(rough.gap[0] - precise.gap[0]) <= _PROMISED / 2 * abs(in_log_beta(precise).slope)
+            for rough, precise in zip(single, double, strict=True)
+        )
+
+    def by_reading(self, begin: Mapping[int, float]) -> Match:
+        """Read the data at each β that the searches ask for."""
+        self.readings.guessed = frozenset(i for i in begin if self.observables[i]._is_monotone)
+        if len(begin) < len(self.observables):
+            begin = dict.fromkeys(range(len(self.observables)), self.readings.rough_start()) | dict(begin)
+        searches = {i: increasing_root(start, predict=self.observables[i]._is_monotone) for i, start in begin.items()}
+        roots = drive(searches, self.readings)
+        self.measured_at = dict(self.readings.measured_at)
+        return self._match(roots, self.readings.gaps)
+
+    def by_expansion(self, begin: Mapping[int, float], sample: Source) -> Match:
+        """Read the data once, in the middle of the starts, and read on only if that is not enough.
+
+        If there are many rows, a ``sample`` of them tells how exact the expansion is.
+        """
+        expand = Expand(middle(begin), self.exact)
+        near, self.readings.census = self.readings.read(expand, self.readings.count)
+        if self.readings.census.n_at_masks:  # the loss may be infinite
+            return self.by_reading(begin)
+        near = near.joined()
+        local = _Local(near, self.observables, middle(begin))
+        roots = drive({i: increasing_root(start, predict=True) for i, start in begin.items()}, local)
+        answers = known(roots)
+        if len(answers) < len(begin) or not self._is_certified(
+            answers, near if near.n_rows <= _ALL_TELL else sample.gather(expand)
+        ):
+            return self.by_reading(dict(begin) | answers)
+        self.measured_at = dict.fromkeys(begin, log(middle(begin)))
+        predicted = {i: replace(root, is_measured=False) for i, root in roots.items() if isinstance(root, Root)}
+        return self._match(predicted, local.gaps)
+
+    def _is_certified(self, roots: Mapping[int, float], rows: Expansion) -> bool:
+        """Whether the last order of the expansion of some rows changes nothing, even if it has the same sign in all of them."""
+        wanted = Measure(tuple((self.observables[i], (exp(x),)) for i, x in roots.items()))
+        slopes = [abs(in_log_beta(each).slope) for each in rows.gather(wanted).items]
+        return all(
+            rows.last_order(exp(x), self.observables[i]) <= _PROMISED * slope
+            for (i, x), slope in zip(roots.items(), slopes, strict=True)
+        )
+
+    def _match(self, roots: Mapping[int, Root | NishimoriError], gaps: GapSums | None) -> Match:
+        assert self.readings.census is not None, "the first answer to a search counts the rows"
+        found = tuple(_determined(observable, roots[i]) for i, observable in enumerate(self.observables))
+        return Match(self.observables, found, self.readings.census, self.readings.n_passes, gaps)
+
+
+class _Local:
+    """What searches want to know, from rows that are known as functions of β near one β."""
+
+    # Farther away from where the rows were read, in log β, they are not asked.
+    _REACH = 0.5
+
+    def __init__(self, rows: Expansion, observables: Sequence[Observable], middle: float) -> None:
+        self.rows = rows
+        self.observables = observables
+        self.middle = log(middle)
+        self.gaps: GapSums | None = None
+
+    def __call__(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
+        near = {i: x for i, x in wanted.items() if abs(x - self.middle) <= self._REACH}
+        points: dict[int, Point | NishimoriError] = dict.fromkeys(wanted, NotConvergedError("The root is too far away."))
+        if not near:
+            return points
+        gaps = self.rows.gather(Measure(tuple((self.observables[i], (exp(x),)) for i, x in near.items())))
+        if self.gaps is None or len(gaps.items) == len(self.gaps.items):
+            self.gaps = gaps
+        return points | {i: in_log_beta(each) for i, each in zip(near, gaps.items, strict=True)}
+
+
+def _is_precise(root: Root | NishimoriError) -> bool:
+    """Whether so many rows decide that float32 is precise enough. That there is no root was decided in float64."""
+    return not isinstance(root, Root) or _SINGLE * root.point.scatter <= _PROMISED / 2
+
+
+def _match_in_sketch(data: Sketch, observables: tuple[Observable, ...], right: TopN | None, label_name: str) -> Match:
+    """The same from sums that were made before: nothing is read."""
+    if right is not None:
+        raise InputError(f"`top_n` must be 1 for a sketch, which counts right answers of the top class, got {right.n}.")
+    found: list[Root | NishimoriError] = []
+    for observable in observables:
+        try:
+            moments = data.moments(observable)
+            found.append(refusal(moments, data.census, label_name) or data.root(observable))
+        except InputError as error:
+            found.append(error.with_traceback(None))
+    return Match(observables, tuple(found), data.census, 1, None)
 
 
 def _determined(observable: Observable, root: Root | NishimoriError) -> Root | NishimoriError:
@@ -150,128 +330,6 @@ def _determined(observable: Observable, root: Root | NishimoriError) -> Root | N
         f"No temperature can be determined: around T = {exp(-root.x):.4g} the mean of {type(observable).__name__} depends so "
         f"little on T that rounding errors change T by a relative {uncertainty:.2g}. Check whether the logits or weights of "
         "some samples are many orders of magnitude larger than those of others."
-    )
-
-
-def _starts_from_sample(data: Source, observables: Sequence[Observable]) -> dict[int, float]:
-    """The answers of a sample, by the position of their observable, as far as there are any."""
-    if data.n_rows is None:
-        return {}
-    size = min(data.n_rows // _SAMPLE_SHARE, max(_SAMPLE_LEAST, _SAMPLE_ELEMENTS // data.n_classes))
-    sample = data.sample(size) if size >= _SAMPLE_LEAST else None
-    if sample is None:
-        return {}
-    try:
-        roots = match(sample, *observables).roots
-    except InputError:
-        return {}  # a reading of all rows will say which one is wrong
-    return {i: root.x for i, root in enumerate(roots) if isinstance(root, Root)}
-
-
-class _Readings:
-    """Readings of one data set for several searches; the first answer to a search also says whether it can succeed."""
-
-    def __init__(self, data: Source, observables: Sequence[Observable], right: Confidence | TopN, label_name: str) -> None:
-        self.data = data
-        self.observables = observables
-        self.count = Count(right)
-        self.label_name = label_name
-        self.n_passes = 0
-        self.census: Census | None = None
-
-    def rough_start(self) -> float:
-        """A log β of the right order of magnitude."""
-        (scale,) = self._read(log_scale)
-        if scale.value < -_FARTHEST:
-            raise InputError(
-                f"`logits` of the same row must differ by more than 1e-100, got differences around {exp(scale.value):.2g}. "
-                "Multiply all logits by a constant."
-            )
-        return -float(scale.value)
-
-    def __call__(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
-        """What the searches want to know, from one reading."""
-        observables = {i: self.observables[i] for i in wanted}
-        if self.census is not None:
-            (sums,) = self._read(Measure(tuple((each, (exp(wanted[i]),)) for i, each in observables.items())))
-            return {i: _in_log_beta(each) for i, each in zip(wanted, sums.items, strict=True)}
-        betas = {i: (exp(wanted[i]), *_betas_to_judge(each, wanted[i])) for i, each in observables.items()}
-        sums, self.census = self._read(Measure(tuple((observables[i], betas[i]) for i in wanted)), self.count)
-        return {i: self._judged(each) for i, each in zip(wanted, sums.items, strict=True)}
-
-    def _judged(self, moments: Moments) -> Point | NishimoriError:
-        """The first answer, or why there will be no temperature."""
-        assert self.census is not None, "counted in the same reading"
-        refusal = _refusal(moments.at(slice(1, None)), self.census, self.label_name)
-        return refusal or _in_log_beta(moments.at(slice(1)))
-
-    def _read(self, *passes: Any) -> tuple[Any, ...]:
-        self.n_passes += 1
-        return self.data.gather(together(*passes)).items
-
-
-def _in_log_beta(moments: Moments) -> Point:
-    """The gap and its derivatives in log β."""
-    (beta,) = moments.betas
-    slope, curvature = (float(sums[0]) / moments.weight for sums in (moments.slope, moments.curvature))
-    return Point(
-        value=float(moments.gap[0]),
-        slope=beta * slope,
-        curvature=beta * slope + beta**2 * curvature,
-        noise=float(moments.noise[0]),
-    )
-
-
-def _betas_to_judge(observable: Observable, start: float) -> tuple[float, ...]:
-    """Both ends and, where the mean is not known to grow with β, a grid around the start of the search."""
-    grid = () if observable._is_monotone else tuple((exp(start) * _GRID).tolist())
-    return (0.0, *grid, inf)
-
-
-def _refusal(moments: Moments, census: Census, label_name: str) -> NishimoriError | None:
-    """Why no temperature can be found, or None if one can."""
-    observable = moments.observable
-    if moments.observed == -inf:
-        return InputError(
-            f"`{label_name}` must not name a masked class for temperature scaling, got {census.n_at_masks} samples whose true "
-            "class has logit -inf: their loss is infinite at every T. Unmask the class, drop those samples, or use "
-            "ExpectationConsistency, which counts them as misses."
-        )
-    if not observable._is_monotone and (falling := _falling(moments)):
-        return falling
-    (hot, *_, cold), (at_hot, *_, at_cold) = moments.gap, moments.expected / moments.weight
-    hot_noise, cold_noise = moments.noise[0], moments.noise[-1]
-    if hot < -hot_noise and cold > cold_noise:
-        return None
-    if 0 < abs(hot) <= hot_noise or 0 < abs(cold) <= cold_noise:
-        return NotConvergedError(
-            f"Whether a temperature fits cannot be decided: the mean of {type(observable).__name__} under the model differs "
-            "from its mean under the labels by less than rounding errors. Subtract a constant from the observable."
-        )
-    observed = moments.observed / moments.weight
-    if at_cold - at_hot <= hot_noise + cold_noise:
-        end, why = "flat", "every row's unmasked logits are equal, so T has no effect. Check the model's output."
-        if not observable._is_monotone:
-            why = f"T does not change the mean of {type(observable).__name__}. Check the observable and the model's output."
-    elif cold <= cold_noise:
-        end, why = "cold", observable._cold(census.n_rows, observed, at_cold)
-    else:
-        end, why = "hot", observable._hot(census.n_rows, observed, at_hot)
-    return NoTemperatureError(f"No temperature fits: {why}", end=end)
-
-
-def _falling(moments: Moments) -> InputError | None:
-    """The refusal of an observable whose mean falls while T falls, because several temperatures, or none, may then fit."""
-    slopes = moments.slope[1:-1] * moments.betas[1:-1]  # in log β
-    largest = float(np.abs(slopes).max())
-    if not (slopes < -_FALLS * largest).any():
-        return None
-    T = 1 / moments.betas[1 + int(np.argmin(slopes))]
-    everywhere = not (slopes > _FALLS * largest).any()
-    remedy = "Return the negative of its values." if everywhere else "Choose one whose mean grows as T falls."
-    return InputError(
-        f"`{type(moments.observable).__name__}` must have a mean under the model that grows as T falls, got one that falls "
-        f"around T = {T:.4g}, so several temperatures, or none, may match the labels. {remedy}"
     )
 
 

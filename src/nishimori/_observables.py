@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import Array
-from nishimori._gibbs import Gibbs, boltzmann
+from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
 from nishimori._scores import numeric
 from nishimori.errors import InputError
@@ -30,6 +30,7 @@ class Gap(NamedTuple):
     size: Array  # rounding moves the value by a few units in the last place of this
     slope: Array  # of the average, in β
     curvature: Array
+    jerk: Array  # the third derivative
 
 
 _CLASS_ORDER = "Check that the labels and the columns of the logits use the same class order."
@@ -78,7 +79,7 @@ class Observable(ABC):
     def _on(self, batch: Batch) -> "Rows":
         """The observable, ready for one batch: its values are computed and checked once."""
         name = f"{type(self).__name__}.values"
-        host = _array.on_host(batch.logits).view()
+        host = _array.on_host(batch.double).view()
         host.flags.writeable = False  # the batch is shared
         try:
             values = self.values(host)
@@ -94,7 +95,7 @@ class Observable(ABC):
                 f"`{name}` must be finite at the true class of each row. If that class is masked, return the value that counts "
                 "there."
             )
-        return _Tabulated(_array.beside(table, batch.logits))
+        return _Tabulated(_array.beside(table, batch.double))
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """Why no temperature fits when the mean stays at or below ``observed`` down to T → 0, where it is ``limit``."""
@@ -130,7 +131,9 @@ class Observable(ABC):
 
 
 class Rows(Protocol):
-    """An observable of the rows of a batch."""
+    """An observable of the rows of a batch. ``uses_tables`` if it needs a number per class, else power sums are enough."""
+
+    uses_tables: ClassVar[bool]
 
     def observed(self, batch: Batch) -> Array:
         """O at the true class of each row, minus O at the top."""
@@ -144,6 +147,7 @@ class _Tabulated:
     """Any observable, from its values at each class of each row of a batch."""
 
     table: Array
+    uses_tables: ClassVar[bool] = True
 
     def observed(self, batch: Batch) -> Array:
         return batch.at(self.table, batch.labels) - batch.at(self.table, batch.top)
@@ -159,7 +163,9 @@ class _Tabulated:
         product = p * (table - mean[:, None]) * drop  # centred first: a difference of large means would lose digits
         # Only the subtraction of the top value rounds in units of it, while the averages need an exponential.
         size = sum(batch.xp.abs(each) for each in (mean, observed, top / 32))
-        return Gap(mean - observed, size, gibbs.over_classes(product), gibbs.over_classes(product * drop))
+        slope, curvature = gibbs.over_classes(product), gibbs.over_classes(product * drop)
+        jerk = gibbs.over_classes(product * drop**2) - 3 * slope * gibbs.over_classes(p * drop**2)
+        return Gap(mean - observed, size, slope, curvature, jerk)
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,7 @@ class TopN(Observable):
 
     n: int
     _is_monotone: ClassVar[bool] = True
+    uses_tables: ClassVar[bool] = False
 
     def values(self, logits: Any) -> Any:
         """1 for the N largest, 0 elsewhere."""
@@ -193,32 +200,14 @@ class TopN(Observable):
         """Minus the probability of the other classes where the answer is among the N largest, else the probability of those."""
         if self.n == 1:
             return Confidence().gap(gibbs, observed)
-        xp = gibbs.batch.xp
-        best = _array.largest(gibbs.batch.others, self.n - 1)  # besides the top class
-        inside = (1 + gibbs.over_classes(boltzmann(best, gibbs.beta, xp))) / gibbs.partition
-        out, with_drop, with_square = self._left_out(gibbs, xp.min(best, axis=1)[:, None])
-        value = xp.where(observed == 0, -out, inside)
-        slope, curvature = gibbs.cumulants(out, with_drop, with_square)
-        return Gap(value, xp.abs(value), -slope, -curvature)
-
-    def _left_out(self, gibbs: Gibbs, least: Array) -> tuple[Array, Array, Array]:
-        """⟨1⟩, ⟨d⟩ and ⟨d²⟩ over the classes that are not among the N largest, summed as they are: all may be tiny.
-
-        ``least`` is the lowest drop (n, 1) among the N largest.
-        """
         batch, xp = gibbs.batch, gibbs.batch.xp
-        below, ties = batch.others < least, batch.others == least
-        above = self._number(~(below | ties), xp)
-        # Of the classes equal to the last one inside, so many are outside.
-        share = (self._number(ties, xp) + above - (self.n - 1)) / xp.where(xp.any(ties, axis=1), self._number(ties, xp), 1)
-        outside = xp.where(below, gibbs.weights, xp.where(ties, gibbs.weights * share[:, None], xp.zeros_like(gibbs.weights)))
-        powers = (outside, outside * batch.drops, outside * batch.drops**2)
-        out, with_drop, with_square = (gibbs.over_classes(each) / gibbs.partition for each in powers)
-        return out, with_drop, with_square
-
-    @staticmethod
-    def _number(flags: Array, xp: Any) -> Array:
-        return xp.sum(xp.astype(flags, xp.float64), axis=1)
+        # Sums over the classes outside, as they are: all may be tiny.
+        outside = batch.power_sums((gibbs.beta,), 3, self.n)[0, ...]
+        averages = [outside[j, ...] * gibbs.top for j in range(4)]
+        inside = (1 + (gibbs.rest - outside[0, ...])) * gibbs.top
+        value = xp.where(observed == 0, -averages[0], inside)
+        slope, curvature = gibbs.cumulants(*averages[:3])
+        return Gap(value, xp.abs(value), -slope, -curvature, -gibbs.jerk(averages, slope, curvature))
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """All right, or ties at the top."""
@@ -256,6 +245,7 @@ class Confidence(Observable):
     """O = 1 for the predicted class: expectation consistency. `TopN` of one, without the search for the largest."""
 
     _is_monotone: ClassVar[bool] = True
+    uses_tables: ClassVar[bool] = False
 
     def values(self, logits: Any) -> Any:
         """1 for the predicted class, 0 elsewhere."""
@@ -267,14 +257,16 @@ class Confidence(Observable):
 
     def observed(self, batch: Batch) -> Array:
         """0 where the prediction is right, else -1."""
-        return batch.xp.astype(batch.top == batch.labels, batch.weights.dtype) - 1
+        return batch.xp.astype(batch.right, batch.weights.dtype) - 1
 
     def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
         """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
         xp = gibbs.batch.xp
-        value = xp.where(observed == 0, -gibbs.doubt, gibbs.top)
+        value = xp.where(gibbs.batch.right, -gibbs.doubt, gibbs.top)
         nothing = xp.zeros_like(gibbs.top)  # the only class that counts has no drop
-        return Gap(value, xp.abs(value), *gibbs.cumulants(gibbs.top, nothing, nothing))
+        averages = (gibbs.top, nothing, nothing, nothing)
+        slope, curvature = gibbs.cumulants(*averages[:3])
+        return Gap(value, xp.abs(value), slope, curvature, gibbs.jerk(averages, slope, curvature))
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """As for `TopN`."""
@@ -290,6 +282,7 @@ class Energy(Observable):
     """O = z, the logit itself: matching it minimises the cross-entropy, so this is temperature scaling."""
 
     _is_monotone: ClassVar[bool] = True
+    uses_tables: ClassVar[bool] = False
 
     def values(self, logits: Any) -> Any:
         """The logits."""
@@ -307,7 +300,9 @@ class Energy(Observable):
         """The mean drop minus that of the true class."""
         mean = gibbs.moments[0]
         size = gibbs.batch.xp.abs(mean) + gibbs.batch.xp.abs(observed)
-        return Gap(mean - observed, size, *gibbs.cumulants(*gibbs.moments))
+        slope, curvature = gibbs.cumulants(*gibbs.moments)
+        averages = (*gibbs.moments, gibbs.powers(4)[4, ...] * gibbs.top)
+        return Gap(mean - observed, size, slope, curvature, gibbs.jerk(averages, slope, curvature))
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """All right."""

@@ -44,6 +44,12 @@ class Together:
 
     passes: tuple[Pass, ...]
 
+    @property
+    def is_fused(self) -> bool:
+        """Whether the sums that a kernel gives without a number per row are enough: the first wants them, the others follow."""
+        first, *others = self.passes
+        return getattr(first, "is_fused", False) and all(getattr(each, "follows_fused", False) for each in others)
+
     def __call__(self, batch: Batch) -> Sums:
         return Sums(tuple(each(batch) for each in self.passes))
 

@@ -15,6 +15,10 @@ from nishimori.errors import NishimoriError, NotConvergedError
 # promised, and the last evaluation is at the answer itself.
 TOLERANCE = 1e-10
 
+# A search that may predict ends with a step as short as this, if the third derivative changes it so little that the fourth
+# would change it by less than the last number.
+_SHORT, _REMAINDER = 0.02, 3e-10
+
 # Steps triple the digits once the root is near, bisection and doubling strides get there from anywhere.
 LIMIT = 100
 
@@ -24,12 +28,17 @@ _FARTHEST = 340.0
 
 @dataclass(frozen=True)
 class Point:
-    """What the search needs to know about the function at a point."""
+    """What the search needs to know about the function at a point.
+
+    ``scatter`` is the relative error of the root per unit of independent relative errors of the rows.
+    """
 
     value: float
     slope: float
     curvature: float
     noise: float
+    jerk: float = 0.0
+    scatter: float = 0.0
 
     @property
     def step(self) -> float:
@@ -40,30 +49,57 @@ class Point:
         bend = 1 + 0.5 * newton * self.curvature / self.slope
         return newton / bend if 0.5 < bend < 2 else newton
 
+    @property
+    def last_step(self) -> float | None:
+        """The step to the root with all digits that matter, or None if the root is not near enough for that."""
+        step = self.step
+        if not abs(step) <= _SHORT:
+            return None
+        for _ in range(3):  # Newton's method for the cubic that the derivatives give
+            step -= self.after(step) / (self.slope + step * (self.curvature + 0.5 * step * self.jerk))
+        return step if self._remainder(step) <= _REMAINDER else None
+
+    def after(self, step: float) -> float:
+        """The value that this point predicts a step away."""
+        return self.value + step * (self.slope + step * (0.5 * self.curvature + step * self.jerk / 6))
+
+    def left_after(self, step: float) -> float:
+        """How large the value may still be after the last step."""
+        return self.slope * self._remainder(step)
+
+    def _remainder(self, step: float) -> float:
+        # The third derivative has changed the step by this difference; the fourth would change it by less, by about a step.
+        return abs(step - self.step) * abs(step)
+
 
 @dataclass(frozen=True)
 class Root:
-    """Where the search ended, and the function there."""
+    """Where the search ended, and the last point at which the function was evaluated.
+
+    ``residual`` is the function's value at the root: measured there, or predicted from a point nearby.
+    """
 
     x: float
     point: Point
     passes: int
-
-    @property
-    def residual(self) -> float:
-        """The function's value at the root."""
-        return self.point.value
+    residual: float
+    is_measured: bool
 
 
-def increasing_root(start: float) -> Generator[float, Point, Root]:
-    """Halley's method inside a bracket, for a function known to change sign."""
+def increasing_root(start: float, *, predict: bool = False) -> Generator[float, Point, Root]:
+    """Halley's method inside a bracket, for a function known to change sign.
+
+    The last evaluation is at the root itself; with ``predict`` it may be one short step away.
+    """
     low, high = -inf, inf
     x, stride = start, 1.0
     for passes in range(1, LIMIT + 1):
         point = yield x
         step = point.step
         if abs(point.value) <= point.noise or abs(step) <= TOLERANCE:
-            return Root(x, point, passes)
+            return Root(x, point, passes, point.value, is_measured=True)
+        if predict and (last := point.last_step) is not None:
+            return Root(x + last, point, passes, point.left_after(last), is_measured=False)
         low, high = (x, high) if point.value < 0 else (low, x)
         if not (isfinite(low) and isfinite(high)):
             # Where the function is flat a step leaps too far; walk in doubling strides until the root is bracketed.
@@ -76,7 +112,7 @@ def increasing_root(start: float) -> Generator[float, Point, Root]:
         else:
             middle = low + (high - low) / 2
             if middle in (low, high):  # neighbouring numbers: there is nothing in between
-                return Root(x, point, passes)
+                return Root(x, point, passes, point.value, is_measured=True)
             x = middle
     raise NotConvergedError(
         f"The search did not converge in {LIMIT} passes: residual {point.value:.3g} at T = {exp(-x):.6g}. "

@@ -1,6 +1,6 @@
 """What the user calls logits or probabilities, kept as it came.
 
-`Scores` holds the caller's own array. Fitting asks it for blocks of float64 logits, prediction for all logits in the caller's
+`Scores` holds the caller's own array. Fitting asks it for blocks of float64 logits, prediction for blocks in the caller's
 precision; neither changes the array, and nothing is inferred from its values: whether it holds logits or probabilities is
 what the caller said. Its type and shape are checked when it is made, its values when they are read for the first time.
 """
@@ -63,15 +63,23 @@ class Scores:
         # Rounding each of many entries to 16 bits moves a sum by a few units of that precision; float32 moves it far less.
         return max(_SLACK, 4 * _array.epsilon(self.array)) if _array.kind(self.array) == "float" else _SLACK
 
-    def blocks(self) -> Iterator[slice]:
-        """Consecutive rows, as many at a time as suit the device."""
-        step = _array.rows_per_block(self.array, self.n_classes)
+    def blocks(self, most_rows: int | None = None) -> Iterator[slice]:
+        """Consecutive rows, as many at a time as suit the device, on a CPU at most ``most_rows``."""
+        step = _array.rows_per_block(self.array, self.n_classes, most_rows)
         return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
 
-    def exact(self, rows: slice, kept: HostArray | None = None) -> Array:
-        """Some rows in float64, not yet checked; of those only the ``kept`` ones, if given."""
+    def stored(self, rows: slice, kept: HostArray | None = None) -> Array:
+        """Some rows, not yet checked; of those only the ``kept`` ones, if given.
+
+        Logits of float32 and float64 are as they were passed, shorter ones become float32, all others float64.
+        """
         stored = self._readable(self.array[rows, ...])
-        return _array.in_double(stored if kept is None else _array.rows_at(stored, kept))
+        stored = stored if kept is None else _array.rows_at(stored, kept)
+        return _array.in_double(stored) if self.input == "probabilities" else _array.in_single(stored)
+
+    def exact(self, rows: slice) -> Array:
+        """Some rows in float64, not yet checked."""
+        return _array.in_double(self._readable(self.array[rows, ...]))
 
     def check(self, values: Array, numbers: Sequence[int] | HostArray) -> bool:
         """Refuse values that cannot be scores; ``numbers`` count the rows. True if some class is masked."""
@@ -85,19 +93,32 @@ class Scores:
         table = self._raised(self._table(values))
         return self._logits(table), table if self.input == "probabilities" else None
 
-    def logits(self, first_row: int = 0) -> Array:
-        """All logits (n, k), checked, in the precision that results are computed in; rows are counted from ``first_row``."""
-        return self._logits(self.table(first_row))
+    def logits(self, first_row: int = 0, rows: slice | None = None) -> Array:
+        """Logits (n, k) of all rows or of one block, checked, in the precision that results are computed in.
 
-    def table(self, first_row: int = 0) -> Array:
+        An error counts the rows of the array from ``first_row``.
+        """
+        return self._logits(self.table(first_row, rows))
+
+    def table(self, first_row: int = 0, rows: slice | None = None) -> Array:
         """The same, but as passed: probabilities where those were given."""
-        for rows in self.blocks():
-            self.check(self.exact(rows), range(first_row + rows.start, first_row + rows.stop))
-        return self._raised(self._table(_array.to_compute(self._readable(self.array))))
+        for block in self.blocks() if rows is None else (rows,):
+            stored = _array.seen_by_numpy(self._readable(self.array[block, ...]))
+            if not self._is_usual(stored):
+                self.check(_array.in_double(stored), range(first_row + block.start, first_row + block.stop))
+        if rows is None:
+            stored = _array.seen_by_numpy(self._readable(self.array))
+        return self._raised(self._table(_array.to_compute(stored)))
 
     def sample(self, index: HostArray) -> "Scores":
         """The rows whose numbers are in ``index``."""
         return replace(self, array=_array.rows_at(self.array, index))
+
+    def _is_usual(self, stored: Array) -> bool:
+        """Whether these are logits of which `check` would find nothing to say, without a copy of them in float64."""
+        if self.input != "logits" or _array.kind(stored) != "float" or not _array.fits_double(stored):
+            return False
+        return _array.is_within(stored, _LARGEST)
 
     def _readable(self, values: Array) -> Array:
         """``values``, on the host if their own library would read small probabilities as zero."""
@@ -137,7 +158,7 @@ _WHOLE = 2.0**53
 
 # To warn about probabilities, so many rows are looked at, and no more than so many numbers, because they may have to come from
 # another device; fewer rows than the last two may look like probabilities by chance.
-_LOOKED_AT, _NUMBERS = 1000, 2**16
+_LOOKED_AT, _NUMBERS, _AT_FIRST = 1000, 2**16, 32
 _ENOUGH_ROWS, _ENOUGH_FLAT = 5, 20
 
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
@@ -182,10 +203,15 @@ def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None 
     if given.input != "logits" or given.n_samples < enough or _array.kind(given.array) != "float":
         return
     n_rows = min(given.n_samples, max(enough, min(_LOOKED_AT, _NUMBERS // given.n_classes)))
-    some = _array.on_host(given.array[:n_rows, ...])
-    if weights is not None:
-        some = some[weights[: len(some)] > 0]
-    if len(some) < enough or not ((some >= 0) & (some <= 1 + _SLACK)).all():
+    # Few numbers tell logits from probabilities, and come faster from another device.
+    corner = given.array[:enough] if given.is_binary_score else given.array[:enough, : min(_AT_FIRST, given.n_classes)]
+    for some in (corner, given.array[:n_rows, ...]):
+        some = _array.on_host(some)  # noqa: PLW2901 - where they can be looked at
+        if weights is not None:
+            some = some[weights[: len(some)] > 0]  # noqa: PLW2901
+        if not ((some >= 0) & (some <= 1 + _SLACK)).all():
+            return
+    if len(some) < enough:
         return
     if given.is_binary_score:
         what = f"All `{given.name}` lie between 0 and 1"
@@ -268,12 +294,14 @@ def _check_shape(shape: tuple[int, ...], name: str) -> None:
 
 def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> bool:
     """Refuse NaN, +inf and rows without a class; whether -inf masks some class."""
-    xp, name = namespace(values), scores.name
-    usual = xp.abs(values) <= _LARGEST  # not true of NaN
+    name = scores.name
     if not _array.fits_double(scores.array):
         _refuse_rounded(scores, values, numbers)
-    if bool(xp.all(usual)):
+    if _array.is_within(values, _LARGEST):
         return False
+    values = _array.in_double(values)
+    xp = namespace(values)
+    usual = xp.abs(values) <= _LARGEST
     masked = values == -inf
     bad = ~(usual | masked)
     if bool(xp.any(bad & xp.isfinite(values))):

@@ -1,0 +1,168 @@
+"""Rows as functions of β: what one reading at β₀ says about all β near it.
+
+For each row, R(β) = Σ exp(βd) over the classes other than the top one is R(β₀)·exp(κ₁δ + κ₂δ²/2 + ...) with δ = β - β₀ and the
+cumulants κ of d. Six of them give temperatures ten percent away to eight digits, so both temperatures are found without
+reading the logits again. An `Expansion` is a source of such rows, in which 56 bytes stand for a row of logits.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import comb, factorial
+from typing import Any
+
+import numpy as np
+
+from nishimori import _array
+from nishimori._array import Array
+from nishimori._inputs import Batch
+from nishimori._observables import Confidence, Observable
+from nishimori._sources import Source
+
+ORDER = 6
+
+# Rows per part: one number for each stays in the cache, and BLAS starts no threads for fewer than 8,738.
+_JOINED = 2**13
+
+
+@dataclass(frozen=True)
+class ExpandedRows:
+    """Some rows near ``beta``: their power sums at other β, and what does not depend on β. It stands in for a `Batch`.
+
+    ``rest`` (n,) is R(β₀) and ``cumulants`` (order, n) are κ₁, κ₂, ...
+    """
+
+    beta: float
+    rest: Array
+    cumulants: Array
+    weights: Array
+    label_drops: Array
+    right: Array
+    xp: Any
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.weights.shape[0])
+
+    @cached_property
+    def weight(self) -> float:
+        """The sum of the weights."""
+        return float(self.xp.sum(self.weights))
+
+    total = Batch.total
+    totals = Batch.totals
+
+    def power_sums(self, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> Array:  # noqa: ARG002
+        """R(β) and its derivatives up to the fourth, from the cumulants."""
+        assert top_n == 1, "only the rest of all classes is known"
+        assert order <= 4
+        return self.xp.stack([self._powers(beta - self.beta) for beta in betas])
+
+    def block_sums(self, beta_ec: float, beta_ts: float, *, exact: bool) -> None:
+        """They follow from the power sums."""
+
+    def _powers(self, step: float) -> Array:
+        # The logarithm of R and its derivatives are polynomials in the step: one product of small matrices.
+        n = self.cumulants.shape[0]
+        factors = np.array([[_term(step, j - i) if j >= i else 0.0 for j in range(1, n + 1)] for i in range(5)])
+        table = _array.beside(factors, self.cumulants) @ self.cumulants
+        log, first, second, third, fourth = (table[i, ...] for i in range(5))
+        rest = self.rest * self.xp.exp(log)
+        square = first * first
+        terms = (
+            first,
+            second + square,
+            third + first * (3 * second + square),
+            fourth + 4 * first * third + 3 * second**2 + square * (6 * second + square),
+        )
+        return self.xp.stack([rest, *(rest * term for term in terms)])
+
+    def last_order(self, beta: float) -> tuple[float, float]:
+        """By how much the last cumulant changes confidences, and mean drops, in all: the sum of absolute values."""
+        n, step = self.cumulants.shape[0], beta - self.beta
+        last = self.xp.abs(self.cumulants[-1, ...])
+        in_log, in_slope = last * abs(_term(step, n)), last * abs(_term(step, n - 1))
+        powers = self.power_sums((beta,), 1)[0, ...]
+        top = 1 / (1 + powers[0, ...])
+        doubt = powers[0, ...] * top
+        drops = doubt * in_slope + self.xp.abs(powers[1, ...]) * top**2 * in_log
+        sums = (self.xp.sum(self.weights * each) for each in (top * doubt * in_log, drops))
+        confidence, energy = (float(each) for each in sums)
+        return confidence, energy
+
+
+def _concatenated(parts: Sequence[ExpandedRows]) -> ExpandedRows:
+    """The rows of several parts."""
+    if len(parts) == 1:
+        return parts[0]
+    xp = parts[0].xp
+    names = ("rest", "weights", "label_drops", "right")
+    columns = {name: xp.concat([getattr(part, name) for part in parts]) for name in names}
+    return replace(parts[0], cumulants=xp.concat([part.cumulants for part in parts], axis=1), **columns)
+
+
+def _term(step: float, power: int) -> float:
+    return step**power / factorial(power)
+
+
+@dataclass(frozen=True)
+class Expansion(Source):
+    """The rows of a data set near one β. Two expansions of different rows add."""
+
+    parts: tuple[ExpandedRows, ...]
+
+    n_classes = 0  # there are no classes to look at any more
+
+    def __add__(self, other: "Expansion") -> "Expansion":
+        return Expansion(self.parts + other.parts)
+
+    @property
+    def n_rows(self) -> int:
+        return sum(part.n_rows for part in self.parts)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.parts)
+
+    def joined(self) -> "Expansion":
+        """The same rows in few parts: those of many classes come a few hundred at a time."""
+        parts: list[ExpandedRows] = []
+        group: list[ExpandedRows] = []
+        for part in self.parts:
+            if group and sum(each.n_rows for each in group) + part.n_rows > _JOINED:
+                parts.append(_concatenated(group))
+                group = []
+            group.append(part)
+        return Expansion((*parts, *([_concatenated(group)] if group else [])))
+
+    def last_order(self, beta: float, observable: Observable) -> float:
+        """How much the last cumulant can change the mean gap of confidence, or of energy."""
+        place = 0 if isinstance(observable, Confidence) else 1
+        return sum(part.last_order(beta)[place] for part in self.parts) / sum(part.weight for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Expand:
+    """The pass that expands rows around ``beta``. What it gives adds by keeping both parts, so it grows with the rows."""
+
+    beta: float
+    exact: bool = True
+
+    def __call__(self, batch: Batch) -> Expansion:
+        xp = batch.xp
+        sums = batch.power_sums((self.beta,), ORDER, exact=self.exact)[0, ...]
+        rest = sums[0, ...]
+        means = sums[1:, ...] / xp.where(rest > 0, rest, xp.ones_like(rest))
+        return Expansion(
+            (ExpandedRows(self.beta, rest, _cumulants(means, xp), batch.weights, batch.label_drops, batch.right, xp),)
+        )
+
+
+def _cumulants(means: Array, xp: Any) -> Array:
+    """κ₁, κ₂, ... from ⟨d⟩, ⟨d²⟩, ...: κ_n = ⟨dⁿ⟩ - Σ_j C(n-1, j-1) κ_j ⟨dⁿ⁻ʲ⟩."""
+    found: list[Array] = []
+    for n in range(means.shape[0]):
+        kappa = means[n, ...]
+        for j in range(n):
+            kappa = kappa - comb(n, j) * found[j] * means[n - 1 - j, ...]
+        found.append(kappa)
+    return xp.stack(found)

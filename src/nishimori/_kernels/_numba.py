@@ -1,0 +1,117 @@
+"""Power sums compiled by Numba: the fastest kernel for NumPy arrays."""
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nishimori._array import HostArray
+from nishimori._kernels._block import PowerSums
+from nishimori._kernels._numba_exp import OFFSET
+from nishimori._kernels._numba_loops import N_SUMS, fill, fill_total
+
+MAX_ORDER = 6
+
+
+class _Plan(NamedTuple):
+    """How to get the sums at some betas. A chain is a list of betas each twice the one before: one exp, then squares."""
+
+    terms: HostArray
+    """(chains, 4): the power of two that scales d, β·log2(e) of the scaled d in two parts, the smallest scaled d."""
+    chains: HostArray
+    """Where in ``places`` each chain starts, and the end."""
+    places: HostArray
+    """The index of each β in the caller's list."""
+    factors: HostArray
+    """(betas, 7): what undoes the scale in the sum of each power, in the order of ``places``."""
+
+
+_LOG2_E = Fraction(math.log2(math.e)) + Fraction(2.0355273740931033e-17)
+
+
+def _term(beta: float, dtype: "np.dtype[Any]") -> tuple[float, float, float, float]:
+    # Powers of d alone would overflow float32 if logits are large and β is small; those of scaled d stay below 1e14.
+    scale = math.ldexp(1.0, math.frexp(beta)[1] - 1)
+    exponent = Fraction(beta) / Fraction(scale) * _LOG2_E
+    # One float32 factor would multiply every d by (1 + 3e-8), and T would have this error.
+    high = float(dtype.type(float(exponent)))
+    return scale, high, float(exponent - Fraction(high)), -OFFSET[dtype] / high
+
+
+def _chains(betas: tuple[float, ...]) -> list[list[int]]:
+    """Indices of ``betas`` in chains, in each of which every β is twice the one before."""
+    chains: list[list[int]] = []
+    for i in sorted(range(len(betas)), key=betas.__getitem__):
+        if 0.0 < betas[i] < math.inf:
+            chain = next((c for c in chains if math.isclose(betas[i], 2 * betas[c[-1]], rel_tol=4e-16)), None)
+            if chain is None:
+                chains.append([i])
+            else:
+                chain.append(i)
+    return chains
+
+
+@lru_cache(maxsize=64)
+def _plan(betas: tuple[float, ...], dtype: "np.dtype[Any]", doubling: bool) -> _Plan:
+    assert dtype in OFFSET, "half precision is widened to float32 by the caller"
+    chains = _chains(betas) if doubling else [[i] for i in range(len(betas))]
+    regular = [betas[i] for chain in chains for i in chain]
+    # Squaring doubles the relative error, and float32 has none to spare; nor does it hold the scale of an extreme β.
+    if any(len(chain) > 1 for chain in chains) or any(not 2.0**-60 < beta < 2.0**60 for beta in regular):
+        dtype = np.dtype(np.float64)
+    terms = [_term(betas[chain[0]], dtype) for chain in chains]
+    undo = [1.0 / term[0] for term, chain in zip(terms, chains, strict=True) for _ in chain]
+    with np.errstate(over="ignore"):
+        factors = np.asarray(undo, float).reshape(-1, 1) ** np.arange(MAX_ORDER + 1)
+    return _Plan(
+        np.asarray(terms, dtype).reshape(-1, 4),
+        np.cumsum([0, *map(len, chains)]),
+        np.asarray([i for chain in chains for i in chain], np.int64),
+        np.minimum(factors, np.finfo(float).max),  # infinite times no class would be NaN
+    )
+
+
+def _fixed(x: HostArray, dtype: Any) -> HostArray:
+    """``x`` contiguous and read-only: one type for all arrays, so that each function is compiled once."""
+    fixed = np.require(np.asarray(x), dtype, ["C", "A"])[:]
+    fixed.flags.writeable = False
+    return fixed
+
+
+def _pieces(logits: HostArray) -> Iterator[slice]:
+    """All rows at once if they can be read as they are, else as many as are copied at a time."""
+    n, n_classes = logits.shape
+    step = max(1, n if logits.flags.c_contiguous and logits.flags.aligned else 2**16 // n_classes)
+    return (slice(a, min(a + step, n)) for a in range(0, max(n, 1), step))
+
+
+def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
+    """Power sums for finite positive ``betas``, outside the largest class."""
+    assert 0 <= order <= MAX_ORDER
+    plan = _plan(tuple(betas), logits.dtype, doubling=True)
+    parts = []
+    for rows in _pieces(logits):
+        z = _fixed(logits[rows], logits.dtype)
+        top, sums = np.empty(len(z), np.int64), np.empty((len(betas), order + 1, len(z)))
+        fill(z, plan, top, sums)
+        parts.append(PowerSums(z[np.arange(len(z)), top], top, sums))
+    if len(parts) == 1:
+        return parts[0]
+    peak, top = np.concatenate([part.peak for part in parts]), np.concatenate([part.top for part in parts])
+    return PowerSums(peak, top, np.concatenate([part.sums for part in parts], axis=2))
+
+
+def block_sums(
+    logits: HostArray, labels: HostArray, weights: HostArray, beta_ec: float, beta_ts: float, *, exact: bool = False
+) -> HostArray:
+    """The sums of a pair of observables; see `nishimori._pairs`."""
+    logits = logits.astype(np.float64, copy=False) if exact else logits
+    plan = _plan((beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts), logits.dtype, doubling=False)
+    total = np.zeros(N_SUMS)
+    for rows in _pieces(logits):
+        z, y, w = (_fixed(x[rows], t) for x, t in ((logits, logits.dtype), (labels, np.int64), (weights, np.float64)))
+        fill_total(z, y, w, plan, total)
+    return total

@@ -1,0 +1,257 @@
+"""The Triton kernels against float64 NumPy from the formulas.
+
+They run on a CUDA device, or with ``TRITON_INTERPRET=1`` slowly on the host.
+"""
+
+import os
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+if find_spec("triton") is None:
+    pytest.skip("Triton is not installed", allow_module_level=True)
+if not torch.cuda.is_available() and not INTERPRETED:
+    pytest.skip("no CUDA device", allow_module_level=True)
+
+from nishimori._kernels import _triton  # noqa: E402 - after the skips
+
+DEVICE = "cpu" if INTERPRETED else "cuda"
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+MODES = ["fast", "accurate", "double"]
+TOLERANCES = {"fast": 5e-6, "accurate": 5e-6, "double": 1e-12}
+# Few and many classes, with rows that begin at multiples of 16 bytes and rows that do not; more than one tile and one chunk.
+N_CLASSES = [2, 10, 32, 33, 100, 1000, 1001, 5000, 70_000]
+BETAS = (0.3, 1.0, 2.5)
+
+on_a_device = pytest.mark.skipif(INTERPRETED, reason="too slow when interpreted")
+
+
+def data(n, k, dtype=torch.float32, seed=0):
+    """Logits and labels, half of them right. Row 0 has a masked class, row 1 one live class, row 2 two largest logits."""
+    rng = np.random.default_rng([seed, n, k])
+    z = 3 * rng.normal(size=(n, k))
+    z[0, -1] = -np.inf
+    z[1, 1:] = -np.inf
+    z[2, [0, k - 1]] = 20
+    logits = torch.tensor(z).to(dtype).to(DEVICE)
+    labels = rng.integers(k, size=n)
+    stored = logits.double().cpu().numpy()
+    labels[: n // 2] = stored[: n // 2].argmax(axis=1)
+    labels[0], labels[1], labels[2] = 0, 0, k - 1
+    return logits, torch.tensor(labels, device=DEVICE)
+
+
+def power_sums(logits, beta, order):
+    """The largest logit, its first column, and sums over all other classes."""
+    z = logits.double().cpu().numpy()
+    rows = np.arange(len(z))
+    top = z.argmax(axis=1)
+    peak = z[rows, top]
+    with np.errstate(invalid="ignore"):
+        d = z - peak[:, None]
+        weight = np.where(d == 0, 1.0, 0.0) if beta == np.inf else np.where(np.isinf(d), 0.0, np.exp(beta * d))
+    weight[np.isneginf(z)] = 0
+    weight[rows, top] = 0
+    d[np.isneginf(d)] = 0
+    return peak, top, np.array([(weight * d**j).sum(axis=1) for j in range(order + 1)])
+
+
+def block_terms(logits, labels, weights, beta_ec, beta_ts):
+    """The terms of the 32 sums, one column per row."""
+    labels = labels.cpu().numpy()
+    w = np.ones(len(labels)) if weights is None else weights.cpu().numpy()
+    z = logits.double().cpu().numpy()
+    peak, top, r = power_sums(logits, beta_ec, 3)
+    right = top == labels
+    d = z[np.arange(len(labels)), labels] - peak
+    c, (m1, m2, m3) = 1 / (1 + r[0]), r[1:] / (1 + r[0])
+    ec = np.where(right, -r[0] * c, c)
+    ec_slope = -c * m1
+    ec_curvature = c * (2 * m1**2 - m2)
+    ec_jerk = c * (6 * m1 * m2 - 6 * m1**3 - m3)
+    _, _, r = power_sums(logits, beta_ts, 4)
+    m1, m2, m3, m4 = r[1:] / (1 + r[0])
+    ts = m1 - d
+    ts_slope = m2 - m1**2
+    ts_curvature = m3 - 3 * m1 * m2 + 2 * m1**3
+    ts_jerk = m4 - 4 * m1 * m3 - 3 * m2**2 + 12 * m1**2 * m2 - 6 * m1**4
+    masked = np.isneginf(z).sum(axis=1)
+    return np.array(
+        [
+            *(w * ec, w * abs(ec), w * ec_slope, w * ec_curvature, w * ec_jerk, w**2 * ec_slope**2),
+            *(w * ts, w * (abs(m1) + abs(d)), w * ts_slope, w * ts_curvature, w * ts_jerk, w**2 * ts_slope**2),
+            *(w * ec**2, w * ts**2, w * ec * ts, w**2 * ec**2, w**2 * ts**2, w**2 * ec * ts),
+            *(w, w**2, w * right, w * d),
+            *(w * right, w * ~right, w**2 * right, w**2 * ~right, right, np.isneginf(d)),
+            *(w > 0, masked, w / (z.shape[1] - masked), np.zeros(len(w))),
+        ]
+    )
+
+
+def assert_block_sums(found, terms, tolerance):
+    np.testing.assert_array_less(abs(found - terms.sum(axis=1)), tolerance * abs(terms).sum(axis=1) + 1e-30)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", N_CLASSES)
+def test_power_sums_are_those_of_the_definition(k, dtype):
+    logits, _ = data(5 if k > 2000 else 70, k, dtype)
+    found = _triton.power_sums(logits, BETAS, 6)
+    assert found.sums.shape == (3, 7, len(logits))
+    assert found.sums.dtype == torch.float64
+    for i, beta in enumerate(BETAS):
+        peak, top, sums = power_sums(logits, beta, 6)
+        np.testing.assert_array_equal(found.peak.cpu(), peak)
+        np.testing.assert_array_equal(found.top.cpu(), top)
+        np.testing.assert_allclose(found.sums[i].cpu(), sums, rtol=5e-6)
+
+
+@pytest.mark.parametrize("k", [10, 1000])
+def test_at_beta_zero_every_live_class_has_weight_one_and_at_infinity_the_largest_have(k):
+    logits, _ = data(40, k)
+    found = _triton.power_sums(logits, (0.0, np.inf), 2).sums.cpu()
+    np.testing.assert_allclose(found[0], power_sums(logits, 0.0, 2)[2], rtol=1e-6)
+    np.testing.assert_array_equal(found[1], power_sums(logits, np.inf, 2)[2])
+    assert found[1, 0, 2] == 1  # the second of two largest logits
+
+
+@pytest.mark.parametrize("k", [10, 1000])
+def test_one_live_class_leaves_nothing_to_sum(k):
+    logits, _ = data(40, k)
+    assert (_triton.power_sums(logits, BETAS, 6).sums[:, :, 1] == 0).all()
+
+
+def test_many_tiny_weights_beside_a_large_one_keep_their_sum():
+    k = 128_000
+    logits = torch.full((2, k), float(np.log(1e-9)), device=DEVICE)
+    logits[:, k // 2] = 0.0
+    logits[:, k // 3] = float(np.log(0.5))
+    found = _triton.power_sums(logits, (1.0,), 0).sums[0].cpu()
+    np.testing.assert_allclose(found, power_sums(logits, 1.0, 0)[2], rtol=1e-7)
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_scaling_by_a_power_of_two_changes_no_digit(k):
+    logits, _ = data(40, k)
+    large = _triton.power_sums(logits * 2.0**40, (2.0**-40,), 6).sums.cpu()
+    units = 2.0 ** (40 * torch.arange(7, dtype=torch.float64))[None, :, None]
+    np.testing.assert_array_equal(large / units, _triton.power_sums(logits, (1.0,), 6).sums.cpu())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", N_CLASSES)
+def test_block_sums_are_those_of_the_definition(monkeypatch, k, dtype, weighted, mode):
+    monkeypatch.setattr(_triton, "_MANY_WEIGHTS", 0 if mode == "fast" else np.inf)
+    logits, labels = data(5 if k > 2000 else 70, k, dtype)
+    weights = torch.linspace(0.1, 3, len(labels), dtype=torch.float64, device=DEVICE) if weighted else None
+    found = _triton.block_sums(logits, labels, weights, 0.7, 0.6, exact=mode == "double")
+    assert found.shape == (32,)
+    assert found.dtype == np.float64
+    assert_block_sums(found, block_terms(logits, labels, weights, 0.7, 0.6), TOLERANCES[mode])
+
+
+@pytest.mark.parametrize("k", [10, 1001])
+def test_sums_of_float64_have_all_their_digits(k):
+    logits, labels = data(70, k, torch.float64)
+    assert_block_sums(_triton.block_sums(logits, labels, None, 0.7, 0.6), block_terms(logits, labels, None, 0.7, 0.6), 1e-12)
+    found = _triton.power_sums(logits, BETAS, 6).sums.cpu()
+    for i, beta in enumerate(BETAS):
+        np.testing.assert_allclose(found[i], power_sums(logits, beta, 6)[2], rtol=1e-12)
+
+
+@on_a_device
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("n", "k"), [(200_000, 10), (20_000, 100), (4000, 1000), (300, 40_001)])
+def test_sums_of_many_rows_give_the_temperature_to_1e8(n, k, dtype):
+    logits, labels = data(n, k, dtype)
+    logits[torch.arange(n), torch.arange(n) % k] += 8 + 2 * torch.rand(n, device=DEVICE).to(dtype)
+    beta_ec, beta_ts = 0.611, 0.577
+    found = _triton.block_sums(logits, labels, None, beta_ec, beta_ts)
+    exact = block_terms(logits, labels, None, beta_ec, beta_ts).sum(axis=1)
+    assert abs(found[0] - exact[0]) < 1e-8 * beta_ec * abs(exact[2])
+    assert abs(found[6] - exact[6]) < 1e-8 * beta_ts * abs(exact[8])
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_rows_of_weight_zero_may_hold_anything(k):
+    logits, labels = data(40, k)
+    weights = torch.ones(40, dtype=torch.float64, device=DEVICE)
+    weights[[4, 5, 6]] = 0
+    kept = weights > 0
+    bad, bad_labels = logits.clone(), labels.clone()
+    bad[4], bad[5], bad[6, 0] = float("nan"), -float("inf"), float("inf")
+    bad_labels[[4, 5, 6]] = torch.tensor([-100, 2**40, 0], device=DEVICE)
+    found = _triton.block_sums(bad, bad_labels, weights, 0.7, 0.6)
+    assert_block_sums(found, block_terms(logits[kept], labels[kept], None, 0.7, 0.6), 5e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("k", [10, 100, 1001])
+def test_rows_that_a_check_would_refuse_are_counted(k, exact, dtype):
+    logits, labels = data(40, k, dtype)
+    assert _triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[31] == 0
+    logits[3, k - 1], logits[4, 0], logits[5] = float("nan"), float("inf"), -float("inf")
+    labels[6], labels[7] = -1, k
+    assert _triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[31] == 5
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])
+def test_labels_of_any_integer_type_are_read(dtype):
+    logits, labels = data(40, 200)
+    expected = _triton.block_sums(logits, labels, None, 0.7, 0.6)
+    np.testing.assert_array_equal(_triton.block_sums(logits, labels.to(dtype), None, 0.7, 0.6), expected)
+
+
+def test_only_rows_of_16_or_32_bit_numbers_are_taken_unchecked():
+    logits = torch.zeros((6, 4))
+    assert all(_triton.takes_unchecked(logits.to(dtype)) for dtype in DTYPES)
+    assert not any(_triton.takes_unchecked(each) for each in (logits.double(), logits[0], logits.T, logits.long()))
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_a_masked_label_leaves_the_sums_of_ec_finite(k):
+    logits, labels = data(40, k)
+    labels[0] = k - 1
+    found = _triton.block_sums(logits, labels, None, 0.7, 0.6)
+    assert np.isfinite(found[:6]).all()
+    assert found[6] == np.inf
+    assert (found[21], found[27]) == (-np.inf, 1)
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_a_label_is_right_only_at_the_first_of_several_largest_logits(k):
+    logits = torch.zeros((3, k), device=DEVICE)
+    logits[:, [3, 5]] = 1.0
+    found = _triton.block_sums(logits, torch.tensor([3, 5, 1], device=DEVICE), None, 1.0, 1.0)
+    assert found[26] == 1
+
+
+@pytest.mark.parametrize("k", [10, 1000])
+def test_the_same_data_give_the_same_digits(k):
+    logits, labels = data(500 if k == 10 else 100, k)
+    first, second = (_triton.block_sums(logits, labels, None, 0.7, 0.6) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    first, second = (_triton.power_sums(logits, BETAS, 6).sums.cpu() for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_views_give_the_sums_of_their_copies(k):
+    logits, labels = data(40, 2 * k)
+    labels %= k
+    for view in (logits[3:, 1 : k + 1], logits[3::2, :k].T.contiguous().T):
+        some = labels[: len(view)]
+        assert_block_sums(_triton.block_sums(view, some, None, 0.7, 0.6), block_terms(view.clone(), some, None, 0.7, 0.6), 5e-6)
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_no_rows_give_zeros(k):
+    logits, labels = torch.empty((0, k), device=DEVICE), torch.empty(0, dtype=torch.int64, device=DEVICE)
+    assert (_triton.block_sums(logits, labels, None, 0.7, 0.6) == 0).all()
+    assert _triton.power_sums(logits, BETAS, 2).sums.shape == (3, 3, 0)
