@@ -6,7 +6,7 @@ import torch
 
 import nishimori
 import reference
-from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, temperatures
+from nishimori import ExpectationConsistency, InputError, TemperatureScaling, _array, _kernels, from_temperature, temperatures
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -26,6 +26,101 @@ def test_both_temperatures_agree_with_the_definition_on_the_stored_values(k, dty
     found = temperatures(tensor, torch.from_numpy(labels).cuda())
     assert found.ec == pytest.approx(reference.ec_temperature(stored, labels), rel=1e-8)
     assert found.ts == pytest.approx(reference.ts_temperature(stored, labels), rel=1e-8)
+
+
+def with_ties_and_masks(n, k, dtype):
+    """Rounded logits, so that many rows have several largest ones, with masks beside the labels; weights, some of them zero."""
+    rng = np.random.default_rng(0)
+    logits, labels = reference.drawn(n, k)
+    logits = np.round(2 * logits) / 2
+    hidden = rng.random(logits.shape) < 0.2
+    hidden[np.arange(n), labels] = False
+    logits[hidden] = -np.inf
+    weights = rng.exponential(size=n) * (rng.random(n) < 0.9)
+    return torch.from_numpy(logits).to(dtype).cuda(), logits, labels, weights, hidden[weights > 0].sum()
+
+
+HALF_AND_SINGLE = pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+
+
+@HALF_AND_SINGLE
+@pytest.mark.parametrize(("n", "k"), [(3000, 10), (600_000, 10), (3000, 100), (60_000, 100)])
+def test_weights_masks_and_ties_agree_with_the_definition(n, k, dtype):
+    tensor, stored, labels, weights, n_masked = with_ties_and_masks(n, k, dtype)
+    at = torch.from_numpy(labels).cuda()
+    ec = ExpectationConsistency().fit(tensor, at, torch.from_numpy(weights).cuda())
+    ts = TemperatureScaling().fit(tensor, labels, weights)
+    assert ec.temperature_ == pytest.approx(reference.ec_temperature(stored, labels, weights, low=0.1, high=10), rel=1e-8)
+    assert ts.temperature_ == pytest.approx(reference.ts_temperature(stored, labels, weights, low=0.1, high=10), rel=1e-8)
+    assert (ec.receipt_.kernel, ec.receipt_.n_masked) == ("triton", n_masked)
+    assert ec.receipt_.n_samples == (weights > 0).sum()
+
+
+@HALF_AND_SINGLE
+@pytest.mark.parametrize(("n", "k"), [(3000, 10), (60_000, 100)])
+def test_a_fit_copies_no_more_than_a_corner_of_the_logits(monkeypatch, n, k, dtype):
+    tensor, _, labels = on_device(n, k, dtype)
+    at, sizes, own = torch.from_numpy(labels).cuda(), [], torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: sizes.append(self.numel()) or own(self))
+    monkeypatch.setattr(_array, "beside", lambda *_: pytest.fail("copied to the device"))
+    assert temperatures(tensor, at).n_passes <= 3
+    assert max(sizes) < 10_000
+
+
+def test_a_fit_needs_little_memory_beside_the_logits():
+    tensor, _, labels = on_device(60_000, 100, torch.float32)
+    at = torch.from_numpy(labels).cuda()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    temperatures(tensor, at)
+    assert torch.cuda.max_memory_allocated() - before < tensor.nbytes / 8
+
+
+def test_the_same_few_rows_many_times_have_the_temperature_of_those_rows():
+    logits, labels = reference.drawn(60, 100)
+    tensor = torch.from_numpy(logits).float().cuda().repeat(1500, 1)
+    found = temperatures(tensor, torch.from_numpy(labels).cuda().repeat(1500))
+    stored = tensor[:60].double().cpu().numpy()
+    assert found.ec == pytest.approx(reference.ec_temperature(stored, labels), rel=1e-8)
+    assert found.ts == pytest.approx(reference.ts_temperature(stored, labels), rel=1e-8)
+
+
+@pytest.mark.parametrize(("n", "k"), [(3000, 10), (60_000, 100)])
+def test_bad_values_and_labels_are_named(n, k):
+    tensor, _, labels = on_device(n, k, torch.float32)
+    at = torch.from_numpy(labels).cuda()
+    for value, shown in ((float("nan"), "nan"), (float("inf"), "inf")):
+        bad = tensor.clone()
+        bad[n - 2, 3] = value
+        with pytest.raises(InputError, match=rf"must not contain NaN or \+inf, got {shown} in row {n - 2}, column 3"):
+            temperatures(bad, at)
+    bad = tensor.clone()
+    bad[n - 2] = -float("inf")
+    with pytest.raises(InputError, match=f"only -inf in row {n - 2}"):
+        temperatures(bad, at)
+    for label in (-1, k):
+        wrong = at.clone()
+        wrong[n - 2] = label
+        for given in (wrong, wrong.cpu()):
+            with pytest.raises(InputError, match=f"`labels` must be from 0 to {k - 1}, got {label} in row {n - 2}"):
+                temperatures(tensor, given)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_labels_may_be_on_the_host_or_on_the_device(dtype):
+    tensor, _, labels = on_device(3000, 10, torch.float32)
+    at = torch.from_numpy(labels).to(dtype)
+    assert temperatures(tensor, at.cuda()) == temperatures(tensor, at) == temperatures(tensor, labels.tolist())
+
+
+@pytest.mark.parametrize(("n", "k"), [(3000, 10), (60_000, 100)])
+def test_without_triton_the_temperatures_are_the_same(monkeypatch, n, k):
+    tensor, _, labels = on_device(n, k, torch.float32)
+    with_it = temperatures(tensor, labels)
+    monkeypatch.setattr(_kernels, "_is_installed", lambda package: False)
+    without = ExpectationConsistency().fit(tensor, labels)
+    assert without.receipt_.kernel == "array_api"
+    assert without.temperature_ == pytest.approx(with_it.ec, rel=1e-8)
 
 
 @pytest.mark.parametrize("top_n", [2, 5])

@@ -1,14 +1,18 @@
-"""A source written outside the package works for every fit and every metric."""
+"""A source written outside the package works for every fit and every metric, and so does each source of the package."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
+import zarr
 
 import nishimori
 import reference
-from nishimori import InputError, metrics
+from nishimori import InputError, metrics, sources
 from nishimori._inputs import Batch
 from nishimori._scores import Scores
 from nishimori._sources import Source, source
@@ -58,9 +62,70 @@ class Yielded(Source):
         return batches()
 
 
-@pytest.fixture(params=["by itself", "as a subclass"])
-def rows(request):
-    return Listed(list(batches())) if request.param == "by itself" else Yielded()
+def tuples():
+    """The same rows as tuples, those of weight zero too."""
+    return [(LOGITS[start:stop], LABELS[start:stop], WEIGHTS[start:stop]) for start, stop in pairwise(CUTS)]
+
+
+def loader():
+    tensors = torch.utils.data.TensorDataset(*map(torch.from_numpy, (LOGITS, LABELS, WEIGHTS)))
+    return torch.utils.data.DataLoader(tensors, batch_size=128, shuffle=True)
+
+
+def npy(folder, order="C"):
+    np.save(folder / "logits.npy", np.asarray(LOGITS, order=order))
+    return folder / "logits.npy"
+
+
+def in_chunks(folder):
+    stored = zarr.create_array(
+        store=str(folder / "logits.zarr"), shape=LOGITS.shape, chunks=(10, 2), dtype="float64", overwrite=True
+    )
+    stored[:] = LOGITS
+    return zarr.open_array(str(folder / "logits.zarr"), mode="r")
+
+
+FRAME = pd.DataFrame(LOGITS, columns=[f"z_{k}" for k in range(5)]).assign(labels=LABELS, weight=WEIGHTS)
+
+
+def table(folder, ending):
+    path = folder / f"rows.{ending}"
+    {
+        "parquet": FRAME.to_parquet,
+        "csv": lambda path: FRAME.to_csv(path, index=False),
+        "jsonl": lambda path: FRAME.to_json(path, orient="records", lines=True, double_precision=15),
+    }[ending](path)
+    return path
+
+
+def parts(folder):
+    for number, (start, stop) in enumerate(pairwise(CUTS)):
+        FRAME[start:stop].to_parquet(folder / f"part-{number}.parquet", row_group_size=100)
+    return folder
+
+
+WEIGHED = {"sample_weight": WEIGHTS}
+KINDS = {
+    "by itself": lambda _: Listed(list(batches())),
+    "as a subclass": lambda _: Yielded(),
+    "function": lambda _: sources.batches(tuples),
+    "function read ahead": lambda _: sources.batches(lambda: iter(tuples()), read_ahead=True),
+    "list": lambda _: sources.batches(tuples()),
+    "loader": lambda _: sources.batches(loader()),
+    "npy": lambda folder: sources.array(npy(folder), LABELS, **WEIGHED),
+    "npy by columns": lambda folder: sources.array(npy(folder, "F"), LABELS, **WEIGHED),
+    "memmap": lambda folder: sources.array(np.load(npy(folder), mmap_mode="r"), LABELS, **WEIGHED),
+    "zarr": lambda folder: sources.array(in_chunks(folder), LABELS, **WEIGHED),
+    "parquet": lambda folder: sources.table(table(folder, "parquet"), sample_weight="weight"),
+    "folder of parquet": lambda folder: sources.table(parts(folder), sample_weight="weight"),
+    "csv": lambda folder: sources.table(table(folder, "csv"), sample_weight="weight"),
+    "jsonl": lambda folder: sources.table(table(folder, "jsonl"), sample_weight="weight"),
+}
+
+
+@pytest.fixture(params=KINDS)
+def rows(request, tmp_path):
+    return KINDS[request.param](tmp_path)
 
 
 def test_temperatures_are_those_of_the_array(rows):
@@ -136,6 +201,19 @@ def test_what_a_source_brings_may_not_be_passed_again(rows):
             nishimori.evaluate(rows, **wrong)
     with pytest.raises(InputError, match=r"^`y` must be left out where `X` is a source"):
         nishimori.ExpectationConsistency().fit(rows, LABELS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sixteen_threads_give_the_digits_of_one(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("nishimori._array._HOST_BLOCK", 500)
+    monkeypatch.setattr("nishimori._sources._pieces._NUMBERS", 1000)
+    if kind == "loader":
+        pytest.skip("a loader that shuffles sums in another order each time")
+    rows = KINDS[kind](tmp_path)
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(nishimori.temperatures, [rows] * 16))
+    alone = nishimori.temperatures(KINDS[kind](tmp_path))
+    assert {(each.ec, each.ts) for each in found} == {(alone.ec, alone.ts)}
 
 
 def test_a_calibrator_for_other_classes_is_refused(rows):

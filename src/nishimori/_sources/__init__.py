@@ -1,0 +1,44 @@
+"""Where batches come from, and come from again: arrays, streams, files, or any object with a source's methods.
+
+Everything that nishimori fits or measures asks a `Source` for the sum of a pass over all rows, and for nothing else. So a new
+kind of data is one class: it says how many classes there are and yields batches, and every fit and metric works on it.
+"""
+
+from nishimori._sources._arrays import ArraySource
+from nishimori._sources._batches import Batches
+from nishimori._sources._device import DeviceSource
+from nishimori._sources._files import Mapped, NpyFile
+from nishimori._sources._folder import open_tables, parquet_files
+from nishimori._sources._given import in_pieces, loaded, source, stored
+from nishimori._sources._pieces import Meaning, rows_per_piece
+from nishimori._sources._source import Reported, Source, Sum, is_source
+from nishimori._sources._stored import Chunked, Kept, Stored, StoredSource
+from nishimori._sources._table import KEPT, Columns, TableSource, flat
+
+__all__ = [
+    "KEPT",
+    "ArraySource",
+    "Batches",
+    "Chunked",
+    "Columns",
+    "DeviceSource",
+    "Kept",
+    "Mapped",
+    "Meaning",
+    "NpyFile",
+    "Reported",
+    "Source",
+    "Stored",
+    "StoredSource",
+    "Sum",
+    "TableSource",
+    "flat",
+    "in_pieces",
+    "is_source",
+    "loaded",
+    "open_tables",
+    "parquet_files",
+    "rows_per_piece",
+    "source",
+    "stored",
+]

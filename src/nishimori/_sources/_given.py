@@ -1,0 +1,160 @@
+"""What the user passed, as a source: the kinds are told apart by what they are, and never by their values.
+
+An array is what is in memory, or on a device. A path, a memory map and an array in chunks are read a few megabytes at a time,
+again for each reading. So are the batches of a loader, and of a function that returns them.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nishimori import _array
+from nishimori._disk import existing_file
+from nishimori._labels import Classes, checked_weights, class_indices, column_names, refuse_permuted
+from nishimori._scores import SAY_PROBABILITIES, Input, check_input, scores, warn_if_probabilities
+from nishimori._sources._arrays import ArraySource
+from nishimori._sources._batches import WHAT_A_BATCH_IS, Batches
+from nishimori._sources._device import on_device
+from nishimori._sources._files import Mapped, NpyFile
+from nishimori._sources._pieces import Meaning, Pieces
+from nishimori._sources._source import Source, is_source
+from nishimori._sources._stored import Chunked, Stored, StoredSource
+from nishimori._sources._table import Columns, TableSource
+from nishimori._tables import is_table
+from nishimori.errors import InputError
+
+
+def source(
+    logits: Any,
+    labels: Any = None,
+    sample_weight: Any = None,
+    *,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
+    names: tuple[str, str] = ("logits", "labels"),
+    probability_remedy: str = SAY_PROBABILITIES,
+) -> Source:
+    """What the user passed, as a source; a source passes as it is.
+
+    ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what the user can do if
+    the logits look like probabilities.
+    """
+    if is_source(logits):
+        given = {
+            names[1]: labels,
+            "sample_weight": sample_weight,
+            "classes": classes,
+            "floor": floor,
+            "input": None if input == "logits" else input,
+        }
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(f"`{name}` must be left out where `{names[0]}` is a source, which brings its own.")
+        found: Source = logits
+        return found
+    refuse_permuted(column_names(logits, names[0]), classes)
+    if in_pieces(logits, labels):
+        return _pieces(logits, labels, sample_weight, Meaning(input, classes, floor, names, probability_remedy))
+    _refuse_samples(logits, labels, names[0])
+    table = scores(logits, input=input, name=names[0], floor=floor)
+    weights = checked_weights(sample_weight, table.n_samples)
+    warn_if_probabilities(table, probability_remedy, weights)
+    if _array.is_on_cuda(table.array):
+        there = on_device(table, labels, None if sample_weight is None else weights, classes, names[1])
+        if there is not None:
+            return there
+    return ArraySource(table, class_indices(labels, classes, table, names[1], weights), weights)
+
+
+def in_pieces(logits: Any, labels: Any = None) -> bool:
+    """Whether `source` reads this piece by piece. It is an array otherwise, or a source already, or is refused."""
+    if type(logits) is np.ndarray or is_source(logits):  # the commonest cases, for which each check would count
+        return False
+    return _is_table(logits) or _is_stored(logits) or _yields_batches(logits, labels)
+
+
+def _pieces(logits: Any, labels: Any, sample_weight: Any, meaning: Meaning) -> Pieces[Any]:
+    if _is_table(logits):
+        return _from_table(logits, labels, sample_weight, meaning)
+    found = stored(logits)
+    if found is not None:
+        return StoredSource(found, loaded(labels), loaded(sample_weight), meaning)
+    check_input(meaning.input, meaning.floor)
+    for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight}.items():
+        if value is not None:
+            raise InputError(
+                f"`{name}` must be left out where `{meaning.names[0]}` yields batches, each of which is {WHAT_A_BATCH_IS}."
+            )
+    return Batches(logits, meaning)
+
+
+def stored(logits: Any) -> Stored | None:
+    """Scores that are read from outside the memory: a .npy file, a memory map, an array in chunks; None for others."""
+    if not _is_stored(logits):
+        return None
+    if isinstance(logits, Stored):
+        return logits
+    if isinstance(logits, str | os.PathLike):
+        return NpyFile(Path(logits))
+    return Mapped(logits) if isinstance(logits, np.memmap) else Chunked(logits)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and (os.path.isdir(value) or is_table(Path(value)))
+
+
+def _is_stored(value: Any) -> bool:
+    if isinstance(value, str | os.PathLike):
+        return Path(value).suffix.lower() == ".npy"
+    if isinstance(value, Stored | np.memmap):
+        return True
+    in_chunks = all(hasattr(value, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
+    # Arrays of Dask and xarray have a tuple of chunks per axis. They are converted as a whole.
+    return in_chunks and not _array.is_array(value) and all(isinstance(each, int) for each in value.chunks or ())
+
+
+def _yields_batches(value: Any, labels: Any) -> bool:
+    """Whether ``value`` is an iterable of batches, or a function that may return one."""
+    if _is_array_like(value) or isinstance(value, str | bytes | os.PathLike | Mapping | Set):
+        return False
+    if isinstance(value, Sequence):
+        # Nested lists are arrays. A list of tuples of arrays is one only by mistake, if nothing else gives the labels.
+        first = value[0] if isinstance(value, list) and value and labels is None else None
+        return isinstance(first, tuple | list) and len(first) > 1 and _array.is_array(first[0])
+    return callable(value) or isinstance(value, Iterable)
+
+
+def _refuse_samples(value: Any, labels: Any, name: str) -> None:
+    """Refuse a data set of PyTorch, or anything else that gives one sample at a time and no labels apart."""
+    by_number = hasattr(value, "__getitem__") and hasattr(value, "__len__") and not hasattr(value, "__iter__")
+    if by_number and labels is None and not _is_array_like(value):
+        raise InputError(
+            f"`{name}` must yield batches, got a {type(value).__name__}, which gives one sample at a time. Pass a loader, such "
+            "as `torch.utils.data.DataLoader(dataset, batch_size=1000)`."
+        )
+
+
+def _is_array_like(value: Any) -> bool:
+    """Whether ``value`` is an array, a data frame, or something else that NumPy can convert."""
+    return _array.is_array(value) or any(hasattr(value, name) for name in ("shape", "__array__", "__dlpack__", "__dataframe__"))
+
+
+def _from_table(path: str | os.PathLike[str], labels: Any, sample_weight: Any, meaning: Meaning) -> TableSource:
+    given = {meaning.names[1]: labels, "sample_weight": sample_weight}
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"`{name}` must be the name of a column of {path}, got a {type(value).__name__}.")
+    return TableSource(path, Columns(labels=labels or "labels", weights=sample_weight), meaning)
+
+
+def loaded(values: Any) -> Any:
+    """Labels or weights, from their .npy file if that is what was passed."""
+    if not isinstance(values, str | os.PathLike) or Path(values).suffix.lower() != ".npy":
+        return values
+    file = NpyFile(existing_file(values))
+    with file.opened() as rows:
+        return rows(0, file.shape[0])

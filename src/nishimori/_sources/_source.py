@@ -1,0 +1,117 @@
+"""What a source is: rows that can be read again and again, and summed."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, Self, TypeVar
+
+from nishimori._inputs import Batch
+from nishimori._progress import Report, silent
+from nishimori.errors import InputError
+
+
+class Sum(Protocol):
+    """Something that adds."""
+
+    def __add__(self, other: Self) -> Self: ...
+
+
+T = TypeVar("T", bound=Sum)
+
+
+class Source(Protocol):
+    """Rows that can be read again and again. Subclass it to inherit `gather` and `sample`."""
+
+    sums_at_once: bool = False
+    """Whether passes that are fused take one call of a kernel, and are therefore much faster than all others."""
+
+    @property
+    def n_classes(self) -> int:
+        """How many columns the logits have."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are, or None where that is not known before reading."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """One reading of the data."""
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows; ``report`` is told how many rows have been read."""
+        total: T | None = None
+        done = 0
+        batches = iter(self)
+        try:
+            for batch in batches:
+                sums = pass_(batch)
+                total = sums if total is None else total + sums
+                done += batch.n_rows
+                report("Reading", done, self.n_rows)
+        finally:
+            # After an error the traceback keeps the iterator alive, and with it its open files and threads.
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+        if total is None:
+            raise InputError("The data must have at least one row of positive weight, got none.")
+        return total
+
+    def sample(self, size: int) -> "Source | None":  # noqa: ARG002 - for those that can
+        """A random ``size`` of the rows, the same ones each time, or None where that would take a reading."""
+        return None
+
+    def every(self, step: int) -> "Source | None":  # noqa: ARG002 - for those that can
+        """Every ``step``-th row without a copy of any logit, or None where that cannot be had."""
+        return None
+
+
+def is_source(value: Any) -> bool:
+    """Whether ``value`` is a source, and not an array or a list."""
+    return all(_has(value, name) for name in ("gather", "n_classes", "n_rows", "sample"))
+
+
+def _has(value: Any, name: str) -> bool:
+    """As `hasattr`, but without asking for the value, which may take a reading."""
+    return hasattr(type(value), name) or name in getattr(value, "__dict__", ())
+
+
+class Reported(Source):
+    """A source whose readings are counted and shown."""
+
+    def __init__(self, inner: Source, what: str, report: Report) -> None:
+        self._inner = inner
+        self._what = what
+        self._report = report
+        self._readings = 0
+
+    @property
+    def n_classes(self) -> int:
+        return self._inner.n_classes
+
+    @property
+    def n_rows(self) -> int | None:
+        return self._inner.n_rows
+
+    @property
+    def sums_at_once(self) -> bool:  # type: ignore[override]
+        return getattr(self._inner, "sums_at_once", False)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._inner)
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows, told to both reports."""
+        self._readings += 1
+        what = f"{self._what}, pass {self._readings}"
+
+        def told(step: str, done: int, total: int | None) -> None:
+            self._report(what, done, total)
+            report(step, done, total)
+
+        return self._inner.gather(pass_, told)
+
+    def sample(self, size: int) -> Source | None:
+        """As of the source inside; too short to show."""
+        return self._inner.sample(size)
+
+    def every(self, step: int) -> Source | None:
+        """As of the source inside; too short to show."""
+        return self._inner.every(step)

@@ -1,0 +1,165 @@
+"""Rows of tables in files: one column per class or one column of lists, a column of labels, perhaps one of weights.
+
+A folder of Parquet files is one table. Parsing and unpacking take long, so numbers that fit are kept, and only larger tables
+are read again for each reading.
+"""
+
+import os
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nishimori._array import HostArray
+from nishimori._labels import spelled_as
+from nishimori._sources._arrays import ArraySource
+from nishimori._sources._folder import open_tables
+from nishimori._sources._pieces import Meaning, Pieces
+from nishimori._tables import Block, Table, listed
+from nishimori._tables._columns import by_names, named
+from nishimori.errors import FormatError, InputError
+
+# Bytes of numbers that are kept.
+KEPT = 2**28
+
+_ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns of scores, labels and weights; without names of scores, those that leave no doubt."""
+
+    scores: Sequence[str] | None = None
+    labels: str = "labels"
+    weights: str | None = None
+
+    @property
+    def special(self) -> dict[str, str]:
+        """What the columns that are not scores are, by name."""
+        return {self.labels: "labels"} | ({self.weights: "weights"} if self.weights else {})
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some rows of a file; ``lines`` are theirs, where a file has lines."""
+
+    path: Path
+    first_row: int
+    scores: HostArray
+    labels: Any
+    weights: HostArray | None
+    lines: HostArray | None
+
+
+class TableSource(Pieces[_Part]):
+    """The rows of one table, or of all Parquet files in a folder in the order of their names."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], columns: Columns, meaning: Meaning, *, progress: bool | None = None
+    ) -> None:
+        super().__init__(meaning, progress=progress, read_ahead=True)
+        if meaning.classes is not None:  # labels in files are spelled in many ways, so they are compared as text
+            meaning = self.meaning = replace(meaning, classes=[str(label) for label in meaning.classes])
+        self.path = Path(path)
+        self._columns = columns
+        with open_tables(self.path) as table:
+            self.scores = _score_columns(table, columns, meaning)
+            self._place = {name: index for index, name in enumerate(table.names)}
+        self._kept: list[_Part] | None = None
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the columns of scores, where there is one per class."""
+        return self.scores if len(self.scores) > 1 else None
+
+    def read(self) -> Generator[_Part, None, None]:
+        """Parts of files, parsed."""
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept: list[_Part] = []
+        n_bytes = 0
+        with open_tables(self.path) as table:
+            if {name: index for index, name in enumerate(table.names)} != self._place:
+                raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
+            for block in table.blocks():
+                part = self._part(block, self._place)
+                n_bytes += part.scores.nbytes
+                if n_bytes <= KEPT:
+                    kept.append(part)
+                else:
+                    kept.clear()
+                yield part
+        self._kept = kept or None
+
+    def _part(self, block: Block, place: dict[str, int]) -> _Part:
+        """The numbers and labels of a block."""
+        columns = [place[name] for name in self.scores]
+        scores, weights = block.numbers(columns), None
+        if self._columns.weights is not None:
+            column = [place[self._columns.weights]]
+            weights = block.numbers(column)[:, 0]
+            block.refuse_missing(weights[:, None], column, "weight")
+        labels = _labels(block, place[self._columns.labels])
+        return _Part(block.path, block.first_row, flat(scores), labels, weights, block.lines)
+
+    def rows(self, piece: _Part) -> ArraySource:
+        """The rows of a part of a file."""
+        labels = spelled_as(piece.labels, self.meaning.classes)  # type: ignore[arg-type]
+        return self.meaning.rows(piece.scores, labels, piece.weights, piece.first_row, self._n_classes)
+
+    def placed(self, text: str, piece: _Part) -> str:
+        """The file, and its lines and columns in place of rows and numbers of columns."""
+        names, lines = self.names, piece.lines
+
+        def place(found: re.Match[str]) -> str:
+            row = int(found[1])
+            where = f"in row {row}" if lines is None else f"in line {lines[row - piece.first_row]}"
+            return where if found[2] is None or names is None else f"{where}, column {names[int(found[2])]!r}"
+
+        return f"{piece.path}: {_ROW.sub(place, text)}"
+
+    def nothing(self) -> InputError:
+        """Never raised: a table without rows is refused when it is read."""
+        raise AssertionError
+
+
+def flat(scores: HostArray) -> HostArray:
+    """Scores (n, 1) as (n,): one number per row stands for two classes."""
+    return scores[:, 0] if scores.shape[1:] == (1,) else scores
+
+
+def _labels(block: Block, index: int) -> HostArray:
+    """Numbers if the column has only numbers, else its values."""
+    try:
+        return block.numbers([index])[:, 0]
+    except FormatError:
+        values = block.values(index)
+        labels = np.empty(len(values), dtype=object)
+        labels[:] = values
+        return labels
+
+
+def _score_columns(table: Table, columns: Columns, meaning: Meaning) -> list[str]:
+    """The columns that are named, or those whose names leave no doubt."""
+    known = set(table.names)
+    for name, what in columns.special.items():
+        if name not in known:
+            argument = meaning.names[1] if what == "labels" else "sample_weight"
+            raise InputError(f"{table.path} has no column {name!r}, only {listed(table.names)}. Name yours with `{argument}`.")
+        if table.is_list(name):
+            raise InputError(f"{table.path} has lists in column {name!r}, and {what} must be one value per row.")
+    if columns.scores is not None:
+        return named(columns.scores, table.names, columns.special, meaning.classes, where=str(table.path))
+    if meaning.input in known and table.is_list(meaning.input):
+        return [meaning.input]
+    candidates = [name for name in table.names if name not in columns.special]
+    if candidates == [meaning.input] or by_names(candidates, meaning.classes):  # type: ignore[arg-type]
+        return candidates
+    raise InputError(
+        f"{table.path} does not say which columns are scores: {listed(candidates)}. Name them: "
+        "`nishimori.sources.table(path, columns=[...])`."
+    )
