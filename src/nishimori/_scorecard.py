@@ -20,7 +20,8 @@ from nishimori._observables import Confidence
 from nishimori._passes import Sums
 from nishimori._reliability import Bins, Claims, Reliability, Strategy, check_bins, tally, uniform_edges
 from nishimori._scores import Input, check_input
-from nishimori._sources import Source, is_source, source
+from nishimori._sketch import Sketch
+from nishimori._sources import Source, in_pieces, is_source, source
 from nishimori.errors import InputError
 
 # Quantiles need one number per row and map. More maps than this many numbers allow are measured in several readings: 64 MiB.
@@ -106,19 +107,20 @@ def evaluate(
     >>> print(f"{card.accuracy} {card.confidence:.3f} {card.ece:.3f} {card.nll:.3f}")
     0.5 0.731 0.231 0.813
     """
-    used: Map
+    used: Map = Temperature(1.0 if temperature is None else checked_temperature(temperature))
     kind: Input = "logits" if input is None else input
     if calibrator is not None:
         if temperature is not None:
             raise InputError("`temperature` must be left out where `calibrator` is given, which has its own.")
         used = _map_of(calibrator)
         _refuse_contradictions(calibrator, input, classes, floor)
-        calibrator.check_columns(logits, "logits")
+        if not in_pieces(logits, labels):  # then its first piece tells
+            calibrator.check_columns(logits, "logits")
         if not is_source(logits):  # which brings its own: the calibrator's are those of the scores to predict from
             kind, classes, floor = calibrator.input, calibrator.classes, calibrator.floor
-    else:
-        used = Temperature(1.0 if temperature is None else checked_temperature(temperature))
     data = source(logits, labels, sample_weight, input=kind, classes=classes, floor=floor)
+    if calibrator is not None and in_pieces(logits, labels):
+        calibrator.check_columns(data, "logits")
     (card,) = scorecards(data, [used], n_bins=n_bins, strategy=strategy)
     return card
 
@@ -202,7 +204,7 @@ class _Score:
     def __call__(self, batch: Batch) -> Sums:
         zeros = at_zeros(batch)
         pairs = zip(self.maps, self.edges, strict=True)
-        return Sums(tuple(self._sums(_after(map_, batch), edges, zeros) for map_, edges in pairs))
+        return Sums(tuple(self._sums(Gibbs.with_squares(*_after(map_, batch)), edges, zeros) for map_, edges in pairs))
 
     @staticmethod
     def _sums(gibbs: Gibbs, edges: HostArray, zeros: int) -> _Scores:
@@ -226,19 +228,19 @@ class _Claim:
     maps: tuple[Map, ...]
 
     def __call__(self, batch: Batch) -> Sums:
-        return Sums(tuple(Claims.of(_after(each, batch), "top") for each in self.maps))
+        return Sums(tuple(Claims.of(Gibbs(*_after(each, batch)), "top") for each in self.maps))
 
 
-def _after(map_: Map, batch: Batch) -> Gibbs:
-    """The distribution of a batch after calibration."""
+def _after(map_: Map, batch: Batch) -> tuple[Batch, float]:
+    """A batch, and the β whose distribution of it is that after calibration."""
     temperature = temperature_of(map_)
     if temperature is not None:
-        return Gibbs(batch, 1 / temperature)
-    return Gibbs(Batch(map_.apply(batch.logits), batch.labels, batch.weights), 1.0)
+        return batch, 1 / temperature
+    return Batch(map_.apply(batch.double), batch.labels, batch.weights), 1.0
 
 
 def scorecards(
-    data: Source,
+    data: Source | Sketch,
     maps: Sequence[Map],
     *,
     n_bins: int = 15,
@@ -246,12 +248,29 @@ def scorecards(
 ) -> list[Scorecard]:
     """A scorecard for each map, all from the same readings."""
     check_bins(n_bins, strategy)
+    if isinstance(data, Sketch):
+        return [_card_of_sketch(data, map_, n_bins, strategy) for map_ in maps]
     if strategy == "quantile" and (n_rows := data.n_rows) is not None:
         step = max(1, _CLAIMS_AT_ONCE // n_rows)
         groups = [tuple(maps[start : start + step]) for start in range(0, len(maps), step)]
     else:
         groups = [tuple(maps)]
     return [card for group in groups for card in _from_shared_readings(data, group, n_bins, strategy)]
+
+
+def _card_of_sketch(data: Sketch, map_: Map, n_bins: int, strategy: Strategy) -> Scorecard:
+    """The same from sums that were made before."""
+    temperature = temperature_of(map_)
+    if (n_bins, strategy) != (15, "uniform"):
+        raise InputError(f"`n_bins` must be 15 and `strategy` 'uniform' for a sketch, got {n_bins} and {strategy!r}.")
+    if temperature is None:
+        raise InputError("`calibrator` must divide logits by one temperature to be evaluated on a sketch. Pass logits.")
+    census, found = data.census, data.score(temperature)
+    warn_of_zeros(census.n_at_zeros, census.n_rows, "the loss")
+    means = {"confidence": found.confidence, "brier": found.brier, "nll": found.nll}
+    sums = {name: mean * census.weight for name, mean in means.items()}
+    scores = _Scores(census.n_rows, census.weight, census.wrong, **sums, n_at_zeros=census.n_at_zeros, bins=found.bins)
+    return scores.card(temperature)
 
 
 def _from_shared_readings(data: Source, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> list[Scorecard]:
