@@ -17,6 +17,7 @@ from nishimori._progress import shown
 from nishimori._reliability import Reliability, Strategy
 from nishimori._scorecard import Scorecard, scorecards
 from nishimori._scores import SAY_PROBABILITIES, Input, check_input
+from nishimori._sketch import Sketch
 from nishimori._sources import Reported, source
 from nishimori._tables import listed
 from nishimori.cli import _files
@@ -36,6 +37,7 @@ from nishimori.cli._options import (
     names_from,
     split,
 )
+from nishimori.cli._sketch_file import about_sketches, opened_sketch
 from nishimori.cli._terminal import ForceOption, JsonOption, as_row, heard, note, note_columns, print_json, print_table
 from nishimori.errors import InputError
 
@@ -73,7 +75,11 @@ def evaluate(
 ) -> None:
     """Measure error, confidence, ECE, Brier score and loss, before and after calibration."""
     _refuse_swapped(files, calibration)
-    _files.check_inputs(files)
+    said = (input, floor, scores_name, labels, weights, columns, ignore, classes, delimiter, decimal != ".")
+    if (sums := opened_sketch(files, *said)) is not None:
+        _evaluate_sketch(sums, files, calibration, (n_bins, strategy), plot, as_json=as_json, force=force)
+        return
+    _files.check_inputs(files, folders=True)
     calibrator = None if calibration is None else nishimori.load(calibration)
     kind, floor, known = _agreed(calibrator, input, floor, None if classes is None else split(classes))
     _check_plot(plot, overwrite=force)
@@ -81,30 +87,60 @@ def evaluate(
     with shown(None) as report:
         data = _files.read(files, names, report)
     if calibrator is not None:
-        check_n_classes(calibrator, data.scores, data.columns)
+        check_n_classes(calibrator, data.like_scores, data.columns)
     refuse_permuted(data.columns, known)
     note_columns(data.columns)
     maps = {"before": Temperature(1.0)} | ({} if calibrator is None else {"after": calibrator.map_})
     truth = spelled_as(data.labels, known)
     column = None if len(files) == 2 else names.labels
-    with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column):
+    with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column, files=data.files):
         _refuse_other_labels(truth, data.weights, None if calibrator is None or calibrator.classes is None else known)
         given: dict[str, Any] = {"input": kind, "classes": known, "floor": floor, "names": ("scores", "labels")}
         remedy = SAY_PROBABILITIES if calibrator is None else FIT_AGAIN
         rows = source(data.scores, truth, data.weights, probability_remedy=remedy, **given)
         cards = _cards(Reported(rows, "Measuring", report), maps, n_bins, strategy)
+    about: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "input": kind, "floor": floor, "classes": known}
+    about |= {"columns": data.columns, "label_column": column, "calibration": _text(calibration), "files": files}
+    _show(cards, about | {"warnings": told}, plot, as_json=as_json, force=force)
+
+
+def _show(cards: dict[str, Scorecard], about: dict[str, Any], plot: Path | None, *, as_json: bool, force: bool) -> None:
+    """Draw the picture, if one is wanted, and print all numbers."""
     if plot is not None:
         _draw(cards, plot, overwrite=force)
     if as_json:
-        about: dict[str, Any] = {"n_samples": cards["before"].n_samples, "n_bins": n_bins, "strategy": strategy}
-        about |= {"input": kind, "floor": floor, "classes": known, "columns": data.columns, "label_column": column}
-        about |= {"calibration": _text(calibration), "plot": _text(plot), "files": [str(path) for path in files]}
-        about |= {"library_version": nishimori.__version__, "warnings": told}
+        about = {"n_samples": cards["before"].n_samples, **about, "plot": _text(plot), "library_version": nishimori.__version__}
+        about["files"] = [str(path) for path in about["files"]]
         print_json({name: _told(card) for name, card in cards.items()} | about)
     else:
         print_table({name: as_row(card) for name, card in cards.items()})
     if plot is not None:
         note(f"Wrote {plot}")
+
+
+def _evaluate_sketch(
+    sums: Sketch,
+    files: Sequence[Path],
+    calibration: Path | None,
+    bins: tuple[int, Strategy],
+    plot: Path | None,
+    *,
+    as_json: bool,
+    force: bool,
+) -> None:
+    """The same from the sums that the command sketch has written."""
+    calibrator = None if calibration is None else nishimori.load(calibration)
+    _agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
+    _check_plot(plot, overwrite=force)
+    maps = {"before": Temperature(1.0)} | ({} if calibrator is None else {"after": calibrator.map_})
+    with heard() as told, about_sketches():
+        if calibrator is not None:
+            calibrator.check_columns(sums, "sketch")
+        found = scorecards(sums, list(maps.values()), n_bins=bins[0], strategy=bins[1])
+    about: dict[str, Any] = {"n_bins": bins[0], "strategy": bins[1], "input": sums.input, "floor": sums.floor}
+    about |= {"classes": sums.classes, "columns": None, "label_column": None, "calibration": _text(calibration)}
+    cards = dict(zip(maps, found, strict=True))
+    _show(cards, about | {"files": files, "warnings": told}, plot, as_json=as_json, force=force)
 
 
 def _text(path: Path | None) -> str | None:

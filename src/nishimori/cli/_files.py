@@ -1,14 +1,13 @@
 """Scores, labels and weights in the files people have: arrays (.npz, .npy, .pt, .safetensors) and tables (.csv, .parquet, ...).
 
 A file is a set of named arrays or columns. The caller says which name is which; a missing name gives an error that lists the
-names in the file. No code in a file is run.
+names in the file. No code in a file is run. Labels and weights are read at once, scores whenever they are needed, in blocks.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,27 @@ from nishimori import _tables
 from nishimori._array import HostArray
 from nishimori._disk import existing_file
 from nishimori._progress import Report, silent
-from nishimori._tables import Block, Table, is_table, listed, open_table
-from nishimori._tables._columns import by_values
+from nishimori._sources import KEPT, Kept, NpyFile, Stored, flat, parquet_files, rows_per_piece
+from nishimori._tables import is_table, listed
 from nishimori.cli import _arrays
 from nishimori.cli._arrays import ArrayFile, open_arrays
-from nishimori.cli._selection import Names, Selection, label_remedy, selected, undecided
-from nishimori.errors import FormatError, InputError
+from nishimori.cli._labelled_table import LabelledTable
+from nishimori.cli._selection import Names, label_remedy
+from nishimori.errors import InputError
+
+__all__ = [
+    "SUFFIXES",
+    "LogitFile",
+    "Names",
+    "array_name",
+    "check_array_options",
+    "check_inputs",
+    "flat",
+    "known_ending",
+    "located",
+    "read",
+    "refuse_folder",
+]
 
 SUFFIXES = (*_arrays.SUFFIXES, *_tables.ENDINGS)
 
@@ -36,7 +50,9 @@ class LogitFile:
 
     Attributes
     ----------
-    scores, labels, weights : arrays
+    scores : Stored
+        The scores, which are read in blocks.
+    labels, weights : arrays
         What was asked for.
     columns : list of str or None
         The names of the columns of scores, where there is one per class.
@@ -44,14 +60,22 @@ class LogitFile:
         The name of the one column, or of the array, that holds all scores, where it is not the usual one.
     lines : integer array or None
         The line of each row, in files that have lines.
+    files : sequence of (int, path)
+        The first row of each file of a folder.
     """
 
-    scores: HostArray
+    scores: Stored
     labels: HostArray
     weights: HostArray | None = None
     columns: list[str] | None = None
     column: str | None = None
     lines: HostArray | None = None
+    files: Sequence[tuple[int, Path]] = ()
+
+    @property
+    def like_scores(self) -> HostArray:
+        """One row of the shape and dtype of the scores."""
+        return np.empty((1, *self.scores.shape[1:]), self.scores.dtype)
 
 
 def known_ending(path: Path) -> None:
@@ -66,33 +90,38 @@ def refuse_folder(output: Path, example: str) -> None:
         raise InputError(f"{output} is a folder. Choose the name of a file, such as {output / example}.")
 
 
-def check_inputs(paths: Sequence[Path]) -> None:
-    """Refuse files that are not there or of an unknown kind; commands check this before they look at their output."""
+def check_inputs(paths: Sequence[Path], *, folders: bool = False) -> None:
+    """Refuse files that are not there or of an unknown kind; commands check this before they look at their output.
+
+    With ``folders``, a folder of Parquet files passes.
+    """
     for path in paths:
+        if folders and path.is_dir() and parquet_files(path):
+            continue
         existing_file(path)
         known_ending(path)
 
 
 def read(paths: Sequence[Path], names: Names, report: Report = silent) -> LogitFile:
-    """Scores and labels of one file, or of a pair of .npy files with scores first and labels second.
+    """Scores and labels of one file or folder, or of a pair of .npy files with scores first and labels second.
 
     ``report`` is told how many rows of a table have been read.
     """
-    check_inputs(paths)
-    if {path.suffix.lower() for path in paths} == {".npy"}:
+    check_inputs(paths, folders=True)
+    if {path.suffix.lower() for path in paths if not path.is_dir()} == {".npy"}:
         return _from_npy(paths, names)
     if len(paths) != 1:
         raise InputError("Pass one file, or two .npy files: scores first, labels second.")
     (path,) = paths
-    if is_table(path):
-        with open_table(path, delimiter=names.delimiter, decimal=names.decimal) as table:
-            return _from_table(table, names, report)
+    if is_table(path) or path.is_dir():
+        return _from_table(path, names, report)
     with open_arrays(path) as file:
         check_array_options(path, names)
-        scores = flat(file.array(array_name(file, "scores", names)).whole())
+        scores = ArrayScores(path, array_name(file, "scores", names), file)
         labels = file.labels(array_name(file, "labels", names)).whole()
         weights = file.array(array_name(file, "weights", names)).whole() if names.weights else None
-    return LogitFile(scores, labels, weights, column=names.scores)
+        kept = _kept(scores.rows(file)) if path.suffix.lower() == ".npz" else None  # which takes long to unpack
+    return LogitFile(kept or scores, labels, weights, column=names.scores)
 
 
 def _from_npy(paths: Sequence[Path], names: Names) -> LogitFile:
@@ -103,8 +132,41 @@ def _from_npy(paths: Sequence[Path], names: Names) -> LogitFile:
         )
     if len(paths) != 2:
         raise InputError(f"Pass two .npy files: scores first, labels second, got {len(paths)}.")
-    with open_arrays(paths[0]) as scores, open_arrays(paths[1]) as labels:
-        return LogitFile(flat(scores.array("").whole()), labels.labels("").whole())
+    with open_arrays(paths[0]) as file, open_arrays(paths[1]) as labels:
+        scores: Stored = ArrayScores(paths[0], "", file)
+        if len(scores.shape) == 2 and scores.dtype.kind == "f":
+            scores = NpyFile(paths[0])  # which can also give a sample
+        return LogitFile(scores, labels.labels("").whole())
+
+
+class ArrayScores(Stored):
+    """An array in a file, which is opened for each reading."""
+
+    def __init__(self, path: Path, name: str, file: ArrayFile) -> None:
+        self.path, self.name = path, name
+        stored = file.array(name)
+        self.shape = stored.shape[:1] if stored.shape[1:] == (1,) else stored.shape
+        self.dtype = stored.dtype
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """Several blocks of the computation at a time."""
+        with open_arrays(self.path) as file:
+            yield from self.rows(file)
+
+    def rows(self, file: ArrayFile) -> Iterator[HostArray]:
+        """The same of a file that is open."""
+        return map(flat, file.array(self.name).blocks(rows_per_piece(2 if len(self.shape) == 1 else self.shape[1])))
+
+
+def _kept(blocks: Iterator[HostArray]) -> Kept | None:
+    """All blocks, or None if they are too large to keep."""
+    kept, n_bytes = [], 0
+    for block in blocks:
+        kept.append(block)
+        n_bytes += block.nbytes
+        if n_bytes > KEPT:
+            return None
+    return Kept(kept)
 
 
 def check_array_options(path: Path, names: Names) -> None:
@@ -135,92 +197,32 @@ def array_name(file: ArrayFile, option: str, names: Names) -> str:
     raise InputError(f"{file.path} has no array {wanted!r}, only {listed(file.names)}. {remedy}")
 
 
-def _from_table(table: Table, names: Names, report: Report) -> LogitFile:
-    chosen = selected(table, names, labelled=True)
-    if names.weights and table.is_list(names.weights):
-        raise InputError(
-            f"{table.path} has lists in column {names.weights!r}, and a weight is one number. Pass another --weights."
-        )
-    place = {name: index for index, name in enumerate(table.names)}
-    columns = [place[name] for name in chosen.scores]
-    parts: list[tuple[HostArray, list[Any], HostArray | None, HostArray | None]] = []
-    for block in table.blocks():
-        scores = _numbers(block, columns, chosen, table, names)
-        weights = block.numbers([place[names.weights]])[:, 0] if names.weights else None
-        kept = np.ones(block.n_rows, dtype=bool)
-        if weights is not None:
-            assert names.weights is not None
-            block.refuse_missing(weights[:, None], [place[names.weights]], "weight")
-            kept = weights != 0
-        block.refuse_missing(np.where(kept[:, None], scores, 0), columns, "score")
-        labels = _labels(block, place[names.labels], kept)
-        if parts and scores.shape[1] != parts[0][0].shape[1]:
-            raise FormatError(f"{block.where(0)}: lists of {scores.shape[1]} numbers after lists of {parts[0][0].shape[1]}.")
-        parts.append((scores, labels, weights, block.lines))
-        report("Reading", block.first_row + block.n_rows, table.n_rows)
-    scores, weights = np.concatenate([part[0] for part in parts]), _joined([part[2] for part in parts])
-    truth = _as_array([label for part in parts for label in part[1]])
-    if chosen.by_values:
-        counted = slice(None) if weights is None else weights != 0
-        if not by_values(scores[counted], truth[counted]):
-            raise undecided(table, chosen.scores, names, labelled=True)
+def _from_table(path: Path, names: Names, report: Report) -> LogitFile:
+    table = LabelledTable(path, names, report)
+    several = len(table.columns) > 1
     return LogitFile(
-        scores=flat(scores),
-        labels=truth,
-        weights=weights,
-        columns=chosen.scores if len(columns) > 1 else None,
-        column=None if len(columns) > 1 else chosen.scores[0],
-        lines=_joined([part[3] for part in parts]),
+        scores=table.scores,
+        labels=table.labels,
+        weights=table.weights,
+        columns=table.columns if several else None,
+        column=None if several else table.columns[0],
+        lines=table.lines,
+        files=table.files if path.is_dir() else (),
     )
-
-
-def flat(scores: HostArray) -> HostArray:
-    """Scores (n, 1) as (n,): one number per row stands for two classes."""
-    return scores[:, 0] if scores.shape[1:] == (1,) else scores
-
-
-def _numbers(block: Block, columns: Sequence[int], chosen: Selection, table: Table, names: Names) -> HostArray:
-    try:
-        return block.numbers(columns)
-    except FormatError:
-        if chosen.by_values and not block.first_row:  # a column of text: it was never meant
-            raise undecided(table, chosen.scores, names, labelled=True) from None
-        raise
-
-
-def _labels(block: Block, index: int, kept: HostArray) -> list[Any]:
-    """The labels of a block, None in rows of weight zero; refuses one that is missing or that cannot be one."""
-    labels = [label if keep else None for label, keep in zip(block.values(index), kept, strict=True)]
-    for row in np.flatnonzero(kept).tolist():
-        label = labels[row]
-        if label is None or label == "" or (isinstance(label, float) and isnan(label)):
-            raise FormatError(f"{block.where(row, index)}: a label is missing. Fill it in, or drop the row.")
-        if isinstance(label, list | dict | bytes):
-            raise FormatError(f"{block.where(row, index)}: a label must be text or a number, got {label!r:.60}.")
-    return labels
-
-
-def _as_array(labels: list[Any]) -> HostArray:
-    """Numbers as an array of numbers, and anything else as it is."""
-    if {type(label) for label in labels} <= {int, float}:
-        return np.array(labels)
-    kept = np.empty(len(labels), dtype=object)  # NumPy would turn numbers beside text into text
-    kept[:] = labels
-    return kept
-
-
-def _joined(parts: Sequence[HostArray | None]) -> HostArray | None:
-    present = [part for part in parts if part is not None]
-    return np.concatenate(present) if present else None
 
 
 @contextmanager
 def located(
-    lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0, labels: str | None = None
+    lines: HostArray | None,
+    columns: Sequence[str] | None,
+    first_row: int = 0,
+    labels: str | None = None,
+    files: Sequence[tuple[int, Path]] = (),
 ) -> Iterator[None]:
     """Name lines and columns of the file in errors about rows of its array; without lines, say how rows are counted.
 
-    ``labels`` is the name of the column or array of labels, which errors about them then begin with.
+    ``labels`` is the name of the column or array of labels, which errors about them then begin with. ``files`` are the first
+    row and the path of each file, where there are several.
     """
     try:
         yield
@@ -232,7 +234,7 @@ def located(
                 return found[0]  # part of a value that the message quotes
             if lines is None and columns is None and column is not None:
                 return f"in row {row}, column {column} (counted from 0)"
-            where = f"in row {row} (counted from 0)" if lines is None else f"in line {lines[row - first_row]}"
+            where = f"in {_row(row, files)} (counted from 0)" if lines is None else f"in line {lines[row - first_row]}"
             if column is None:
                 return where
             return f"{where}, column {column if columns is None else repr(columns[column])}"
@@ -241,3 +243,9 @@ def located(
         if labels is not None and text.startswith("`labels` must"):
             text = text.replace("`labels`", f"The labels in {labels!r} (option --labels)", 1)
         raise InputError(text) from None
+
+
+def _row(row: int, files: Sequence[tuple[int, Path]]) -> str:
+    """The number of a row, in its own file if there are several."""
+    before = [(first, path) for first, path in files if first <= row]
+    return f"row {row - before[-1][0]} of {before[-1][1]}" if before else f"row {row}"

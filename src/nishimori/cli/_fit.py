@@ -11,6 +11,7 @@ from nishimori._disk import check_target
 from nishimori._labels import refuse_permuted, spelled_as
 from nishimori._progress import shown
 from nishimori._scores import Input, check_input
+from nishimori._sketch import Sketch
 from nishimori._sources import Reported, source
 from nishimori.cli import _files
 from nishimori.cli._options import (
@@ -26,6 +27,7 @@ from nishimori.cli._options import (
     names_from,
     split,
 )
+from nishimori.cli._sketch_file import about_sketches, opened_sketch
 from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, note_columns, print_json, print_text
 from nishimori.errors import InputError
 
@@ -63,9 +65,13 @@ def fit(
 ) -> None:
     """Choose a temperature from validation scores and labels and write it to a file."""
     known = None if classes is None else split(classes)
+    said = (input != "logits", floor, scores_name, labels, weights, columns, ignore, classes, delimiter, decimal != ".")
+    if (sums := opened_sketch(files, *said)) is not None:
+        _fit_to_sketch(sums, output, method, top_n, as_json=as_json, force=force)
+        return
     check_input(input, floor)
     calibrator = _calibrator(method, top_n, input, known, floor)
-    _files.check_inputs(files)
+    _files.check_inputs(files, folders=True)
     _check_output(output, overwrite=force)
     names = names_from(input, scores_name, labels, weights, columns, ignore, (delimiter, decimal), known)
     with shown(None) as report:
@@ -74,10 +80,20 @@ def fit(
     note_columns(data.columns)
     truth = spelled_as(data.labels, known)
     column = None if len(files) == 2 else names.labels
-    with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column):
+    with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column, files=data.files):
         rows = source(data.scores, truth, data.weights, input=input, classes=known, floor=floor, names=("scores", "labels"))
         calibrator.fit(Reported(rows, "Fitting", report))
     calibrator.name_columns(data.columns, column, data.column)
+    calibrator.save(output, overwrite=force)
+    _show(calibrator, top_n, output, told, as_json=as_json)
+
+
+def _fit_to_sketch(sums: Sketch, output: Path, method: str, top_n: int, *, as_json: bool, force: bool) -> None:
+    """The same from the sums that the command sketch has written."""
+    calibrator = _calibrator(method, top_n, sums.input, sums.classes, sums.floor)
+    _check_output(output, overwrite=force)
+    with heard() as told, about_sketches():
+        calibrator.fit(sums)
     calibrator.save(output, overwrite=force)
     _show(calibrator, top_n, output, told, as_json=as_json)
 

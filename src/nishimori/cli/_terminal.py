@@ -46,6 +46,7 @@ _command_options: ContextVar[Callable[[], set[str]]] = ContextVar("_command_opti
 # Errors and warnings of the library name Python arguments; in the shell these options stand for them.
 _OPTIONS = {
     "`overwrite=True`": "--force",
+    "`temperatures`": "--temperatures",
     "`input='logits'`": "--input logits",
     "`input='probabilities'`": "--input probabilities",
     "`input`": "--input",

@@ -1,0 +1,173 @@
+"""``nishimori sketch`` and ``nishimori merge``: from files of rows to small files of sums."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import nishimori
+from nishimori import Sketch
+from nishimori._disk import check_target
+from nishimori._labels import refuse_permuted, spelled_as
+from nishimori._progress import shown
+from nishimori._scores import Input, check_input
+from nishimori._sketch import is_sketch_file
+from nishimori._sources import Reported, source
+from nishimori.cli import _files
+from nishimori.cli._options import (
+    ClassesOption,
+    ColumnsOption,
+    DecimalOption,
+    DelimiterOption,
+    FloorOption,
+    IgnoreOption,
+    ScoresOption,
+    WeightsOption,
+    names_from,
+    split,
+)
+from nishimori.cli._selection import Names
+from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_text
+from nishimori.errors import InputError
+
+Rows = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Files of arrays (.npz .pt .safetensors) or tables (.csv .tsv .jsonl .parquet .feather), folders of "
+        "Parquet files, or two .npy files: scores, labels.",
+        show_default=False,
+    ),
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option("--labels", "-l", help="Name of the array or column of labels; labels by default.", show_default=False),
+]
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Where to write the sketch, a .npz file.")]
+
+
+def sketch(
+    files: Rows,
+    output: OutputOption,
+    temperatures: Annotated[
+        str | None,
+        typer.Option(help="Lowest and highest temperature that a fit can find, such as 0.01,100.", show_default="1/22,22"),
+    ] = None,
+    input: Annotated[Input, typer.Option(help="What the scores are; nothing is guessed.")] = "logits",
+    floor: FloorOption = None,
+    scores_name: ScoresOption = None,
+    labels: LabelsOption = None,
+    weights: WeightsOption = None,
+    columns: ColumnsOption = None,
+    ignore: IgnoreOption = None,
+    classes: ClassesOption = None,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = ".",
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Sum up validation scores and labels in a small file, which fit and eval take in their place, and merge adds."""
+    known = None if classes is None else split(classes)
+    check_input(input, floor)
+    made = _empty(temperatures, input, known, floor)
+    _files.check_inputs(files, folders=True)
+    _check_output(output, files, overwrite=force)
+    names = names_from(input, scores_name, labels, weights, columns, ignore, (delimiter, decimal), known)
+    with heard() as told:
+        for group in _groups(files):
+            _add(made, group, names)
+    made.save(output, overwrite=force)
+    _show(made, output, told, as_json=as_json)
+
+
+def merge(
+    files: Annotated[list[Path], typer.Argument(help="The sketches to add.", show_default=False)],
+    output: OutputOption,
+    as_json: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Add sketches: the result is the sketch of all their rows."""
+    _check_output(output, (), overwrite=force)
+    total: Sketch | None = None
+    for path in files:
+        more = Sketch.load(path)
+        try:
+            total = more if total is None else total.merge(more)
+        except nishimori.MergeError as error:
+            raise nishimori.MergeError(f"{path} does not go with the files before it. {error}") from None
+    assert total is not None, "there is at least one file"
+    total.save(output, overwrite=force)
+    _show(total, output, [], as_json=as_json)
+
+
+def _empty(temperatures: str | None, input: Input, classes: list[str] | None, floor: float | None) -> Sketch:
+    kept: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
+    if temperatures is None:
+        return Sketch(**kept)
+    try:
+        wanted: Any = tuple(float(part) for part in split(temperatures))
+    except ValueError:
+        wanted = temperatures
+    return Sketch(temperatures=wanted, **kept)
+
+
+def _check_output(output: Path, files: Sequence[Path], *, overwrite: bool) -> None:
+    _files.refuse_folder(output, "sketch.npz")
+    if output.suffix.lower() != ".npz" and (output.is_file() or not output.exists()):
+        raise InputError(f"{output} would hold a sketch, which is an archive of arrays. Choose a name that ends in .npz.")
+    if output.is_file() and any(output.samefile(path) for path in files):
+        raise InputError(f"{output} is a file of scores itself. Choose another name.")
+    check_target(output, overwrite=overwrite)
+
+
+def _groups(files: Sequence[Path]) -> list[list[Path]]:
+    """The files that belong together: a pair of .npy files, or each file alone."""
+    for path in files:
+        if is_sketch_file(path):
+            raise InputError(f"{path} is a sketch already. Add sketches with nishimori merge.")
+    if any(path.suffix.lower() == ".npy" for path in files):
+        return [list(files)]
+    return [[path] for path in files]
+
+
+def _add(made: Sketch, files: Sequence[Path], names: Names) -> None:
+    """Add the rows of a file; errors name it."""
+    with shown(None) as report:
+        data = _files.read(files, names, report)
+    refuse_permuted(data.columns, names.classes)
+    truth, column = spelled_as(data.labels, names.classes), None if len(files) == 2 else names.labels
+    place = _files.located(data.lines, data.columns, labels=column, files=data.files)
+    given: dict[str, Any] = {"input": made.input, "classes": made.classes, "floor": made.floor, "names": ("scores", "labels")}
+    with shown(None) as report, _named(files[0]), place:
+        made.update(Reported(source(data.scores, truth, data.weights, **given), f"Reading {files[0].name}", report))
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file in errors, and call its scores what the options call them."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {str(error).replace('`logits`', '`scores`')}") from None
+
+
+def _show(made: Sketch, output: Path, told: list[str], *, as_json: bool) -> None:
+    low, high = made.temperatures
+    if as_json:
+        print_json(
+            {
+                "n_samples": made.n_samples,
+                "n_classes": made.n_classes if made.n_samples else None,
+                "temperatures": [low, high],
+                "input": made.input,
+                "floor": made.floor,
+                "classes": made.classes,
+                "file": str(output),
+                "library_version": nishimori.__version__,
+                "warnings": told,
+            }
+        )
+    else:
+        print_text(f"{made.n_samples} samples, T from {low:.3g} to {high:.3g}")
+    note(f"Wrote {output}")

@@ -1,0 +1,35 @@
+"""Sketches among the files that commands are given."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nishimori._sketch import Sketch, is_sketch_file
+from nishimori.errors import InputError
+
+_RANGE = re.compile(r"`temperatures=\(([^,]+), ([^)]+)\)`")
+
+
+def opened_sketch(files: Sequence[Path], *options: Any) -> Sketch | None:
+    """The sketch that is the only file, or None if it is not one; ``options`` say what rows are, and a sketch has none."""
+    if len(files) != 1 or not is_sketch_file(files[0]):
+        if any(is_sketch_file(path) for path in files):
+            raise InputError("Pass one sketch. To use several, merge them first: nishimori merge a.npz b.npz -o all.npz.")
+        return None
+    if any(options):
+        raise InputError(
+            f"{files[0]} is a sketch, which knows what its rows are. Leave out the options that say so, such as --input and "
+            "--classes, or pass them to nishimori sketch."
+        )
+    return Sketch.load(files[0])
+
+
+@contextmanager
+def about_sketches() -> Iterator[None]:
+    """Name the option of the command sketch in errors about the range of temperatures."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(_RANGE.sub(r"--temperatures \1,\2", str(error))) from None

@@ -1,0 +1,193 @@
+"""`fit` and `eval` read scores in blocks: the same from every format and size, in memory that does not grow with the file."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import safetensors.numpy
+import torch
+
+import nishimori
+import reference
+import shell
+from nishimori import _tables
+from nishimori.cli._labelled_table import witnesses
+
+LOGITS, LABELS = reference.drawn(900, 5)
+WEIGHTS = np.random.default_rng(0).integers(0, 3, 900).astype(float)
+FRAME = pd.DataFrame(LOGITS, columns=[f"z_{k}" for k in range(5)]).assign(labels=LABELS, w=WEIGHTS)
+
+
+def arrays(logits=LOGITS, labels=LABELS):
+    return {"logits": logits, "labels": labels, "w": WEIGHTS[: len(labels)] if len(labels) <= 900 else np.ones(len(labels))}
+
+
+def write_table(path, logits=LOGITS, labels=LABELS):
+    names = [*(f"z_{k}" for k in range(logits.shape[1])), "labels", "w"]
+    with _tables.new_table(path, names, overwrite=False) as table:
+        for start in range(0, len(logits), 10_000):
+            part = slice(start, start + 10_000)
+            table.write([*logits[part].T, labels[part], arrays(logits, labels)["w"][part]])
+
+
+WRITERS = {
+    "t.npz": lambda path, *rows: np.savez_compressed(path, **arrays(*rows)),
+    "t.pt": lambda path, *rows: torch.save({name: torch.tensor(each) for name, each in arrays(*rows).items()}, path),
+    "t.safetensors": lambda path, *rows: safetensors.numpy.save_file(arrays(*rows), path),
+    "t.csv": write_table,
+    "t.jsonl": write_table,
+    "t.parquet": write_table,
+    "t.feather": write_table,
+}
+
+
+def write_parts(folder):
+    folder.mkdir()
+    for number, start in enumerate((0, 300, 310)):
+        FRAME[start : (300, 310, 900)[number]].to_parquet(folder / f"part-{number}.parquet")
+
+
+@pytest.fixture(params=[2**28, 1000], ids=["kept", "read again"])
+def limit(request, monkeypatch):
+    """Small blocks, and scores that fit or do not."""
+    monkeypatch.setattr("nishimori.cli._files.KEPT", request.param)
+    monkeypatch.setattr("nishimori.cli._labelled_table.KEPT", request.param)
+    monkeypatch.setattr("nishimori._array._HOST_BLOCK", 500)
+    monkeypatch.setattr("nishimori._sources._pieces._NUMBERS", 1000)
+    monkeypatch.setattr("nishimori._tables._text.CELLS", 700)
+    monkeypatch.setattr("nishimori._tables._json_lines.CELLS", 700)
+    monkeypatch.setattr("nishimori._tables._columnar._CELLS", 700)
+
+
+@pytest.mark.usefixtures("limit")
+@pytest.mark.parametrize("name", [*WRITERS, "parts"])
+def test_every_format_gives_what_the_arrays_give(tmp_path, name):
+    write_parts(tmp_path / name) if name == "parts" else WRITERS[name](tmp_path / name)
+    assert shell.nishimori(f"fit {name} -o c.json --weights w", place=tmp_path).code == 0
+    found = nishimori.load(tmp_path / "c.json")
+    assert found.temperature_ == pytest.approx(reference.ec_temperature(LOGITS, LABELS, WEIGHTS), rel=1e-8)
+    assert found.n_samples_ == np.count_nonzero(WEIGHTS)
+    ended = shell.nishimori(f"eval {name} --calibration c.json --weights w --json", place=tmp_path)
+    assert ended.code == 0, ended.err
+    for row, T in (("before", 1.0), ("after", found.temperature_)):
+        card = nishimori.evaluate(LOGITS, LABELS, sample_weight=WEIGHTS, temperature=T)
+        assert json.loads(ended.out)[row]["nll"] == pytest.approx(card.nll, rel=1e-12)
+        assert json.loads(ended.out)[row]["ece"] == pytest.approx(card.ece, rel=1e-12)
+
+
+@pytest.mark.usefixtures("limit")
+def test_a_pair_of_npy_files_gives_what_the_arrays_give(tmp_path):
+    np.save(tmp_path / "y.npy", LABELS)
+    for rows in (LOGITS, np.asfortranarray(LOGITS), LOGITS.astype(">f8")):
+        np.save(tmp_path / "z.npy", rows)
+        assert shell.nishimori("fit z.npy y.npy -o c.json --force", place=tmp_path).code == 0
+        found = nishimori.load(tmp_path / "c.json").temperature_
+        assert found == pytest.approx(reference.ec_temperature(LOGITS, LABELS), rel=1e-8)
+
+
+@pytest.mark.usefixtures("limit")
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("t.npz", "got inf in row 617, column 2 (counted from 0)."),
+        ("t.csv", "got inf in line 619, column 'z_2'."),
+        ("t.parquet", "got inf in row 617 (counted from 0), column 'z_2'."),
+        ("parts", "got inf in row 307 of parts/part-2.parquet (counted from 0), column 'z_2'."),
+    ],
+)
+def test_an_error_about_a_row_of_any_block_names_its_place(tmp_path, name, where, monkeypatch):
+    broken = LOGITS.copy()
+    broken[617, 2] = np.inf
+    monkeypatch.setitem(globals(), "FRAME", FRAME.assign(z_2=broken[:, 2]))
+    write_parts(tmp_path / name) if name == "parts" else WRITERS[name](tmp_path / name, broken, LABELS)
+    ended = shell.nishimori(f"fit {name} -o c.json {'' if name == 't.npz' else '--ignore w'}", place=tmp_path)
+    assert (ended.code, ended.err.count("error: ")) == (1, 1)
+    assert where in ended.err.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("limit")
+def test_columns_are_judged_by_all_their_values(tmp_path):
+    frame = pd.DataFrame(LOGITS, columns=list("abcde")).assign(labels=LABELS)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert shell.nishimori("fit t.csv -o c.json", place=tmp_path).code == 0
+    frame.assign(c=np.arange(900)).to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o d.json", place=tmp_path)
+    assert (ended.code, "does not say which columns are scores" in ended.err) == (1, True)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 5])
+def test_three_rows_stand_for_all_of_them(cut):
+    from nishimori._tables._columns import constant_or_whole
+
+    rows = np.stack(
+        [np.arange(6.0), [1.5] * 6, [0.5, *[2.0] * 5], [*[2.0] * 5, 0.5], [np.nan, *[0.0] * 5], LOGITS[:6, 0]], axis=1
+    )
+    few = witnesses(np.concatenate([witnesses(rows[:cut]), rows[cut:]]))
+    assert len(few) == 3
+    assert constant_or_whole(few).tolist() == constant_or_whole(rows).tolist() == [True, True, False, False, True, False]
+
+
+def test_a_folder_without_parquet_files_is_still_a_folder(tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert shell.nishimori("eval empty", place=tmp_path).err == "error: empty is a folder. Name a file in it.\n"
+    write_parts(tmp_path / "parts")
+    nishimori.from_temperature(2.0).save(tmp_path / "c.json")
+    assert (
+        shell.nishimori("apply c.json parts -o p.csv", place=tmp_path).err == "error: parts is a folder. Name a file in it.\n"
+    )
+
+
+WATCHED = """
+import sys, threading
+from nishimori import cli
+from nishimori.cli import _files, _labelled_table
+
+_files.KEPT = _labelled_table.KEPT = 1_000_000
+peak, done = 0, threading.Event()
+
+def watch():
+    global peak
+    while not done.wait(0.005):
+        resident, shared = map(int, open("/proc/self/statm").read().split()[1:3])
+        peak = max(peak, resident - shared)
+
+thread = threading.Thread(target=watch)
+thread.start()
+try:
+    calibration, *files = sys.argv[1:]
+    for words in (["fit", *files, "-o", calibration], ["eval", *files, "--calibration", calibration]):
+        sys.argv = ["nishimori", *words]
+        try:
+            cli.main()
+        except SystemExit as end:
+            assert not end.code
+finally:
+    done.set()
+    thread.join()
+print(peak * 4096)
+"""
+
+
+@pytest.mark.parametrize("name", ["z.npy", *WRITERS])
+def test_memory_does_not_grow_with_the_file(tmp_path, name):
+    """From 10 MB of numbers, which is more than a few blocks, to 60 MB; or from 1 to 6 MB, which as Python's text takes 45."""
+    peaks = []
+    for n_rows in (3_000, 15_000) if name in ("t.csv", "t.jsonl") else (25_000, 150_000):
+        logits, labels = reference.drawn(n_rows, 50)
+        logits = logits.round(2)
+        files = [tmp_path / f"{n_rows}{name}"]
+        if name == "z.npy":
+            files.append(tmp_path / f"{n_rows}y.npy")
+            np.save(files[0], logits)
+            np.save(files[1], labels)
+        else:
+            WRITERS[name](files[0], logits, labels)
+        if name in ("t.csv", "t.jsonl", "t.parquet", "t.feather"):
+            files += ["--ignore", "w"]
+        words = [sys.executable, "-c", WATCHED, tmp_path / f"{n_rows}.json", *files]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        peaks.append(int(done.stdout.splitlines()[-1]))
+    assert peaks[1] < peaks[0] + 35e6
