@@ -1,14 +1,15 @@
 """What calibration does to logits: a frozen map with named parameters. It is what calibrators produce and what is saved."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from nishimori._array import Array, in_double, like, namespace, to_compute
+from nishimori._array import Array, beside, in_double, is_writable, like, namespace, row_max, row_sum, to_compute, with_rows
 from nishimori._numbers import temperature as checked_temperature
+from nishimori._scores import Scores
 from nishimori.errors import InputError
 
 # Float32 holds this temperature and its inverse with all their digits.
@@ -41,14 +42,19 @@ class Map(ABC):
     def exponents(self, logits: Array) -> Array:
         """Calibrated logits minus the largest of their row: what the softmax exponentiates."""
         mapped = self.apply(logits)
-        return mapped - namespace(mapped).max(mapped, axis=1, keepdims=True)
+        return mapped - row_max(mapped)
 
     def probabilities(self, logits: Array) -> Array:
         """The softmax of the calibrated logits."""
         exponents = self.exponents(logits)
+        weights = namespace(exponents).exp(exponents)
+        return weights / row_sum(weights)
+
+    def log_probabilities(self, logits: Array) -> Array:
+        """The logarithms of the same, exact also where those round to 0 or 1."""
+        exponents = self.exponents(logits)
         xp = namespace(exponents)
-        weights = xp.exp(exponents)
-        return weights / xp.sum(weights, axis=1, keepdims=True)
+        return exponents - xp.log(row_sum(xp.exp(exponents)))
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ class Temperature(Map):
 
     def exponents(self, logits: Array) -> Array:
         """The difference first: a quotient of large logits would lose its digits."""
-        drops = logits - namespace(logits).max(logits, axis=1, keepdims=True)
+        drops = logits - row_max(logits)
         return drops if self.temperature == 1 else self.apply(drops)
 
 
@@ -82,6 +88,22 @@ def divided(logits: Array, temperature: Any) -> Array:
 def temperature_of(map_: Map) -> float | None:
     """The temperature of a map that only divides by one; None for a map that does more."""
     return map_.temperature if isinstance(map_, Temperature) else None
+
+
+def in_blocks(given: Scores, rule: Callable[[slice | None], Array]) -> Array:
+    """``rule`` of all rows of ``given`` in one array of their library, filled a block at a time: no table is held besides it.
+
+    ``rule`` gives the result of each row of a block, or of all rows if it gets None, as where a library cannot fill arrays. It
+    takes the rows from `Scores.logits` or `Scores.table`, which check them.
+    """
+    blocks = list(given.blocks()) if is_writable(given.array) else [None]
+    result = first = rule(blocks[0])
+    if len(blocks) > 1:
+        result = with_rows(first, given.n_samples)
+        result[blocks[0], ...] = first
+        for rows in blocks[1:]:
+            result[rows, ...] = rule(rows)
+    return beside(result, given.array) if type(result) is np.ndarray else result
 
 
 KINDS: tuple[str, ...] = (Temperature.kind,)

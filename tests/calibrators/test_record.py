@@ -74,7 +74,7 @@ def test_the_file_is_json_that_says_everything(tmp_path):
     temperature = content["map"]["parameters"].pop("temperature")
     assert temperature == pytest.approx(reference.ec_temperature(LOGITS, LABELS, top_n=2), rel=1e-8)
     residual = content["provenance"].pop("residual")
-    assert residual == pytest.approx(reference.ec_gap(LOGITS, LABELS, temperature, top_n=2), abs=1e-14)
+    assert abs(reference.ec_gap(LOGITS, LABELS, temperature, top_n=2)) <= residual < 1e-9  # predicted, so with room
     assert content == {
         "format": "nishimori-calibration",
         "format_version": 2,

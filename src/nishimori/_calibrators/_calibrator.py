@@ -5,7 +5,7 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from nishimori._array import Array, HostArray, namespace
 from nishimori._calibrators import _registry
 from nishimori._calibrators._record import Provenance, Record
 from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
-from nishimori._maps import Map, temperature_of
+from nishimori._maps import Map, in_blocks, temperature_of
 from nishimori._scores import Input, Scores, numeric, scores_of, warn_if_probabilities
 from nishimori._sources import Source, is_source, source
 from nishimori.errors import InputError
@@ -153,16 +153,11 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
 
     def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``."""
-        given = self._scores(X)
-        return _array.like(self.map_.probabilities(given.logits()), given.array)
+        return self._from_logits(self._scores(X), self.map_.probabilities)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1."""
-        given = self._scores(X)
-        exponents = self.map_.exponents(given.logits())
-        xp = namespace(exponents)
-        with np.errstate(over="ignore"):  # beyond the range of float16: -inf
-            return _array.like(exponents - xp.log(xp.sum(xp.exp(exponents), axis=1, keepdims=True)), given.array)
+        return self._from_logits(self._scores(X), self.map_.log_probabilities)
 
     def predict(self, X: Any) -> Array:
         """The predicted label of each sample; of equal largest scores the first.
@@ -170,12 +165,10 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         Without ``classes`` these are column numbers, in the array library of ``X``; with it, a NumPy array of its labels.
         """
         given = self._scores(X)
-        # One temperature keeps the order of the classes, and different probabilities can have the same logarithm.
-        ranked = given.table() if temperature_of(self.map_) is not None else self.map_.apply(given.logits())
-        columns = namespace(ranked).argmax(ranked, axis=1)
+        columns = in_blocks(given, lambda rows: self._columns(given, rows))
         if self.classes is not None:
             return self.classes_[_array.on_host(columns)]
-        return _array.beside(columns, given.array) if type(columns) is np.ndarray else columns
+        return columns
 
     def transform(self, X: Any) -> Array:
         """The calibrated logits, ``logits / temperature_`` for one temperature; flat if ``X`` is flat.
@@ -183,14 +176,30 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         What the dtype of ``X`` cannot hold becomes infinite, as in float16 beyond 65,504.
         """
         given = self._scores(X)
-        logits = given.logits()
-        if given.is_binary_score and temperature_of(self.map_) is not None:
-            mapped = self.map_.apply((logits[:, 1] - logits[:, 0])[:, None])[:, 0]  # the difference of infinite ones is NaN
-        else:
-            mapped = self.map_.apply(logits)
-            mapped = mapped[:, 1] - mapped[:, 0] if given.is_binary_score else mapped
-        with np.errstate(over="ignore"):
-            return _array.like(mapped, given.array)
+        return self._from_logits(given, self._binary_logit if given.is_binary_score else self.map_.apply)
+
+    def _from_logits(self, given: Scores, rule: Callable[[Array], Array]) -> Array:
+        """``rule`` of the logits of all rows, in the array library, dtype and device of the scores."""
+
+        def of_rows(rows: slice | None) -> Array:
+            with np.errstate(over="ignore"):  # beyond the range of float16: infinite
+                return _array.rounded(rule(given.logits(rows=rows)), given.array)
+
+        return in_blocks(given, of_rows)
+
+    def _columns(self, given: Scores, rows: slice | None) -> Array:
+        """The column of the largest calibrated score of each row."""
+        # One temperature keeps the order of the classes, and different probabilities can have the same logarithm.
+        keeps_order = temperature_of(self.map_) is not None
+        ranked = given.table(rows=rows) if keeps_order else self.map_.apply(given.logits(rows=rows))
+        return namespace(ranked).argmax(ranked, axis=1)
+
+    def _binary_logit(self, logits: Array) -> Array:
+        """The calibrated logit of the second class over the first, one number per row."""
+        if temperature_of(self.map_) is not None:  # the difference first: that of two infinite logits is NaN
+            return self.map_.apply((logits[:, 1] - logits[:, 0])[:, None])[:, 0]
+        mapped = self.map_.apply(logits)
+        return mapped[:, 1] - mapped[:, 0]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted calibrator to a small JSON file; `nishimori.load` reads it back.
