@@ -1,91 +1,283 @@
-"""Time to find T: nishimori against SciPy on the definitions and against scikit-learn, in one process.
+"""Time to find T: nishimori (both temperatures) beside one read, one `numpy.exp` pass and other packages, in one process.
 
-    python bench/fit.py [--large]
+    python bench/fit.py                                          all sizes, about 8 minutes
+    python bench/fit.py --sizes 10000x10 5000x100 --output table.md
+    python bench/fit.py --peers "SciPy EC" scikit-learn
+    python bench/fit.py --file logits.npy labels.npy             your own data
 
-Each row is one size of float32 logits with T near 2 (``--large`` adds 200 MB ones). The unit is one single-threaded `numpy.exp`
-over the same array in the same run, so that numbers compare between machines; the last columns are ratios to nishimori, which
-finds both temperatures in its time. Differences from a float64 root are given for each.
+Times are CPU times of one thread, the best of several runs, in units of one `numpy.exp(logits, out=out)` over the same float32
+array in the same run, so that numbers compare between machines. In brackets: the relative error of T against a float64 root.
+`requirements/bench.txt` lists the other packages; those that are not installed are left out.
 """
 
-import argparse
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["MKL_NUM_THREADS"] = "1"
+os.environ["NUMBA_NUM_THREADS"] = "1"
 
+import argparse
+import importlib.util
+import subprocess
+import sys
 import time
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar, root_scalar
-from scipy.special import log_softmax, softmax
-from sklearn.calibration import _TemperatureScaling
 
 import nishimori
+from peers import PEERS
 
-SIZES = [(10_000, 10), (5_000, 100), (200_000, 10), (20_000, 100), (500, 32_000)]
-LARGE = [(50_000, 1_000), (1_000_000, 10)]
-BASELINES = ("SciPy EC", "SciPy TS", "scikit-learn TS")
+Table = dict[str, dict[str, str]]
+"""Cells by row and column."""
 
+SIZES = ("10000x10", "5000x100", "1000000x10", "200000x100", "50000x1000", "2000x32000", "1000x128000")
 
-def data(n: int, k: int) -> tuple[Any, Any]:
-    """Logits with a clear winner most of the time, and labels drawn at T = 2."""
-    rng = np.random.default_rng(0)
-    logits = 2 * rng.normal(size=(n, k)).astype(np.float32)
-    logits[np.arange(n), rng.integers(k, size=n)] += 6 + 2 * np.log(k)
-    noise = rng.gumbel(size=(n, k)).astype(np.float32)
-    return logits, (logits / 2 + noise).argmax(axis=1)
+KERNELS = ("numpy", "numba", "array_api")
 
+# In units of `numpy.exp`.
+GOALS = {
+    "10000x10": {"numba": 20, "numpy": 60},
+    "5000x100": {"numba": 12, "numpy": 26},
+    "1000000x10": {"numba": 5.5, "numpy": 25},
+    "200000x100": {"numba": 3.5, "numpy": 14},
+    "50000x1000": {"numba": 2, "numpy": 7},
+    "2000x32000": {"numba": 2, "numpy": 7},
+    "1000x128000": {"numba": 2, "numpy": 7},
+}
 
-def scipy_ec(logits: Any, labels: Any) -> float:
-    """The paper's definition with Brent's method."""
-    accuracy = (logits.argmax(axis=1) == labels).mean()
-    gap = lambda t: softmax(logits / t, axis=1).max(axis=1).mean() - accuracy  # noqa: E731 - as one would write it
-    return float(root_scalar(gap, bracket=(0.01, 100)).root)
+RIGHT = 1e-4  # a peer that is further off has not found T
 
-
-def scipy_ts(logits: Any, labels: Any) -> float:
-    """The cross-entropy minimised over a bounded interval."""
-    rows = np.arange(len(labels))
-    loss = lambda t: -log_softmax(logits / t, axis=1)[rows, labels].mean()  # noqa: E731 - as one would write it
-    return float(minimize_scalar(loss, bounds=(0.01, 100), method="bounded", options={"xatol": 1e-8}).x)
-
-
-def sklearn_ts(logits: Any, labels: Any) -> float:
-    """What `CalibratedClassifierCV(method="temperature")` runs, without its cross-validation."""
-    return float(1 / _TemperatureScaling().fit(logits, labels).beta_)
-
-
-def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU seconds of the fastest of up to five runs within ten seconds, and the result."""
-    best, spent = np.inf, 0.0
-    for _ in range(5):
-        start = time.process_time()
-        result = run()
-        took = time.process_time() - start
-        best, spent = min(best, took), spent + took
-        if spent > 10:
-            break
-    return best, result
+_MEMORY, _MEMORY_PER_ROW = 64, 200e-6  # the goal in MB: a constant, and 25 numbers of float64 per row
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table, and write it after each size."""
+    options = arguments()
+    if options.one:
+        print(peak_memory(options.one[0], options.one[1]))
+        return
+    warnings.simplefilter("ignore")
+    table: Table = {}
+    fewest: dict[str, float] = {}  # the fewest units that each peer took at the sizes before
+    sizes = ["file"] if options.file else options.sizes
+    for size in sizes:
+        start = time.perf_counter()
+        logits, labels = from_files(*options.file) if options.file else drawn(*shape(size))
+        measure(table, fewest, size, logits, labels, options)
+        if not options.file:
+            for kernel in kernels():
+                put(table, f"memory beyond the input, {kernel}, MB", size, memory(size, kernel))
+        print(f"{size}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+        if options.output:
+            options.output.write_text(markdown(table, sizes))
+    print(markdown(table, sizes))
+
+
+def arguments() -> argparse.Namespace:
+    """What was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--large", action="store_true", help="add the 200 MB and 40 MB arrays")
-    sizes = SIZES + (LARGE if parser.parse_args().large else [])
-    print(f"{'n, k':>14} {'exp (ms)':>9} {'ours (exp)':>10} {'passes':>6}", *(f"{b:>16}" for b in BASELINES))
-    for n, k in sizes:
-        logits, labels = data(n, k)
-        out = np.empty_like(logits)
-        unit, _ = timed(lambda: np.exp(logits, out=out))  # noqa: B023 - run at once
-        ours, found = timed(lambda: nishimori.temperatures(logits, labels))  # noqa: B023
-        cells = []
-        for baseline, exact in ((scipy_ec, found.ec), (scipy_ts, found.ts), (sklearn_ts, found.ts)):
-            took, value = timed(lambda: baseline(logits, labels))  # noqa: B023
-            cells.append(f"{took / ours:6.1f}x {abs(value / exact - 1):8.0e}")
-        print(f"{f'{n}, {k}':>14} {1e3 * unit:9.2f} {ours / unit:10.1f} {found.n_passes:6d}", *(f"{c:>16}" for c in cells))
+    parser.add_argument("--sizes", nargs="*", default=list(SIZES), help="samples x classes, such as 10000x10")
+    names = [peer.name for peer in PEERS]
+    parser.add_argument("--peers", nargs="*", default=names, choices=[*names, []], metavar="PEER", help=", ".join(names))
+    parser.add_argument("--file", nargs=2, type=Path, metavar=("LOGITS", "LABELS"), help="two .npy files instead of sizes")
+    parser.add_argument("--output", type=Path, help="Markdown file to write the table to")
+    parser.add_argument("--budget", type=float, default=1.0, help="seconds to repeat each call for")
+    parser.add_argument("--limit", type=float, default=25.0, help="leave out a peer that would take more seconds than this")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def shape(size: str) -> tuple[int, int]:
+    """Samples and classes."""
+    n, _, k = size.partition("x")
+    return int(n), int(k)
+
+
+def from_files(logits: Path, labels: Path) -> tuple[Any, Any]:
+    """The arrays of two .npy files."""
+    return np.ascontiguousarray(np.load(logits), dtype=np.float32), np.load(labels).astype(np.int64)
+
+
+def drawn(n: int, k: int) -> tuple[Any, Any]:
+    """Logits of a model that is right in 70 to 95 % of cases, and labels drawn at T = 1.6."""
+    rng = np.random.default_rng(0)
+    logits, labels = np.empty((n, k), dtype=np.float32), np.empty(n, dtype=np.int64)
+    step = max(1, 2**20 // k)
+    for start in range(0, n, step):
+        block = 2 * rng.standard_normal(size=(min(step, n - start), k), dtype=np.float32)
+        # At T = 1.6 the other classes weigh about k exp(1.25²/2), against which the favourite has these odds.
+        odds = rng.normal(2.5, 2.0, size=len(block))
+        block[np.arange(len(block)), rng.integers(k, size=len(block))] = 1.6 * (np.log(k) + 1.25**2 / 2 + odds)
+        weights = np.exp((block - block.max(axis=1, keepdims=True)) / 1.6).cumsum(axis=1, dtype=np.float64)
+        where = rng.random(len(block)) * weights[:, -1]
+        logits[start : start + step] = block
+        labels[start : start + step] = (weights < where[:, None]).sum(axis=1)
+    return logits, labels
+
+
+def kernels() -> list[str]:
+    """The kernels that are installed; "default" where there is only one way."""
+    if importlib.util.find_spec("nishimori._kernels") is None:
+        return ["default"]
+    there = [name for name in KERNELS if importlib.util.find_spec(f"nishimori._kernels._{name}")]
+    return [name for name in there if name != "numba" or importlib.util.find_spec("numba")]
+
+
+def ours(kernel: str, logits: Any, labels: Any) -> Any:
+    """Both temperatures with one kernel."""
+    if kernel != "default":
+        os.environ["NISHIMORI_KERNEL"] = kernel
+    return nishimori.temperatures(logits, labels)
+
+
+def measure(table: Table, fewest: dict[str, float], size: str, logits: Any, labels: Any, options: argparse.Namespace) -> None:
+    """Fill the column of one size."""
+    unit = exp_pass(logits, options.budget / 2)
+    read, _ = timed(logits.max, options.budget / 2)
+    put(table, "one np.exp pass, ms", size, number(1e3 * unit))
+    put(table, "one np.max read", size, number(read / unit))
+    exact: dict[str, float] = {}
+    mine: dict[str, float] = {}
+    for kernel in kernels():
+        mine[kernel], found = timed(lambda kernel=kernel: ours(kernel, logits, labels), options.budget, least=2)
+        exact = exact or roots(logits, labels, found)
+        error = max(abs(found.ec / exact["ec"] - 1), abs(found.ts / exact["ts"] - 1))
+        put(table, f"**nishimori, {kernel}**, EC and TS", size, f"**{number(mine[kernel] / unit)}** ({error:.0e})")
+        if kernel in GOALS.get(size, {}):
+            put(table, f"goal, {kernel}", size, f"{GOALS[size][kernel]:g}")
+        put(table, f"nishimori, {kernel}, ms", size, number(1e3 * mine[kernel]))
+    fastest = measure_peers(table, fewest, size, (logits, labels), unit, exact, options)
+    if fastest is not None:
+        name, took = fastest
+        put(table, "fastest peer right to 1e-4", size, f"{name}, {number(took / unit)}")
+        for kernel, seconds in mine.items():
+            put(table, f"how many times faster nishimori is, {kernel}", size, number(took / seconds))
+
+
+def exp_pass(logits: Any, budget: float) -> float:
+    """CPU seconds of `numpy.exp` over all logits: the unit."""
+    out = np.empty_like(logits)
+    return timed(lambda: np.exp(logits, out=out), budget)[0]
+
+
+def measure_peers(
+    table: Table,
+    fewest: dict[str, float],
+    size: str,
+    data: tuple[Any, Any],
+    unit: float,
+    exact: dict[str, float],
+    options: argparse.Namespace,
+) -> tuple[str, float] | None:
+    """Fill in the peers; the name and time of the fastest that found its temperature."""
+    right: dict[str, float] = {}
+    least = 2 if data[0].size < 2**21 else 1  # the first call of all may have to import something
+    for peer in PEERS:
+        if peer.name not in options.peers or not peer.is_installed:
+            continue
+        if fewest.get(peer.name, 0.0) * unit > options.limit:
+            put(table, peer.name, size, "left out")
+            continue
+        try:
+            took, value = timed(peer.prepare(*data), options.budget, least)
+        except Exception as error:  # whatever a peer does, the others are measured
+            put(table, peer.name, size, type(error).__name__)
+            continue
+        fewest[peer.name] = min(took / unit, fewest.get(peer.name, np.inf))
+        error = abs(value / exact[peer.finds] - 1)
+        if error <= RIGHT:
+            right[peer.name] = took
+        put(table, peer.name, size, f"{number(took / unit)} ({error:.0e})")
+    return min(right.items(), key=lambda item: item[1]) if right else None
+
+
+def timed(run: Callable[[], Any], budget: float, least: int = 1) -> tuple[float, Any]:
+    """CPU seconds of the fastest of at least ``least`` runs within ``budget`` seconds, and the result."""
+    best, spent, runs = np.inf, 0.0, 0
+    while True:
+        start = time.process_time()
+        result = run()
+        took = time.process_time() - start
+        best, spent, runs = min(best, took), spent + took, runs + 1
+        if runs >= least and (spent > budget or runs >= 100):
+            return best, result
+
+
+def roots(logits: Any, labels: Any, near: Any) -> dict[str, float]:
+    """Both temperatures in float64 from the definitions, by Newton's method in log β from those that were found."""
+    x = -np.log([near.ec, near.ts])
+    for _ in range(50):
+        gap, slope = gaps(logits, labels, *np.exp(x))
+        step = np.clip(gap / (slope * np.exp(x)), -1, 1)
+        x = x - step
+        if np.abs(step).max() < 1e-12:
+            break
+    return dict(zip(("ec", "ts"), np.exp(-x).tolist(), strict=True))
+
+
+def gaps(logits: Any, labels: Any, beta_ec: float, beta_ts: float) -> tuple[Any, Any]:
+    """Mean confidence minus accuracy, mean logit minus that of the true class, and their derivatives in β."""
+    totals = np.zeros((2, 2))
+    step = max(1, 2**17 // logits.shape[1])
+    for start in range(0, len(labels), step):
+        block, true = logits[start : start + step].astype(np.float64), labels[start : start + step]
+        rows, top = np.arange(len(block)), block.argmax(axis=1)
+        block -= block[rows, top][:, None]
+        p = np.exp(beta_ec * block)
+        p /= p.sum(axis=1, keepdims=True)
+        confidence, mean = p[rows, top], np.vecdot(p, block)
+        totals[:, 0] += (confidence - (top == true)).sum(), -(confidence * mean).sum()
+        p = np.exp(beta_ts * block)
+        p /= p.sum(axis=1, keepdims=True)
+        mean = np.vecdot(p, block)
+        p *= block
+        totals[:, 1] += (mean - block[rows, true]).sum(), (np.vecdot(p, block) - mean**2).sum()
+    return totals[0], totals[1]
+
+
+def memory(size: str, kernel: str) -> str:
+    """The peak of one call in a process of its own."""
+    command = [sys.executable, __file__, "--one", size, kernel]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - ourselves
+    return f"{done.stdout.strip()} (goal {_MEMORY + _MEMORY_PER_ROW * shape(size)[0]:.0f})"
+
+
+def peak_memory(size: str, kernel: str) -> str:
+    """Megabytes of private memory beyond what was held before the call; Linux only."""
+    logits, labels = drawn(*shape(size))
+    ours(kernel, *drawn(1000, min(2000, logits.shape[1])))  # imports, compilation
+    before, files = resident("VmRSS"), resident("RssFile")
+    Path("/proc/self/clear_refs").write_text("5")  # from here on VmHWM counts
+    ours(kernel, logits, labels)
+    return f"{(resident('VmHWM') - before - (resident('RssFile') - files)) / 1e6:.0f}"
+
+
+def resident(what: str) -> int:
+    """Bytes of one line of this process's status."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(what + ":"))
+
+
+def number(value: float) -> str:
+    """Two digits, or all digits before the point."""
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}"
+
+
+def put(table: Table, row: str, column: str, cell: str) -> None:
+    """Set one cell; rows keep the order in which they first came."""
+    table.setdefault(row, {})[column] = cell
+
+
+def markdown(table: Table, columns: list[str]) -> str:
+    """The table as text."""
+    lines = ["| | " + " | ".join(columns) + " |", "|---" * (1 + len(columns)) + "|"]
+    lines += [f"| {row} | " + " | ".join(cells.get(column, "") for column in columns) + " |" for row, cells in table.items()]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
