@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from nishimori import metrics as metrics
     from nishimori import paper as paper
     from nishimori import plot as plot
+    from nishimori import sources as sources
     from nishimori import theory as theory
     from nishimori import torch as torch
     from nishimori._calibrators import Calibrator as Calibrator
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from nishimori._observables import Observable as Observable
     from nishimori._scorecard import Scorecard as Scorecard
     from nishimori._scorecard import evaluate as evaluate
+    from nishimori._sketch import Sketch as Sketch
     from nishimori._temperatures import Temperatures as Temperatures
     from nishimori._temperatures import temperatures as temperatures
     from nishimori.errors import FewErrorsWarning as FewErrorsWarning
@@ -50,6 +52,7 @@ _HOME = {
     "metrics": "",
     "paper": "",
     "plot": "",
+    "sources": "",
     "theory": "",
     "torch": "",
     "Calibrator": "_calibrators",
@@ -69,6 +72,7 @@ _HOME = {
     "Observable": "_observables",
     "Scorecard": "_scorecard",
     "evaluate": "_scorecard",
+    "Sketch": "_sketch",
     "Temperatures": "_temperatures",
     "temperatures": "_temperatures",
     "FewErrorsWarning": "errors",
