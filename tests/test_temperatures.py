@@ -285,3 +285,25 @@ def test_a_sample_far_from_the_answer_does_not_cost_digits(seed):
     found = temperatures(logits.astype(np.float32), labels, sample_weight=weights)
     stored = logits.astype(np.float32).astype(np.float64)
     assert found.ts == pytest.approx(reference.ts_temperature(stored, labels, weights, low=0.3, high=10), rel=CLOSE)
+
+
+def test_labels_at_random_are_said_to_be_no_better_than_chance_in_float32_too():
+    rng = np.random.default_rng(3)
+    logits = 3 * rng.normal(size=(20_000, 10)).astype(np.float32)
+    labels = (logits / 300 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    found = temperatures(logits, labels)
+    assert found.ec is None
+    assert found.end == "hot"
+    assert found.n_passes < 20
+
+
+def test_a_heavy_row_that_no_sample_has_does_not_cost_digits():
+    rng = np.random.default_rng(0)
+    logits = np.zeros((70_000, 32))
+    logits[np.arange(70_000), rng.integers(32, size=70_000)] = rng.integers(5, 9, size=70_000)
+    labels = (logits / 1.3 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    weights = np.ones(70_000)
+    logits[123], labels[123], weights[123] = -8, 0, 6e4
+    logits[123, :2] = 0, -1
+    found = temperatures(logits, labels, sample_weight=weights)
+    assert found.ec == pytest.approx(reference.ec_temperature(logits, labels, weights, low=0.5, high=5), rel=CLOSE)

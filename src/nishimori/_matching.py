@@ -40,9 +40,6 @@ _SINGLE = 2.0**-24
 # So few rows, and so few numbers, are not left to float32, whose errors average out only over many, nor to an expansion.
 _FEW_ROWS, _FEW_NUMBERS = 1000, 2**16
 
-# Up to so many rows all of them tell how exact an expansion is, otherwise the sample does.
-_ALL_TELL = 2**16
-
 
 @dataclass(frozen=True)
 class Receipt:
@@ -156,7 +153,7 @@ def match(
     # The temperatures of different observables are close to each other, and a sample may have only one of them.
     begin = dict.fromkeys(range(len(observables)), log(middle(begin))) | begin
     search.exact = not search.is_paired or (data.n_rows or 0) < _FEW_ROWS
-    found = search.by_expansion(begin, sample) if search.can_expand else search.by_reading(begin)
+    found = search.by_expansion(begin) if search.can_expand else search.by_reading(begin)
     if search.exact or (all(map(_is_precise, found.roots)) and search.is_single_enough(sample, search.measured_at)):
         return found
     search.exact = True
@@ -240,29 +237,23 @@ class _Search:
         self.measured_at = dict(self.readings.measured_at)
         return self._match(roots, self.readings.gaps)
 
-    def by_expansion(self, begin: Mapping[int, float], sample: Source) -> Match:
-        """Read the data once, in the middle of the starts, and read on only if that is not enough.
-
-        If there are many rows, a ``sample`` of them tells how exact the expansion is.
-        """
-        expand = Expand(middle(begin), self.exact)
-        near, self.readings.census = self.readings.read(expand, self.readings.count)
+    def by_expansion(self, begin: Mapping[int, float]) -> Match:
+        """Read the data once, in the middle of the starts, and read on only if that is not enough."""
+        near, self.readings.census = self.readings.read(Expand(middle(begin), self.exact), self.readings.count)
         if self.readings.census.n_at_masks:  # the loss may be infinite
             return self.by_reading(begin)
         near = near.joined()
         local = _Local(near, self.observables, middle(begin))
         roots = drive({i: increasing_root(start, predict=True) for i, start in begin.items()}, local)
         answers = known(roots)
-        if len(answers) < len(begin) or not self._is_certified(
-            answers, near if near.n_rows <= _ALL_TELL else sample.gather(expand)
-        ):
+        if len(answers) < len(begin) or not self._is_certified(answers, near):
             return self.by_reading(dict(begin) | answers)
         self.measured_at = dict.fromkeys(begin, log(middle(begin)))
         predicted = {i: replace(root, is_measured=False) for i, root in roots.items() if isinstance(root, Root)}
         return self._match(predicted, local.gaps)
 
     def _is_certified(self, roots: Mapping[int, float], rows: Expansion) -> bool:
-        """Whether the last order of the expansion of some rows changes nothing, even if it has the same sign in all of them."""
+        """Whether the last order of the expansion changes nothing, even if it has the same sign in all rows."""
         wanted = Measure(tuple((self.observables[i], (exp(x),)) for i, x in roots.items()))
         slopes = [abs(in_log_beta(each).slope) for each in rows.gather(wanted).items]
         return all(
@@ -272,6 +263,8 @@ class _Search:
 
     def _match(self, roots: Mapping[int, Root | NishimoriError], gaps: GapSums | None) -> Match:
         assert self.readings.census is not None, "the first answer to a search counts the rows"
+        if not self.exact:
+            roots = {i: _with_rounding(root) for i, root in roots.items()}
         found = tuple(_determined(observable, roots[i]) for i, observable in enumerate(self.observables))
         return Match(self.observables, found, self.readings.census, self.readings.n_passes, gaps)
 
@@ -297,6 +290,13 @@ class _Local:
         if self.gaps is None or len(gaps.items) == len(self.gaps.items):
             self.gaps = gaps
         return points | {i: in_log_beta(each) for i, each in zip(near, gaps.items, strict=True)}
+
+
+def _with_rounding(root: Root | NishimoriError) -> Root | NishimoriError:
+    """A root whose residual allows for the rounding errors of float32."""
+    if not isinstance(root, Root):
+        return root
+    return replace(root, residual=abs(root.residual) + _SINGLE * root.point.scatter * abs(root.point.slope))
 
 
 def _is_precise(root: Root | NishimoriError) -> bool:

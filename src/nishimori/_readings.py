@@ -60,6 +60,7 @@ class Readings:
         self.gaps: GapSums | None = None
         self.measured_at: dict[int, float] = {}
         self._unjudged = set(range(len(observables)))
+        self._was_exact = True
 
     def rough_start(self) -> float:
         """A log β of the right order of magnitude."""
@@ -73,6 +74,8 @@ class Readings:
 
     def __call__(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
         """What the searches want to know, from one reading."""
+        if self.exact != self._was_exact:  # another search, which has to find out by itself whether it can succeed
+            self._unjudged, self._was_exact = set(range(len(self.observables))), self.exact
         judged = {i for i in wanted if self._is_due(i)}
         self.measured_at |= wanted
         betas = {i: (exp(x), *(_betas_to_judge(self.observables[i], x) if i in judged else ())) for i, x in wanted.items()}

@@ -6,7 +6,7 @@ searches can share each reading of the data; `drive` runs them side by side.
 
 from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass
-from math import copysign, exp, inf, isfinite
+from math import copysign, exp, inf, isfinite, sqrt
 from typing import TypeVar
 
 from nishimori.errors import NishimoriError, NotConvergedError
@@ -15,9 +15,9 @@ from nishimori.errors import NishimoriError, NotConvergedError
 # promised, and the last evaluation is at the answer itself.
 TOLERANCE = 1e-10
 
-# A search that may predict ends with a step as short as this, if the third derivative changes it so little that the fourth
-# would change it by less than the last number.
-_SHORT, _REMAINDER = 0.02, 3e-10
+# A search that may predict ends with a step as short as this, if a fourth derivative as large as the others let expect would
+# change it by less than the last number.
+_SHORT, _REMAINDER = 0.01, 1e-9
 
 # Steps triple the digits once the root is near, bisection and doubling strides get there from anywhere.
 LIMIT = 100
@@ -68,8 +68,10 @@ class Point:
         return self.slope * self._remainder(step)
 
     def _remainder(self, step: float) -> float:
-        # The third derivative has changed the step by this difference; the fourth would change it by less, by about a step.
-        return abs(step - self.step) * abs(step)
+        # The scale on which the function bends follows from the derivatives that are known, and the next one from it. That the
+        # last of them happens to change little does not mean that the next one does.
+        bends = max(1.0, abs(self.curvature / self.slope), sqrt(abs(self.jerk / self.slope)))
+        return abs(step) * (bends * abs(step)) ** 3 / 4
 
 
 @dataclass(frozen=True)
