@@ -75,9 +75,8 @@ class Count:
         return isinstance(self.right, Confidence)
 
     def __call__(self, batch: Batch) -> Census:
-        usual = isinstance(self.right, Confidence)
-        answers = batch.answers if usual else batch.answers_of(self.right.observed(batch) == 0)
-        counted = batch.counted if usual else None
+        answers = batch.answers if self.follows_fused else batch.answers_of(self.right.observed(batch) == 0)
+        counted = batch.counted if self.follows_fused else None
         if counted is None:
             n_masked = _number(batch.logits == -inf, batch.xp) if batch.has_masks else 0
             counted = Counted(batch.n_rows, n_masked, self._chance(batch), 0)

@@ -77,18 +77,19 @@ class ExpandedRows:
         )
         return self.xp.stack([rest, *(rest * term for term in terms)])
 
-    def last_order(self, beta: float) -> tuple[float, float]:
-        """By how much the last cumulant changes confidences, and mean drops, in all: the sum of absolute values."""
+    def last_order(self, beta: float, observable: Observable) -> float:
+        """By how much the last cumulant changes confidences, or mean drops, in all: the sum of absolute values."""
         n, step = self.cumulants.shape[0], beta - self.beta
         last = self.xp.abs(self.cumulants[-1, ...])
         in_log, in_slope = last * abs(_term(step, n)), last * abs(_term(step, n - 1))
         powers = self.power_sums((beta,), 1)[0, ...]
         top = 1 / (1 + powers[0, ...])
         doubt = powers[0, ...] * top
-        drops = doubt * in_slope + self.xp.abs(powers[1, ...]) * top**2 * in_log
-        sums = (self.xp.sum(self.weights * each) for each in (top * doubt * in_log, drops))
-        confidence, energy = (float(each) for each in sums)
-        return confidence, energy
+        if isinstance(observable, Confidence):
+            changes = top * doubt * in_log
+        else:
+            changes = doubt * in_slope + self.xp.abs(powers[1, ...]) * top**2 * in_log
+        return float(self.xp.sum(self.weights * changes))
 
 
 def _concatenated(parts: Sequence[ExpandedRows]) -> ExpandedRows:
@@ -136,8 +137,7 @@ class Expansion(Source):
 
     def last_order(self, beta: float, observable: Observable) -> float:
         """How much the last cumulant can change the mean gap of confidence, or of energy."""
-        place = 0 if isinstance(observable, Confidence) else 1
-        return sum(part.last_order(beta)[place] for part in self.parts) / sum(part.weight for part in self.parts)
+        return sum(part.last_order(beta, observable) for part in self.parts) / sum(part.weight for part in self.parts)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from math import exp, inf, log
 
 from nishimori._census import Census, warn_if_few, warn_of_zeros
 from nishimori._expansion import Expand, Expansion
-from nishimori._moments import GapSums, Measure
+from nishimori._moments import GapSums
 from nishimori._observables import Confidence, Energy, Observable, TopN
-from nishimori._readings import Readings, in_log_beta, refusal
+from nishimori._readings import Readings, in_log_beta, measure_at, refusal
 from nishimori._roots import Point, Root, drive, increasing_root
 from nishimori._sketch import Sketch
 from nishimori._sources import Source
@@ -154,10 +154,7 @@ def match(
     begin = dict.fromkeys(range(len(observables)), log(middle(begin))) | begin
     search.exact = not search.is_paired or (data.n_rows or 0) < _FEW_ROWS
     found = search.by_expansion(begin) if search.can_expand else search.by_reading(begin)
-    if search.exact or (all(map(_is_precise, found.roots)) and search.is_single_enough(sample, search.measured_at)):
-        return found
-    search.exact = True
-    return search.by_reading(begin | known(dict(enumerate(found.roots))))
+    return found if search.is_precise(found, sample) else search.again(begin, found)
 
 
 class _Search:
@@ -167,7 +164,6 @@ class _Search:
         self.data = data
         self.observables = tuple(observables)
         self.readings = Readings(data, observables, right, label_name)
-        self.measured_at: dict[int, float] = {}  # the last log β of each observable
 
     @property
     def exact(self) -> bool:
@@ -191,8 +187,7 @@ class _Search:
     @property
     def can_sum(self) -> bool:
         """Whether each reading is one call of a kernel."""
-        usual = all(isinstance(each, Confidence | Energy) for each in (*self.observables, self.readings.count.right))
-        return usual and getattr(self.data, "sums_at_once", False)
+        return self.is_paired and self.readings.count.follows_fused and getattr(self.data, "sums_at_once", False)
 
     def by_sums(self) -> Match:
         """Read the data, each time in one call of a kernel, and in float32 if some rows have the same answers in float64."""
@@ -209,10 +204,19 @@ class _Search:
             if i == 0:
                 self.exact = not self.is_single_enough(rows, found)
         matched = self.by_reading(begin)
-        if self.exact or all(_is_precise(root) for root in matched.roots):
-            return matched
+        return matched if self.is_precise(matched) else self.again(begin, matched)
+
+    def is_precise(self, found: Match, sample: Source | None = None) -> bool:
+        """Whether a search was in float64, or float32 was precise enough, also on a ``sample`` if one is given."""
+        if self.exact:
+            return True
+        many_decide = all(map(_is_precise, found.roots))
+        return many_decide and (sample is None or self.is_single_enough(sample, self.readings.measured_at))
+
+    def again(self, begin: Mapping[int, float], found: Match) -> Match:
+        """Search again in float64, from what was found."""
         self.exact = True
-        return self.by_reading(begin | known(dict(enumerate(matched.roots))))
+        return self.by_reading(dict(begin) | known(dict(enumerate(found.roots))))
 
     def is_single_enough(self, rows: Source, places: Mapping[int, float]) -> bool:
         """Whether float32 and float64 agree on some of ``rows`` where they were measured.
@@ -220,8 +224,7 @@ class _Search:
         The errors of equal numbers do not average out, but they are the same in a sample.
         """
         some = some_of(rows, min(_TELLING, max(_TELLING_LEAST, _TELLING_NUMBERS // rows.n_classes)))
-        wanted = tuple((self.observables[i], (exp(x),)) for i, x in places.items())
-        single, double = (some.gather(Measure(wanted, exact)).items for exact in (False, True))
+        single, double = (some.gather(measure_at(self.observables, places, exact=exact)).items for exact in (False, True))
         return all(
             abs(rough.gap[0] - precise.gap[0]) <= _PROMISED / 2 * abs(in_log_beta(precise).slope)
             for rough, precise in zip(single, double, strict=True)
@@ -234,7 +237,6 @@ class _Search:
             begin = dict.fromkeys(range(len(self.observables)), self.readings.rough_start()) | dict(begin)
         searches = {i: increasing_root(start, predict=self.observables[i]._is_monotone) for i, start in begin.items()}
         roots = drive(searches, self.readings)
-        self.measured_at = dict(self.readings.measured_at)
         return self._match(roots, self.readings.gaps)
 
     def by_expansion(self, begin: Mapping[int, float]) -> Match:
@@ -245,21 +247,20 @@ class _Search:
         near = near.joined()
         local = _Local(near, self.observables, middle(begin))
         roots = drive({i: increasing_root(start, predict=True) for i, start in begin.items()}, local)
-        answers = known(roots)
-        if len(answers) < len(begin) or not self._is_certified(answers, near):
-            return self.by_reading(dict(begin) | answers)
-        self.measured_at = dict.fromkeys(begin, log(middle(begin)))
-        predicted = {i: replace(root, is_measured=False) for i, root in roots.items() if isinstance(root, Root)}
-        return self._match(predicted, local.gaps)
+        certified = {
+            i: replace(root, is_measured=False)
+            for i, root in roots.items()
+            if isinstance(root, Root) and self._is_certified(root, near, self.observables[i])
+        }
+        if len(certified) < len(begin):
+            return self.by_reading(dict(begin) | known(roots))
+        self.readings.measured_at |= dict.fromkeys(begin, log(middle(begin)))
+        return self._match(certified, local.gaps)
 
-    def _is_certified(self, roots: Mapping[int, float], rows: Expansion) -> bool:
+    @staticmethod
+    def _is_certified(root: Root, rows: Expansion, observable: Observable) -> bool:
         """Whether the last order of the expansion changes nothing, even if it has the same sign in all rows."""
-        wanted = Measure(tuple((self.observables[i], (exp(x),)) for i, x in roots.items()))
-        slopes = [abs(in_log_beta(each).slope) for each in rows.gather(wanted).items]
-        return all(
-            rows.last_order(exp(x), self.observables[i]) <= _PROMISED * slope
-            for (i, x), slope in zip(roots.items(), slopes, strict=True)
-        )
+        return rows.last_order(exp(root.x), observable) <= _PROMISED * abs(root.point.slope)
 
     def _match(self, roots: Mapping[int, Root | NishimoriError], gaps: GapSums | None) -> Match:
         assert self.readings.census is not None, "the first answer to a search counts the rows"
@@ -286,7 +287,7 @@ class _Local:
         points: dict[int, Point | NishimoriError] = dict.fromkeys(wanted, NotConvergedError("The root is too far away."))
         if not near:
             return points
-        gaps = self.rows.gather(Measure(tuple((self.observables[i], (exp(x),)) for i, x in near.items())))
+        gaps = self.rows.gather(measure_at(self.observables, near))
         if self.gaps is None or len(gaps.items) == len(self.gaps.items):
             self.gaps = gaps
         return points | {i: in_log_beta(each) for i, each in zip(near, gaps.items, strict=True)}

@@ -94,7 +94,7 @@ class Readings:
         """The same, but without looking for the reason if there is nothing to find."""
         if self.n_passes >= _READINGS_FOR_A_START:
             return {i: NotConvergedError("The sample gives no start.") for i in wanted}
-        gaps = self.data.gather(Measure(tuple((self.observables[i], (exp(x),)) for i, x in wanted.items()), self.exact))
+        gaps = self.data.gather(measure_at(self.observables, wanted, exact=self.exact))
         self.n_passes += 1
         return {i: in_log_beta(each) for i, each in zip(wanted, gaps.items, strict=True)}
 
@@ -115,6 +115,11 @@ class Readings:
         self.n_passes += 1
         items: tuple[Any, ...] = self.data.gather(together(*passes)).items
         return items
+
+
+def measure_at(observables: Sequence[Observable], places: Mapping[int, float], *, exact: bool = True) -> Measure:
+    """The pass that measures some of ``observables``, by their position, each at its log β."""
+    return Measure(tuple((observables[i], (exp(x),)) for i, x in places.items()), exact)
 
 
 def in_log_beta(moments: Moments) -> Point:

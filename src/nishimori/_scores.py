@@ -1,6 +1,6 @@
 """What the user calls logits or probabilities, kept as it came.
 
-`Scores` holds the caller's own array. Fitting asks it for blocks of float64 logits, prediction for blocks in the caller's
+`Scores` holds the caller's own array. Fitting asks it for blocks as they are stored, prediction for blocks in the caller's
 precision; neither changes the array, and nothing is inferred from its values: whether it holds logits or probabilities is
 what the caller said. Its type and shape are checked when it is made, its values when they are read for the first time.
 """
@@ -76,10 +76,6 @@ class Scores:
         stored = self._readable(self.array[rows, ...])
         stored = stored if kept is None else _array.rows_at(stored, kept)
         return _array.in_double(stored) if self.input == "probabilities" else _array.in_single(stored)
-
-    def exact(self, rows: slice) -> Array:
-        """Some rows in float64, not yet checked."""
-        return _array.in_double(self._readable(self.array[rows, ...]))
 
     def check(self, values: Array, numbers: Sequence[int] | HostArray) -> bool:
         """Refuse values that cannot be scores; ``numbers`` count the rows. True if some class is masked."""
