@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from nishimori import _array
-from nishimori._array import Array
-from nishimori._inputs import Batch
-from nishimori._observables import Confidence, Observable
+from nishimori._array import Array, HostArray
+from nishimori._inputs import N_SUMS, Batch
+from nishimori._kernels import ExpandedSumsFunction, Kernel, RowsNearBeta
 from nishimori._sources import Source
 
 ORDER = 6
@@ -29,20 +29,26 @@ _JOINED = 2**13
 class ExpandedRows:
     """Some rows near ``beta``: their power sums at other β, and what does not depend on β. It stands in for a `Batch`.
 
-    ``rest`` (n,) is R(β₀) and ``cumulants`` (order, n) are κ₁, κ₂, ...
+    ``sums`` computes the sums of a pair of observables, if the kernel that expanded the rows can do that too.
     """
 
     beta: float
-    rest: Array
-    cumulants: Array
+    rows: RowsNearBeta
     weights: Array
-    label_drops: Array
-    right: Array
     xp: Any
+    sums: ExpandedSumsFunction | None = None
 
     @property
     def n_rows(self) -> int:
         return int(self.weights.shape[0])
+
+    @property
+    def label_drops(self) -> Array:
+        return self.rows.label_drops
+
+    @property
+    def right(self) -> Array:
+        return self.rows.right
 
     @cached_property
     def weight(self) -> float:
@@ -58,16 +64,22 @@ class ExpandedRows:
         assert order <= 4
         return self.xp.stack([self._powers(beta - self.beta) for beta in betas])
 
-    def block_sums(self, beta_ec: float, beta_ts: float, *, exact: bool) -> None:
-        """They follow from the power sums."""
+    def block_sums(self, beta_ec: float, beta_ts: float, *, exact: bool) -> HostArray | None:  # noqa: ARG002
+        """The sums of a pair of observables, or None if they have to be made from `power_sums`."""
+        return None if self.sums is None else self._sums(beta_ec, beta_ts)[:N_SUMS]
+
+    def _sums(self, beta_ec: float, beta_ts: float) -> HostArray:
+        assert self.sums is not None
+        return self.sums(self.rows, self.weights, beta_ec - self.beta, beta_ts - self.beta)
 
     def _powers(self, step: float) -> Array:
         # The logarithm of R and its derivatives are polynomials in the step: one product of small matrices.
-        n = self.cumulants.shape[0]
+        cumulants = self.rows.cumulants
+        n = cumulants.shape[0]
         factors = np.array([[_term(step, j - i) if j >= i else 0.0 for j in range(1, n + 1)] for i in range(5)])
-        table = _array.beside(factors, self.cumulants) @ self.cumulants
+        table = _array.beside(factors, cumulants) @ cumulants
         log, first, second, third, fourth = (table[i, ...] for i in range(5))
-        rest = self.rest * self.xp.exp(log)
+        rest = self.rows.rest * self.xp.exp(log)
         square = first * first
         terms = (
             first,
@@ -77,19 +89,21 @@ class ExpandedRows:
         )
         return self.xp.stack([rest, *(rest * term for term in terms)])
 
-    def last_order(self, beta: float, observable: Observable) -> float:
-        """By how much the last cumulant changes confidences, or mean drops, in all: the sum of absolute values."""
-        n, step = self.cumulants.shape[0], beta - self.beta
-        last = self.xp.abs(self.cumulants[-1, ...])
-        in_log, in_slope = last * abs(_term(step, n)), last * abs(_term(step, n - 1))
-        powers = self.power_sums((beta,), 1)[0, ...]
-        top = 1 / (1 + powers[0, ...])
-        doubt = powers[0, ...] * top
-        if isinstance(observable, Confidence):
-            changes = top * doubt * in_log
-        else:
-            changes = doubt * in_slope + self.xp.abs(powers[1, ...]) * top**2 * in_log
-        return float(self.xp.sum(self.weights * changes))
+    def last_orders(self, beta_ec: float, beta_ts: float) -> HostArray:
+        """By how much the last cumulant changes confidences, and mean drops, in all: sums of absolute values."""
+        if self.sums is not None:
+            return self._sums(beta_ec, beta_ts)[-2:]
+        n, weight, last = ORDER, self.weights, self.xp.abs(self.rows.cumulants[-1, ...])
+        found = []
+        for beta, in_confidence in ((beta_ec, True), (beta_ts, False)):
+            in_log, in_slope = (abs(_term(beta - self.beta, power)) for power in (n, n - 1))
+            powers = self.power_sums((beta,), 1)[0, ...]
+            top = 1 / (1 + powers[0, ...])
+            doubt = powers[0, ...] * top
+            in_energy = doubt * in_slope + self.xp.abs(powers[1, ...]) * top**2 * in_log
+            change = top * doubt * in_log if in_confidence else in_energy
+            found.append(float(self.xp.sum(weight * last * change)))
+        return np.array(found)
 
 
 def _concatenated(parts: Sequence[ExpandedRows]) -> ExpandedRows:
@@ -97,9 +111,8 @@ def _concatenated(parts: Sequence[ExpandedRows]) -> ExpandedRows:
     if len(parts) == 1:
         return parts[0]
     xp = parts[0].xp
-    names = ("rest", "weights", "label_drops", "right")
-    columns = {name: xp.concat([getattr(part, name) for part in parts]) for name in names}
-    return replace(parts[0], cumulants=xp.concat([part.cumulants for part in parts], axis=1), **columns)
+    columns = [xp.concat(each, axis=-1) for each in zip(*(part.rows[:4] for part in parts), strict=True)]
+    return replace(parts[0], rows=RowsNearBeta(*columns), weights=xp.concat([part.weights for part in parts]))
 
 
 def _term(step: float, power: int) -> float:
@@ -135,9 +148,10 @@ class Expansion(Source):
             group.append(part)
         return Expansion((*parts, *([_concatenated(group)] if group else [])))
 
-    def last_order(self, beta: float, observable: Observable) -> float:
-        """How much the last cumulant can change the mean gap of confidence, or of energy."""
-        return sum(part.last_order(beta, observable) for part in self.parts) / sum(part.weight for part in self.parts)
+    def last_orders(self, beta_ec: float, beta_ts: float) -> HostArray:
+        """How much the last cumulant can change the mean gaps of confidence and of energy."""
+        changes = sum((part.last_orders(beta_ec, beta_ts) for part in self.parts), np.zeros(2))
+        return changes / sum(part.weight for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -147,14 +161,21 @@ class Expand:
     beta: float
     exact: bool = True
 
+    def is_fused_by(self, kernel: Kernel) -> bool:
+        """Whether the kernel can read all rows at once."""
+        return kernel.expand is not None
+
     def __call__(self, batch: Batch) -> Expansion:
         xp = batch.xp
+        rows = batch.expanded(self.beta, exact=self.exact)
+        if rows is not None:
+            assert batch.kernel is not None
+            return Expansion((ExpandedRows(self.beta, rows, batch.weights, xp, batch.kernel.expanded_sums),))
         sums = batch.power_sums((self.beta,), ORDER, exact=self.exact)[0, ...]
         rest = sums[0, ...]
         means = sums[1:, ...] / xp.where(rest > 0, rest, xp.ones_like(rest))
-        return Expansion(
-            (ExpandedRows(self.beta, rest, _cumulants(means, xp), batch.weights, batch.label_drops, batch.right, xp),)
-        )
+        rows = RowsNearBeta(rest, _cumulants(means, xp), batch.label_drops, batch.right)
+        return Expansion((ExpandedRows(self.beta, rows, batch.weights, xp),))
 
 
 def _cumulants(means: Array, xp: Any) -> Array:

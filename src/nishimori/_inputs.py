@@ -14,7 +14,7 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
-from nishimori._kernels import Kernel, kernel_for
+from nishimori._kernels import Kernel, RowsNearBeta, kernel_for
 
 # The spacing of float64 at 1.
 _EPSILON = 2.0**-52
@@ -36,6 +36,8 @@ class Answers(NamedTuple):
 
 class Counted(NamedTuple):
     """What a kernel counts in rows that were not checked before: those of positive weight, and what is in them.
+
+    A kernel that does not tell bad rows from masks counts only where there are neither.
 
     ``chance`` is the weight of random guesses that are right. ``n_bad`` is the number of rows with NaN, +inf, no class at all,
     or a label that is not the number of a class.
@@ -123,6 +125,17 @@ class Batch:
         if len(found) > _N_WITH_ANSWERS:
             self.__dict__["_counted"] = Counted(*found[_N_WITH_ANSWERS:].tolist())
         return found[:N_SUMS]
+
+    def expanded(self, beta: float, *, exact: bool) -> RowsNearBeta | None:
+        """Rows as functions of β, where the kernel can do that by itself; see `_expansion`."""
+        kernel = self.kernel or kernel_for(self.logits)
+        if kernel.expand is None or self.given is not None:
+            return None
+        found = kernel.expand(self.logits, self.labels, beta, exact=self._in_double((beta,), exact))
+        self.__dict__.update(right=found.right, label_drops=found.label_drops)
+        if found.is_usual:
+            self.__dict__["_counted"] = Counted(self.n_rows, 0, self.weight / self.n_classes, 0)
+        return found
 
     @property
     def counted(self) -> Counted | None:

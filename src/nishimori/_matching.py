@@ -18,15 +18,25 @@ from nishimori._readings import Readings, in_log_beta, measure_at, refusal
 from nishimori._roots import Point, Root, drive, increasing_root
 from nishimori._sketch import Sketch
 from nishimori._sources import Source
-from nishimori._starts import MANY, answers_from, answers_of, every_so_many, known, middle, numbers, sample_of, some_of
+from nishimori._starts import (
+    ANYWHERE,
+    MANY,
+    answers_from,
+    answers_of,
+    every_so_many,
+    known,
+    middle,
+    numbers,
+    sample_of,
+    some_of,
+)
 from nishimori.errors import InputError, NishimoriError, NotConvergedError
 
 # So many rows tell whether float32 is precise enough: fewer if they have many classes, whose errors average out in each row.
 _TELLING, _TELLING_LEAST, _TELLING_NUMBERS = 1024, 32, 2**20
 
-# Where one call of a kernel sums all rows, the first search starts anywhere: at T = 1.5, because networks tend to be
-# overconfident. It may take so many readings.
-_ANYWHERE, _BLIND_READINGS = -log(1.5), 8
+# Where one call of a kernel sums all rows, a search that starts anywhere may take so many readings.
+_BLIND_READINGS = 8
 
 # How many rows are kept as functions of β: 56 MiB.
 _MOST_EXPANDED = 2**20
@@ -191,7 +201,7 @@ class _Search:
 
     def by_sums(self) -> Match:
         """Read the data, each time in one call of a kernel, and in float32 if some rows have the same answers in float64."""
-        begin = dict.fromkeys(range(len(self.observables)), _ANYWHERE)
+        begin = dict.fromkeys(range(len(self.observables)), ANYWHERE)
         some = every_so_many(self.data)
         if not some:
             self.readings.usual = _BLIND_READINGS
@@ -247,20 +257,19 @@ class _Search:
         near = near.joined()
         local = _Local(near, self.observables, middle(begin))
         roots = drive({i: increasing_root(start, predict=True) for i, start in begin.items()}, local)
-        certified = {
-            i: replace(root, is_measured=False)
-            for i, root in roots.items()
-            if isinstance(root, Root) and self._is_certified(root, near, self.observables[i])
-        }
-        if len(certified) < len(begin):
+        found = {i: replace(root, is_measured=False) for i, root in roots.items() if isinstance(root, Root)}
+        if len(found) < len(begin) or not self._are_certified(found, near):
             return self.by_reading(dict(begin) | known(roots))
         self.readings.measured_at |= dict.fromkeys(begin, log(middle(begin)))
-        return self._match(certified, local.gaps)
+        return self._match(found, local.gaps)
 
-    @staticmethod
-    def _is_certified(root: Root, rows: Expansion, observable: Observable) -> bool:
+    def _are_certified(self, roots: Mapping[int, Root], rows: Expansion) -> bool:
         """Whether the last order of the expansion changes nothing, even if it has the same sign in all rows."""
-        return rows.last_order(exp(root.x), observable) <= _PROMISED * abs(root.point.slope)
+        kinds = {i: int(isinstance(self.observables[i], Energy)) for i in roots}
+        betas = {kinds[i]: exp(root.x) for i, root in roots.items()}
+        some = next(iter(betas.values()))
+        changes = rows.last_orders(betas.get(0, some), betas.get(1, some))
+        return all(changes[kinds[i]] <= _PROMISED * abs(root.point.slope) for i, root in roots.items())
 
     def _match(self, roots: Mapping[int, Root | NishimoriError], gaps: GapSums | None) -> Match:
         assert self.readings.census is not None, "the first answer to a search counts the rows"

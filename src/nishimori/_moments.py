@@ -18,6 +18,7 @@ from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
+from nishimori._kernels import Kernel
 from nishimori._observables import Confidence, Energy, Observable
 from nishimori._pairs import pair_sums
 from nishimori._passes import Mean
@@ -143,10 +144,9 @@ class Measure:
     def _betas(self) -> tuple[float, ...]:
         return tuple(dict.fromkeys(beta for _, betas in self.wanted for beta in betas))
 
-    @property
-    def is_fused(self) -> bool:
-        """Whether a kernel that can give sums without a number per row gives all that is wanted."""
-        return self._is_paired and all(0 < betas[0] < inf for _, betas in self.wanted)
+    def is_fused_by(self, kernel: Kernel) -> bool:
+        """Whether the kernel gives all that is wanted without a number per row."""
+        return kernel.fused is not None and self._is_paired and all(0 < betas[0] < inf for _, betas in self.wanted)
 
     @cached_property
     def _is_paired(self) -> bool:

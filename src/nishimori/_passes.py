@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nishimori._inputs import Batch
+from nishimori._kernels import Kernel
+from nishimori._sources import is_fused
 
 Pass = Callable[[Batch], Any]
 
@@ -44,11 +46,10 @@ class Together:
 
     passes: tuple[Pass, ...]
 
-    @property
-    def is_fused(self) -> bool:
-        """Whether the sums that a kernel gives without a number per row are enough: the first wants them, the others follow."""
+    def is_fused_by(self, kernel: Kernel) -> bool:
+        """Whether the first needs only one call of the kernel, and the others follow from what that gives."""
         first, *others = self.passes
-        return getattr(first, "is_fused", False) and all(getattr(each, "follows_fused", False) for each in others)
+        return is_fused(first, kernel) and all(getattr(each, "follows_fused", False) for each in others)
 
     def __call__(self, batch: Batch) -> Sums:
         return Sums(tuple(each(batch) for each in self.passes))

@@ -165,9 +165,10 @@ def _refusal(moments: Moments, census: Census) -> NishimoriError | None:
     if hot < -hot_noise and cold > cold_noise:
         return None
     if 0 < abs(hot) <= hot_noise or 0 < abs(cold) <= cold_noise:
+        remedy = "Use a larger validation set." if observable._is_monotone else "Subtract a constant from the observable."
         return NotConvergedError(
             f"Whether a temperature fits cannot be decided: the mean of {type(observable).__name__} under the model differs "
-            "from its mean under the labels by less than rounding errors. Subtract a constant from the observable."
+            f"from its mean under the labels by less than rounding errors. {remedy}"
         )
     observed = moments.observed / moments.weight
     if at_cold - at_hot <= hot_noise + cold_noise:

@@ -88,10 +88,11 @@ class Root:
     is_measured: bool
 
 
-def increasing_root(start: float, *, predict: bool = False) -> Generator[float, Point, Root]:
+def increasing_root(start: float, *, predict: bool = False, enough: float = 0.0) -> Generator[float, Point, Root]:
     """Halley's method inside a bracket, for a function known to change sign.
 
-    The last evaluation is at the root itself; with ``predict`` it may be one short step away.
+    The last evaluation is at the root itself; with ``predict`` it may be one short step away. A search that needs few digits
+    ends after a step of at most ``enough``.
     """
     low, high = -inf, inf
     x, stride = start, 1.0
@@ -100,6 +101,8 @@ def increasing_root(start: float, *, predict: bool = False) -> Generator[float, 
         step = point.step
         if abs(point.value) <= point.noise or abs(step) <= TOLERANCE:
             return Root(x, point, passes, point.value, is_measured=True)
+        if abs(step) <= enough:
+            return Root(x + step, point, passes, point.after(step), is_measured=False)
         if predict and (last := point.last_step) is not None:
             return Root(x + last, point, passes, point.left_after(last), is_measured=False)
         low, high = (x, high) if point.value < 0 else (low, x)

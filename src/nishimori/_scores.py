@@ -15,6 +15,7 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
+from nishimori._kernels import LARGEST
 from nishimori._notice import notice
 from nishimori._numbers import between
 from nishimori.errors import InputError, InputWarning
@@ -64,8 +65,9 @@ class Scores:
         return max(_SLACK, 4 * _array.epsilon(self.array)) if _array.kind(self.array) == "float" else _SLACK
 
     def blocks(self, most_rows: int | None = None) -> Iterator[slice]:
-        """Consecutive rows, as many at a time as suit the device, on a CPU at most ``most_rows``."""
-        step = _array.rows_per_block(self.array, self.n_classes, most_rows)
+        """Consecutive rows, about as many at a time as suit the device, on a CPU about ``most_rows`` at most."""
+        usual = _array.rows_per_block(self.array, self.n_classes, most_rows)
+        step = -(-self.n_samples // max(1, round(self.n_samples / usual)))  # no short block at the end: each has its cost
         return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
 
     def stored(self, rows: slice, kept: HostArray | None = None) -> Array:
@@ -114,7 +116,7 @@ class Scores:
         """Whether these are logits of which `check` would find nothing to say, without a copy of them in float64."""
         if self.input != "logits" or _array.kind(stored) != "float" or not _array.fits_double(stored):
             return False
-        return _array.is_within(stored, _LARGEST)
+        return _array.is_within(stored, LARGEST)
 
     def _readable(self, values: Array) -> Array:
         """``values``, on the host if their own library would read small probabilities as zero."""
@@ -143,9 +145,6 @@ class Scores:
         other = xp.zeros_like(values) if self.input == "logits" else 1 - values
         return xp.stack([other, values], axis=1)
 
-
-# The cubes of larger logits overflow float64. Real ones are far smaller; masks are -inf or, often, the lowest float32.
-_LARGEST = 1e100
 
 _SLACK = 1e-3
 
@@ -293,16 +292,16 @@ def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostAr
     name = scores.name
     if not _array.fits_double(scores.array):
         _refuse_rounded(scores, values, numbers)
-    if _array.is_within(values, _LARGEST):
+    if _array.is_within(values, LARGEST):
         return False
     values = _array.in_double(values)
     xp = namespace(values)
-    usual = xp.abs(values) <= _LARGEST
+    usual = xp.abs(values) <= LARGEST
     masked = values == -inf
     bad = ~(usual | masked)
     if bool(xp.any(bad & xp.isfinite(values))):
         raise InputError(
-            f"`{name}` must lie between -{_LARGEST:g} and {_LARGEST:g}, got {_first(values, bad, numbers)}. "
+            f"`{name}` must lie between -{LARGEST:g} and {LARGEST:g}, got {_first(values, bad, numbers)}. "
             "Pass -inf to mask a class."
         )
     if bool(xp.any(bad)):

@@ -5,13 +5,19 @@ two, to give all digits.
 """
 
 from collections.abc import Mapping, Sequence
-from math import exp
+from math import exp, log
 
 from nishimori._observables import Confidence, Observable
 from nishimori._readings import Readings
 from nishimori._roots import Root, drive, increasing_root
 from nishimori._sources import Source
 from nishimori.errors import InputError, NishimoriError
+
+ANYWHERE = -log(1.5)
+"""The log β at which a search starts if nothing is known: at T = 1.5, because networks tend to be overconfident."""
+
+# A search in a sample ends with a step of this length in log β: with it, the distance left is far below the standard error.
+_ENOUGH = 0.02
 
 MANY = 32
 """Rows of at least so many classes are expanded rather than read again."""
@@ -60,12 +66,12 @@ def sample_of(data: Source) -> Source | None:
 
 
 def some_of(data: Source, size: int) -> Source:
-    """A sample of this size, or all rows if they are fewer."""
-    return (data.sample(size) if (data.n_rows or 0) > size else None) or data
+    """A sample of this size, or all rows if they are not many more."""
+    return (data.sample(size) if (data.n_rows or 0) > 2 * size else None) or data
 
 
 def answers_of(sample: Source | None, observables: Sequence[Observable]) -> dict[int, float]:
-    """The answers of a sample to all digits that matter, by the position of their observable, as far as there are any."""
+    """The answers of a sample, by the position of their observable, as far as there are any."""
     if sample is None:
         return {}
     begin = answers_of(sample_of(sample), observables)
@@ -76,10 +82,9 @@ def answers_from(begin: Mapping[int, float], sample: Source, observables: Sequen
     """The same, where the search may start from what is known already."""
     readings = Readings(sample, observables, Confidence(), "labels")
     readings.exact = False
+    begin = dict.fromkeys(range(len(observables)), ANYWHERE) | dict(begin)
+    searches = {i: increasing_root(start, enough=_ENOUGH) for i, start in begin.items()}
     try:
-        if len(begin) < len(observables):
-            begin = dict.fromkeys(range(len(observables)), readings.rough_start()) | dict(begin)
-        searches = {i: increasing_root(start, predict=True) for i, start in begin.items()}
         roots = drive(searches, readings.for_a_start)
     except InputError:
         return {}  # a reading of all rows will say which one is wrong

@@ -115,7 +115,7 @@ def test_strided_and_read_only_logits_give_the_same_digits(n_classes, dtype):
 
 def test_large_strided_logits_are_read_in_pieces():
     z = np.asfortranarray(logits((3000, 100), np.float64))
-    assert len(list(_numba._pieces(z))) > 1
+    assert len(list(_numba._pieces(z, z.dtype))) > 1
     check(z, (0.7,), 1, 1e-14)
     labels, weights = np.arange(3000) % 100, np.arange(3000.0)
     found = _numba.block_sums(z, labels, weights, 0.7, 0.8)
@@ -220,7 +220,8 @@ def test_block_sums_are_those_of_the_formulas(shape, dtype, weighted, betas):
     # The sums of gaps cancel, so their errors are measured against the sums of absolute values.
     expected = definition(z, labels, weights, *betas)
     scale = np.maximum(abs(expected), shape[0] * 1e-1)
-    assert np.all(abs(found - expected) < (1e-6 if dtype == np.float32 else 1e-13) * scale)
+    assert np.all(abs(found[:28] - expected) < (1e-6 if dtype == np.float32 else 1e-13) * scale)
+    assert (len(found) == 28) == (z == -np.inf).any()  # nothing is counted where something is masked
 
 
 def test_sixteen_threads_give_the_digits_of_one():
@@ -242,7 +243,7 @@ def test_a_block_without_rows_has_empty_sums():
     assert found.top.shape == (0,)
     assert found.sums.shape == (2, 3, 0)
     nothing = np.empty((0, 5)), np.empty(0, int), np.empty(0)
-    np.testing.assert_array_equal(_numba.block_sums(*nothing, 1.0, 2.0), np.zeros(28))
+    np.testing.assert_array_equal(_numba.block_sums(*nothing, 1.0, 2.0), np.zeros(32))
 
 
 def test_half_precision_is_refused():

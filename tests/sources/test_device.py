@@ -6,13 +6,14 @@ import pytest
 import reference
 from nishimori import ExpectationConsistency, InputError, TemperatureScaling, _array, _starts, evaluate, temperatures
 from nishimori._census import Count
+from nishimori._expansion import Expand
 from nishimori._inputs import Batch
-from nishimori._kernels import Kernel, _array_api
+from nishimori._kernels import Kernel, _array_api, named
 from nishimori._moments import Measure
 from nishimori._observables import Confidence, Energy, TopN
 from nishimori._pairs import pair_sums
 from nishimori._passes import together
-from nishimori._sources import DeviceSource, _arrays, _device, source
+from nishimori._sources import DeviceSource, _arrays, _device, is_fused, source
 
 torch = pytest.importorskip("torch")
 
@@ -197,9 +198,13 @@ def test_a_sample_without_weight_gives_no_start_and_no_warning():
 
 def test_passes_that_need_a_number_per_row_are_not_fused():
     pair = Measure(((Confidence(), (1.0,)), (Energy(), (1.0,))))
-    assert together(pair, Count(Confidence())).is_fused
-    assert not together(pair, Count(TopN(2))).is_fused
-    assert not together(Count(Confidence())).is_fused
-    assert not together(pair, pair).is_fused
+    fused, plain = named("numba"), named("numpy")
+    assert is_fused(together(pair, Count(Confidence())), fused)
+    assert not is_fused(together(pair, Count(Confidence())), plain)
+    assert not is_fused(together(pair, Count(TopN(2))), fused)
+    assert not is_fused(together(Count(Confidence())), fused)
+    assert not is_fused(together(pair, pair), fused)
     for wanted in ((Confidence(), (0.0,)), (Confidence(), (1.0, 2.0)), (TopN(2), (1.0,))):
-        assert not Measure((wanted,)).is_fused
+        assert not is_fused(Measure((wanted,)), fused)
+    assert is_fused(Expand(1.0), fused)
+    assert not is_fused(Expand(1.0), plain)

@@ -21,10 +21,10 @@ from nishimori import _array
 from nishimori._array import Array, HostArray
 from nishimori._kernels import _array_api
 from nishimori._kernels._array_api import boltzmann
-from nishimori._kernels._block import PowerSums
+from nishimori._kernels._block import LARGEST, PowerSums, RowsNearBeta
 from nishimori.errors import InputError
 
-__all__ = ["Kernel", "PowerSums", "boltzmann", "kernel_for", "named"]
+__all__ = ["LARGEST", "ExpandedSumsFunction", "Kernel", "PowerSums", "RowsNearBeta", "boltzmann", "kernel_for", "named"]
 
 # From this many numbers on Numba saves about as much time as it takes to load; to compile it, once per machine, takes longer.
 _LARGE = 2**25
@@ -49,6 +49,18 @@ class BlockSumsFunction(Protocol):
     ) -> HostArray: ...
 
 
+class ExpandFunction(Protocol):
+    """What a kernel may add: rows as functions of β near one β; see `_expansion`."""
+
+    def __call__(self, logits: Array, labels: Array, beta: float, *, exact: bool) -> RowsNearBeta: ...
+
+
+class ExpandedSumsFunction(Protocol):
+    """What a kernel that expands rows adds: the sums of a pair of observables, each a step in β away, and both last orders."""
+
+    def __call__(self, rows: RowsNearBeta, weights: Array, step_ec: float, step_ts: float) -> HostArray: ...
+
+
 def _never(logits: Array) -> bool:  # noqa: ARG001 - as of those that can
     return False
 
@@ -61,7 +73,9 @@ class Kernel:
     own: PowerSumsFunction
     fused: BlockSumsFunction | None = None
     takes_unchecked: Callable[[Array], bool] = _never
-    """Whether `block_sums` can read all of these logits at once, and counts what a check would refuse; see `Counted`."""
+    """Whether `block_sums` and `expand` can read all of these logits at once, and notice what a check would refuse."""
+    expand: ExpandFunction | None = None
+    expanded_sums: ExpandedSumsFunction | None = None
 
     def power_sums(self, logits: Array, betas: Sequence[float], order: int, top_n: int = 1) -> PowerSums:
         """Σ d^j exp(βd) over the classes of each row outside the ``top_n`` largest, for j from 0 to ``order``.
@@ -89,7 +103,9 @@ class Kernel:
 def named(name: str) -> Kernel:
     """The kernel of this name. What it needs is imported when it is first used."""
     module = import_module(f"nishimori._kernels._{name}")
-    return Kernel(name, module.power_sums, getattr(module, "block_sums", None), getattr(module, "takes_unchecked", _never))
+    fused, takes_unchecked = getattr(module, "block_sums", None), getattr(module, "takes_unchecked", _never)
+    expansion = (getattr(module, each, None) for each in ("expand", "expanded_sums"))
+    return Kernel(name, module.power_sums, fused, takes_unchecked, *expansion)
 
 
 def kernel_for(array: Array, n_elements: int | None = None) -> Kernel:

@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 from nishimori._array import Array
 
+LARGEST = 1e100
+"""The cubes of larger logits overflow float64. Real ones are far smaller; masks are -inf or, often, the lowest float32."""
+
 
 class PowerSums(NamedTuple):
     """Sums over the classes of each row, in float64.
@@ -23,6 +26,30 @@ class PowerSums(NamedTuple):
     peak: Array
     top: Array | None
     sums: Array
+
+
+class RowsNearBeta(NamedTuple):
+    """Rows as functions of β near one β: what an expansion of them consists of; see `nishimori._expansion`.
+
+    Attributes
+    ----------
+    rest : array of shape (n,)
+        Σ exp(βd) over the classes other than the top one.
+    cumulants : array of shape (6, n)
+        The cumulants of d in these classes.
+    label_drops : array of shape (n,)
+        The d of the true class.
+    right : array of shape (n,)
+        Whether the top class is true.
+    is_usual : bool
+        Whether all logits are ordinary numbers; if one is not, the others must not be used before a check.
+    """
+
+    rest: Array
+    cumulants: Array
+    label_drops: Array
+    right: Array
+    is_usual: bool = True
 
 
 def doublings(betas: Sequence[float]) -> list[list[tuple[int, float]]]:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._kernels._block import PowerSums
+from nishimori._kernels._block import LARGEST, PowerSums, RowsNearBeta
 from nishimori._kernels._numba_exp import OFFSET
-from nishimori._kernels._numba_loops import N_SUMS, fill, fill_total
+from nishimori._kernels._numba_fits import N_SUMS, fill_expanded_total, fill_expansion, fill_total
+from nishimori._kernels._numba_loops import fill
 
 MAX_ORDER = 6
 
@@ -27,6 +28,9 @@ class _Plan(NamedTuple):
     """The index of each β in the caller's list."""
     factors: HostArray
     """(betas, 7): what undoes the scale in the sum of each power, in the order of ``places``."""
+    zero: Any
+    limit: Any
+    """The largest logit that is usual."""
 
 
 _LOG2_E = Fraction(math.log2(math.e)) + Fraction(2.0355273740931033e-17)
@@ -57,6 +61,7 @@ def _chains(betas: tuple[float, ...]) -> list[list[int]]:
 @lru_cache(maxsize=64)
 def _plan(betas: tuple[float, ...], dtype: "np.dtype[Any]", doubling: bool) -> _Plan:
     assert dtype in OFFSET, "half precision is widened to float32 by the caller"
+    stored = dtype
     chains = _chains(betas) if doubling else [[i] for i in range(len(betas))]
     regular = [betas[i] for chain in chains for i in chain]
     # Squaring doubles the relative error, and float32 has none to spare; nor does it hold the scale of an extreme β.
@@ -71,6 +76,8 @@ def _plan(betas: tuple[float, ...], dtype: "np.dtype[Any]", doubling: bool) -> _
         np.cumsum([0, *map(len, chains)]),
         np.asarray([i for chain in chains for i in chain], np.int64),
         np.minimum(factors, np.finfo(float).max),  # infinite times no class would be NaN
+        stored.type(0),
+        stored.type(min(LARGEST, float(np.finfo(stored).max))),
     )
 
 
@@ -81,11 +88,26 @@ def _fixed(x: HostArray, dtype: Any) -> HostArray:
     return fixed
 
 
-def _pieces(logits: HostArray) -> Iterator[slice]:
+# Logits that have to be copied, or converted, are so many at a time.
+_COPIED = 2**18
+
+
+def _pieces(logits: HostArray, dtype: "np.dtype[Any]") -> Iterator[tuple[slice, HostArray]]:
     """All rows at once if they can be read as they are, else as many as are copied at a time."""
     n, n_classes = logits.shape
-    step = max(1, n if logits.flags.c_contiguous and logits.flags.aligned else 2**16 // n_classes)
-    return (slice(a, min(a + step, n)) for a in range(0, max(n, 1), step))
+    step = n if _is_plain(logits) and logits.dtype == dtype else _COPIED // n_classes
+    for start in range(0, max(n, 1), max(step, 1)):
+        rows = slice(start, min(start + max(step, 1), n))
+        yield rows, _fixed(logits[rows], dtype)
+
+
+def _is_plain(logits: HostArray) -> bool:
+    return logits.flags.c_contiguous and logits.flags.aligned
+
+
+def takes_unchecked(logits: HostArray) -> bool:
+    """Whether these can be read as they are."""
+    return logits.ndim == 2 and logits.dtype in OFFSET and _is_plain(logits)
 
 
 def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
@@ -93,8 +115,7 @@ def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSu
     assert 0 <= order <= MAX_ORDER
     plan = _plan(tuple(betas), logits.dtype, doubling=True)
     parts = []
-    for rows in _pieces(logits):
-        z = _fixed(logits[rows], logits.dtype)
+    for _, z in _pieces(logits, logits.dtype):
         top, sums = np.empty(len(z), np.int64), np.empty((len(betas), order + 1, len(z)))
         fill(z, plan, top, sums)
         parts.append(PowerSums(z[np.arange(len(z)), top], top, sums))
@@ -107,11 +128,35 @@ def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSu
 def block_sums(
     logits: HostArray, labels: HostArray, weights: HostArray, beta_ec: float, beta_ts: float, *, exact: bool = False
 ) -> HostArray:
-    """The sums of a pair of observables; see `nishimori._pairs`."""
-    logits = logits.astype(np.float64, copy=False) if exact else logits
-    plan = _plan((beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts), logits.dtype, doubling=False)
-    total = np.zeros(N_SUMS)
-    for rows in _pieces(logits):
-        z, y, w = (_fixed(x[rows], t) for x, t in ((logits, logits.dtype), (labels, np.int64), (weights, np.float64)))
-        fill_total(z, y, w, plan, total)
+    """The sums of a pair of observables; see `nishimori._pairs`. What was counted comes with them if no logit is unusual."""
+    dtype = np.dtype(np.float64) if exact else logits.dtype
+    plan = _plan((beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts), dtype, doubling=False)
+    total, is_unusual = np.zeros(N_SUMS + 4), False
+    labels, weights = _fixed(labels, np.int64), _fixed(weights, np.float64)
+    for rows, z in _pieces(logits, dtype):
+        is_unusual |= fill_total(z, labels[rows], weights[rows], plan, total)
+    if is_unusual:
+        return total[:N_SUMS]
+    n, k = logits.shape
+    total[N_SUMS:] = n, 0, total[18] / k, 0
+    return total
+
+
+def expand(logits: HostArray, labels: HostArray, beta: float, *, exact: bool = False) -> RowsNearBeta:
+    """Rows as functions of β near ``beta``; see `nishimori._expansion`."""
+    dtype = np.dtype(np.float64) if exact else logits.dtype
+    plan = _plan((beta,), dtype, doubling=False)
+    n, is_unusual = len(logits), False
+    columns = RowsNearBeta(np.empty(n), np.empty((MAX_ORDER, n)), np.empty(n), np.empty(n, bool))
+    labels = _fixed(labels, np.int64)
+    for rows, z in _pieces(logits, dtype):
+        part = tuple(each[..., rows] for each in columns[:4])
+        is_unusual |= fill_expansion(z, labels[rows], plan, part)
+    return columns._replace(is_usual=not is_unusual)
+
+
+def expanded_sums(rows: RowsNearBeta, weights: HostArray, step_ec: float, step_ts: float) -> HostArray:
+    """The sums of a pair of observables a step away, each, and what the last cumulant changes."""
+    total = np.zeros(N_SUMS + 2)
+    fill_expanded_total(tuple(rows[:4]), _fixed(weights, np.float64), np.array([step_ec, step_ts]), total)
     return total

@@ -19,10 +19,7 @@ _CHUNK = 512
 # transposed at a time: nine lines of the cache, because columns at distances of a power of two would all compete for the same
 # few places in it.
 _FEW = 512
-_LANES = 144
-
-N_SUMS = 28
-
+LANES = 144
 
 # --- loops over buffers ----------------------------------------------------------------------------------------------------
 # Loops take whole arrays and offsets: each slice would count references, which takes as long as a hundred additions. Offsets
@@ -102,7 +99,7 @@ def _weigh_and_sum_columns(d: Any, n: Any, terms: Any, c: Any, result: Any) -> N
 def _sum_lanes(y: Any, w: Any, n_classes: Any, result: Any) -> None:
     """Σ y^j w of each lane, for j = 0 ... 4, and to 6 if ``result`` is that long."""
     vector_loops()
-    n = _LANES
+    n = LANES
     result[:] = 0
     for k in range(n_classes):
         for i in range(n):
@@ -128,7 +125,7 @@ def _sum_lanes(y: Any, w: Any, n_classes: Any, result: Any) -> None:
 def _weigh_and_sum_lanes(d: Any, n_classes: Any, terms: Any, c: Any, result: Any) -> None:
     """The first five sums in one loop, which the fit spends its time in when there are few classes."""
     vector_loops()
-    n = _LANES
+    n = LANES
     scale, high, low, smallest = terms[c, 0], terms[c, 1], terms[c, 2], terms[c, 3]
     result[:] = 0
     for k in range(n_classes):
@@ -147,24 +144,32 @@ def _weigh_and_sum_lanes(d: Any, n_classes: Any, terms: Any, c: Any, result: Any
 # --- many classes: lanes are columns ---------------------------------------------------------------------------------------
 
 
-@compiled_function()
-def _first_maximum(z: Any, i: Any) -> Any:
-    """The maximum of row ``i`` and its first column. This loop brings the row into the cache."""
+# A logit is unusual if it is NaN or infinite, or larger in size than the `limit`. Times zero, the former are NaN; the compiler
+# must not know that it is zero, or it would leave out the product.
+
+
+@compiled_function(fastmath=REORDER)
+def _first_maximum(z: Any, i: Any, zero: Any, limit: Any) -> Any:
+    """The maximum of row ``i``, its first column, and whether some logit is unusual. It brings the row into the cache."""
     vector_loops()
     n_classes = z.shape[1]
     largest, begin = z[i, 0], 0
+    lowest, zeros = -largest, zero
     for start in range(0, n_classes, _CHUNK):
         offset = np.uint64(start)
         here = z[i, offset]
         for k in range(min(_CHUNK, n_classes - start)):
-            here = larger(here, z[i, offset + np.uint64(k)])
+            new = z[i, offset + np.uint64(k)]
+            here = larger(here, new)
+            lowest = larger(lowest, -new)
+            zeros += new * zero
         if here > largest:
             largest, begin = here, start
     offset = np.uint64(begin)
     place = np.int32(_CHUNK)
     for k in range(min(_CHUNK, n_classes - begin)):
         place = min(place, np.int32(k) if z[i, offset + np.uint64(k)] == largest else np.int32(_CHUNK))
-    return largest, begin + place
+    return largest, begin + place, not (zeros == 0 and max(largest, lowest) <= limit)
 
 
 @compiled_function()
@@ -184,13 +189,15 @@ def _subtract(z: Any, i: Any, start: Any, largest: Any, top: Any, d: Any) -> Any
 
 
 @compiled_function()
-def _by_columns(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> None:
+def _by_columns(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> Any:
     vector_loops()
-    terms, chains, places, factors = plan
+    terms, chains, places, factors, zero, limit = plan
+    is_unusual = False
     d, y, w, parts, _, _ = scratch
     n_betas, n_powers, _ = sums.shape
     for i in range(n_rows):
-        largest, top[at + i] = _first_maximum(z, begin + i)
+        largest, top[at + i], unusual = _first_maximum(z, begin + i, zero, limit)
+        is_unusual |= unusual
         for b in range(n_betas):
             for j in range(n_powers):
                 sums[b, j, at + i] = 0.0
@@ -209,42 +216,55 @@ def _by_columns(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: A
                         _sum_columns(y, w, n, parts)
                     for j in range(n_powers):
                         sums[places[b], j, at + i] += parts[j] * factors[b, j]
+    return is_unusual
 
 
 # --- few classes: lanes are rows -------------------------------------------------------------------------------------------
 
 
+@compiled_function(fastmath=REORDER)
+def _is_unusual(z: Any, begin: Any, n_rows: Any, zero: Any, limit: Any) -> Any:
+    """Whether some logit of these rows is unusual. It brings them into the cache."""
+    vector_loops()
+    flat, offset = z.reshape(-1), np.uint64(begin * z.shape[1])
+    zeros = largest = lowest = zero
+    for i in range(n_rows * z.shape[1]):
+        x = flat[offset + np.uint64(i)]
+        largest, lowest = larger(largest, x), larger(lowest, -x)
+        zeros += x * zero
+    return not (zeros == 0 and max(largest, lowest) <= limit)
+
+
 @compiled_function()
 def _transpose(z: Any, begin: Any, n_rows: Any, columns: Any) -> None:
-    """Rows as columns; four at a time halves the time. The last lanes repeat a row if there are too few."""
+    """Rows as columns. The last lanes repeat the first if there are too few rows."""
     vector_loops()
-    last = begin + n_rows - 1
-    for i in range(0, _LANES, 4):
-        a, b = min(begin + i, last), min(begin + i + 1, last)
-        c, d = min(begin + i + 2, last), min(begin + i + 3, last)
-        for k in range(z.shape[1]):
-            columns[k * _LANES + i] = z[a, k]
-            columns[k * _LANES + i + 1] = z[b, k]
-            columns[k * _LANES + i + 2] = z[c, k]
-            columns[k * _LANES + i + 3] = z[d, k]
+    flat = z.reshape(-1)
+    n_classes = np.uint64(z.shape[1])
+    for k in range(z.shape[1]):
+        offset, column = np.uint64(begin * z.shape[1] + k), np.uint64(k * LANES)
+        for i in range(n_rows):
+            columns[column + np.uint64(i)] = flat[offset + np.uint64(i) * n_classes]
+        for i in range(n_rows, LANES):
+            columns[column + np.uint64(i)] = columns[column]
 
 
 @compiled_function()
 def _subtract_lanes(columns: Any, n_classes: Any, largest: Any, place: Any) -> None:
     """The maximum of each lane and its first class; subtract it and leave this class out."""
     vector_loops()
-    for i in range(_LANES):
+    for i in range(LANES):
         largest[i], place[i] = columns[i], 0
     for k in range(1, n_classes):
-        for i in range(_LANES):
-            new, old, old_place = columns[k * _LANES + i], largest[i], place[i]
+        for i in range(LANES):
+            new, old, old_place = columns[k * LANES + i], largest[i], place[i]
             largest[i] = new if new > old else old
             place[i] = np.int32(k) if new > old else old_place
     for k in range(n_classes):
-        for i in range(_LANES):
-            columns[k * _LANES + i] -= largest[i]
-    for i in range(_LANES):
-        columns[place[i] * _LANES + i] = -np.inf
+        for i in range(LANES):
+            columns[k * LANES + i] -= largest[i]
+    for i in range(LANES):
+        columns[place[i] * LANES + i] = -np.inf
 
 
 @compiled_function()
@@ -254,15 +274,16 @@ def _store_lanes(parts: Any, factors: Any, b: Any, n: Any, sums: Any, place: Any
     for j in range(sums.shape[1]):
         factor = factors[b, j]
         for i in range(n):
-            sums[place, j, np.uint64(at) + np.uint64(i)] = parts[j * _LANES + i] * factor
+            sums[place, j, np.uint64(at) + np.uint64(i)] = parts[j * LANES + i] * factor
 
 
 @compiled_function()
-def _by_rows(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> None:
+def _by_rows(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> Any:
     vector_loops()
-    terms, chains, places, factors = plan
+    terms, chains, places, factors, zero, limit = plan
     d, y, w, parts, largest, place = scratch
     n_classes, n_powers = z.shape[1], sums.shape[1]
+    is_unusual = _is_unusual(z, begin, n_rows, zero, limit)
     _transpose(z, begin, n_rows, d)
     _subtract_lanes(d, n_classes, largest, place)
     for i in range(n_rows):
@@ -270,22 +291,23 @@ def _by_rows(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any,
     for c in range(chains.size - 1):
         single = chains[c] + 1 == chains[c + 1] and n_powers <= 5
         if not single:
-            _weigh(d, n_classes * _LANES, terms, c, y, w)
+            _weigh(d, n_classes * LANES, terms, c, y, w)
         for b in range(chains[c], chains[c + 1]):
             if b > chains[c]:
-                _square(w, n_classes * _LANES)
+                _square(w, n_classes * LANES)
             if single:
                 _weigh_and_sum_lanes(d, n_classes, terms, c, parts)
             else:
                 _sum_lanes(y, w, n_classes, parts)
             _store_lanes(parts, factors, b, n_rows, sums, places[b], at)
+    return is_unusual
 
 
 # --- both layouts ----------------------------------------------------------------------------------------------------------
 
 
 @compiled_function()
-def _are_few(n_classes: Any, terms: Any) -> Any:
+def are_few(n_classes: Any, terms: Any) -> Any:
     return n_classes * terms.itemsize <= _FEW
 
 
@@ -298,96 +320,30 @@ def _aligned(size: Any, dtype: Any) -> Any:
 
 
 @compiled_function()
-def _scratch(n_classes: Any, n_powers: Any, terms: Any) -> Any:
+def scratch_for(n_classes: Any, n_powers: Any, terms: Any) -> Any:
     """Buffers for differences, weights and sums."""
     dtype = terms.dtype
-    few = _are_few(n_classes, terms)
-    size = n_classes * _LANES if few else _CHUNK
+    few = are_few(n_classes, terms)
+    size = n_classes * LANES if few else _CHUNK
     d, y, w = _aligned(size, dtype), _aligned(size, dtype), _aligned(size, dtype)
-    parts = _aligned((5 if n_powers <= 5 else 7) * (_LANES if few else 1), dtype)
-    return d, y, w, parts, _aligned(_LANES, dtype), _aligned(_LANES, np.int32)
+    parts = _aligned((5 if n_powers <= 5 else 7) * (LANES if few else 1), dtype)
+    return d, y, w, parts, _aligned(LANES, dtype), _aligned(LANES, np.int32)
 
 
 @compiled_function()
-def _fill_block(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> None:
-    """Fill ``top`` and ``sums`` (betas, powers, n) from ``at`` on with what at most `_LANES` rows from ``begin`` on give."""
-    if _are_few(z.shape[1], plan[0]):
-        _by_rows(z, begin, n_rows, plan, scratch, top, sums, at)
-    else:
-        _by_columns(z, begin, n_rows, plan, scratch, top, sums, at)
+def fill_block(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> Any:
+    """Fill ``top`` and ``sums`` (betas, powers, n) from ``at`` on with what at most `LANES` rows from ``begin`` on give.
+
+    Return whether one of their logits is NaN, infinite, or too large.
+    """
+    if are_few(z.shape[1], plan[0]):
+        return _by_rows(z, begin, n_rows, plan, scratch, top, sums, at)
+    return _by_columns(z, begin, n_rows, plan, scratch, top, sums, at)
 
 
 @compiled_function()
 def fill(z: Any, plan: Any, top: Any, sums: Any) -> None:
     """Fill ``top`` (n,) and ``sums`` (betas, powers, n)."""
-    scratch = _scratch(z.shape[1], sums.shape[1], plan[0])
-    for start in range(0, z.shape[0], _LANES):
-        _fill_block(z, start, min(_LANES, z.shape[0] - start), plan, scratch, top, sums, start)
-
-
-@compiled_function(fastmath=REORDER)
-def _add_rows(ec: Any, ts: Any, right: Any, label_d: Any, weights: Any, total: Any) -> None:
-    """Add the sums of a block of rows to ``total``; the formulas are those of `nishimori._pairs`."""
-    vector_loops()
-    e0 = e1 = e2 = e3 = e4 = e5 = t0 = t1 = t2 = t3 = t4 = t5 = 0.0
-    ee = tt = et = eew = ttw = etw = sw = sww = sr = sl = 0.0
-    wrong = right_squares = wrong_squares = n_right = n_at_masks = 0.0
-    for i in range(weights.size):
-        w, r = weights[i], right[i]
-        c = 1.0 / (1.0 + ec[0, i])
-        m1, m2, m3 = ec[1, i] * c, ec[2, i] * c, ec[3, i] * c
-        gap = -ec[0, i] * c if r else c
-        slope = -c * m1
-        e0 += w * gap
-        e1 += w * abs(gap)
-        e2 += w * slope
-        e3 += w * c * (2.0 * m1 * m1 - m2)
-        e4 += w * c * (6.0 * m1 * (m2 - m1 * m1) - m3)
-        e5 += w * w * slope * slope
-        c = 1.0 / (1.0 + ts[0, i])
-        m1, m2, m3, m4 = ts[1, i] * c, ts[2, i] * c, ts[3, i] * c, ts[4, i] * c
-        excess = m1 - label_d[i]
-        variance = m2 - m1 * m1
-        t0 += w * excess
-        t1 += w * (abs(m1) + abs(label_d[i]))
-        t2 += w * variance
-        t3 += w * (m3 - m1 * m2 - 2.0 * m1 * variance)
-        t4 += w * (m4 - 4.0 * m1 * m3 - 3.0 * m2 * m2 + 6.0 * m1 * m1 * (2.0 * m2 - m1 * m1))
-        t5 += w * w * variance * variance
-        ee += w * gap * gap
-        tt += w * excess * excess
-        et += w * gap * excess
-        eew += w * w * gap * gap
-        ttw += w * w * excess * excess
-        etw += w * w * gap * excess
-        sw += w
-        sww += w * w
-        sr += w * r
-        sl += w * label_d[i]
-        wrong += w * (1.0 - r)
-        right_squares += w * w * r
-        wrong_squares += w * w * (1.0 - r)
-        n_right += r
-        n_at_masks += 1.0 if label_d[i] == -np.inf else 0.0
-    ec_and_ts = (e0, e1, e2, e3, e4, e5, t0, t1, t2, t3, t4, t5)
-    products = (ee, tt, et, eew, ttw, etw, sw, sww, sr, sl)
-    values = ec_and_ts + products + (sr, wrong, right_squares, wrong_squares, n_right, n_at_masks)
-    for j in range(N_SUMS):
-        total[j] += values[j]
-
-
-@compiled_function()
-def fill_total(z: Any, labels: Any, weights: Any, plan: Any, total: Any) -> None:
-    """Add the sums of a pair of observables over all rows to ``total``."""
-    n_betas = plan[1].size - 1
-    sums, top = np.empty((n_betas, 5, _LANES)), np.empty(_LANES, np.int64)
-    right, label_d = np.empty(_LANES), np.empty(_LANES)
-    scratch = _scratch(z.shape[1], 5, plan[0])
-    for start in range(0, z.shape[0], _LANES):
-        n = min(_LANES, z.shape[0] - start)
-        _fill_block(z, start, n, plan, scratch, top, sums, 0)
-        for i in range(n):
-            label = labels[start + i]
-            right[i] = label == top[i]
-            label_d[i] = np.float64(z[start + i, label]) - np.float64(z[start + i, top[i]])
-        _add_rows(sums[0], sums[n_betas - 1], right, label_d, weights[start : start + n], total)
+    scratch = scratch_for(z.shape[1], sums.shape[1], plan[0])
+    for start in range(0, z.shape[0], LANES):
+        fill_block(z, start, min(LANES, z.shape[0] - start), plan, scratch, top, sums, start)

@@ -60,11 +60,14 @@ _memory = threading.local()
 
 
 def _piece(n_rows: int, n_classes: int, dtype: "np.dtype[Any]") -> "_Piece":
-    """Tables to work with. Each thread keeps those of its last call: new ones take as long as the work of a small block."""
-    key = (n_rows, n_classes, dtype)
-    if getattr(_memory, "key", None) != key:
-        _memory.key, _memory.piece = key, (_Transposed if n_classes < _FEW else _RowByRow)(n_rows, n_classes, dtype)
-    piece: _Piece = _memory.piece
+    """Tables to work with. Each thread keeps some from its last calls: new ones take as long as the work of a small block."""
+    known: dict[tuple[int, Any], _Piece] = _memory.__dict__.setdefault("pieces", {})
+    piece = known.get((n_classes, dtype))
+    if piece is None or piece.n_rows < n_rows:
+        if len(known) > 1:
+            known.clear()
+        piece = (_Transposed if n_classes < _FEW else _RowByRow)(n_rows, n_classes, dtype)
+        known[n_classes, dtype] = piece
     return piece
 
 
@@ -108,7 +111,8 @@ class _Piece(ABC):
     tied: bool
     squares_are_known: bool
 
-    def __init__(self, shape: tuple[int, int], dtype: "np.dtype[Any]") -> None:
+    def __init__(self, n_rows: int, shape: tuple[int, int], dtype: "np.dtype[Any]") -> None:
+        self.n_rows = n_rows
         self._room = tuple(np.zeros(shape, dtype) for _ in range(5))
 
     @abstractmethod
@@ -153,7 +157,7 @@ class _RowByRow(_Piece):
         self._group = -(-n_classes // n_groups)
         self._ones = np.ones(self._group, dtype)
         self._n_classes = n_classes
-        super().__init__((n_rows, n_groups * self._group), dtype)
+        super().__init__(n_rows, (n_rows, n_groups * self._group), dtype)
 
     def load(self, rows: HostArray, top: HostArray) -> HostArray:
         self.use(slice(len(rows)))
@@ -196,7 +200,7 @@ class _Transposed(_Piece):
 
     def __init__(self, n_rows: int, n_classes: int, dtype: "np.dtype[Any]") -> None:
         self._is_top = np.empty((n_classes, n_rows), bool)
-        super().__init__((n_classes, n_rows), dtype)
+        super().__init__(n_rows, (n_classes, n_rows), dtype)
 
     def load(self, rows: HostArray, top: HostArray) -> HostArray:  # noqa: ARG002 - costs more than it saves
         n_rows = len(rows)

@@ -15,7 +15,7 @@ from nishimori._labels import Classes, class_indices
 from nishimori._progress import Report, silent
 from nishimori._scores import Scores
 from nishimori._sources._arrays import ArraySource
-from nishimori._sources._source import Source, T
+from nishimori._sources._source import Source, T, is_fused
 from nishimori.errors import InputError
 
 
@@ -56,7 +56,7 @@ class DeviceSource(Source):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows: of a fused one with one transfer to the host."""
-        if not getattr(pass_, "is_fused", False):
+        if not is_fused(pass_, self.kernel):
             return self._in_blocks.gather(pass_, report)
         batch = Batch(self.scores.array, self.labels, self.weights, kernel=self.kernel)
         found = pass_(batch)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self, TypeVar
 
 from nishimori._inputs import Batch
+from nishimori._kernels import Kernel
 from nishimori._progress import Report, silent
 from nishimori.errors import InputError
 
@@ -61,6 +62,12 @@ class Source(Protocol):
     def every(self, step: int) -> "Source | None":  # noqa: ARG002 - for those that can
         """Every ``step``-th row without a copy of any logit, or None where that cannot be had."""
         return None
+
+
+def is_fused(pass_: Callable[[Batch], Any], kernel: Kernel) -> bool:
+    """Whether one call of the kernel is enough for a pass over all rows."""
+    decide = getattr(pass_, "is_fused_by", None)
+    return decide is not None and decide(kernel)
 
 
 def is_source(value: Any) -> bool:
