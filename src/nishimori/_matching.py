@@ -16,6 +16,7 @@ from nishimori._moments import GapSums
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._readings import Readings, in_log_beta, measure_at, refusal
 from nishimori._roots import Point, Root, drive, increasing_root
+from nishimori._row_means import MeasureRows, RowMeans
 from nishimori._sketch import Sketch
 from nishimori._sources import Source
 from nishimori._starts import (
@@ -174,6 +175,7 @@ class _Search:
         self.data = data
         self.observables = tuple(observables)
         self.readings = Readings(data, observables, right, label_name)
+        self.expanded_at: float | None = None  # the β at which rows were expanded, if that was enough
 
     @property
     def exact(self) -> bool:
@@ -212,7 +214,7 @@ class _Search:
                 return self.by_reading({})
             begin = dict.fromkeys(begin, log(middle(found))) | found
             if i == 0:
-                self.exact = not self.is_single_enough(rows, found)
+                self.exact = not self.sums_agree(rows, found)
         matched = self.by_reading(begin)
         return matched if self.is_precise(matched) else self.again(begin, matched)
 
@@ -220,25 +222,42 @@ class _Search:
         """Whether a search was in float64, or float32 was precise enough, also on a ``sample`` if one is given."""
         if self.exact:
             return True
-        many_decide = all(map(_is_precise, found.roots))
-        return many_decide and (sample is None or self.is_single_enough(sample, self.readings.measured_at))
+        roots = {i: root for i, root in enumerate(found.roots) if isinstance(root, Root)}
+        many_decide = all(map(_is_precise, roots.values()))
+        return many_decide and (sample is None or self.is_single_enough(sample, roots))
 
     def again(self, begin: Mapping[int, float], found: Match) -> Match:
         """Search again in float64, from what was found."""
         self.exact = True
         return self.by_reading(dict(begin) | known(dict(enumerate(found.roots))))
 
-    def is_single_enough(self, rows: Source, places: Mapping[int, float]) -> bool:
-        """Whether float32 and float64 agree on some of ``rows`` where they were measured.
-
-        The errors of equal numbers do not average out, but they are the same in a sample.
-        """
-        some = some_of(rows, min(_TELLING, max(_TELLING_LEAST, _TELLING_NUMBERS // rows.n_classes)))
+    def sums_agree(self, rows: Source, places: Mapping[int, float]) -> bool:
+        """Whether float32 and float64 have the same mean gaps on some of ``rows``, without a number per row."""
+        some = some_of(rows, _telling(rows))
         single, double = (some.gather(measure_at(self.observables, places, exact=exact)).items for exact in (False, True))
         return all(
             abs(rough.gap[0] - precise.gap[0]) <= _PROMISED / 2 * abs(in_log_beta(precise).slope)
             for rough, precise in zip(single, double, strict=True)
         )
+
+    def is_single_enough(self, rows: Source, roots: Mapping[int, Root]) -> bool:
+        """Whether float32 and float64 agree on some of ``rows``, as exactly as a temperature is promised."""
+        some = some_of(rows, _telling(rows))
+        is_part = (some.n_rows or 0) < (self.data.n_rows or inf)
+        single, double = (self._expected(some, roots, exact=exact) for exact in (False, True))
+        return all(
+            double.distance(single, i, is_part=is_part) <= _PROMISED * abs(root.point.slope)
+            for i, root in enumerate(roots.values())
+        )
+
+    def _expected(self, rows: Source, roots: Mapping[int, Root], *, exact: bool) -> RowMeans:
+        """What each row expects, computed as it was for all rows: by an expansion at the root, else where it was measured."""
+        places = {i: root.x for i, root in roots.items()}
+        if self.expanded_at is not None:
+            rows, exact = rows.gather(Expand(self.expanded_at, exact)), True
+        else:
+            places = {i: self.readings.measured_at[i] for i in roots}
+        return rows.gather(MeasureRows(tuple((self.observables[i], exp(x)) for i, x in places.items()), exact))
 
     def by_reading(self, begin: Mapping[int, float]) -> Match:
         """Read the data at each β that the searches ask for."""
@@ -260,7 +279,7 @@ class _Search:
         found = {i: replace(root, is_measured=False) for i, root in roots.items() if isinstance(root, Root)}
         if len(found) < len(begin) or not self._are_certified(found, near):
             return self.by_reading(dict(begin) | known(roots))
-        self.readings.measured_at |= dict.fromkeys(begin, log(middle(begin)))
+        self.expanded_at = middle(begin)
         return self._match(found, local.gaps)
 
     def _are_certified(self, roots: Mapping[int, Root], rows: Expansion) -> bool:
@@ -300,6 +319,11 @@ class _Local:
         if self.gaps is None or len(gaps.items) == len(self.gaps.items):
             self.gaps = gaps
         return points | {i: in_log_beta(each) for i, each in zip(near, gaps.items, strict=True)}
+
+
+def _telling(rows: Source) -> int:
+    """How many rows tell whether float32 is precise enough."""
+    return min(_TELLING, max(_TELLING_LEAST, _TELLING_NUMBERS // rows.n_classes))
 
 
 def _with_rounding(root: Root | NishimoriError) -> Root | NishimoriError:

@@ -58,7 +58,7 @@ class Readings:
         self.n_passes = 0
         self.census: Census | None = None
         self.gaps: GapSums | None = None
-        self.measured_at: dict[int, float] = {}
+        self.measured_at: dict[int, float] = {}  # the last log β of each observable
         self._unjudged = set(range(len(observables)))
         self._was_exact = True
 
@@ -77,8 +77,8 @@ class Readings:
         if self.exact != self._was_exact:  # another search, which has to find out by itself whether it can succeed
             self._unjudged, self._was_exact = set(range(len(self.observables))), self.exact
         judged = {i for i in wanted if self._is_due(i)}
-        self.measured_at |= wanted
         betas = {i: (exp(x), *(_betas_to_judge(self.observables[i], x) if i in judged else ())) for i, x in wanted.items()}
+        self.measured_at |= wanted
         measure = Measure(tuple((self.observables[i], betas[i]) for i in wanted), self.exact)
         if self.census is None:
             gaps, self.census = self.read(measure, self.count)

@@ -1,10 +1,8 @@
-"""What Numba lacks for the loops of its kernel: instructions with vectors, and an exponential that vectors can compute.
-
-Numba's cache on disk notices changes of the file that a function is in. After a change of this file, also touch
-`_numba_loops.py`.
-"""
+"""What Numba lacks for the loops of its kernel: instructions with vectors, and an exponential that vectors can compute."""
 
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +14,23 @@ from numba.extending import intrinsic, overload
 REORDER = {"reassoc", "contract", "nsz"}
 
 
+def _digest() -> str:
+    """A name for the present state of all compiled files."""
+    files = sorted(Path(__file__).parent.glob("_numba_*.py"))
+    return sha256(b"".join(each.read_bytes() for each in files)).hexdigest()[:8]
+
+
+# Numba's cache on disk notices a change of the file that a function is in, but not of other files whose functions it calls.
+# The cache goes by the name of the function, so the names follow the content of all files.
+_STATE = _digest()
+
+
 def compiled_function(**options: Any) -> Callable[[Any], Any]:
     """`numba.njit` without the global lock, cached on disk where some folder can be written."""
     options = {"nogil": True, "error_model": "numpy", **options}  # Python's check for division by zero prevents vectors
 
     def compiled(function: Any) -> Any:
+        function.__qualname__ += f"_{_STATE}"
         try:
             return njit(cache=True, **options)(function)
         except RuntimeError:  # neither the folder of this file nor the user's cache folder can be written

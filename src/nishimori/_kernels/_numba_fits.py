@@ -1,7 +1,6 @@
 """The compiled loops of a fit: sums of a pair of observables over all rows, and rows as functions of β.
 
 Nothing has to be checked before: the loops notice logits that are not ordinary numbers when they bring them into the cache.
-Numba's cache on disk does not notice changes of `_numba_loops.py`; after one, also touch this file.
 """
 
 from math import e, log2

@@ -21,6 +21,9 @@ _CHUNK = 512
 _FEW = 512
 LANES = 144
 
+# Number of classes that are added in float32 before they go into a float64 sum.
+_GROUP = 25
+
 # --- loops over buffers ----------------------------------------------------------------------------------------------------
 # Loops take whole arrays and offsets: each slice would count references, which takes as long as a hundred additions. Offsets
 # are unsigned, because Numba would check a signed sum for negative indices, and this prevents vectors.
@@ -96,12 +99,12 @@ def _weigh_and_sum_columns(d: Any, n: Any, terms: Any, c: Any, result: Any) -> N
 
 
 @compiled_function(fastmath=REORDER)
-def _sum_lanes(y: Any, w: Any, n_classes: Any, result: Any) -> None:
-    """Σ y^j w of each lane, for j = 0 ... 4, and to 6 if ``result`` is that long."""
+def _sum_lanes(y: Any, w: Any, first: Any, last: Any, result: Any) -> None:
+    """Σ y^j w of some classes in each lane, for j = 0 ... 4, and to 6 if ``result`` is that long."""
     vector_loops()
     n = LANES
     result[:] = 0
-    for k in range(n_classes):
+    for k in range(first, last):
         for i in range(n):
             x, v = y[k * n + i], w[k * n + i]
             x2 = x * x
@@ -112,7 +115,7 @@ def _sum_lanes(y: Any, w: Any, n_classes: Any, result: Any) -> None:
             result[3 * n + i] += v2 * x
             result[4 * n + i] += v2 * x2
     if result.size > 5 * n:
-        for k in range(n_classes):
+        for k in range(first, last):
             for i in range(n):
                 x = y[k * n + i]
                 x2 = x * x
@@ -122,13 +125,13 @@ def _sum_lanes(y: Any, w: Any, n_classes: Any, result: Any) -> None:
 
 
 @compiled_function(fastmath=REORDER)
-def _weigh_and_sum_lanes(d: Any, n_classes: Any, terms: Any, c: Any, result: Any) -> None:
+def _weigh_and_sum_lanes(d: Any, first: Any, last: Any, terms: Any, c: Any, result: Any) -> None:
     """The first five sums in one loop, which the fit spends its time in when there are few classes."""
     vector_loops()
     n = LANES
     scale, high, low, smallest = terms[c, 0], terms[c, 1], terms[c, 2], terms[c, 3]
     result[:] = 0
-    for k in range(n_classes):
+    for k in range(first, last):
         for i in range(n):
             y = larger(d[k * n + i] * scale, smallest)
             w = exp2(y, high, low)
@@ -268,13 +271,13 @@ def _subtract_lanes(columns: Any, n_classes: Any, largest: Any, place: Any) -> N
 
 
 @compiled_function()
-def _store_lanes(parts: Any, factors: Any, b: Any, n: Any, sums: Any, place: Any, at: Any) -> None:
-    """Undo the scale and store the lanes that are rows."""
+def _add_lanes(parts: Any, factors: Any, b: Any, n: Any, sums: Any, place: Any, at: Any) -> None:
+    """Undo the scale and add the lanes that are rows."""
     vector_loops()
     for j in range(sums.shape[1]):
         factor = factors[b, j]
         for i in range(n):
-            sums[place, j, np.uint64(at) + np.uint64(i)] = parts[j * LANES + i] * factor
+            sums[place, j, np.uint64(at) + np.uint64(i)] += parts[j * LANES + i] * factor
 
 
 @compiled_function()
@@ -295,11 +298,14 @@ def _by_rows(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any,
         for b in range(chains[c], chains[c + 1]):
             if b > chains[c]:
                 _square(w, n_classes * LANES)
-            if single:
-                _weigh_and_sum_lanes(d, n_classes, terms, c, parts)
-            else:
-                _sum_lanes(y, w, n_classes, parts)
-            _store_lanes(parts, factors, b, n_rows, sums, places[b], at)
+            sums[places[b], :, at : at + n_rows] = 0.0
+            for first in range(0, n_classes, _GROUP):
+                last = min(first + _GROUP, n_classes)
+                if single:
+                    _weigh_and_sum_lanes(d, first, last, terms, c, parts)
+                else:
+                    _sum_lanes(y, w, first, last, parts)
+                _add_lanes(parts, factors, b, n_rows, sums, places[b], at)
     return is_unusual
 
 

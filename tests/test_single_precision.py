@@ -1,0 +1,73 @@
+"""Float32 is used where its errors average out, and given up where they do not."""
+
+import numpy as np
+import pytest
+
+import reference
+from nishimori import temperatures
+from nishimori._inputs import Batch
+from nishimori._observables import Confidence, Energy
+from nishimori._row_means import MeasureRows, RowMeans
+
+PROMISED = 1e-8
+
+
+@pytest.fixture(params=["numpy", "numba"])
+def _kernel(request, monkeypatch):
+    if request.param == "numba":
+        pytest.importorskip("numba")
+    monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
+
+
+def faint(seed, n=2000, k=64):
+    """Answers hardly better than chance: the temperature is uncertain, and so are its last digits."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, k)).astype(np.float32)
+    labels = (logits / 1.5 + rng.gumbel(size=(n, k))).argmax(axis=1)
+    noisy = rng.random(n) < 0.3
+    labels[noisy] = rng.integers(k, size=noisy.sum())
+    return logits, labels
+
+
+def rounded(seed, n=4000, k=33):
+    """Logits that are multiples of a half: their weights are the same few numbers, with the same errors, again and again."""
+    rng = np.random.default_rng(seed)
+    logits = np.round(2 * rng.normal(size=(n, k)) * 2).astype(np.float32) / 2
+    return logits, (logits / 2 + rng.gumbel(size=(n, k))).argmax(axis=1)
+
+
+def tiled(seed, n=9000, k=40):
+    """The same twenty rows."""
+    rng = np.random.default_rng(seed)
+    logits = (3 * rng.normal(size=(20, k))).astype(np.float32)[np.arange(n) % 20]
+    return logits, (logits / 2 + rng.gumbel(size=(n, k))).argmax(axis=1)
+
+
+@pytest.mark.usefixtures("_kernel")
+@pytest.mark.parametrize("seed", [12, 21, 28])
+@pytest.mark.parametrize("drawn", [faint, rounded, tiled])
+def test_errors_of_float32_that_do_not_average_out_are_kept_out(drawn, seed):
+    logits, labels = drawn(seed)
+    found, exact = temperatures(logits, labels), logits.astype(np.float64)
+    for T, gap in ((found.ec, reference.ec_gap), (found.ts, reference.ts_gap)):
+        assert gap(exact, labels, T * (1 - PROMISED)) > 0 > gap(exact, labels, T * (1 + PROMISED))
+
+
+def test_row_means_are_the_confidence_and_the_mean_drop():
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(50, 7)), rng.integers(7, size=50)
+    found = MeasureRows(((Confidence(), 0.5), (Energy(), 2.0)), exact=True)(Batch(logits, labels, np.ones(50)))
+    np.testing.assert_allclose(found.values[0], reference.softmax(logits, 2.0).max(axis=1), rtol=1e-13)
+    drops = logits - logits.max(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.values[1], (reference.softmax(logits, 0.5) * drops).sum(axis=1), rtol=1e-12)
+
+
+def test_the_distance_of_row_means_allows_for_chance_in_a_part_of_the_rows():
+    weights, errors = np.array([1.0, 2.0, 1.0, 4.0]), np.array([3e-9, -1e-9, 2e-9, 1e-9])
+    one, two = (RowMeans(values[None], weights) for values in (np.zeros(4), errors))
+    mean = (3 - 2 + 2 + 4) * 1e-9 / 8
+    spread = 1e-9 * np.sqrt(3**2 + 2**2 + 2**2 + 4**2) / 8
+    assert one.distance(two, 0, is_part=False) == pytest.approx(mean)
+    assert two.distance(one, 0, is_part=True) == pytest.approx(mean + 2 * spread)
+    halves = [RowMeans(errors[None, some], weights[some]) for some in (slice(2), slice(2, 4))]
+    assert one.distance(halves[0] + halves[1], 0, is_part=True) == pytest.approx(mean + 2 * spread)
