@@ -40,8 +40,8 @@ class ArraySource(Source):
         self.weights = weights
         self._first_row = first_row
         self._masked: dict[int, bool | None] = {}  # by the first row of a block that was checked
-        unchecked = scores.input == "logits" and self.kernel.takes_unchecked(self.scores.array)
-        self._at_once = unchecked and bool(weights.all())
+        is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray)
+        self._at_once = is_here and self.kernel.takes_unchecked(self.scores.array) and bool(weights.all())
 
     @property
     def n_classes(self) -> int:
