@@ -88,8 +88,18 @@ class ArraySource(Source):
     def _blocks(self) -> Iterator[slice]:
         return self.scores.blocks(_FUSED_ROWS if self.kernel.fused is not None else None)
 
+    @property
+    def has_masks(self) -> bool:
+        """Whether a reading has found a masked class."""
+        return any(self._masked.values())
+
+    def read_in_blocks(self) -> None:
+        """Do not try to read all rows at once, because some class will be masked."""
+        self._at_once = False
+
     def trust(self, masked: bool | None) -> None:
         """Do not check values, because an earlier reading did; ``masked`` says whether blocks have masks (None: look)."""
+        self._at_once = self._at_once and masked is False
         self._masked = dict.fromkeys((rows.start for rows in self._blocks()), masked)
 
     def sample(self, size: int) -> "ArraySource | None":

@@ -8,7 +8,7 @@ far as their number, weight and labels tell.
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -163,6 +163,11 @@ class Pieces(Source, Generic[P]):
         raise self.nothing()
 
     def __iter__(self) -> Iterator[Batch]:
+        for piece, rows in self._reading():
+            with self._telling(piece):
+                yield from rows
+
+    def _reading(self) -> Generator[tuple[P, ArraySource], None, None]:
         """One reading; it ends with an error if it did not give the rows of the first one."""
         before, now = self._found, _Found()
         pieces = ahead(self.read()) if self._read_ahead else self.read()
@@ -170,13 +175,12 @@ class Pieces(Source, Generic[P]):
             for piece in pieces:
                 with self._telling(piece):
                     rows = self._checked(piece, before)
-                    if rows is None:
-                        continue
-                    now += _Found.of(rows)
-                    for batch in rows:
-                        if before is None and batch.has_masks:
-                            now += _Found(has_masks=True)
-                        yield batch
+                if rows is None:
+                    continue
+                if now.has_masks:  # of which there will be more
+                    rows.read_in_blocks()
+                yield piece, rows
+                now += replace(_Found.of(rows), has_masks=rows.has_masks)
         if not now.n_rows:
             raise self.nothing() if before is None else self._other_rows(before, now)
         if before is not None and not before.agrees(now):
@@ -186,9 +190,25 @@ class Pieces(Source, Generic[P]):
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with a bar unless the caller has its own."""
         if report is not silent:
-            return super().gather(pass_, report)
+            return self._gathered(pass_, report)
         with shown(self._progress) as bar:
-            return super().gather(pass_, bar)
+            return self._gathered(pass_, bar)
+
+    def _gathered(self, pass_: Callable[[Batch], T], report: Report) -> T:
+        total: T | None = None
+        done = 0
+        # After an error the traceback keeps the reading alive, and with it its open files and threads.
+        with closing(self._reading()) as reading:
+            for piece, rows in reading:
+                if rows.weights.any():
+                    with self._telling(piece):
+                        sums = rows.gather(pass_)
+                    total = sums if total is None else total + sums
+                done += rows.n_rows
+                report("Reading", done, self.n_rows)
+        if total is None:
+            raise InputError("The data must have at least one row of positive weight, got none.")
+        return total
 
     def _checked(self, piece: P, before: _Found | None) -> ArraySource | None:
         rows = self.rows(piece)
