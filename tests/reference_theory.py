@@ -141,6 +141,24 @@ def bayes_overlap(teacher, alpha):
     return brentq(gap, 1e-3 * rho, 0.99 * rho, xtol=1e-14 * rho)
 
 
+def free_entropy(teacher, alpha):
+    """Replica-symmetric limit of log P(labels | samples)/d at T*, for a prior N(0, ρ) on each weight.
+
+    It is the stationary value in (q, q̂) of the prior's part, (q̂(ρ − q) − log(1 + ρq̂))/2, plus α times the mean log likelihood
+    of a label whose score has mean ω ~ N(0, q) and variance ρ − q.
+    """
+    rho = teacher.rho
+    q = bayes_overlap(teacher, alpha)
+    q_hat = q / (rho * (rho - q))
+    omega, weight = panels(np.linspace(-10 * sqrt(q), 10 * sqrt(q), 401))
+    weight = weight * gaussian(omega, q)
+    labels = 0.0
+    for value, _ in both_labels(teacher, omega, rho - q).values():
+        likely = value > 1e-280
+        labels += weight[likely] @ (value[likely] * np.log(value[likely]))
+    return (q_hat * (rho - q) - np.log1p(rho * q_hat)) / 2 + alpha * labels
+
+
 # Metrics of σ(ω/T), for a score ω ~ N(0, q) whose overlap with the teacher is m
 
 

@@ -5,6 +5,7 @@ d → ∞ every metric of the classifier, and both its temperatures, follow from
 """
 
 from nishimori.theory._bayes import BayesOptimal, BayesTemperatures, bayes_optimal, bayes_temperatures
+from nishimori.theory._expectation_maximisation import ExpectationMaximisation, expectation_maximisation
 from nishimori.theory._experiments import Estimate, Experiments
 from nishimori.theory._gamp import Gamp, gamp
 from nishimori.theory._linear_score import AtomDensity, LinearScore, Overlaps
@@ -13,7 +14,7 @@ from nishimori.theory._optimal_penalty import optimal_penalty
 from nishimori.theory._plan import Plan, plan
 from nishimori.theory._posterior import Posterior
 from nishimori.theory._separability import separability
-from nishimori.theory._simulation import simulate, simulate_bayes
+from nishimori.theory._simulation import simulate, simulate_bayes, simulate_em
 from nishimori.theory._state_evolution import StateEvolution, plain_iterations, state_evolution, sweep
 from nishimori.theory._teachers import TEACHERS, Affine, Atom, Averages, Constant, Logit, Probit, Teacher
 
@@ -27,6 +28,7 @@ __all__ = [
     "BayesTemperatures",
     "Constant",
     "Estimate",
+    "ExpectationMaximisation",
     "Experiments",
     "Gamp",
     "LinearScore",
@@ -39,6 +41,7 @@ __all__ = [
     "Teacher",
     "bayes_optimal",
     "bayes_temperatures",
+    "expectation_maximisation",
     "gamp",
     "logistic_regression",
     "optimal_penalty",
@@ -47,6 +50,7 @@ __all__ = [
     "separability",
     "simulate",
     "simulate_bayes",
+    "simulate_em",
     "state_evolution",
     "sweep",
 ]

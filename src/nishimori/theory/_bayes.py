@@ -50,6 +50,15 @@ class BayesOptimal(Predictive):
     steps: int
     converged: bool = True
 
+    @property
+    def free_energy(self) -> float:
+        """Mean of −log P(labels | samples, T) per training sample, in nats: the limit of `Gamp.free_energy`."""
+        rho, q, v = self.teacher.rho, self.q, self.v
+        # The prior's divergence, less the gain of the training samples over new ones: v E f²/2 per sample, where v² α E f² is
+        # the part of q that does not belong to the teacher.
+        extra = log(rho / v) + (v + q) / rho - 1 - (q - self.m**2 / rho) / v
+        return self.loss + extra / (2 * self.alpha)
+
 
 class BayesTemperatures(NamedTuple):
     """The temperatures of the likelihood with the least loss (``ts``), and with mean confidence equal to accuracy (``ec``)."""

@@ -39,7 +39,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiments:
-    """The results of `simulate` or `simulate_bayes`: one value per seed for each quantity.
+    """The results of `simulate`, `simulate_bayes` or `simulate_em`: one value per seed for each quantity.
 
     ``experiments["error"]`` is the `Estimate` of the error, and iterating gives the names of the quantities.
 
@@ -69,6 +69,13 @@ class Experiments:
     - ``m``, ``q``, ``v``, ``error``, ``confidence``, ``loss``, ``excess`` (confidence − accuracy): at the teacher's T*;
     - ``temperature_ts``, ``temperature_ec``: the temperature in the likelihood at which the loss for new samples is least, and
       at which mean confidence equals accuracy.
+
+    `simulate_em` returns
+
+    - ``temperature_em``, ``standard_error``, ``free_energy``: what `expectation_maximisation` finds on the training set;
+    - ``error``, ``confidence``, ``loss``, ``excess``: for new samples, at this temperature;
+    - ``temperature_ec``: the temperature at which mean confidence equals accuracy for new samples. A validation set is needed
+      to find it.
     """
 
     values: Mapping[str, Array]

@@ -38,6 +38,11 @@ class Predictive:
     v: float
 
     @property
+    def likelihood(self) -> Teacher:
+        """The teacher whose σ* is assumed: by default the one that labels the samples."""
+        return self.teacher
+
+    @property
     def error(self) -> float:
         """Fraction of new samples classified wrongly."""
         return self._mean(lambda _, wrong: wrong)
@@ -89,22 +94,34 @@ class Predictive:
     def _wrong(self, s: Array) -> tuple[Array, Array]:
         """Probability of a wrong answer, predicted and true, at a score of s standard deviations."""
         r, T = self._correlation, self.temperature
-        claimed = self.teacher.averages(-sqrt(self.q) * s / T, self.v / T**2)
+        claimed = self.likelihood.averages(-sqrt(self.q) * s / T, self.v / T**2)
         return claimed.value, averages_given_score(self.teacher, -s, r, 1 - r * r).value
 
 
 @dataclass(frozen=True)
 class Posterior(Predictive):
-    """A posterior whose mean has overlaps m = w*·ŵ/d and q = |ŵ|²/d, and whose components have variance v."""
+    """A posterior whose mean has overlaps m = w*·ŵ/d and q = |ŵ|²/d, and whose components have variance v.
+
+    ``teacher`` labels the samples, with its own temperature. ``assumed`` is the teacher whose σ* the posterior takes for the
+    likelihood, at the temperature ``temperature``; by default it is ``teacher``.
+    """
 
     teacher: Teacher
     temperature: float
     m: float
     q: float
     v: float
+    assumed: Teacher | None = None
+
+    @property
+    def likelihood(self) -> Teacher:
+        """The teacher whose σ* is assumed."""
+        return self.teacher if self.assumed is None else self.assumed
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "teacher", as_teacher(self.teacher))  # the dataclass is frozen
+        if self.assumed is not None:
+            object.__setattr__(self, "assumed", as_teacher(self.assumed))
         positive("temperature", self.temperature)
         positive("v", self.v)
         check_overlaps(self.teacher, self.m, self.q)

@@ -3,6 +3,7 @@
 from math import exp, log, nan, sqrt
 
 import numpy as np
+from scipy.optimize import brentq
 
 from nishimori._maps import Temperature
 from nishimori._numbers import positive, whole
@@ -10,6 +11,7 @@ from nishimori._scorecard import scorecards
 from nishimori._sources import source
 from nishimori._temperatures import temperatures_of
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
+from nishimori.theory._expectation_maximisation import expectation_maximisation
 from nishimori.theory._experiments import Experiments, repeat
 from nishimori.theory._gamp import Gamp, gamp
 from nishimori.theory._linear_score import Overlaps
@@ -18,6 +20,10 @@ from nishimori.theory._posterior import Posterior, check_log_concave, chosen_tem
 from nishimori.theory._quadrature import Array
 from nishimori.theory._teachers import Teacher, as_teacher
 from nishimori.theory._training_set import TrainingSet, draw, draw_labels
+
+# Error of log T, and tolerance of message passing. Both are far below the spread over seeds.
+_FINE = 1e-4
+_COARSE = 1e-6
 
 
 def simulate(
@@ -112,6 +118,48 @@ def simulate_bayes(
     return repeat(experiment, settings, seeds=seeds, seed=seed, n_jobs=n_jobs, progress=progress)
 
 
+def simulate_em(
+    teacher: Teacher | str,
+    alpha: float,
+    d: int,
+    *,
+    assumed: Teacher | str | None = None,
+    seeds: int = 10,
+    fix_norm: bool = True,
+    seed: int = 0,
+    n_jobs: int | None = None,
+    progress: bool | None = None,
+) -> Experiments:
+    """Expectation maximisation in d dimensions: the temperature from the training set alone, and what it does to new samples.
+
+    Parameters are those of `simulate`, and `Experiments` lists the quantities.
+
+    Parameters
+    ----------
+    assumed : Teacher or str, optional
+        The teacher whose σ* and ρ are assumed, by default the one that labels the samples. Another one shows what happens if
+        the assumption is wrong.
+
+    Examples
+    --------
+    >>> from nishimori.theory import Probit, simulate_em
+    >>> found = simulate_em(Probit(temperature=0.5), alpha=5.0, d=200, seeds=8)
+    >>> abs(found["temperature_em"].deviation_from(0.5)) < 4
+    True
+    """
+    teacher = as_teacher(teacher)
+    likelihood = teacher if assumed is None else as_teacher(assumed)
+    alpha, d = positive("alpha", alpha), whole("d", d, 2)
+    _check_samples(alpha, d)
+
+    def experiment(rng: np.random.Generator) -> dict[str, float]:
+        return _em(draw(teacher, alpha, d, fix_norm, rng), likelihood)
+
+    settings = {"teacher": teacher, "alpha": alpha, "d": d, "assumed": likelihood, "fix_norm": fix_norm}
+    settings |= {"seeds": seeds, "seed": seed}
+    return repeat(experiment, settings, seeds=seeds, seed=seed, n_jobs=n_jobs, progress=progress)
+
+
 def _regression(data: TrainingSet, penalty: float, n_val: int, n_test: int, rng: np.random.Generator) -> dict[str, float]:
     """One seed of `simulate`."""
     d = len(data.weights)
@@ -194,3 +242,32 @@ def _bayes(data: TrainingSet, assumed: Teacher) -> dict[str, float]:
     for name, T in zip(("temperature_ts", "temperature_ec"), found, strict=True):
         values[name] = nan if T is None else T
     return values
+
+
+def _em(data: TrainingSet, assumed: Teacher) -> dict[str, float]:
+    """One seed of `simulate_em`; NaN marks what does not exist, or what message passing cannot find."""
+    names = ("temperature_em", "standard_error", "free_energy", "error", "confidence", "loss", "excess", "temperature_ec")
+    values = dict.fromkeys(names, nan)
+    try:
+        found = expectation_maximisation(data.x, data.y, assumed)
+    except (NoTemperatureError, NotConvergedError):
+        return values
+    values |= {"temperature_em": found.temperature, "standard_error": found.standard_error}
+    values["free_energy"] = found.posterior.free_energy
+    last, d = found.posterior, len(data.weights)
+
+    def at(log_T: float) -> Posterior:
+        nonlocal last
+        last = gamp(data.x, data.y, assumed, temperature=exp(log_T), tol=_COARSE, start=last)
+        m, q = (float(weights @ last.weights) / d for weights in (data.weights, last.weights))
+        return Posterior(data.teacher, exp(log_T), m, q, last.v, assumed)
+
+    centre = log(found.temperature)
+    best = at(centre)
+    values |= {name: getattr(best, name) for name in ("error", "confidence", "loss", "excess")}
+    try:
+        # Within a factor of 2 of T of EM. Without a root SciPy raises a ValueError, as message passing does if it fails.
+        root = brentq(lambda log_T: at(log_T).excess, centre - log(2.0), centre + log(2.0), xtol=_FINE)
+    except ValueError:
+        return values
+    return values | {"temperature_ec": exp(root)}
