@@ -278,6 +278,14 @@ def test_the_recorded_error_of_a_bundled_network_is_that_of_its_logits(name, par
     assert 0 < error < 1 - 1 / kept.logits.shape[1]  # better than guessing
 
 
+def test_the_terms_of_every_bundled_image_set_are_beside_its_logits():
+    terms = (BUNDLED / "LICENSES.md").read_text(encoding="utf-8")
+    for dataset in {name.partition("/")[0] for name in data.names()}:
+        assert f"`{dataset}`" in terms
+    (svhn,) = (line for line in terms.splitlines() if line.startswith("| `svhn`"))
+    assert "non-commercial use only" in svhn
+
+
 def test_bundled_files_are_small_together():
     assert sum(path.stat().st_size for path in BUNDLED.rglob("*") if path.suffix != ".pyc") < 15e6
 

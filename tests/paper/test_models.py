@@ -55,6 +55,7 @@ PUBLISHED = {
     ("resnet56", 10): (853_018, 0.85),
     ("resnet110", 10): (1_727_962, 1.73),
     ("densenet121", 10): (6_956_298, 6.96),
+    ("densenet121-linear", 10): (6_956_298, 6.96),
     ("resnet20-conv", 100): (278_324, 0.28),
     ("resnet56-conv", 100): (861_620, 0.86),
     ("vgg19", 100): (20_612_004, 20.61),
@@ -169,6 +170,38 @@ def test_the_authors_weights_give_the_logits_that_were_computed_elsewhere(model,
     found = logits(network, Pixels(tiles, "cifar10", torch.device("cpu")))
     with np.load(DATA / "logits" / f"ecpaper__cifar10__{model}.npz", allow_pickle=False) as file:
         np.testing.assert_allclose(found, file["logits"][:100], atol=1e-3)
+
+
+# DenseNet.
+
+
+@pytest.mark.parametrize(("name", "sign"), [("densenet121", "positive"), ("densenet121-linear", "any")])
+def test_only_transitions_of_the_published_densenet_cut_off_negative_numbers(name, sign):
+    transition = models.build(name, n_classes=10).eval().layers[6]
+    x = drawn(2, 256, 4, 4)
+    seen = x.clamp(min=0) if sign == "positive" else x  # batch normalisation with fresh statistics divides by √(1 + 1e-5)
+    mixed = torch.einsum("oi,nihw->nohw", transition.conv.weight[:, :, 0, 0], seen / np.sqrt(1 + 1e-5))
+    expected = mixed.reshape(2, 128, 2, 2, 2, 2).mean((3, 5))  # of squares of four pixels
+    torch.testing.assert_close(transition(x), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["densenet121", "densenet121-linear"])
+def test_a_densenet_has_the_authors_stem_blocks_and_widths(name):
+    network = models.build(name, n_classes=10)
+    assert network.stem.weight.shape == (64, 3, 3, 3)
+    assert network.stem.stride == (1, 1)
+    lengths, widths = [0], []
+    for layer in network.layers:
+        if hasattr(layer, "conv2"):
+            lengths[-1] += 1
+            assert layer.conv1.weight.shape[0] == layer.conv2.weight.shape[1] == 4 * 32
+            assert layer.conv2.weight.shape[0] == 32
+        else:
+            lengths.append(0)
+            widths.append(layer.conv.weight.shape[:2])
+    assert lengths == [6, 12, 24, 16]
+    assert widths == [(128, 256), (256, 512), (512, 1024)]  # half of what enters
+    assert network.classifier.weight.shape == (10, 1024)
 
 
 # RepVGG.

@@ -62,6 +62,7 @@ def test_dropout_repeats_itself_and_resumes_exactly(tmp_path):
         ({"a_recipe": replace(RECIPE, fraction=0.5)}, "recipe"),
         ({"seed": 1}, "seed"),
         ({"of": image_set(n_train=41)}, "images"),
+        ({"of": replace(image_set(), test=image_set().validation)}, "images"),
         ({"precision": "bfloat16"}, "settings"),
         ({"seed": 1, "of": image_set(n_train=41)}, "seed, images"),
     ],
@@ -140,7 +141,7 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path, limit):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-EPOCH = {"number": 1, "loss": 0.5, "train_accuracy": 0.5, "validation_accuracy": 0.5}
+EPOCH = {"number": 1, "loss": 0.5, "train_accuracy": 0.5, "validation_accuracy": 0.5, "test_accuracy": 0.5}
 CHANGES = {
     "progress that is a number": {"progress": 3},
     "no epochs": {"progress": {"seconds": 1.0}},

@@ -11,7 +11,7 @@ from nishimori.paper import models
 from nishimori.paper.training._networks import loaded, outputs, trained, with_weights
 from nishimori.paper.training._pixels import Pixels
 from nishimori.paper.training._recipes import Recipe
-from nishimori.paper.training._training import Settings, logits
+from nishimori.paper.training._training import Epoch, Settings, logits
 from small_training import CPU, RECIPE, Projected, image_set, run
 
 # What is stored of a trained network.
@@ -28,6 +28,17 @@ def test_a_trained_network_says_how_it_came_about():
     assert found.provenance["recipe"] == training.recipe.settings()
     assert found.provenance["training_loss"] == training.progress.epochs[-1].loss
     assert found.provenance["validation_error"] == 1 - training.progress.epochs[-1].validation_accuracy
+
+
+@pytest.mark.parametrize("epochs", [2, 12])
+def test_the_errors_after_each_of_the_last_ten_epochs_are_kept(epochs):
+    of = image_set(8)
+    training = run(replace(RECIPE, epochs=1), of)
+    numbers = range(1, epochs + 1)
+    training.progress.epochs[:] = [Epoch(i, 1.0, 0.5, 1 - i / 100, 1 - i / 50) for i in numbers]
+    found = trained(training, of).provenance["last_epochs"]
+    assert found["validation_error"] == pytest.approx([i / 100 for i in numbers][-10:])
+    assert found["test_error"] == pytest.approx([i / 50 for i in numbers][-10:])
 
 
 @pytest.mark.parametrize(

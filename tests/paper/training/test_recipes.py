@@ -45,14 +45,14 @@ def test_a_cosine_has_a_rate_for_every_step_and_ends_near_zero(warmup):
 
 
 def test_the_recipes_are_those_of_the_papers_code():
-    for name in ("svhn/resnet20", "cifar10/resnet20", "cifar10/resnet56", "cifar10/densenet121"):
+    for name in ("svhn/resnet20", "cifar10/resnet20", "cifar10/resnet56", "cifar10/densenet121", "cifar10/densenet121-linear"):
         dataset, model = name.split("/")
         assert recipe(dataset, model) == Recipe(
             dataset,
             model,
             epochs=50,
             batch=128,
-            learning_rate=0.01 if model == "densenet121" else 0.1,
+            learning_rate=0.01 if model.startswith("densenet121") else 0.1,
             momentum=0.9,
             nesterov=False,
             weight_decay=1e-4,
@@ -64,7 +64,7 @@ def test_the_recipes_are_those_of_the_papers_code():
 
 
 def test_every_recipe_names_a_network_that_there_is():
-    assert len(recipes()) == 8
+    assert len(recipes()) == 9
     for each in recipes():
         assert each.model in models.names()
         assert recipe(each.dataset, each.model) == each

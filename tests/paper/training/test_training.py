@@ -80,10 +80,11 @@ def test_training_is_a_plain_loop(a_recipe):
             right.append((found.argmax(1) == y).float().mean().item())
         assert epoch.loss == pytest.approx(np.mean(losses), rel=1e-4)
         assert epoch.train_accuracy == pytest.approx(np.mean(right), abs=1.5 / 38)
-        straight = torch.from_numpy(np.stack([seen(each, a_recipe.dataset) for each in of.validation.pixels]))
-        with torch.inference_mode():
-            answers = network.eval()(straight).argmax(1).numpy()
-        assert epoch.validation_accuracy == pytest.approx((answers == of.validation.labels).mean(), abs=1.5 / 8)
+        for found, part in ((epoch.validation_accuracy, of.validation), (epoch.test_accuracy, of.test)):
+            straight = torch.from_numpy(np.stack([seen(each, a_recipe.dataset) for each in part.pixels]))
+            with torch.inference_mode():
+                answers = network.eval()(straight).argmax(1).numpy()
+            assert found == pytest.approx((answers == part.labels).mean(), abs=1.5 / 8)
     assert next(rates, None) is None
     expected = network.state_dict()  # a few steps amplify the last bits of float32
     for name, each in training.network.state_dict().items():
@@ -122,12 +123,15 @@ def test_the_loss_falls_on_images_whose_class_is_their_colour():
         pixels[np.arange(n), :, :, labels] += 120
         return Images(pixels.astype(np.uint8), labels)
 
-    of = ImageSet("cifar10", 3, coloured(96, 0), coloured(60, 1), coloured(3, 2), "made here")
+    validation = coloured(60, 1)
+    mislabelled = Images(validation.pixels, (validation.labels + 1) % 3)
+    of = ImageSet("cifar10", 3, coloured(96, 0), validation, mislabelled, "made here")
     epochs = run(replace(RECIPE, learning_rate=0.02), of).progress.epochs
     assert [each.number for each in epochs] == [1, 2, 3]
     assert epochs[-1].loss < 0.3 * epochs[0].loss
     assert epochs[-1].train_accuracy > 0.9
-    assert all(0 <= each.validation_accuracy <= 1 for each in epochs)
+    assert epochs[-1].validation_accuracy > 0.5  # chance is 1/3
+    assert epochs[-1].test_accuracy <= 1 - epochs[-1].validation_accuracy  # the same images, every label another one
 
 
 def test_bfloat16_applies_to_activations_and_weights_stay_float32():
@@ -223,6 +227,6 @@ def test_validation_and_logits_leave_the_networks_mode_as_it_was():
     training = run(replace(RECIPE, epochs=1))
     for mode in (True, False):
         training.network.train(mode)
-        training.validation_accuracy()
+        training.accuracy(training.validation)
         trained(training, image_set())
         assert all(each.training == mode for each in training.network.modules())

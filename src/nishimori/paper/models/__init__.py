@@ -24,6 +24,7 @@ _BUILDERS: dict[str, Callable[[int], nn.Module]] = {
     **{f"resnet{depth}": partial(ResNet, depth) for depth in _DEPTHS},
     **{f"resnet{depth}-conv": partial(ResNet, depth, shortcut="conv") for depth in _DEPTHS},
     "densenet121": DenseNet,
+    "densenet121-linear": partial(DenseNet, linear_transitions=True),
     "vgg19": Vgg,
     "repvgg-a2": RepVgg,
 }
@@ -40,7 +41,8 @@ def build(name: str, *, n_classes: int) -> nn.Module:
     Parameters
     ----------
     name : str
-        One of `names`. In ResNets with ``-conv`` the shortcuts are 1 × 1 convolutions, as in the public CIFAR-100 networks.
+        One of `names`. In ResNets with ``-conv`` the shortcuts are 1 × 1 convolutions, as in the public CIFAR-100 networks. The
+        DenseNet with ``-linear`` has no ReLU in its transitions, as in the code of the paper's authors.
     n_classes : int
         Number of logits.
     """

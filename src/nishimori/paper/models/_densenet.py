@@ -1,7 +1,8 @@
 """DenseNet-121 (Huang et al., arXiv:1608.06993) with a stem for images of 32 × 32 pixels.
 
 One 3 × 3 convolution replaces the strided 7 × 7 convolution and the pooling of the ImageNet network. With ten classes instead
-of a thousand it has 6.96 million parameters, not 7.98.
+of a thousand it has 6.96 million parameters, not 7.98. As published, a transition between two blocks is batch normalisation,
+ReLU, a 1 × 1 convolution and average pooling. The code of the paper on expectation consistency has no ReLU there.
 """
 
 import torch
@@ -13,9 +14,17 @@ _GROWTH = 32
 
 
 class DenseNet(nn.Module):
-    """Four blocks in which every layer reads the output of all earlier layers."""
+    """Four blocks in which every layer reads the output of all earlier layers.
 
-    def __init__(self, n_classes: int) -> None:
+    Parameters
+    ----------
+    n_classes : int
+        Number of logits.
+    linear_transitions : bool
+        Leave out the ReLU before the convolution of a transition.
+    """
+
+    def __init__(self, n_classes: int, *, linear_transitions: bool = False) -> None:
         super().__init__()
         channels = 2 * _GROWTH
         self.stem = nn.Conv2d(3, channels, 3, padding=1, bias=False)
@@ -25,7 +34,7 @@ class DenseNet(nn.Module):
                 layers.append(_Layer(channels))
                 channels += _GROWTH
             if i + 1 < len(_BLOCKS):
-                layers.append(_Transition(channels))
+                layers.append(_Transition(channels, linear=linear_transitions))
                 channels //= 2
         self.layers = nn.Sequential(*layers)
         self.norm = nn.BatchNorm2d(channels)
@@ -56,10 +65,12 @@ class _Layer(nn.Module):
 class _Transition(nn.Module):
     """Halves the channels, the width and the height."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, *, linear: bool) -> None:
         super().__init__()
+        self.linear = linear
         self.norm = nn.BatchNorm2d(channels)
         self.conv = nn.Conv2d(channels, channels // 2, 1, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.avg_pool2d(self.conv(functional.relu(self.norm(x))), 2)
+        x = self.norm(x)
+        return functional.avg_pool2d(self.conv(x if self.linear else functional.relu(x)), 2)

@@ -79,6 +79,7 @@ _RECIPES: dict[tuple[str, str], Recipe] = {
         Recipe("cifar10", "resnet20"),
         Recipe("cifar10", "resnet56"),
         Recipe("cifar10", "densenet121", learning_rate=0.01),
+        Recipe("cifar10", "densenet121-linear", learning_rate=0.01),  # the transitions of the authors' code
         _LONG,
         replace(_LONG, model="resnet56-conv"),
         replace(_LONG, model="vgg19"),

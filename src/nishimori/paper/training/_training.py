@@ -61,12 +61,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The number of an epoch, from 1, its training loss and accuracy, and the validation accuracy after it."""
+    """The number of an epoch, from 1, its training loss and accuracy, and the accuracies on other images after it."""
 
     number: int
     loss: float
     train_accuracy: float
     validation_accuracy: float
+    test_accuracy: float
 
 
 @dataclass
@@ -89,8 +90,7 @@ class Training:
         self.steps = len(chosen.labels) // self.batch
         self.pixels = Pixels(chosen.pixels, recipe.dataset, self.device)
         self.labels = torch.from_numpy(chosen.labels).to(self.device)
-        self.validation = Pixels(images.validation.pixels, recipe.dataset, self.device)
-        self.validation_labels = images.validation.labels
+        self.validation, self.test = (_Held(each, recipe.dataset, self.device) for each in (images.validation, images.test))
         with _seeded(self.device, seed, _WEIGHTS, 0):
             network = models.build(recipe.model, n_classes=images.n_classes)
         self.network = network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -149,7 +149,8 @@ class Training:
             for _ in range(self.steps):
                 step()
         loss, right = (self.sums / (self.steps * self.batch)).tolist()
-        self.progress.epochs.append(Epoch(number + 1, loss, right, self.validation_accuracy()))
+        # The test accuracy is only written down, to show how much the result depends on the epoch at which training ends.
+        self.progress.epochs.append(Epoch(number + 1, loss, right, *map(self.accuracy, (self.validation, self.test))))
         self.progress.seconds += time.perf_counter() - start
 
     def _loss(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -201,11 +202,11 @@ class Training:
         self._replay = graph.replay
         return graph.replay
 
-    def validation_accuracy(self) -> float:
-        """Accuracy on the validation images, not augmented, in the precision of training."""
+    def accuracy(self, held: "_Held") -> float:
+        """Accuracy on the validation or the test images, not augmented, in the precision of training."""
         with self._autocast():
-            answers = logits(self.network, self.validation).argmax(1)
-        return float((answers == self.validation_labels).mean())
+            answers = logits(self.network, held.pixels).argmax(1)
+        return float((answers == held.labels).mean())
 
     def state(self) -> dict[str, Any]:
         """Everything that the rest of the run depends on, for a checkpoint."""
@@ -218,6 +219,13 @@ class Training:
             for momentum, value in zip(self.momenta, state["momenta"], strict=True):
                 momentum.copy_(value)
         self.progress = progress
+
+
+class _Held:
+    """Images that are not trained on: their pixels on the device, and their labels."""
+
+    def __init__(self, images: Images, dataset: str, device: torch.device) -> None:
+        self.pixels, self.labels = Pixels(images.pixels, dataset, device), images.labels
 
 
 def part(images: ImageSet, fraction: float | None) -> Images:
