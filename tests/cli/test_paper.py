@@ -32,7 +32,7 @@ def test_paper_says_what_it_has_not_got(run, tmp_path):
     assert "There is no nowhere/bayes.json. Run bayes with this -o first" in err
 
 
-def test_check_ends_with_three_where_the_paper_is_contradicted(run):
-    code, out, _ = run("paper check claims --quick --json")
+def test_check_ends_with_three_where_a_number_differs(run):
+    code, out, _ = run("paper check figure-train-size --quick --json")
     assert code == 3
-    assert {row["verdict"] for row in json.loads(out)["claims"]} == {"agrees", "explained", "differs"}
+    assert {row["verdict"] for row in json.loads(out)["figure-train-size"]} == {"agrees", "differs"}

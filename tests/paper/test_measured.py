@@ -56,7 +56,19 @@ def test_a_row_has_the_numbers_of_the_definitions():
     assert list(row) == [
         *("temperature_ts", "temperature_ec", "error"),
         *("ece", "brier", "ece_ts", "brier_ts", "ece_ec", "brier_ec"),
+        *("ece_difference", "brier_change_ts", "brier_change_ec"),
     ]
+
+
+def test_differences_of_the_same_images_have_their_own_error_bars():
+    found = _measured.measured(data.load("cifar10/resnet20"), resamples=20, seed=0)
+    row, bars = found["clean"], found["clean error bars"]
+    assert row["ece_difference"] == row["ece_ts"] - row["ece_ec"]
+    for name in ("ts", "ec"):
+        assert row[f"brier_change_{name}"] == row[f"brier_{name}"] - row["brier"]
+        # The same images are easy or hard before and after, so that most of the spread cancels.
+        assert 0 < bars[f"brier_change_{name}"] < 0.5 * bars["brier"]
+    assert 0 < bars["ece_difference"] < np.hypot(bars["ece_ts"], bars["ece_ec"])
 
 
 def test_a_resample_starts_at_the_answer_of_all_rows_and_finds_its_own():

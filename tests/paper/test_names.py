@@ -34,6 +34,11 @@ def test_every_name_in_use_is_one_that_is_written_back(text):
         ("cifar10/resnet56-authors", "cifar10-resnet56-authors.npz", "CIFAR-10 ResNet56 (authors')"),
         ("cifar10/resnet20-fraction-0.1", "cifar10-resnet20-fraction-0.1.npz", "CIFAR-10 ResNet20 (ours)"),
         ("cifar10/densenet121", "cifar10-densenet121.npz", "CIFAR-10 DenseNet121 (ours)"),
+        (
+            "cifar10/densenet121-linear",
+            "cifar10-densenet121-linear.npz",
+            "CIFAR-10 DenseNet121 with linear transitions (ours)",
+        ),
         ("cifar100/resnet20-conv", "cifar100-resnet20-conv.npz", "CIFAR-100 ResNet20 (ours)"),
         ("cifar100/vgg19", "cifar100-vgg19.npz", "CIFAR-100 VGG19 (ours)"),
         ("cifar100/repvgg-a2", "cifar100-repvgg-a2.npz", "CIFAR-100 RepVGG-A2 (ours)"),

@@ -1,6 +1,7 @@
 """``nishimori paper list``, ``run`` and ``check``: the tables and figures of the paper."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from nishimori.cli._terminal import JsonOption, note, print_json, print_rows
 from nishimori.cli._training import DataOption, DeviceOption, ForceOption, SeedOption
 
 if TYPE_CHECKING:
-    from nishimori.paper import Finding
+    from nishimori.paper import Claim, Finding
 
 app = typer.Typer(
     help="Compute the tables and figures of arXiv:2303.02644 and compare them with the printed numbers.", no_args_is_help=True
@@ -89,7 +90,7 @@ def check(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare with the paper's numbers; exit code 3 if one is outside its tolerance without an explanation."""
+    """Compare with the paper; exit code 3 if a number differs without an explanation or a claim is contradicted."""
     from nishimori import paper  # noqa: PLC0415
 
     found: dict[str, Sequence[Finding]] = {}
@@ -104,7 +105,7 @@ def check(
         note(f"{name}: {_counts(findings)}")
         for reason in dict.fromkeys(each.explanation for each in findings if each.verdict == "explained"):
             note(f"  explained: {reason} gives the paper's number")
-    if any(each.verdict == "differs" for findings in found.values() for each in findings):
+    if any(each.verdict in ("differs", "contradicted") for findings in found.values() for each in findings):
         raise typer.Exit(3)
 
 
@@ -123,11 +124,36 @@ def _known(names: Sequence[str]) -> Sequence[str]:
 
 def _counts(findings: "Sequence[Finding]") -> str:
     verdicts = [each.verdict for each in findings]
-    words = {"agrees": "agree", "explained": "explained", "differs": "differ"}
+    words = {
+        "agrees": "agree",
+        "explained": "explained",
+        "differs": "differ",
+        "holds": "hold",
+        "holds with a condition": "hold with a condition",
+        "contradicted": "contradicted",
+        "cannot be judged here": "cannot be judged here",
+    }
     return ", ".join(f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts)
 
 
 def _row(finding: "Finding") -> dict[str, Any]:
+    return _number_row(finding) if finding.claim is None else _claim_row(finding.claim)
+
+
+def _claim_row(claim: "Claim") -> dict[str, Any]:
+    """The statement, what was found and the verdict, each with what belongs to it."""
+    found = [claim.ours, f"paper's data: {claim.paper_data}" if claim.paper_data else ""]
+    verdict = [claim.verdict, claim.condition, f"true only of {claim.true_only_of}" if claim.true_only_of else ""]
+    return {
+        "section": claim.section,
+        "the_paper": f"“{claim.quotation}”",
+        "taken_to_mean": claim.criterion,
+        "found_here": "; ".join(filter(None, found)),
+        "verdict": ": ".join(filter(None, verdict)),
+    }
+
+
+def _number_row(finding: "Finding") -> dict[str, Any]:
     row: dict[str, Any] = {"what": finding.what, "ours": finding.ours, "paper": finding.paper}
     row["difference"] = finding.difference
     if finding.explanation is not None:
@@ -136,6 +162,8 @@ def _row(finding: "Finding") -> dict[str, Any]:
 
 
 def _json_row(finding: "Finding") -> dict[str, Any]:
-    """The same, with the former name of ``paper_method`` beside it, until 0.3."""
-    row = _row(finding)
+    """A finding as JSON, with the former name of ``paper_method`` beside it, until 0.3."""
+    row = _number_row(finding)
+    if finding.claim is not None:
+        return row | asdict(finding.claim)
     return row | {"in_their_way": row["paper_method"]} if "paper_method" in row else row

@@ -200,7 +200,14 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-_STYLES = {"agrees": "green", "explained": "yellow", "differs": "red"}
+_STYLES = {
+    "agrees": "green",
+    "explained": "yellow",
+    "differs": "red",
+    "holds": "green",
+    "holds with a condition": "blue",
+    "contradicted": "red",
+}
 
 
 def _print_cells(
@@ -213,7 +220,7 @@ def _print_cells(
         whole = is_number or not any(" " in cell for cell in column)  # only sentences can be broken
         table.add_column(Text(header), justify="right" if is_number else "left", no_wrap=whole, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
+        table.add_row(*(Text(cell, _STYLES.get(cell.partition(": ")[0], "")) for cell in row))
     console = _console()
     if title is not None:
         _print(console, _wrapped(title, title_style))

@@ -19,6 +19,7 @@ from nishimori._progress import Report, shown_or_told
 from nishimori.errors import InputError
 from nishimori.paper import _runs
 from nishimori.paper._artefact import Artefact, Finding, Scale
+from nishimori.paper._claim import Claim
 from nishimori.paper._runs import Outcome
 from nishimori.paper.artefacts import ARTEFACTS
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from nishimori.paper.training._train import logits as logits
     from nishimori.paper.training._train import train as train
 
-__all__ = ["Artefact", "Finding", "Outcome", "Scale", "artefact", "check", "logits", "models", "names", "run", "train"]
+__all__ = ["Artefact", "Claim", "Finding", "Outcome", "Scale", "artefact", "check", "logits", "models", "names", "run", "train"]
 
 
 def __dir__() -> list[str]:
@@ -121,7 +122,7 @@ def check(
     progress: bool | None = None,
     report: Report | None = None,
 ) -> Sequence[Finding]:
-    """Compare an artefact with the numbers that the paper prints.
+    """Compare an artefact with the numbers that the paper prints; for ``claims``, judge its statements.
 
     Parameters
     ----------
@@ -135,6 +136,11 @@ def check(
         As for `run`; `bayes` takes minutes.
     report : callable, optional
         Deprecated; use ``progress``.
+
+    Returns
+    -------
+    sequence of Finding
+        One per number or, for ``claims``, one per statement, with the `Claim` as its attribute ``claim``.
 
     Examples
     --------

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from nishimori.paper._claim import Claim, Judgement
+
 Row = Mapping[str, Any]
 Pieces = Mapping[str, Any]
-Verdict = Literal["agrees", "explained", "differs"]
+Verdict = Literal["agrees", "explained", "differs"] | Judgement
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Finding:
         The number that the paper's own method gives, where that method is known to differ from ours.
     explanation : str or None
         What the paper's method does differently.
+    claim : Claim or None
+        The statement that the finding is about, for findings of the artefact ``claims``; its verdict is the finding's.
     """
 
     what: str
@@ -42,6 +46,7 @@ class Finding:
     tolerance: float | None = None
     paper_method: float | None = None
     explanation: str | None = None
+    claim: Claim | None = None
 
     @property
     def difference(self) -> float | None:
@@ -53,6 +58,8 @@ class Finding:
     @property
     def verdict(self) -> Verdict:
         """Whether the two agree; a difference is explained if the paper's method gives the paper's number."""
+        if self.claim is not None:
+            return self.claim.verdict
         if self.agrees:
             return "agrees"
         return "explained" if _near(self.paper_method, self.paper, self.tolerance) else "differs"

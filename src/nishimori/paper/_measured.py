@@ -75,6 +75,10 @@ def _row(temperatures: Mapping[str, float], cards: Mapping[float, Scorecard]) ->
     row["error"] = cards[1.0].error
     for suffix, T in {"": 1.0, **{f"_{name}": T for name, T in temperatures.items()}}.items():
         row[f"ece{suffix}"], row[f"brier{suffix}"] = cards[T].ece, cards[T].brier
+    # Differences of numbers from the same images have much smaller error bars than the numbers themselves.
+    row["ece_difference"] = row["ece_ts"] - row["ece_ec"]
+    for name in temperatures:
+        row[f"brier_change_{name}"] = row[f"brier_{name}"] - row["brier"]
     return row
 
 
@@ -94,11 +98,15 @@ def measured(network: Network, *, resamples: int, seed: int) -> dict[str, Row]:
     result = scores_by_kind(kinds, network.test)
     drawn = []
     for _ in range(resamples):
-        on_validation, on_test = (_counts(len(part.labels), generator) for part in (network.validation, network.test))
-        weights = {"validation_weight": on_validation, "test_weight": on_test}
-        drawn.append(scores_by_kind(kinds, network.test, **weights, near=result))
+        drawn.append(scores_by_kind(kinds, network.test, **resampled(network, generator), near=result))
     bars = {f"{kind} error bars": mean_and_spread([rows[kind] for rows in drawn])[1] for kind in kinds}
     return result | bars
+
+
+def resampled(network: Network, generator: np.random.Generator) -> dict[str, HostArray]:
+    """Weights of `scores_by_kind` for which validation and test images are drawn with replacement."""
+    parts = {"validation_weight": network.validation, "test_weight": network.test}
+    return {key: _counts(len(part.labels), generator) for key, part in parts.items()}
 
 
 def _counts(n: int, generator: np.random.Generator) -> HostArray:

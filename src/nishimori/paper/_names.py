@@ -11,7 +11,12 @@ from typing import Self
 _AUTHORS = "-authors"
 _FRACTION = "-fraction-"
 _SETS = {"svhn": "SVHN", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-_MODELS = {"densenet121": "DenseNet121", "vgg19": "VGG19", "repvgg-a2": "RepVGG-A2"}
+_MODELS = {
+    "densenet121": "DenseNet121",
+    "densenet121-linear": "DenseNet121 with linear transitions",
+    "vgg19": "VGG19",
+    "repvgg-a2": "RepVGG-A2",
+}
 
 
 @dataclass(frozen=True)

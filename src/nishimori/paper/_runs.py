@@ -223,7 +223,8 @@ def _write_csv(path: Path, rows: Sequence[Row]) -> None:
 def _row(finding: Finding) -> dict[str, Any]:
     """A finding as JSON; the last two keys are the former names of `paper_method` and `explanation`, kept until 0.3."""
     old = {"in_their_way": finding.paper_method, "because": finding.explanation}
-    return asdict(finding) | {"verdict": finding.verdict} | old
+    row = asdict(finding) | {"verdict": finding.verdict} | old
+    return {key: value for key, value in row.items() if key != "claim" or value is not None}
 
 
 def _brief(header: dict[str, Any]) -> str:

@@ -124,7 +124,7 @@ def _draw_points(curve: Reliability, ax: "Axes", name: str | None, look: tuple[A
     color, marker = look
     # Effective counts carry rounding errors: ten samples of equal weight must count as ten.
     enough = curve.count >= min_count * (1 - 1e-9)
-    low, high = _interval(curve)
+    low, high = wilson_interval(curve.accuracy, curve.count)
     # The area of a marker grows with the bin's share of the samples, so that ten samples do not look like a thousand.
     area = 12 + 38 * curve.weight / curve.weight.sum()
     ax.plot(curve.confidence[enough], curve.accuracy[enough], color=color, linewidth=1, alpha=0.5, label="_joined")
@@ -143,12 +143,11 @@ def _draw_points(curve: Reliability, ax: "Axes", name: str | None, look: tuple[A
     _note(ax, notes)
 
 
-def _interval(curve: Reliability) -> tuple[HostArray, HostArray]:
-    """Wilson's score interval of the accuracy: inside [0, 1], and neither empty nor of width zero where all or none are right.
+def wilson_interval(p: HostArray, n: HostArray) -> tuple[HostArray, HostArray]:
+    """Wilson's 95 % score interval of shares ``p`` of ``n`` samples: inside [0, 1], and never of width zero.
 
     E. B. Wilson, J. Am. Stat. Assoc. 22 (1927) 209.
     """
-    p, n = curve.accuracy, curve.count
     centre = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z / (1 + _Z**2 / n) * np.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
     # Rounding may leave the point outside, or the end outside [0, 1], by an ulp.

@@ -45,4 +45,6 @@ def named(picture):
         entries += zip(*ax.get_legend_handles_labels(), strict=True)
     for handle, label in entries:
         first = handle[0] if isinstance(handle, tuple) else handle
+        if not hasattr(first, "get_color"):
+            continue  # an area, which stands for no method
         yield label.replace(":", " ").replace(",", " ").split()[0], to_hex(first.get_color())

@@ -1,68 +1,118 @@
-"""Verdicts on the rows of the paper's tables: tolerances, and what counts as explained."""
+"""Verdicts on the rows of the paper's tables: what is compared, tolerances, and what counts as explained."""
+
+import math
+import statistics
+import tomllib
+from pathlib import Path
 
 import pytest
 
+from nishimori import paper
 from nishimori.paper.artefacts._rows import AUGMENTED, COLUMNS, compared_row
 
 PAPER = (13.5, 1.37, 1.38, 5.3, 1.9, 1.9, 20.0, 19.43, 19.2)
+SPREADS = tomllib.loads((Path(paper.__file__).parent / "spreads.toml").read_text(encoding="utf-8"))
+DIGIT = {"temperature": 0.01, "error": 0.1, "ece": 0.1, "brier": 0.1}
+CALIBRATED = [column for column in COLUMNS if column.endswith(("_ts", "_ec"))]
+TABLES = {"table-real": "clean_labels", "table-corrupted": "noisy_labels"}
 
 
-def content(*, bars=0.0, **changes):
+def percent(column):
+    return 1 if column.startswith("temperature") else 100
+
+
+def digit(column):
+    return DIGIT[column.partition("_")[0]]
+
+
+def content(*, bars=0.0, images=0.0, kinds=("clean", "augmented"), **changes):
     """A network with the paper's numbers, except for ``changes``, which are in the units of the table."""
 
     def row(kind):
         ours = dict(zip(COLUMNS, PAPER, strict=True))
         ours |= {key.removesuffix(f"_{kind}"): value for key, value in changes.items() if key.endswith(f"_{kind}")}
-        return {key: value if key.startswith("temperature") else value / 100 for key, value in ours.items()}
+        return {key: value / percent(key) for key, value in ours.items()}
 
-    spread = {key: bars if key.startswith("temperature") else bars / 100 for key in COLUMNS}
-    return {each: row(each) for each in ("clean", "augmented")} | {
-        f"{kind} error bars": spread for kind in ("clean", "augmented")
+    def spread(width):
+        return {key: width / percent(key) for key in COLUMNS}
+
+    return {kind: row(kind) for kind in kinds} | {
+        f"{kind} error bars{of}": spread(width) for kind in kinds for of, width in (("", bars), (" of images", images))
     }
 
 
-def verdicts(name, found):
-    return dict(zip(COLUMNS, compared_row(name, found, PAPER), strict=True))
+def findings(name, found, table="table-real"):
+    return dict(zip(COLUMNS, compared_row(name, found, table, PAPER), strict=True))
+
+
+# The authors' networks.
+
+
+@pytest.mark.parametrize("name", ["cifar10/resnet20-authors", "cifar10/resnet56-authors"])
+@pytest.mark.parametrize("table", TABLES)
+def test_the_authors_networks_vary_with_the_draw_of_the_augmentation_only(name, table):
+    drawn = SPREADS["augmentations"][name][TABLES[table]]
+    found = findings(name, content(bars=0.03, images=7.0), table)
+    noise = 0.03 if table == "table-corrupted" else 0.0  # a table with noisy labels has one draw of the noise too
+    for column in COLUMNS:
+        calibrated = column in CALIBRATED
+        draws = percent(column) * statistics.stdev(drawn[column]) if calibrated else 0.0
+        assert found[column].tolerance == pytest.approx(digit(column) + 2 * math.hypot(draws, noise))
+        assert found[column].ours == pytest.approx(dict(zip(COLUMNS, PAPER, strict=True))[column])
+        expected = pytest.approx(percent(column) * statistics.fmean(drawn[column])) if calibrated else None
+        assert found[column].paper_method == expected
+        assert found[column].explanation == (AUGMENTED if calibrated else None)
 
 
 def test_a_number_that_only_augmented_images_give_is_explained_by_them():
-    found = verdicts("cifar10/resnet20-authors", content(temperature_ts_clean=1.52, ece_ec_clean=0.6))
-    for key in COLUMNS:
-        assert found[key].verdict == ("explained" if key in ("temperature_ts", "ece_ec") else "agrees"), key
-        calibrated = key.endswith(("_ts", "_ec"))
-        assert found[key].explanation == (AUGMENTED if calibrated else None)
-        assert found[key].paper_method == (pytest.approx(dict(zip(COLUMNS, PAPER, strict=True))[key]) if calibrated else None)
+    found = findings("cifar10/resnet20-authors", content(temperature_ts_clean=1.52, ece_ec_clean=0.6))
+    assert {key for key in COLUMNS if found[key].verdict == "explained"} == {"temperature_ts", "ece_ec"}
     assert found["temperature_ts"].ours == 1.52
     assert found["ece_ec"].what == "CIFAR-10 ResNet20 (authors'): ece ec, %"
 
 
 def test_a_number_that_neither_method_gives_differs():
-    found = verdicts("cifar10/resnet20-authors", content(temperature_ts_clean=1.52, temperature_ts_augmented=1.44))
-    assert found["temperature_ts"].verdict == "differs"
-    found = verdicts("cifar10/resnet20-authors", content(error_clean=14.0))
-    assert found["error"].verdict == "differs"  # measured on the test set, whatever the calibration
+    drawn = statistics.fmean(SPREADS["augmentations"]["cifar10/resnet20-authors"]["clean_labels"]["temperature_ts"])
+    row = [*PAPER]
+    row[COLUMNS.index("temperature_ts")] = drawn + 0.2
+    found = compared_row("cifar10/resnet20-authors", content(temperature_ts_clean=drawn), "table-real", row)
+    assert found[COLUMNS.index("temperature_ts")].verdict == "differs"
+    found = findings("cifar10/resnet20-authors", content(error_clean=13.7))
+    assert found["error"].verdict == "differs"  # measured on the paper's own test images: only the digit may differ
 
 
-def test_without_augmented_images_there_is_nothing_to_explain():
-    clean = {key: value for key, value in content(temperature_ts_clean=1.52).items() if key.startswith("clean")}
-    found = verdicts("svhn/resnet20-authors", clean)
-    assert found["temperature_ts"].verdict == "differs"
+@pytest.mark.parametrize(("table", "width"), [("table-real", 0.02), ("table-corrupted", 0.05)])
+def test_rebuilt_images_are_compared_within_the_error_bars_of_images(table, width):
+    found = findings("svhn/resnet20-authors", content(bars=0.02, images=0.05, kinds=("clean",)), table)
+    for column in COLUMNS:
+        assert found[column].tolerance == pytest.approx(digit(column) + 2 * width)
+        assert found[column].explanation is None
+
+
+# Our networks.
+
+
+@pytest.mark.parametrize(("name", "n"), [("cifar10/resnet20", 6), ("cifar10/resnet56", 4)])
+@pytest.mark.parametrize("table", TABLES)
+def test_a_network_trained_several_times_is_compared_by_its_mean_and_spread(name, n, table):
+    further = SPREADS["trainings"][name][TABLES[table]]["augmented"]
+    found = findings(name, content(bars=3.0, images=7.0), table)
+    for column, first in zip(COLUMNS, PAPER, strict=True):
+        every = [first, *(percent(column) * each for each in further[column])]
+        assert len(every) == n
+        assert found[column].ours == pytest.approx(statistics.fmean(every))
+        assert found[column].tolerance == pytest.approx(digit(column) + 2 * statistics.stdev(every))
+        assert found[column].paper_method is None
+    title = "CIFAR-10 ResNet20" if name.endswith("20") else "CIFAR-10 ResNet56"
+    assert found["error"].what == f"{title} (mean of {n} of ours): error, %"
+    assert found["ece_ts"].what == f"{title} (mean of {n} of ours, augmented): ece ts, %"
+
+
+@pytest.mark.parametrize(("table", "width"), [("table-real", 0.02), ("table-corrupted", 0.05)])
+def test_a_network_trained_once_is_compared_within_its_error_bars(table, width):
+    found = findings("cifar10/densenet121", content(bars=0.02, images=0.05, temperature_ts_augmented=1.9), table)
+    for column in COLUMNS:
+        assert found[column].tolerance == pytest.approx(digit(column) + 2 * width)
+    assert (found["temperature_ts"].ours, found["temperature_ts"].verdict) == (1.9, "differs")
+    assert found["ece_ts"].what == "CIFAR-10 DenseNet121 (ours, augmented): ece ts, %"
     assert found["temperature_ts"].explanation is None
-
-
-def test_error_bars_widen_the_comparison_of_the_same_network():
-    changed = {"temperature_ts_clean": 1.45, "temperature_ts_augmented": 1.45}
-    for bars, verdict in ((0.03, "differs"), (0.04, "agrees")):  # one digit and two error bars
-        found = verdicts("cifar10/resnet20-authors", content(bars=bars, **changed))["temperature_ts"]
-        assert (found.verdict, found.tolerance) == (verdict, pytest.approx(0.01 + 2 * bars))
-
-
-def test_another_network_gets_the_spread_of_trainings():
-    ours, theirs = (verdicts(name, content()) for name in ("cifar10/resnet20", "cifar10/resnet20-authors"))
-    for key, wide in {"temperature_ec": 0.2, "error": 3.1, "ece_ts": 1.5, "brier": 4.0}.items():
-        digit = 0.01 if key.startswith("temperature") else 0.1
-        assert theirs[key].tolerance == pytest.approx(digit)
-        assert ours[key].tolerance == pytest.approx(digit + wide)
-    assert ours["error"].what == "CIFAR-10 ResNet20 (ours): error, %"
-    assert ours["ece_ts"].what == "CIFAR-10 ResNet20 (ours, augmented): ece ts, %"
-    assert ours["ece_ts"].paper_method is None

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
 import shell
 from nishimori import paper
@@ -69,6 +70,40 @@ def test_the_density_and_its_atoms_have_mass_one(computed):
 
 def test_ec_leads_ts_in_every_panel(computed):
     assert [each.verdict for each in findings("figure-ece", computed)] == ["agrees"] * 9
+
+
+def test_each_curve_of_the_ece_knows_the_separability_of_its_teacher(computed):
+    with (computed("figure-ece") / "figure-ece.csv").open(encoding="utf-8") as stream:
+        found = {row["teacher"]: float(row["separability"]) for row in csv.DictReader(stream)}
+    assert found == pytest.approx({"logit": 2.278, "affine": 3.637, "constant": 2.447}, abs=5e-4)
+
+
+def test_residuals_are_differences_from_the_theory_in_standard_errors(computed):
+    folder = computed("figure-temperatures")
+    with (folder / "figure-temperatures-theory.csv").open(encoding="utf-8") as stream:
+        theory = {(row["teacher"], row["alpha"]): row for row in csv.DictReader(stream)}
+    for row in theory.values():
+        assert float(row["paper"]) - float(row["difference"]) == pytest.approx(float(row["paper_residual"]), abs=1e-15)
+    # Near separability the paper's curve lies above; elsewhere it differs by less than its numerical noise.
+    outside = {key[0] for key, row in theory.items() if abs(float(row["paper_residual"])) > 2e-5}
+    assert outside == {"affine", "constant"}
+    with (folder / "figure-temperatures-simulation.csv").open(encoding="utf-8") as stream:
+        points = list(csv.DictReader(stream))
+    assert len(points) == 15
+    for row in points:
+        limit = float(theory[row["teacher"], row["alpha"]]["difference"])
+        assert float(row["residual"]) * float(row["standard_error"]) == pytest.approx(float(row["difference"]) - limit)
+
+
+def test_the_strips_of_the_density_have_a_scale(computed):
+    stored = json.loads((computed("figure-density") / "figure-density.json").read_text(encoding="utf-8"))["pieces"]
+    figure = paper.artefact("figure-density").draw(stored, pyplot)
+    bars = [ax for ax in figure.axes if ax.get_label() == "<colorbar>"]
+    assert len(bars) == 2
+    highest = max(max(values) for content in stored["density"].values() for values in content["atoms"].values())
+    (strips,) = [ax for ax in bars if ax.get_ylabel().startswith("strips")]
+    assert strips.get_ylim() == pytest.approx((0, highest))
+    pyplot.close(figure)
 
 
 def test_bayesian_estimation_finds_the_teachers_temperature(computed):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._optional import require
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.paper._printed import printed
 from nishimori.theory import StateEvolution, state_evolution
@@ -58,28 +59,14 @@ class FigureDensity(Artefact):
         return found
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        figure, axes = pyplot.subplots(1, 3, figsize=(13.5, 4.6), sharey=True, layout="constrained")
-        top = max(np.quantile(content["density"], 0.98) for content in done["density"].values())
+        figure, axes = pyplot.subplots(1, 3, figsize=(14, 4.8), sharey=True, layout="constrained")
+        every = done["density"].values()
+        top = max(np.quantile(content["density"], 0.98) for content in every)
+        highest = max(max(values) for content in every for values in content["atoms"].values())
         for ax, row in zip(axes, done["solution"], strict=True):
             content = done["density"][row["panel"]]
-            levels = np.array(content["levels"])
-            half = (levels[1] - levels[0]) / 2
-            extent = (levels[0] - half, levels[-1] + half, levels[0] - half, levels[-1] + half)
-            image = ax.imshow(
-                content["density"], extent=extent, origin="lower", vmin=0, vmax=top, cmap="viridis", aspect="auto"
-            )
-            # Samples with f* exactly 0 or 1 have no density: strips outside [0, 1] show them, with a colour scale of their own.
-            highest = max(max(values) for values in content["atoms"].values())
-            for value, values in content["atoms"].items():
-                at = float(value)
-                low = -0.07 if at == 0 else 1.02
-                strip = np.array([values])
-                ax.imshow(
-                    strip, extent=(0, 1, low, low + 0.05), origin="lower", vmin=0, vmax=highest, cmap="magma", aspect="auto"
-                )
-                ax.text(0.5, low + 0.025, f"f* = {at:g} exactly", color="white", fontsize=9, ha="center", va="center")
-            ax.plot(levels, content["conditional_mean"], "--", color="white", linewidth=1.5, label="E[f* | f_erm]")
-            ax.plot([0, 1], [0, 1], color="white", linewidth=0.8, label="diagonal")
+            image = _draw_density(ax, content, top)
+            strip = _draw_atoms(ax, content["atoms"], highest)
             ax.set(
                 xlabel=r"$f_{erm}$",
                 xlim=(0, 1),
@@ -88,8 +75,40 @@ class FigureDensity(Artefact):
             )
         axes[0].set_ylabel("f*", fontsize=12)
         axes[0].legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.93), facecolor="0.3", labelcolor="white")
-        figure.colorbar(image, ax=axes, label="density (brightest 2 % cut off)", fraction=0.03)
+        figure.colorbar(image, ax=axes, label="density of (f*, $f_{erm}$), brightest 2 % cut off", fraction=0.03, extend="max")
+        label = "strips: density of $f_{erm}$ where f* is exactly 0 or 1"
+        figure.colorbar(strip, ax=axes, label=label, fraction=0.03, pad=0.02)
         return figure
+
+
+def _draw_density(ax: Any, content: Mapping[str, Any], top: float) -> Any:
+    levels = np.array(content["levels"])
+    half = (levels[1] - levels[0]) / 2
+    extent = (levels[0] - half, levels[-1] + half, levels[0] - half, levels[-1] + half)
+    look = {"origin": "lower", "vmin": 0, "vmax": top, "cmap": "viridis", "aspect": "auto"}
+    image = ax.imshow(content["density"], extent=extent, **look)
+    ax.plot(levels, content["conditional_mean"], "--", color="white", linewidth=1.5, label="E[f* | f_erm]")
+    ax.plot([0, 1], [0, 1], color="white", linewidth=0.8, label="diagonal")
+    return image
+
+
+def _draw_atoms(ax: Any, atoms: Mapping[str, Sequence[float]], highest: float) -> Any:
+    """Samples with f* exactly 0 or 1 have no density in f*: strips outside [0, 1] show their density in f_erm.
+
+    The densities of all panels reach from 0 to ``highest`` and their tails matter, so that the colours follow the square root.
+    """
+    for value, values in atoms.items():
+        at = float(value)
+        low = -0.07 if at == 0 else 1.02
+        look = {"origin": "lower", "norm": _root(highest), "cmap": "magma", "aspect": "auto"}
+        strip = ax.imshow(np.array([values]), extent=(0, 1, low, low + 0.05), **look)
+        ax.text(0.5, low + 0.025, f"f* = {at:g} exactly", color="white", fontsize=9, ha="center", va="center")
+    return strip
+
+
+def _root(highest: float) -> Any:
+    colors = require("matplotlib.colors", extra="paper", for_="Drawing the paper's figures")
+    return colors.PowerNorm(0.5, vmin=0, vmax=highest)
 
 
 def solved() -> StateEvolution:

@@ -8,14 +8,14 @@ import numpy as np
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 from nishimori.paper.artefacts._figure_temperatures import TEACHERS
-from nishimori.plot._palette import HUES
-from nishimori.theory import optimal_penalty, state_evolution
+from nishimori.plot._palette import COLORS, HUES
+from nishimori.theory import optimal_penalty, separability, state_evolution
 
 PENALTIES = ("1e-4", "λ_error", "λ_loss")
-_COLOURS = {"1e-4": HUES["black"], "λ_error": HUES["sky"], "λ_loss": HUES["purple"]}
-# After calibration the curves nearly coincide; the thin ones are drawn over the thick one.
-_WIDTHS = {"1e-4": 1.2, "λ_error": 2.6, "λ_loss": 1.2}
-_STYLES = {"ece": ("uncalibrated", ":"), "ece_ts": ("after TS", "--"), "ece_ec": ("after EC", "-")}
+_LABELS = {"1e-4": "λ = 1e-4", "λ_error": r"$\lambda_{error}$", "λ_loss": r"$\lambda_{loss}$"}
+# Colour, style and marker of a penalty. Where curves coincide, their markers alternate.
+_LOOKS = {"1e-4": (HUES["black"], "-", "o"), "λ_error": (HUES["sky"], "--", "s"), "λ_loss": (HUES["purple"], ":", "^")}
+_STYLES = {"ece": ("uncalibrated", "before", "-"), "ece_ts": ("TS", "ts", "--"), "ece_ec": ("EC", "ec", "-")}
 
 
 class FigureEce(Artefact):
@@ -29,7 +29,8 @@ class FigureEce(Artefact):
         return {f"{teacher}, {kind}": partial(_curve, teacher, kind, alphas) for teacher in TEACHERS for kind in PENALTIES}
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
-        return {"ece": [row for curve in done.values() for row in curve]}
+        thresholds = {teacher: separability(teacher) for teacher in TEACHERS}
+        return {"ece": [row | {"separability": thresholds[row["teacher"]]} for curve in done.values() for row in curve]}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         found = []
@@ -41,29 +42,42 @@ class FigureEce(Artefact):
         return found
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        figure, axes = pyplot.subplots(
-            2, 3, figsize=(12, 6.4), sharex=True, sharey="row", height_ratios=(3, 2), layout="constrained"
-        )
-        for (top, bottom), teacher in zip(axes.T, TEACHERS, strict=True):
-            for kind in PENALTIES:
-                curve = done[f"{teacher}, {kind}"]
-                alpha = [row["alpha"] for row in curve]
-                look = {"color": _COLOURS[kind], "linewidth": _WIDTHS[kind]}
-                for column, (_, style) in _STYLES.items():
-                    top.plot(alpha, [100 * row[column] for row in curve], style, **look)
-                bottom.plot(alpha, [100 * (row["ece_ts"] - row["ece_ec"]) for row in curve], **look)
-            top.set(yscale="log", title=f"{teacher} teacher")
-            bottom.set(yscale="log", xlabel="α = n/d")
-            for ax in (top, bottom):
+        figure, axes = pyplot.subplots(4, 3, figsize=(12, 12), sharex=True, layout="constrained")
+        for column, teacher in zip(axes.T, TEACHERS, strict=True):
+            for ax, kind in zip(column, PENALTIES, strict=False):
+                _draw_ece(ax, done[f"{teacher}, {kind}"])
+                ax.sharey(axes[0, 0])
+                ax.set(title=f"{teacher} teacher, {_LABELS[kind]}")
+            for i, kind in enumerate(PENALTIES):
+                _draw_lead(column[-1], done[f"{teacher}, {kind}"], kind, first=i)
+            column[-1].sharey(axes[-1, 0])
+            column[-1].set(xlabel="α = n/d", title=f"{teacher} teacher", xticks=range(0, 21, 4))
+            for ax in column:
+                ax.axvline(separability(teacher), color="0.4", linewidth=1, linestyle=(0, (1, 2)), label="separability")
+                ax.set(yscale="log")
                 ax.grid(alpha=0.3)
-        axes[0, 0].set_ylabel("ECE, %")
-        axes[1, 0].set_ylabel("ECE after TS - after EC, points")
-        for kind, label in zip(PENALTIES, ("λ = 1e-4", r"$\lambda_{error}$", r"$\lambda_{loss}$"), strict=True):
-            axes[0, 2].plot([], [], color=_COLOURS[kind], label=label)
-        for label, style in _STYLES.values():
-            axes[0, 2].plot([], [], style, color="0.4", label=label)
-        axes[0, 2].legend(fontsize=8, ncols=2, loc="lower right")
+        for row, label in zip(axes, [*("ECE, %",) * 3, "ECE after TS - after EC, points"], strict=True):
+            row[0].set_ylabel(label)
+            row[0].yaxis.set_major_formatter("{x:g}")
+        for ax, place in ((axes[0, 0], "center right"), (axes[-1, 0], "upper right")):
+            ax.legend(fontsize=8, loc=place)
         return figure
+
+
+def _draw_ece(ax: Any, curve: Sequence[Row]) -> None:
+    for column, (label, method, style) in _STYLES.items():
+        y = [100 * row[column] for row in curve]
+        # At λ_loss the uncalibrated curve lies under that of TS: it is thicker, so that it can be seen.
+        look = {"color": COLORS[method], "linewidth": 3 if column == "ece" else 1.7}
+        ax.plot([row["alpha"] for row in curve], y, style, label=label, **look)
+
+
+def _draw_lead(ax: Any, curve: Sequence[Row], kind: str, *, first: int) -> None:
+    """How much lower the ECE is after EC; the markers begin at the point number ``first``, different for each penalty."""
+    colour, style, marker = _LOOKS[kind]
+    y = [100 * (row["ece_ts"] - row["ece_ec"]) for row in curve]
+    look = {"color": colour, "linestyle": style, "marker": marker, "markersize": 4.5, "markevery": (first, len(PENALTIES))}
+    ax.plot([row["alpha"] for row in curve], y, linewidth=1.5, label=_LABELS[kind], **look)
 
 
 @cache

@@ -48,7 +48,7 @@ class FigureReliability(Artefact):
         return found
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        figure, axes = pyplot.subplots(2, 2, figsize=(8.6, 8.8), layout="constrained")
+        figure, axes = pyplot.subplots(2, 2, figsize=(10.5, 7.6), layout="constrained")
         for ax, (name, content) in zip(axes.flat, done.items(), strict=True):
             draw_reliability(ax, content["bins"])
             ax.set_title(NetworkName.parse(name).label, fontsize=11)

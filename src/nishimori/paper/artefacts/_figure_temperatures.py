@@ -14,6 +14,7 @@ from nishimori.theory import Estimate, Overlaps, plain_iterations, separability,
 
 TEACHERS = ("logit", "affine", "constant")
 _COLOURS = {"logit": HUES["black"], "affine": HUES["sky"], "constant": HUES["purple"]}
+_MARKERS = {"logit": "o", "affine": "s", "constant": "^"}
 
 # The printed curves have a numerical noise of about 1e-5, as a minimiser of a flat loss leaves it.
 _TOLERANCE = 2e-5
@@ -51,6 +52,7 @@ class FigureTemperatures(Artefact):
                 "temperature_ec": ec,
                 "difference": _relative(ts, ec),
                 "paper": theirs,
+                "paper_residual": theirs - _relative(ts, ec),
                 "paper_simulation": points,
                 "after_100_iterations": _relative(*early),
             }
@@ -64,7 +66,9 @@ class FigureTemperatures(Artefact):
                 strict=True,
             )
         ]
-        return {"theory": theory, "simulation": [done[key] for key in done if key.startswith("simulation ")]}
+        limits = {(row["teacher"], row["alpha"]): row["difference"] for row in theory}
+        simulation = [done[key] for key in done if key.startswith("simulation ")]
+        return {"theory": theory, "simulation": [_with_residual(row, limits) for row in simulation]}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         return [
@@ -80,35 +84,66 @@ class FigureTemperatures(Artefact):
         ]
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        figure, ax = pyplot.subplots(figsize=(6.4, 4.4), layout="constrained")
-        tables = self.tables(done)
-        for teacher, colour in _COLOURS.items():
-            rows = [row for row in tables["theory"] if row["teacher"] == teacher]
-            alpha = [row["alpha"] for row in rows]
-            ax.plot(alpha, [row["difference"] for row in rows], color=colour, label=f"{teacher} teacher")
-            ax.plot(alpha, [row["paper"] for row in rows], "x", color="0.45", markersize=3, markeredgewidth=0.8, zorder=3)
-            points = [row for row in tables["simulation"] if row["teacher"] == teacher]
-            ax.errorbar(
-                [row["alpha"] for row in points],
-                [row["difference"] for row in points],
-                [row["standard_error"] for row in points],
-                fmt="o",
-                markersize=4,
-                markerfacecolor="none",
-                color=colour,
-            )
-            ax.axvline(separability(teacher), color=colour, linewidth=0.8, linestyle=":")
-        size = tables["simulation"][0]
-        label = f"simulation, d = {size['d']}, {size['seeds']} seeds"
-        ax.plot([], [], "o", markerfacecolor="none", color="0.4", label=label)
-        ax.plot([], [], "x", markersize=3, markeredgewidth=0.8, color="0.45", label="curve as printed in the paper")
-        ax.plot([], [], ":", linewidth=0.8, color="0.4", label="separability")
-        ax.set(
-            xlabel="α = n/d", ylabel=r"$|T_{TS} - T_{EC}|\,/\,T_{TS}$", yscale="log", title="λ = 1e-4", xticks=range(0, 21, 4)
+        figure, axes = pyplot.subplot_mosaic(
+            [["curves", "simulation"], ["curves", "paper"]],
+            figsize=(13, 5.4),
+            width_ratios=(6, 5),
+            sharex=True,
+            layout="constrained",
         )
-        ax.grid(alpha=0.3)
-        ax.legend(fontsize=8, ncols=2, loc="center right", bbox_to_anchor=(1.0, 0.4))
+        tables = self.tables(done)
+        for teacher in TEACHERS:
+            rows, points = ([row for row in tables[name] if row["teacher"] == teacher] for name in ("theory", "simulation"))
+            _draw_curve(axes["curves"], rows, points, teacher)
+            _draw_residuals(axes["simulation"], points, "residual", teacher)
+            _draw_residuals(axes["paper"], rows, "paper_residual", teacher)
+        # Room for the legend below the points.
+        highest = 1.5 * max(abs(row["residual"]) for row in tables["simulation"])
+        axes["simulation"].set_ylim(-highest, highest)
+        self._label(axes, tables["simulation"][0])
         return figure
+
+    def _label(self, axes: Mapping[str, Any], size: Row) -> None:
+        curves, simulation, paper = (axes[name] for name in ("curves", "simulation", "paper"))
+        label = f"simulation, d = {size['d']}, {size['seeds']} seeds"
+        curves.plot([], [], "o", markerfacecolor="none", color="0.4", label=label)
+        curves.plot([], [], "x", markersize=3, markeredgewidth=0.8, color="0.45", label="curve as printed in the paper")
+        curves.plot([], [], ":", linewidth=0.8, color="0.4", label="separability")
+        curves.set(xlabel="α = n/d", ylabel=r"$|T_{TS} - T_{EC}|\,/\,T_{TS}$", yscale="log", title="λ = 1e-4")
+        curves.set_xticks(range(0, 21, 4))
+        curves.legend(fontsize=8, ncols=2, loc="center right", bbox_to_anchor=(1.0, 0.4))
+        simulation.axhspan(-2, 2, color="0.92", zorder=0, label="two standard errors")
+        simulation.set(ylabel="simulation - theory,\nstandard errors")
+        simulation.legend(fontsize=8, loc="lower right")
+        paper.axhspan(-_TOLERANCE, _TOLERANCE, color="0.92", zorder=0, label=f"±{_TOLERANCE:g}: numerical noise of the paper")
+        paper.set(xlabel="α = n/d", ylabel="paper's curve - theory")
+        paper.set_yscale("symlog", linthresh=_TOLERANCE)
+        paper.legend(fontsize=8, loc="upper right")
+        for ax in axes.values():
+            ax.grid(alpha=0.3)
+
+
+def _with_residual(row: Row, limits: Mapping[tuple[str, float], float]) -> Row:
+    """A row of the simulations with the theory's value and the difference from it in standard errors."""
+    limit = limits[row["teacher"], row["alpha"]]
+    return {**row, "theory": limit, "residual": (row["difference"] - limit) / row["standard_error"]}
+
+
+def _draw_curve(ax: Any, rows: Sequence[Row], points: Sequence[Row], teacher: str) -> None:
+    colour, alpha = _COLOURS[teacher], [row["alpha"] for row in rows]
+    ax.plot(alpha, [row["difference"] for row in rows], color=colour, label=f"{teacher} teacher")
+    ax.plot(alpha, [row["paper"] for row in rows], "x", color="0.45", markersize=3, markeredgewidth=0.8, zorder=3)
+    columns = ([row[key] for row in points] for key in ("alpha", "difference", "standard_error"))
+    ax.errorbar(*columns, fmt=_MARKERS[teacher], markersize=4, markerfacecolor="none", color=colour)
+    ax.axvline(separability(teacher), color=colour, linewidth=0.8, linestyle=":")
+
+
+def _draw_residuals(ax: Any, rows: Sequence[Row], key: str, teacher: str) -> None:
+    """Differences from the theory, with the separability of the teacher."""
+    look = {"color": _COLOURS[teacher], "markersize": 4, "markerfacecolor": "none"}
+    ax.plot([row["alpha"] for row in rows], [row[key] for row in rows], _MARKERS[teacher], **look)
+    ax.axhline(0, color="0.4", linewidth=0.8)
+    ax.axvline(separability(teacher), color=_COLOURS[teacher], linewidth=0.8, linestyle=":")
 
 
 def _paper() -> Any:

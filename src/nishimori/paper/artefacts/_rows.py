@@ -1,28 +1,31 @@
-"""What the paper's two tables have in common: networks, columns, units, comparison with the printed numbers, picture.
+"""What the paper's two tables have in common: networks, columns, units, comparison with the printed numbers.
 
 Each network is calibrated on clean validation images and, for CIFAR-10, also on augmented ones; both have error bars.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, field
+from math import hypot
 from typing import Any
 
 from nishimori import data
 from nishimori.paper._artefact import Finding, Pieces, Row, compared
+from nishimori.paper._measured import mean_and_spread
 from nishimori.paper._names import NetworkName
 from nishimori.paper._printed import printed
-from nishimori.plot._palette import COLORS
+from nishimori.paper._spreads import Labels, augmentation_draws, further_trainings
 
 AUGMENTED = "calibrating on augmented validation images"
 COLUMNS: Sequence[str] = printed()["table-real"]["columns"]
 # One unit of the last printed digit: it may be rounded or truncated.
 _DIGIT = {"temperature": 0.01, "error": 0.1, "ece": 0.1, "brier": 0.1}
-# Training the same network again gives other numbers. The paper's own two ResNet20s on 45,000 images have errors of 13.5 %
-# (Table 1) and 16.6 % (figure on the size of the training set): a difference of that size counts as agreement.
-OTHER_TRAINING = {"temperature": 0.2, "error": 3.1, "ece": 1.5, "brier": 4.0}
-_COLOURS = {"": COLORS["before"], "_ts": COLORS["ts"], "_ec": COLORS["ec"]}
-_LABELS = {"": "uncalibrated", "_ts": "TS", "_ec": "EC"}
-_PANELS = {"temperature": "temperature", "ece": "ECE, %", "brier": "Brier score × 100, change by calibration"}
+# For each table, whether its labels are noisy, and the error bars of a network that was trained once.
+_TABLES: Mapping[str, tuple[Labels, str]] = {
+    "table-real": ("clean", "error bars"),
+    "table-corrupted": ("noisy", "error bars of images"),
+}
+# Columns that the paper does not print: ECE after TS minus after EC, of the same images.
+_PAIRED = ("ece_difference",)
 
 
 def in_percent(row: Mapping[str, float]) -> dict[str, float]:
@@ -44,102 +47,91 @@ def networks_of_tables() -> Sequence[str]:
     return found
 
 
-def sheet_row(name: str, content: Mapping[str, Any], bar: str) -> Row:
-    """All numbers of a network in one row, each followed by its error bar."""
+def sheet_row(name: str, content: Mapping[str, Any], bars: Mapping[str, str]) -> Row:
+    """All numbers of a network in one row, each followed by its error bars: their names by the ending of the column."""
     parsed = NetworkName.parse(name)
     row: dict[str, Any] = {"network": parsed.title, "weights": parsed.whose}
     for kind, end in (("clean", ""), ("augmented", "_augmented")):
-        for column in COLUMNS:
-            if kind == "clean" or column.endswith(("_ts", "_ec")):
+        for column in (*COLUMNS, *_PAIRED):
+            if kind == "clean" or column.endswith(("_ts", "_ec", "_difference")):
                 there = kind in content
                 row[f"{column}{end}"] = in_percent(content[kind])[column] if there else None
-                row[f"{column}{end}_{bar}"] = in_percent(content[f"{kind} error bars"])[column] if there else None
+                for bar, piece in bars.items():
+                    row[f"{column}{end}_{bar}"] = in_percent(content[f"{kind} {piece}"])[column] if there else None
     return row
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Numbers to compare with a printed row, in the units of the tables, and one standard deviation of each.
+
+    ``paper_method`` holds the columns for which the paper calibrated on other images, with the numbers that these images give.
+    """
+
+    who: str
+    row: Mapping[str, float]
+    spread: Mapping[str, float]
+    paper_method: Mapping[str, float] = field(default_factory=dict)
 
 
 def compared_rows(done: Pieces, table: str) -> Sequence[Finding]:
     """Each number of ``table`` beside the paper's."""
-    return [each for name in done for each in compared_row(name, done[name], _printed_row(name, table))]
+    return [each for name in done for each in compared_row(name, done[name], table, printed_row(name, table))]
 
 
-def _printed_row(name: str, table: str) -> Sequence[float]:
+def printed_row(name: str, table: str) -> Sequence[float]:
     """The paper's numbers for a network; it prints one row, whoever trained ours."""
     row: Sequence[float] = printed()[table]["rows"][str(NetworkName.parse(name).our_version)]
     return row
 
 
-def compared_row(name: str, content: Mapping[str, Any], paper: Sequence[float]) -> Sequence[Finding]:
-    """Our numbers for a network beside the paper's, which calibrated networks on augmented images for CIFAR-10.
+def compared_row(name: str, content: Mapping[str, Any], table: str, paper: Sequence[float]) -> Sequence[Finding]:
+    """Our numbers for a network beside the paper's; two standard deviations and one printed digit count as agreement.
 
     For the authors' networks, the numbers are those with clean validation images, and augmented ones may explain a difference.
     For our networks, which were trained separately, the numbers are those with augmented images, as in the paper.
     """
     parsed = NetworkName.parse(name)
-    same = parsed.authors
-    kind = "augmented" if "augmented" in content else "clean"
-    ours, theirs, bars = (in_percent(content[each]) for each in ("clean" if same else kind, kind, f"{kind} error bars"))
+    numbers = (_of_authors if parsed.authors else _of_ours)(name, content, table)
     found = []
     for column, printed_number in zip(COLUMNS, paper, strict=True):
         quantity = column.partition("_")[0]
-        on_augmented = kind == "augmented" and column.endswith(("_ts", "_ec"))
-        who = parsed.whose + (", augmented" if on_augmented and not same else "")
+        augmented = not parsed.authors and "augmented" in content and column.endswith(("_ts", "_ec"))
+        method = numbers.paper_method.get(column)
         found.append(
             compared(
-                f"{parsed.title} ({who}): {column.replace('_', ' ')}{'' if quantity == 'temperature' else ', %'}",
-                ours[column],
+                f"{parsed.title} ({numbers.who}{', augmented' if augmented else ''}): {column.replace('_', ' ')}"
+                f"{'' if quantity == 'temperature' else ', %'}",
+                numbers.row[column],
                 printed_number,
-                _DIGIT[quantity] + (2 * bars[column] if same else OTHER_TRAINING[quantity]),
-                paper_method=theirs[column] if same and on_augmented else None,
-                explanation=AUGMENTED if same and on_augmented else None,
+                _DIGIT[quantity] + 2 * numbers.spread[column],
+                paper_method=method,
+                explanation=None if method is None else AUGMENTED,
             )
         )
     return found
 
 
-def draw_rows(done: Pieces, table: str, pyplot: Any) -> Any:
-    """Temperatures, ECE and Brier scores of ``table``, one line per network.
-
-    Dots are our numbers, rings our numbers with augmented validation images, crosses the paper's numbers.
-    """
-    names = list(done)
-    figure, axes = pyplot.subplots(1, 3, figsize=(13.5, 0.52 * len(names) + 1.9), sharey=True, layout="constrained")
-    for ax, (quantity, label) in zip(axes, _PANELS.items(), strict=True):
-        for y, name in enumerate(names):
-            paper = dict(zip(COLUMNS, _printed_row(name, table), strict=True))
-            for i, suffix in enumerate(_COLOURS):
-                column = f"{quantity}{suffix}"
-                if column in COLUMNS and column != "brier":
-                    _mark(ax, y + 0.22 * (i - 1), column, done[name], paper, _COLOURS[suffix])
-        ax.set(xlabel=label)
-        ax.grid(axis="x", alpha=0.3)
-        for y in range(1, len(names)):
-            ax.axhline(y - 0.5, color="0.9", linewidth=0.8, zorder=0)
-    axes[0].set_yticks(range(len(names)), [NetworkName.parse(name).label for name in names])
-    axes[0].set(ylim=(len(names) - 0.4, -0.6), ylabel="network")
-    _legend(figure, pyplot, rings=any("augmented" in content for content in done.values()))
-    return figure
+def _of_authors(name: str, content: Mapping[str, Any], table: str) -> _Numbers:
+    """The authors' network. On CIFAR-10, network and images are the paper's own; only the draws of views and labels are not."""
+    labels, bars = _TABLES[table]
+    row, whose = in_percent(content["clean"]), NetworkName.parse(name).whose
+    draws = augmentation_draws(name, labels)
+    if not draws:  # SVHN, whose images were rebuilt: other images stand for the difference
+        return _Numbers(whose, row, in_percent(content[f"clean {bars}"]))
+    mean, over_draws = map(in_percent, mean_and_spread(draws))
+    over_noise = in_percent(content["augmented error bars"]) if labels == "noisy" else dict.fromkeys(COLUMNS, 0.0)
+    spread = {column: hypot(over_draws.get(column, 0.0), over_noise[column]) for column in COLUMNS}
+    return _Numbers(whose, row, spread, mean)
 
 
-def _mark(ax: Any, y: float, column: str, content: Mapping[str, Any], paper: Mapping[str, float], colour: str) -> None:
-    for kind, face in (("clean", colour), ("augmented", "white")):
-        if kind in content and (kind == "clean" or column.endswith(("_ts", "_ec"))):
-            at = _shown(in_percent(content[kind]), column)
-            # A Brier score is shown as its change, whose error bar is much smaller than that of the score itself: draw none.
-            bar = None if column.startswith("brier") else in_percent(content[f"{kind} error bars"])[column]
-            ax.errorbar(at, y, xerr=bar, fmt="o", color=colour, markersize=5, linewidth=1, mfc=face)
-    ax.plot(_shown(paper, column), y, "x", color=colour, markersize=6, markeredgewidth=1.5, zorder=5)
-
-
-def _shown(row: Mapping[str, float], column: str) -> float:
-    """The number; for a Brier score its change by calibration, because networks differ by much more than that."""
-    return row[column] - row["brier"] if column.startswith("brier") else row[column]
-
-
-def _legend(figure: Any, pyplot: Any, *, rings: bool) -> None:
-    handle = partial(pyplot.Line2D, [], [], linestyle="")
-    handles = [handle(marker="s", color=colour, label=_LABELS[suffix]) for suffix, colour in _COLOURS.items()]
-    handles.append(handle(marker="o", color="0.2", label="computed here"))
-    if rings:
-        handles.append(handle(marker="o", color="0.2", mfc="white", label="the same, calibrated on augmented images"))
-    handles.append(handle(marker="x", color="0.2", label="paper"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
+def _of_ours(name: str, content: Mapping[str, Any], table: str) -> _Numbers:
+    """The mean and the spread of all trainings of our network or, if it was trained once, its numbers and their error bars."""
+    labels, bars = _TABLES[table]
+    kind = "augmented" if "augmented" in content else "clean"
+    further = further_trainings(name, labels, kind)
+    if not further:
+        return _Numbers("ours", in_percent(content[kind]), in_percent(content[f"{kind} {bars}"]))
+    first = {column: content[kind][column] for column in COLUMNS}
+    mean, spread = map(in_percent, mean_and_spread([first, *further]))
+    return _Numbers(f"mean of {1 + len(further)} of ours", mean, spread)

@@ -9,8 +9,13 @@ import numpy as np
 from nishimori._array import HostArray
 from nishimori.data import Labelled, Network
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
-from nishimori.paper._measured import mean_and_spread, network, scores_by_kind, validations
-from nishimori.paper.artefacts._rows import compared_rows, draw_rows, networks_of_tables, sheet_row, trained_networks
+from nishimori.paper._measured import mean_and_spread, network, resampled, scores_by_kind, validations
+from nishimori.paper.artefacts._rows import compared_rows, networks_of_tables, sheet_row, trained_networks
+from nishimori.paper.artefacts._table_picture import draw_table
+
+# Endings of the columns of error bars, and of their pieces: the standard deviation of one draw of the noise, and the standard
+# error of finite sets of images with noisy labels.
+_BARS = {"sd": "error bars", "se": "error bars of images"}
 
 
 class TableCorrupted(Artefact):
@@ -26,13 +31,13 @@ class TableCorrupted(Artefact):
         return {name: partial(noisy_scores, name, scale) for name in networks_of_tables()}
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
-        return {"table": [sheet_row(name, content, "sd") for name, content in done.items()]}
+        return {"table": [sheet_row(name, content, _BARS) for name, content in done.items()]}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         return compared_rows(done, self.name)
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        return draw_rows(done, self.name, pyplot)
+        return draw_table(done, self.name, pyplot, bars=_BARS["se"])
 
 
 def corrupted(labelled: Labelled, generator: np.random.Generator) -> Labelled:
@@ -48,7 +53,7 @@ def _is_noisy(labelled: Labelled) -> HostArray:
 
 
 def noisy_scores(name: str, scale: Scale) -> dict[str, Any]:
-    """Mean and spread of a network's scores over draws of the noise."""
+    """Mean and spread of a network's scores over draws of the noise, and spread if the images are drawn again too."""
     return _of_bundled(name, scale) if scale.networks is None else _noisy(network(name, scale), scale)
 
 
@@ -59,13 +64,16 @@ def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
 
 
 def _noisy(found: Network, scale: Scale) -> dict[str, Any]:
-    generator = np.random.default_rng(scale.seed)
+    generator, of_images = np.random.default_rng(scale.seed), np.random.default_rng([scale.seed, 1])
     kinds = validations(found)
-    drawn = []
+    drawn, again = [], []
     for _ in range(4 if scale.quick else 20):
         labels, test = corrupted(found.validation, generator).labels, corrupted(found.test, generator)
-        drawn.append(scores_by_kind({kind: Labelled(part.logits, labels) for kind, part in kinds.items()}, test))
+        noisy = {kind: Labelled(part.logits, labels) for kind, part in kinds.items()}
+        drawn.append(scores_by_kind(noisy, test))
+        again.append(scores_by_kind(noisy, test, **resampled(found, of_images), near=drawn[-1]))
     result: dict[str, Any] = {"noisy": float(_is_noisy(found.test).mean())}
     for kind in kinds:
         result[kind], result[f"{kind} error bars"] = mean_and_spread([rows[kind] for rows in drawn])
+        result[f"{kind} error bars of images"] = mean_and_spread([rows[kind] for rows in again])[1]
     return result

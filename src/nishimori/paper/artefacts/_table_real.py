@@ -6,7 +6,8 @@ from typing import Any
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 from nishimori.paper._measured import measured, network
-from nishimori.paper.artefacts._rows import compared_rows, draw_rows, networks_of_tables, sheet_row, trained_networks
+from nishimori.paper.artefacts._rows import compared_rows, networks_of_tables, sheet_row, trained_networks
+from nishimori.paper.artefacts._table_picture import draw_table
 
 
 class TableReal(Artefact):
@@ -22,13 +23,13 @@ class TableReal(Artefact):
         return {name: partial(_piece, name, scale) for name in networks_of_tables()}
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
-        return {"table": [sheet_row(name, content, "se") for name, content in done.items()]}
+        return {"table": [sheet_row(name, content, {"se": "error bars"}) for name, content in done.items()]}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         return compared_rows(done, self.name)
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
-        return draw_rows(done, self.name, pyplot)
+        return draw_table(done, self.name, pyplot)
 
 
 def _piece(name: str, scale: Scale) -> dict[str, dict[str, float]]:
