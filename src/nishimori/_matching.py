@@ -73,6 +73,8 @@ class Receipt:
         How many logits were -inf and so masked their class.
     kernel : str
         What computed the sums over classes: "numpy", "numba", "triton" or "array_api"; of several, with commas between.
+    temperature_se : float or None
+        The standard error of the temperature, samples being independent; None where it is not known, as from a sketch.
     is_measured : bool
         Whether the residual was measured at the temperature returned, or predicted from the last measurement, one short step
         away.
@@ -86,6 +88,7 @@ class Receipt:
     n_masked: int
     kernel: str = ""
     is_measured: bool = True
+    temperature_se: float | None = None
 
     @property
     def converged(self) -> bool:
@@ -127,7 +130,16 @@ class Match:
             n_masked=self.census.n_masked,
             kernel=", ".join(sorted(self.census.kernels)),
             is_measured=root.is_measured,
+            temperature_se=self.standard_error(position),
         )
+
+    def standard_error(self, position: int) -> float | None:
+        """That of the temperature of one observable; None if it has none, or if the sums for it were not made."""
+        root = self.roots[position]
+        if self.gaps is None or not isinstance(root, Root):
+            return None
+        error = self.gaps.log_error(self.observables[position])
+        return None if error is None else exp(-root.x) * error
 
     def warn(self) -> None:
         """Say what makes the temperatures that were found uncertain."""

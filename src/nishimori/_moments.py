@@ -9,7 +9,7 @@ bars follow.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from math import inf
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,18 @@ class GapSums:
     products: HostArray
     square_products: HostArray
     squares: float
+
+    def log_error(self, observable: Observable) -> float | None:
+        """The standard error of the log β at which the mean gap of an observable vanishes; None if it was not measured.
+
+        It is that of an estimating equation with independent rows: the root of Σ w²g² over the slope of Σ wg. Nothing is
+        assumed about how the labels come about. At the root, gaps have mean zero.
+        """
+        for i, item in enumerate(self.items):
+            slope = abs(float(item.slope[0])) * item.betas[0]
+            if item.observable == observable and slope > 0:
+                return sqrt(float(self.square_products[i, i])) / slope
+        return None
 
     def __add__(self, other: "GapSums") -> "GapSums":
         return GapSums(

@@ -24,6 +24,8 @@ class Temperatures:
         The temperature of expectation consistency: mean confidence equals accuracy. None if there is none.
     ts : float or None
         The temperature of temperature scaling: the mean cross-entropy is lowest. None if there is none.
+    ec_se, ts_se : float or None
+        Their standard errors, samples being independent. None where there is no temperature, and from a sketch.
     accuracy : float
         The weighted share of samples whose largest logit is at the true class.
     n_passes : int
@@ -45,6 +47,8 @@ class Temperatures:
     n_samples: int
     ec_error: NishimoriError | None = None
     ts_error: NishimoriError | None = None
+    ec_se: float | None = None
+    ts_se: float | None = None
 
     @property
     def why_no_ec(self) -> str | None:
@@ -71,6 +75,8 @@ class Temperatures:
             n_samples=matched.census.n_rows,
             ec_error=ec if isinstance(ec, NishimoriError) else None,
             ts_error=ts if isinstance(ts, NishimoriError) else None,
+            ec_se=matched.standard_error(0),
+            ts_se=matched.standard_error(1),
         )
 
 

@@ -75,6 +75,7 @@ def test_the_file_is_json_that_says_everything(tmp_path):
     assert temperature == pytest.approx(reference.ec_temperature(LOGITS, LABELS, top_n=2), rel=1e-8)
     residual = content["provenance"].pop("residual")
     assert abs(reference.ec_gap(LOGITS, LABELS, temperature, top_n=2)) <= residual < 1e-9  # predicted, so with room
+    assert 0 < content["provenance"].pop("temperature_se") < temperature
     assert content == {
         "format": "nishimori-calibration",
         "format_version": 2,
@@ -247,6 +248,9 @@ IN_SECOND = [
     ("params", {"top_n": 3}),
     ("params", {"a": {"b": 1}}),
     ("residual", "0"),
+    ("temperature_se", 0),
+    ("temperature_se", -0.1),
+    ("temperature_se", "0.1"),
 ]
 
 
@@ -363,6 +367,7 @@ WITHIN = [
     "n_classes",
     "n_samples",
     "residual",
+    "temperature_se",
     "library_version",
 ]
 

@@ -30,7 +30,10 @@ def test_fit_writes_what_load_reads_and_says_the_temperature(run):
     assert (code, err) == (0, "Wrote c.json\n")
     loaded = nishimori.load("c.json")
     assert loaded.temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
-    assert out == f"T = {loaded.temperature_:.6g}  (ec, 400 samples: the model is overconfident)\n"
+    T, error = loaded.temperature_, loaded.temperature_se_
+    assert 0.01 < error < 0.995
+    digits = 3 if error < 0.0995 else 2  # two of the error
+    assert out == f"T = {T:.{digits}f} ± {error:.{digits}f}  (ec, 400 samples: the model is overconfident)\n"
 
 
 def test_fit_has_both_methods_top_n_and_weights(run):

@@ -176,6 +176,7 @@ def test_machines_get_everything_that_people_see(tmp_path):
     assert abs(told.pop("residual")) < 1e-9
     assert told.pop("n_passes") >= 1
     assert told.pop("temperature") == pytest.approx(T, rel=1e-8)
+    assert 0 < told.pop("temperature_se") < T
     assert told.pop("map")["parameters"]["temperature"] == pytest.approx(T, rel=1e-8)
     assert told == {
         "method": "ec",

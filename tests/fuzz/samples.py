@@ -314,6 +314,7 @@ def version_2(**changes: object) -> dict:
         "n_classes": 3,
         "n_samples": 400,
         "residual": 1e-12,
+        "temperature_se": 0.1,
         "library_version": "0.2.0",
     }
     return {

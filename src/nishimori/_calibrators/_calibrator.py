@@ -44,6 +44,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     score_column_: str | None
     n_samples_: int | None
     residual_: float | None
+    temperature_se_: float | None
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -67,7 +68,15 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             return source(X, y, sample_weight, names=("X", "y"))
         return source(X, y, sample_weight, input=self.input, classes=self.classes, floor=self.floor, names=("X", "y"))
 
-    def learn(self, X: Any, data: Source, map_: Map, n_samples: int, residual: float | None = None) -> Self:
+    def learn(
+        self,
+        X: Any,
+        data: Source,
+        map_: Map,
+        n_samples: int,
+        residual: float | None = None,
+        temperature_se: float | None = None,
+    ) -> Self:
         """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
         classes = class_labels(self.classes, data.n_classes)
         self.map_ = map_
@@ -75,6 +84,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         self.classes_ = classes
         self.n_samples_ = n_samples
         self.residual_ = residual
+        self.temperature_se_ = temperature_se
         self.name_columns(column_names(X))
         return self
 
@@ -84,6 +94,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         self.map_ = record.map
         self.n_samples_ = origin.n_samples
         self.residual_ = origin.residual
+        self.temperature_se_ = origin.temperature_se
         if origin.n_classes is not None:
             self.classes_ = class_labels(origin.classes, origin.n_classes)
             self.n_features_in_ = origin.n_classes
@@ -223,6 +234,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
             n_samples=self.n_samples_,
             residual=self.residual_,
+            temperature_se=getattr(self, "temperature_se_", None),
             library_version=nishimori.__version__,
         )
         floor = None if self.floor is None else float(self.floor)

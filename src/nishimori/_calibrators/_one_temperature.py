@@ -2,18 +2,29 @@
 
 from abc import abstractmethod
 from inspect import signature
-from typing import Any, Self, cast
+from math import exp, inf
+from statistics import NormalDist
+from typing import Any, NamedTuple, Self, cast
+
+from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators import _registry
 from nishimori._calibrators._calibrator import Calibrator, plain
 from nishimori._labels import Classes
 from nishimori._maps import Temperature
 from nishimori._matching import Receipt, fit_one
-from nishimori._numbers import whole
+from nishimori._numbers import between, whole
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._scores import Input
 from nishimori._sources import is_source
 from nishimori.errors import InputError
+
+
+class Interval(NamedTuple):
+    """A range of numbers."""
+
+    low: float
+    high: float
 
 
 class OneTemperature(Calibrator):
@@ -29,6 +40,36 @@ class OneTemperature(Calibrator):
     @property
     def temperature_(self) -> float:
         return cast("float", super().temperature_)
+
+    def confidence_interval(self, level: float = 0.95) -> Interval:
+        """The temperatures that the validation data leave possible, at this level of confidence.
+
+        The error of log T is taken to be normal, so that the interval lies around T in ratio and never contains 0.
+
+        Parameters
+        ----------
+        level : float
+            How often such an interval contains the temperature of infinitely many samples, between 0 and 1.
+
+        Returns
+        -------
+        Interval
+            A named tuple (low, high).
+
+        Raises
+        ------
+        InputError
+            If the standard error is not known: from a sketch, or from a file of an earlier version.
+        """
+        check_is_fitted(self, "map_")
+        level = between("level", level, 0, 1)
+        if self.temperature_se_ is None:
+            raise InputError(
+                "`confidence_interval` needs the standard error of T, which is not known from a sketch, nor from a file of an "
+                "earlier version. Fit the calibrator to the logits themselves."
+            )
+        factor = exp(NormalDist().inv_cdf((1 + level) / 2) * self.temperature_se_ / self.temperature_) if level < 1 else inf
+        return Interval(self.temperature_ / factor, self.temperature_ * factor)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose the temperature from validation logits ``X`` and labels ``y``.
@@ -51,7 +92,8 @@ class OneTemperature(Calibrator):
         observable = self.observable_for(data.n_classes)
         right = observable if isinstance(observable, TopN) else None
         temperature, receipt = fit_one(data, observable, right, label_name="labels" if is_source(X) else "y")
-        self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual)
+        error = receipt.temperature_se
+        self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual, temperature_se=error)
         self.n_passes_ = receipt.n_passes
         self.receipt_ = receipt
         return self
@@ -77,6 +119,8 @@ class ExpectationConsistency(OneTemperature):
     ----------
     temperature_ : float
         T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
+    temperature_se_ : float or None
+        The standard error of T, samples being independent; None if it is not known. `confidence_interval` gives a range of T.
     map_ : Map
         The same as a map from logits to logits.
     classes_ : array
@@ -105,6 +149,9 @@ class ExpectationConsistency(OneTemperature):
     >>> calibrator = ExpectationConsistency().fit(logits, labels)
     >>> round(calibrator.temperature_, 2)
     1.99
+    >>> low, high = calibrator.confidence_interval()
+    >>> print(f"{low:.2f} to {high:.2f}")
+    1.85 to 2.15
     >>> p = calibrator.predict_proba(logits)
     >>> bool(np.isclose(p.max(axis=1).mean(), (p.argmax(axis=1) == labels).mean()))
     True

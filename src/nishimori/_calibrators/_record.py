@@ -9,6 +9,7 @@ import json
 import os
 import reprlib
 from dataclasses import asdict, dataclass, field, fields
+from math import inf
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,6 +24,9 @@ FORMAT = "nishimori-calibration"
 VERSION = 2
 
 _REMEDY = "Fit and save again."
+
+# What the first files of version 2 do not have.
+_ADDED = ("label_column", "score_column", "temperature_se")
 
 # A hundred times the largest vocabulary; a calibrator lists its classes, so this bounds what a small file can ask for.
 _MOST_CLASSES = 2**24
@@ -41,6 +45,7 @@ class Provenance:
     n_classes: int | None = None
     n_samples: int | None = None
     residual: float | None = None
+    temperature_se: float | None = None
     library_version: str = ""
 
     def faults(self) -> list[str]:
@@ -51,6 +56,7 @@ class Provenance:
             "n_classes": self.n_classes is None or (_is_count(self.n_classes, 2) and self.n_classes <= _MOST_CLASSES),
             "n_samples": self.n_samples is None or _is_count(self.n_samples, 1),
             "residual": self.residual is None or type(self.residual) in (int, float),
+            "temperature_se": self.temperature_se is None or _is_positive(self.temperature_se),
             "classes": _are_distinct(self.classes, (str, int, float), self.n_classes),
             "columns": _are_distinct(self.columns, (str,), self.n_classes),
             "label_column": isinstance(self.label_column, str | None),
@@ -134,7 +140,7 @@ class Record:
                 raise _damaged(path, name, content[name])
         map_, told = content["map"], content["provenance"]
         _refuse_missing(("kind", "parameters"), map_, path)
-        told = {"label_column": None, "score_column": None} | told  # which the first files of this version do not have
+        told = dict.fromkeys(_ADDED) | told
         _refuse_missing(tuple(each.name for each in fields(Provenance)), told, path)
         if content["input"] not in get_args(Input):
             raise _damaged(path, "input", content["input"])
@@ -168,6 +174,10 @@ def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
         "input": content["input"],
         "provenance": {name: content[name] for name in same} | {"params": params, "residual": None},
     }
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < inf
 
 
 def _refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) -> None:

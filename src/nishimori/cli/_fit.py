@@ -28,7 +28,7 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._sketch_file import about_sketches, opened_sketch
-from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, note_columns, print_json, print_text
+from nishimori.cli._terminal import ForceOption, JsonOption, heard, measured, note, note_columns, print_json, print_text
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _calibrator(method: str, top_n: int, input: Input, classes: list[str] | None
 
 def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json: bool) -> None:
     receipt, temperature = getattr(calibrator, "receipt_", None), calibrator.temperature_
-    method, n_samples = calibrator.method, calibrator.n_samples_
+    method, n_samples, error = calibrator.method, calibrator.n_samples_, getattr(calibrator, "temperature_se_", None)
     verdict = None if temperature is None else f"{'over' if temperature > 1 else 'under'}confident"
     if as_json:
         columns = getattr(calibrator, "feature_names_in_", None)
@@ -131,6 +131,7 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
             {
                 "method": method,
                 "temperature": temperature,
+                "temperature_se": error,
                 "map": {"kind": calibrator.map_.kind, "parameters": dict(calibrator.map_.parameters)},
                 "verdict": verdict,
                 "top_n": top_n,
@@ -151,5 +152,6 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
     elif temperature is None:
         print_text(f"{calibrator.map_}  ({method}, {n_samples} samples)")
     else:
-        print_text(f"T = {temperature:.6g}  ({method}, {n_samples} samples: the model is {verdict})")
+        found = measured(temperature, error)
+        print_text(f"T = {found}  ({method}, {n_samples} samples: the model is {verdict})")
     note(f"Wrote {output}")
