@@ -169,8 +169,7 @@ class Expand:
         xp = batch.xp
         rows = batch.expanded(self.beta, exact=self.exact)
         if rows is not None:
-            assert batch.kernel is not None
-            return Expansion((ExpandedRows(self.beta, rows, batch.weights, xp, batch.kernel.expanded_sums),))
+            return Expansion((ExpandedRows(self.beta, rows, batch.weights, xp, batch.chosen_kernel.expanded_sums),))
         sums = batch.power_sums((self.beta,), ORDER, exact=self.exact)[0, ...]
         rest = sums[0, ...]
         means = sums[1:, ...] / xp.where(rest > 0, rest, xp.ones_like(rest))

@@ -92,18 +92,24 @@ class Batch:
         """The logits in float64."""
         return _array.in_double(self.logits)
 
+    @cached_property
+    def chosen_kernel(self) -> Kernel:
+        """What computes power sums."""
+        return self.kernel or kernel_for(self.logits)
+
     @property
     def kernel_name(self) -> str:
         """Which kernel computes power sums."""
-        return (self.kernel or kernel_for(self.logits)).name
+        return self.chosen_kernel.name
 
     def power_sums(self, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> Array:
         """Σ d^j exp(βd) over the classes outside the ``top_n`` largest, (n_betas, order + 1, n), in float64.
 
         With ``exact`` they are computed in float64, else in the precision of the logits.
         """
-        kernel = self.kernel or kernel_for(self.logits)
-        found = kernel.power_sums(self.double if self._in_double(betas, exact) else self.logits, betas, order, top_n)
+        found = self.chosen_kernel.power_sums(
+            self.double if self._in_double(betas, exact) else self.logits, betas, order, top_n
+        )
         # What the kernel had to find anyway is not looked for again.
         self.__dict__.setdefault("peak", found.peak)
         if self.given is None:
@@ -116,9 +122,8 @@ class Batch:
         """The sums of a pair of observables, where the kernel can do without a number per row; see `_pairs`."""
         if self.given is not None:
             return None
-        kernel = self.kernel or kernel_for(self.logits)
         exact = self._in_double((beta_ec, beta_ts), exact)
-        found = kernel.block_sums(self.logits, self.labels, self.weights, beta_ec, beta_ts, exact=exact)
+        found = self.chosen_kernel.block_sums(self.logits, self.labels, self.weights, beta_ec, beta_ts, exact=exact)
         if found is None:
             return None
         self.__dict__["answers"] = Answers(*found[N_SUMS:_N_WITH_ANSWERS].tolist())
@@ -128,7 +133,7 @@ class Batch:
 
     def expanded(self, beta: float, *, exact: bool) -> RowsNearBeta | None:
         """Rows as functions of β, where the kernel can do that by itself; see `_expansion`."""
-        kernel = self.kernel or kernel_for(self.logits)
+        kernel = self.chosen_kernel
         if kernel.expand is None or self.given is not None:
             return None
         found = kernel.expand(self.logits, self.labels, beta, exact=self._in_double((beta,), exact))

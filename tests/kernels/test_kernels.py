@@ -186,3 +186,16 @@ def test_a_new_kernel_is_one_function():
     assert fitted.receipt_.kernel == "obvious"
     card, usual = nishimori.evaluate(WithKernel()), nishimori.evaluate(logits, labels)
     assert (card.nll, card.ece, card.brier) == pytest.approx((usual.nll, usual.ece, usual.brier), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["numpy", "numba", "array_api"])
+def test_a_beta_that_is_asked_for_twice_is_answered_twice(name):
+    if name == "numba":
+        pytest.importorskip("numba")
+    logits = np.random.default_rng(0).normal(size=(50, 6))
+    wanted = (0.5, 1.0, 0.5, 2.0, 1.0)
+    drops = logits - logits.max(axis=1, keepdims=True)
+    sums = named(name).power_sums(logits, wanted, 1).sums
+    for found, beta in zip(sums, wanted, strict=True):
+        expected = [(drops**j * np.exp(beta * drops)).sum(axis=1) - (j == 0) for j in range(2)]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -11,10 +11,12 @@ pytest.importorskip("numba", reason="the Numba kernel needs numba, which is not 
 import nishimori
 from nishimori import InputError, _matching, temperatures
 from nishimori._expansion import ExpandedRows
+from nishimori._inputs import Batch
 from nishimori._kernels import _numba, named
 from nishimori._kernels._block import RowsNearBeta
 from nishimori._pairs import pair_sums
-from nishimori._sources import ArraySource, source
+from nishimori._scores import scores
+from nishimori._sources import ArraySource, Source, source
 
 DTYPES = [np.float32, np.float64]
 SHAPES = [(300, 3), (145, 10), (288, 100), (37, 700)]
@@ -164,3 +166,26 @@ def test_only_plain_tables_of_logits_are_read_unchecked():
     assert not takes(z[:, 0])
     assert not takes(z.astype(np.float16))
     assert not takes(np.asfortranarray(z))
+
+
+class Blocks(Source):
+    """A source as users write it: batches that do not name a kernel."""
+
+    n_rows, n_classes = 5000, 40
+
+    def __init__(self):
+        self.logits, self.labels = drawn(5000, 40)
+
+    def __iter__(self):
+        for start in range(0, 5000, 1000):
+            rows = slice(start, start + 1000)
+            yield Batch(self.logits[rows], self.labels[rows], np.ones(1000))
+
+    def sample(self, size):
+        return ArraySource(scores(self.logits[:size]), self.labels[:size], np.ones(size))
+
+
+def test_rows_of_batches_that_name_no_kernel_are_expanded():
+    data = Blocks()
+    found, expected = temperatures(data), temperatures(data.logits, data.labels)
+    assert (found.ec, found.ts) == pytest.approx((expected.ec, expected.ts), rel=1e-8)

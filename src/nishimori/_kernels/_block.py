@@ -55,15 +55,17 @@ class RowsNearBeta(NamedTuple):
 def doublings(betas: Sequence[float]) -> list[list[tuple[int, float]]]:
     """The positions and values of ``betas`` as chains in which each β is twice the one before.
 
-    exp(2βd) is the square of exp(βd), so that a chain needs one exponential.
+    exp(2βd) is the square of exp(βd), so that a chain needs one exponential. A β that is given twice is in two chains.
     """
-    left = {beta: i for i, beta in enumerate(betas)}
+    left: dict[float, list[int]] = {}
+    for i, beta in enumerate(betas):
+        left.setdefault(beta, []).append(i)
     chains = []
-    for beta in sorted(left):
-        chain = []
-        while beta in left:
-            chain.append((left.pop(beta), beta))
-            beta *= 2  # noqa: PLW2901 - the next of the chain
-        if chain:
+    for first in sorted(left):
+        while left[first]:
+            chain, beta = [], first
+            while left.get(beta):
+                chain.append((left[beta].pop(), beta))
+                beta *= 2
             chains.append(chain)
     return chains

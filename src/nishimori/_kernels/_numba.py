@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._kernels._block import LARGEST, PowerSums, RowsNearBeta
+from nishimori._kernels._block import LARGEST, PowerSums, RowsNearBeta, doublings
 from nishimori._kernels._numba_exp import OFFSET
 from nishimori._kernels._numba_fits import N_SUMS, fill_expanded_total, fill_expansion, fill_total
 from nishimori._kernels._numba_loops import fill
@@ -45,24 +45,11 @@ def _term(beta: float, dtype: "np.dtype[Any]") -> tuple[float, float, float, flo
     return scale, high, float(exponent - Fraction(high)), -OFFSET[dtype] / high
 
 
-def _chains(betas: tuple[float, ...]) -> list[list[int]]:
-    """Indices of ``betas`` in chains, in each of which every β is twice the one before."""
-    chains: list[list[int]] = []
-    for i in sorted(range(len(betas)), key=betas.__getitem__):
-        if 0.0 < betas[i] < math.inf:
-            chain = next((c for c in chains if math.isclose(betas[i], 2 * betas[c[-1]], rel_tol=4e-16)), None)
-            if chain is None:
-                chains.append([i])
-            else:
-                chain.append(i)
-    return chains
-
-
 @lru_cache(maxsize=64)
 def _plan(betas: tuple[float, ...], dtype: "np.dtype[Any]", doubling: bool) -> _Plan:
     assert dtype in OFFSET, "half precision is widened to float32 by the caller"
     stored = dtype
-    chains = _chains(betas) if doubling else [[i] for i in range(len(betas))]
+    chains = [[i for i, _ in chain] for chain in doublings(betas)] if doubling else [[i] for i in range(len(betas))]
     regular = [betas[i] for chain in chains for i in chain]
     # Squaring doubles the relative error, and float32 has none to spare; nor does it hold the scale of an extreme β.
     if any(len(chain) > 1 for chain in chains) or any(not 2.0**-60 < beta < 2.0**60 for beta in regular):

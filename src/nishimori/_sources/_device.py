@@ -15,8 +15,7 @@ from nishimori._labels import Classes, class_indices
 from nishimori._progress import Report, silent
 from nishimori._scores import Scores
 from nishimori._sources._arrays import ArraySource
-from nishimori._sources._source import Source, T, is_fused
-from nishimori.errors import InputError
+from nishimori._sources._source import Source, T, is_fused, without_rows
 
 
 class DeviceSource(Source):
@@ -64,7 +63,7 @@ class DeviceSource(Source):
         if batch.counted.n_bad:
             return self._in_blocks.gather(pass_, report)  # whose checks say what is wrong, and where
         if not batch.counted.n_rows:
-            raise InputError("The data must have at least one row of positive weight, got none.")
+            raise without_rows()
         report("Reading", self.n_rows, self.n_rows)
         return found
 

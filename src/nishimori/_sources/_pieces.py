@@ -21,7 +21,7 @@ from nishimori._progress import Report, shown, silent
 from nishimori._scores import SAY_PROBABILITIES, Input, Scores, scores, warn_if_probabilities
 from nishimori._sources._ahead import ahead
 from nishimori._sources._arrays import ArraySource
-from nishimori._sources._source import Source, Sum
+from nishimori._sources._source import Source, Sum, without_rows
 from nishimori.errors import InputError
 
 P = TypeVar("P")
@@ -207,7 +207,7 @@ class Pieces(Source, Generic[P]):
                 done += rows.n_rows
                 report("Reading", done, self.n_rows)
         if total is None:
-            raise InputError("The data must have at least one row of positive weight, got none.")
+            raise without_rows()
         return total
 
     def _checked(self, piece: P, before: _Found | None) -> ArraySource | None:

@@ -52,7 +52,7 @@ class Source(Protocol):
             if close is not None:
                 close()
         if total is None:
-            raise InputError("The data must have at least one row of positive weight, got none.")
+            raise without_rows()
         return total
 
     def sample(self, size: int) -> "Source | None":  # noqa: ARG002 - for those that can
@@ -62,6 +62,11 @@ class Source(Protocol):
     def every(self, step: int) -> "Source | None":  # noqa: ARG002 - for those that can
         """Every ``step``-th row without a copy of any logit, or None where that cannot be had."""
         return None
+
+
+def without_rows() -> InputError:
+    """The error if there is nothing to sum."""
+    return InputError("The data must have at least one row of positive weight, got none.")
 
 
 def is_fused(pass_: Callable[[Batch], Any], kernel: Kernel) -> bool:
