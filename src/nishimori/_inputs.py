@@ -55,6 +55,18 @@ N_SUMS = 22
 _N_WITH_ANSWERS = N_SUMS + len(Answers._fields)
 
 
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Which rows belong together: the number of the cluster of each row, out of ``number`` in all the data."""
+
+    codes: HostArray
+    number: int
+
+    def of(self, rows: slice | HostArray | None) -> "Clusters":
+        """Those of some rows."""
+        return self if rows is None else Clusters(self.codes[rows], self.number)
+
+
 @dataclass(frozen=True)
 class Batch:
     """Some rows: float32 or float64 logits (n, k), the true column of each, and a positive float64 weight for each.
@@ -62,6 +74,7 @@ class Batch:
     ``given`` are the probabilities whose logarithms the logits are, where probabilities were passed. ``masked`` says whether
     some logit is -inf; if it is None, that is looked up when it is first needed. ``stored_rounding`` is the relative error of
     probabilities as they were passed. ``kernel`` computes power sums; if it is None, the usual one for such arrays.
+    ``clusters`` say which rows are not independent, if that was said.
 
     Rows that go to a kernel unchecked may have weight zero, and their weights are None if all are one.
     """
@@ -73,6 +86,7 @@ class Batch:
     masked: bool | None = None
     stored_rounding: float = 0.0
     kernel: Kernel | None = None
+    clusters: Clusters | None = None
 
     @property
     def n_rows(self) -> int:

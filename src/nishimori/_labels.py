@@ -1,4 +1,4 @@
-"""True classes and sample weights, as NumPy integers and floats.
+"""True classes, sample weights and clusters, as NumPy integers and floats.
 
 Labels take little memory compared with logits, so they stay on the host and each block of rows is moved to its device.
 """
@@ -272,3 +272,22 @@ def _spelled(value: Any, known: set[str]) -> str:
         return text
     whole = str(int(number))
     return whole if whole in known else text
+
+
+def cluster_codes(clusters: Any, n_samples: int) -> HostArray:
+    """A whole number for the cluster of each sample."""
+    refuse_hidden(clusters, "clusters")
+    try:
+        names: HostArray = _array.on_host(_array.as_array(clusters))
+    except ValueError:
+        raise InputError("`clusters` must be a flat list, got rows of different lengths.") from None
+    if names.shape != (n_samples,):
+        raise InputError(f"`clusters` must have shape ({n_samples},), one cluster per sample, got {names.shape}.")
+    try:
+        missing = names != names  # noqa: PLR0124 - NaN, in arrays of any type
+        _, codes = np.unique(names, return_inverse=True)
+    except TypeError:
+        raise InputError("`clusters` must hold values of one type, such as numbers or text.") from None
+    if missing.any():
+        raise InputError(f"`clusters` must not be missing, got NaN in row {int(np.argmax(missing))}. Give that row a cluster.")
+    return codes

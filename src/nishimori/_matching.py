@@ -5,13 +5,12 @@ sample of the rows. One reading at that β then gives each row as a function of 
 reading the logits again; if they turn out to be too far away, or the rows are too many to keep, the search reads on.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, inf, log
 
-from nishimori._census import Census, warn_if_few, warn_of_zeros
 from nishimori._expansion import Expand, Expansion
+from nishimori._match import Match, Receipt
 from nishimori._moments import GapSums
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._readings import Readings, in_log_beta, measure_at, refusal
@@ -52,118 +51,40 @@ _SINGLE = 2.0**-24
 _FEW_ROWS, _FEW_NUMBERS = 1000, 2**16
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """How a temperature was found.
-
-    Attributes
-    ----------
-    residual : float
-        What is left of the gap at the temperature returned: mean confidence minus accuracy for expectation consistency, mean
-        expected logit minus mean logit of the true class for temperature scaling.
-    n_passes : int
-        How often all logits were read.
-    n_samples : int
-        How many samples had a positive weight.
-    accuracy : float
-        The weighted share of samples that count as right.
-    n_zeros : int
-        How many probabilities were exactly zero and were raised to the smallest normal number of their dtype.
-    n_masked : int
-        How many logits were -inf and so masked their class.
-    kernel : str
-        What computed the sums over classes: "numpy", "numba", "triton" or "array_api"; of several, with commas between.
-    temperature_se : float or None
-        The standard error of the temperature, samples being independent; None where it is not known, as from a sketch.
-    is_measured : bool
-        Whether the residual was measured at the temperature returned, or predicted from the last measurement, one short step
-        away.
-    """
-
-    residual: float
-    n_passes: int
-    n_samples: int
-    accuracy: float
-    n_zeros: int
-    n_masked: int
-    kernel: str = ""
-    is_measured: bool = True
-    temperature_se: float | None = None
-
-    @property
-    def converged(self) -> bool:
-        """True: a search that does not converge raises an error. Deprecated."""
-        warnings.warn(
-            "`converged` is deprecated and will be removed in 0.3: it is always True, because a search that does not converge "
-            "raises NotConvergedError.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        return True
-
-
-@dataclass(frozen=True)
-class Match:
-    """Where each observable is matched, or why not, and what the data looked like on the way.
-
-    ``gaps`` are the sums of the last reading in which all observables were measured that have a temperature.
-    """
-
-    observables: tuple[Observable, ...]
-    roots: tuple[Root | NishimoriError, ...]
-    census: Census
-    n_passes: int
-    gaps: GapSums | None
-
-    def chosen(self, position: int) -> tuple[float, Receipt]:
-        """The temperature of one observable and how it was found; raises if there is none, and warns if it is uncertain."""
-        root = self.roots[position]
-        if isinstance(root, NishimoriError):
-            raise root
-        self.warn()
-        return exp(-root.x), Receipt(
-            residual=root.residual,
-            n_passes=self.n_passes,
-            n_samples=self.census.n_rows,
-            accuracy=self.census.accuracy,
-            n_zeros=self.census.n_zeros,
-            n_masked=self.census.n_masked,
-            kernel=", ".join(sorted(self.census.kernels)),
-            is_measured=root.is_measured,
-            temperature_se=self.standard_error(position),
-        )
-
-    def standard_error(self, position: int) -> float | None:
-        """That of the temperature of one observable; None if it has none, or if the sums for it were not made."""
-        root = self.roots[position]
-        if self.gaps is None or not isinstance(root, Root):
-            return None
-        error = self.gaps.log_error(self.observables[position])
-        return None if error is None else exp(-root.x) * error
-
-    def warn(self) -> None:
-        """Say what makes the temperatures that were found uncertain."""
-        found = [each for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
-        if found:
-            warn_if_few(self.census)
-        if any(isinstance(each, Energy) for each in found):
-            warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling")
-
-
 def match(
     data: Source | Sketch,
     *observables: Observable,
     right: TopN | None = None,
     starts: Sequence[float] | None = None,
     label_name: str = "labels",
+    counts: bool = False,
 ) -> Match:
     """Search for the temperatures of several observables at once.
 
     ``right`` says which answers count as right: by default those whose top class is true. ``starts`` are the values of log β
     to start from; by default the answers of a sample. ``label_name`` is what the caller's signature calls the labels.
+    Standard errors are those of independent rows, or of clusters if the data have any; with ``counts``, a weight of w stands
+    for w independent rows.
     """
     if isinstance(data, Sketch):
         return _match_in_sketch(data, observables, right, label_name)
+    found = _matched(data, observables, right, starts, label_name)
+    clusters = getattr(data, "clusters", None)
+    if clusters is not None and counts:
+        raise InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
+    if clusters is not None:
+        return found.over_clusters(data)
+    return found.with_counts() if counts else found
+
+
+def _matched(
+    data: Source,
+    observables: tuple[Observable, ...],
+    right: TopN | None,
+    starts: Sequence[float] | None,
+    label_name: str,
+) -> Match:
+    """The temperatures, and sums of squares of independent rows."""
     search = _Search(data, observables, right or Confidence(), label_name)
     if starts is not None:
         return search.by_reading(dict(enumerate(starts)))
@@ -380,7 +301,12 @@ def _determined(observable: Observable, root: Root | NishimoriError) -> Root | N
 
 
 def fit_one(
-    data: Source, observable: Observable, right: TopN | None = None, *, label_name: str = "labels"
+    data: Source,
+    observable: Observable,
+    right: TopN | None = None,
+    *,
+    label_name: str = "labels",
+    counts: bool = False,
 ) -> tuple[float, Receipt]:
     """The temperature of one observable and its receipt; raises if there is none."""
-    return match(data, observable, right=right, label_name=label_name).chosen(0)
+    return match(data, observable, right=right, label_name=label_name, counts=counts).chosen(0)

@@ -9,7 +9,7 @@ bars follow.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from math import inf, sqrt
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -100,7 +100,8 @@ class GapSums:
     items : tuple of Moments
         In the order in which the observables were asked for.
     products, square_products : array of shape (m, m)
-        Σ w·g_a·g_b and Σ w²·g_a·g_b over rows: second moments on the diagonal, cross products beside it.
+        Σ w·g_a·g_b and Σ w²·g_a·g_b over rows: second moments on the diagonal, cross products beside it. The second is that of
+        independent rows; where rows belong to clusters, or weights are counts, it holds what takes its place.
     squares : float
         Σ w².
     """
@@ -109,18 +110,6 @@ class GapSums:
     products: HostArray
     square_products: HostArray
     squares: float
-
-    def log_error(self, observable: Observable) -> float | None:
-        """The standard error of the log β at which the mean gap of an observable vanishes; None if it was not measured.
-
-        It is that of an estimating equation with independent rows: the root of Σ w²g² over the slope of Σ wg. Nothing is
-        assumed about how the labels come about. At the root, gaps have mean zero.
-        """
-        for i, item in enumerate(self.items):
-            slope = abs(float(item.slope[0])) * item.betas[0]
-            if item.observable == observable and slope > 0:
-                return sqrt(float(self.square_products[i, i])) / slope
-        return None
 
     def __add__(self, other: "GapSums") -> "GapSums":
         return GapSums(

@@ -6,7 +6,8 @@ from math import exp, log
 from typing import Any
 
 from nishimori._labels import Classes
-from nishimori._matching import Match, match
+from nishimori._match import Match
+from nishimori._matching import match
 from nishimori._observables import BUILT_IN
 from nishimori._roots import Root
 from nishimori._scores import Input
@@ -25,7 +26,7 @@ class Temperatures:
     ts : float or None
         The temperature of temperature scaling: the mean cross-entropy is lowest. None if there is none.
     ec_se, ts_se : float or None
-        Their standard errors, samples being independent. None where there is no temperature, and from a sketch.
+        Their standard errors. None where there is no temperature, and from a sketch.
     accuracy : float
         The weighted share of samples whose largest logit is at the true class.
     n_passes : int
@@ -85,6 +86,8 @@ def temperatures(
     labels: Any = None,
     *,
     sample_weight: Any = None,
+    clusters: Any = None,
+    counts: bool = False,
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
@@ -99,6 +102,11 @@ def temperatures(
         The true class of each sample: its column, or one of ``classes``.
     sample_weight : array of shape (n_samples,), optional
         A weight of w counts a sample as w copies.
+    clusters : array of shape (n_samples,), optional
+        Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster for
+        each sample. Standard errors then take clusters as independent, and samples of a cluster as not.
+    counts : bool
+        Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
     input : {"logits", "probabilities"}
         What ``logits`` holds. Probabilities are calibrated through their logarithms.
     classes : sequence, optional
@@ -127,7 +135,8 @@ def temperatures(
     >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
     1.99 1.98 0.570
     """
-    found = temperatures_of(source(logits, labels, sample_weight, input=input, classes=classes, floor=floor))
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters)
+    found = temperatures_of(data, counts=counts)
     if found.ec is None and found.ts is None:
         raise NoTemperatureError(
             f"Expectation consistency: {found.why_no_ec} Temperature scaling: {found.why_no_ts}", end=found.end or "flat"
@@ -135,10 +144,12 @@ def temperatures(
     return found
 
 
-def temperatures_of(data: Source, *, warn: bool = True, starts: Mapping[str, float] | None = None) -> Temperatures:
+def temperatures_of(
+    data: Source, *, warn: bool = True, starts: Mapping[str, float] | None = None, counts: bool = False
+) -> Temperatures:
     """Both temperatures of a source, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
     begin = None if starts is None else [-log(starts[name]) for name in BUILT_IN]
-    matched = match(data, *BUILT_IN.values(), starts=begin)
+    matched = match(data, *BUILT_IN.values(), starts=begin, counts=counts)
     if warn:
         matched.warn()
     return Temperatures.of(matched)

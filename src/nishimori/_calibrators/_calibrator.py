@@ -62,11 +62,12 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
         return temperature_of(self.map_)
 
-    def source_from(self, X: Any, y: Any, sample_weight: Any) -> Source:
+    def source_from(self, X: Any, y: Any, sample_weight: Any, clusters: Any = None) -> Source:
         """The data to fit to; values are checked when they are first read."""
+        meaning: dict[str, Any] = {"input": self.input, "classes": self.classes, "floor": self.floor}
         if is_source(X):  # `input` and `classes` are then those of the scores to predict from
-            return source(X, y, sample_weight, names=("X", "y"))
-        return source(X, y, sample_weight, input=self.input, classes=self.classes, floor=self.floor, names=("X", "y"))
+            meaning = {}
+        return source(X, y, sample_weight, clusters=clusters, names=("X", "y"), **meaning)
 
     def learn(
         self,

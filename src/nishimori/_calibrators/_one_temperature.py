@@ -2,29 +2,22 @@
 
 from abc import abstractmethod
 from inspect import signature
-from math import exp, inf
-from statistics import NormalDist
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators import _registry
 from nishimori._calibrators._calibrator import Calibrator, plain
+from nishimori._inference import Interval, interval_in_ratio
 from nishimori._labels import Classes
 from nishimori._maps import Temperature
-from nishimori._matching import Receipt, fit_one
-from nishimori._numbers import between, whole
+from nishimori._match import Receipt
+from nishimori._matching import fit_one
+from nishimori._numbers import whole
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._scores import Input
 from nishimori._sources import is_source
 from nishimori.errors import InputError
-
-
-class Interval(NamedTuple):
-    """A range of numbers."""
-
-    low: float
-    high: float
 
 
 class OneTemperature(Calibrator):
@@ -62,16 +55,14 @@ class OneTemperature(Calibrator):
             If the standard error is not known: from a sketch, or from a file of an earlier version.
         """
         check_is_fitted(self, "map_")
-        level = between("level", level, 0, 1)
         if self.temperature_se_ is None:
             raise InputError(
                 "`confidence_interval` needs the standard error of T, which is not known from a sketch, nor from a file of an "
                 "earlier version. Fit the calibrator to the logits themselves."
             )
-        factor = exp(NormalDist().inv_cdf((1 + level) / 2) * self.temperature_se_ / self.temperature_) if level < 1 else inf
-        return Interval(self.temperature_ / factor, self.temperature_ * factor)
+        return interval_in_ratio(self.temperature_, self.temperature_se_, level)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
         """Choose the temperature from validation logits ``X`` and labels ``y``.
 
         Parameters
@@ -82,16 +73,22 @@ class OneTemperature(Calibrator):
             True classes.
         sample_weight : array of shape (n_samples,), optional
             A weight of w counts a sample as w copies.
+        clusters : array of shape (n_samples,), optional
+            Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
+            for each sample. The standard error then takes clusters as independent, and samples of a cluster as not.
+        counts : bool
+            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
 
         Raises
         ------
         NoTemperatureError
             If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
         """
-        data = self.source_from(X, y, sample_weight)
+        data = self.source_from(X, y, sample_weight, clusters)
         observable = self.observable_for(data.n_classes)
         right = observable if isinstance(observable, TopN) else None
-        temperature, receipt = fit_one(data, observable, right, label_name="labels" if is_source(X) else "y")
+        label_name = "labels" if is_source(X) else "y"
+        temperature, receipt = fit_one(data, observable, right, label_name=label_name, counts=counts)
         error = receipt.temperature_se
         self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual, temperature_se=error)
         self.n_passes_ = receipt.n_passes

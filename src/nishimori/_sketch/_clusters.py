@@ -1,15 +1,12 @@
 """Sums of squares over rows, or over clusters of rows that are not independent: what standard errors are made of."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from nishimori import _array
 from nishimori._array import HostArray
-from nishimori._scores import refuse_hidden
 from nishimori._sketch._contents import N_BINS, pairs
-from nishimori.errors import InputError
 
 
 class Terms(NamedTuple):
@@ -111,22 +108,3 @@ def _squared(sums: tuple[HostArray, ...]) -> Squares:
     products = np.array([np.einsum("cn,cn->n", gaps[:, i], gaps[:, j]) for i, j in pairs(gaps.shape[1])])
     bins = np.stack([np.einsum("cnb,cnb->nb", each, each) for each in (weights, misses)])
     return Squares(len(weight), float(weight @ weight), products, bins)
-
-
-def codes_of(clusters: Any, n_samples: int) -> HostArray:
-    """A whole number for the cluster of each sample."""
-    refuse_hidden(clusters, "clusters")
-    try:
-        names: HostArray = _array.on_host(_array.as_array(clusters))
-    except ValueError:
-        raise InputError("`clusters` must be a flat list, got rows of different lengths.") from None
-    if names.shape != (n_samples,):
-        raise InputError(f"`clusters` must have shape ({n_samples},), one cluster per sample, got {names.shape}.")
-    try:
-        missing = names != names  # noqa: PLR0124 - NaN, in arrays of any type
-        _, codes = np.unique(names, return_inverse=True)
-    except TypeError:
-        raise InputError("`clusters` must hold values of one type, such as numbers or text.") from None
-    if missing.any():
-        raise InputError(f"`clusters` must not be missing, got NaN in row {int(np.argmax(missing))}. Give that row a cluster.")
-    return codes

@@ -10,14 +10,14 @@ import numpy as np
 from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._census import Census
-from nishimori._labels import Classes, class_labels
+from nishimori._labels import Classes, class_labels, cluster_codes
 from nishimori._moments import Moments
 from nishimori._observables import BUILT_IN, Observable
 from nishimori._roots import Root
 from nishimori._scores import Input, check_input
 from nishimori._sketch import _archive
 from nishimori._sketch._answers import Scores, root_of, scores_at
-from nishimori._sketch._clusters import Clusters, codes_of
+from nishimori._sketch._clusters import Clusters
 from nishimori._sketch._contents import Contents
 from nishimori._sketch._grid import Grid
 from nishimori._sketch._names import names_of, observables_from
@@ -136,7 +136,7 @@ class Sketch:
     def _clustered(self, data: Source, clusters: Any) -> Contents:
         if not isinstance(data, ArraySource):
             raise InputError("`clusters` must be left out where `logits` is a source. Pass an array.")
-        codes = codes_of(clusters, data.n_rows)
+        codes = cluster_codes(clusters, data.n_rows)
         order = np.argsort(codes, kind="stable")
         if not np.array_equal(order, np.arange(len(order))):
             for _ in data:

@@ -7,7 +7,7 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import HostArray
-from nishimori._inputs import Batch
+from nishimori._inputs import Batch, Clusters
 from nishimori._kernels import kernel_for
 from nishimori._progress import Report, silent
 from nishimori._scores import Scores
@@ -33,11 +33,13 @@ class ArraySource(Source):
         weights: HostArray,
         first_row: int = 0,
         n_rows_in_all: int | None = None,
+        clusters: Clusters | None = None,
     ) -> None:
         self.scores = replace(scores, array=_array.shared_with_numpy(scores.array))
         self.kernel = kernel_for(self.scores.array, (n_rows_in_all or scores.n_samples) * scores.n_classes)
         self.labels = labels
         self.weights = weights
+        self.clusters = clusters
         self._first_row = first_row
         self._masked: dict[int, bool | None] = {}  # by the first row of a block that was checked
         is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray)
@@ -83,7 +85,8 @@ class ArraySource(Source):
                 self._masked[rows.start] = self.scores.check(values, numbers)
             logits, given = self.scores.as_logits(values)
             true, heavy = _array.beside(labels, logits), _array.beside(weights, logits)
-            yield Batch(logits, true, heavy, given, self._masked[rows.start], self.scores.rounding, self.kernel)
+            clusters = None if self.clusters is None else self.clusters.of(rows).of(kept)
+            yield Batch(logits, true, heavy, given, self._masked[rows.start], self.scores.rounding, self.kernel, clusters)
 
     def _blocks(self) -> Iterator[slice]:
         return self.scores.blocks(_FUSED_ROWS if self.kernel.fused is not None else None)

@@ -5,6 +5,7 @@ again for each reading. So are the batches of a loader, and of a function that r
 """
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from nishimori import _array
+from nishimori._array import HostArray
 from nishimori._disk import existing_file
-from nishimori._labels import Classes, checked_weights, class_indices, column_names, refuse_permuted
+from nishimori._inputs import Clusters
+from nishimori._labels import Classes, checked_weights, class_indices, cluster_codes, column_names, refuse_permuted
 from nishimori._scores import SAY_PROBABILITIES, Input, check_input, scores, warn_if_probabilities
 from nishimori._sources._arrays import ArraySource
 from nishimori._sources._batches import WHAT_A_BATCH_IS, Batches
@@ -24,7 +27,10 @@ from nishimori._sources._source import Source, is_source
 from nishimori._sources._stored import Chunked, Stored, StoredSource
 from nishimori._sources._table import Columns, TableSource
 from nishimori._tables import is_table
-from nishimori.errors import InputError
+from nishimori.errors import InputError, InputWarning
+
+# Fewer clusters give a standard error that is too small.
+_FEW_CLUSTERS = 10
 
 
 def source(
@@ -35,10 +41,13 @@ def source(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    clusters: Any = None,
     names: tuple[str, str] = ("logits", "labels"),
     probability_remedy: str = SAY_PROBABILITIES,
 ) -> Source:
     """What the user passed, as a source; a source passes as it is.
+
+    ``clusters`` say which rows are not independent; they are for standard errors.
 
     ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what the user can do if
     the logits look like probabilities.
@@ -49,6 +58,7 @@ def source(
             "sample_weight": sample_weight,
             "classes": classes,
             "floor": floor,
+            "clusters": clusters,
             "input": None if input == "logits" else input,
         }
         for name, value in given.items():
@@ -58,16 +68,41 @@ def source(
         return found
     refuse_permuted(column_names(logits, names[0]), classes)
     if in_pieces(logits, labels):
+        if clusters is not None:
+            raise InputError(
+                f"`clusters` must be left out where `{names[0]}` is read piece by piece. Pass an array, or a sketch."
+            )
         return _pieces(logits, labels, sample_weight, Meaning(input, classes, floor, names, probability_remedy))
     _refuse_samples(logits, labels, names[0])
     table = scores(logits, input=input, name=names[0], floor=floor)
     weights = checked_weights(sample_weight, table.n_samples)
     warn_if_probabilities(table, probability_remedy, weights)
+    if clusters is not None:
+        together = _clusters(clusters, weights)
+        return ArraySource(table, class_indices(labels, classes, table, names[1], weights), weights, clusters=together)
     if _array.is_on_cuda(table.array):
         there = on_device(table, labels, None if sample_weight is None else weights, classes, names[1])
         if there is not None:
             return there
     return ArraySource(table, class_indices(labels, classes, table, names[1], weights), weights)
+
+
+def _clusters(clusters: Any, weights: HostArray) -> Clusters:
+    """The clusters of some rows, at least two of which must have a positive weight."""
+    codes = cluster_codes(clusters, len(weights))
+    number = len(np.unique(codes[weights > 0]))
+    if number < 2:
+        raise InputError(
+            "`clusters` must name at least two clusters, got one: the spread between clusters is what a standard error is "
+            "made of. Leave it out if samples are independent."
+        )
+    if number < _FEW_CLUSTERS:
+        warnings.warn(
+            f"Standard errors from {number} clusters are too small on average, and vary much. Use at least {_FEW_CLUSTERS}.",
+            InputWarning,
+            stacklevel=2,
+        )
+    return Clusters(codes, int(codes.max()) + 1)
 
 
 def in_pieces(logits: Any, labels: Any = None) -> bool:

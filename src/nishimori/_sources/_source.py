@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self, TypeVar
 
-from nishimori._inputs import Batch
+from nishimori._inputs import Batch, Clusters
 from nishimori._kernels import Kernel
 from nishimori._progress import Report, silent
 from nishimori.errors import InputError
@@ -23,6 +23,9 @@ class Source(Protocol):
 
     sums_at_once: bool = False
     """Whether passes that are fused take one call of a kernel, and are therefore much faster than all others."""
+
+    clusters: Clusters | None = None
+    """Which rows are not independent; None if all are."""
 
     @property
     def n_classes(self) -> int:
@@ -105,6 +108,10 @@ class Reported(Source):
     @property
     def sums_at_once(self) -> bool:  # type: ignore[override]
         return getattr(self._inner, "sums_at_once", False)
+
+    @property
+    def clusters(self) -> Clusters | None:  # type: ignore[override]
+        return getattr(self._inner, "clusters", None)
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._inner)

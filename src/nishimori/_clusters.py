@@ -1,0 +1,50 @@
+"""Sums over each cluster of rows that are not independent: what standard errors are made of instead of single rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nishimori import _array
+from nishimori._array import Array, HostArray
+from nishimori._gibbs import Gibbs
+from nishimori._inputs import Batch
+from nishimori._observables import Observable
+
+
+@dataclass(frozen=True)
+class ClusterSums:
+    """Weighted sums of several numbers per row over each cluster, (numbers, clusters). Those of other rows add."""
+
+    values: HostArray
+
+    def __add__(self, other: "ClusterSums") -> "ClusterSums":
+        return ClusterSums(self.values + other.values)
+
+    @property
+    def products(self) -> HostArray:
+        """The sums of products over clusters, which stand for Σw²·g_a·g_b over independent rows."""
+        products: HostArray = self.values @ self.values.T
+        return products
+
+
+def cluster_sums(batch: Batch, rows: Sequence[Array]) -> ClusterSums:
+    """Sums of several numbers per row, with their weights, over the clusters of a batch."""
+    assert batch.clusters is not None, "asked for only where there are clusters"
+    codes, number = batch.clusters.codes, batch.clusters.number
+    weights = _array.on_host(batch.weights)
+    return ClusterSums(np.stack([np.bincount(codes, weights * _array.on_host(each), number) for each in rows]))
+
+
+@dataclass(frozen=True)
+class ClusterGaps:
+    """The pass that sums the gaps of several observables over each cluster, each at one β."""
+
+    wanted: tuple[tuple[Observable, float], ...]
+
+    def __call__(self, batch: Batch) -> ClusterSums:
+        values = []
+        for observable, beta in self.wanted:
+            rows = observable._on(batch)
+            values.append(rows.gap(Gibbs(batch, beta), rows.observed(batch)).value)
+        return cluster_sums(batch, values)

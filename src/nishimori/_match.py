@@ -1,0 +1,131 @@
+"""What a search for temperatures ends with: where each observable is matched, how sure that is, and how it was found."""
+
+import warnings
+from dataclasses import dataclass, replace
+from math import exp
+
+from nishimori._census import Census, warn_if_few, warn_of_zeros
+from nishimori._clusters import ClusterGaps
+from nishimori._inference import Joint
+from nishimori._moments import GapSums
+from nishimori._observables import Energy, Observable
+from nishimori._roots import Root
+from nishimori._sources import Source
+from nishimori.errors import NishimoriError
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """How a temperature was found.
+
+    Attributes
+    ----------
+    residual : float
+        What is left of the gap at the temperature returned: mean confidence minus accuracy for expectation consistency, mean
+        expected logit minus mean logit of the true class for temperature scaling.
+    n_passes : int
+        How often all logits were read.
+    n_samples : int
+        How many samples had a positive weight.
+    accuracy : float
+        The weighted share of samples that count as right.
+    n_zeros : int
+        How many probabilities were exactly zero and were raised to the smallest normal number of their dtype.
+    n_masked : int
+        How many logits were -inf and so masked their class.
+    kernel : str
+        What computed the sums over classes: "numpy", "numba", "triton" or "array_api"; of several, with commas between.
+    temperature_se : float or None
+        The standard error of the temperature, samples being independent; None where it is not known, as from a sketch.
+    is_measured : bool
+        Whether the residual was measured at the temperature returned, or predicted from the last measurement, one short step
+        away.
+    """
+
+    residual: float
+    n_passes: int
+    n_samples: int
+    accuracy: float
+    n_zeros: int
+    n_masked: int
+    kernel: str = ""
+    is_measured: bool = True
+    temperature_se: float | None = None
+
+    @property
+    def converged(self) -> bool:
+        """True: a search that does not converge raises an error. Deprecated."""
+        warnings.warn(
+            "`converged` is deprecated and will be removed in 0.3: it is always True, because a search that does not converge "
+            "raises NotConvergedError.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return True
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where each observable is matched, or why not, and what the data looked like on the way.
+
+    ``gaps`` are the sums of the last reading in which all observables were measured that have a temperature.
+    """
+
+    observables: tuple[Observable, ...]
+    roots: tuple[Root | NishimoriError, ...]
+    census: Census
+    n_passes: int
+    gaps: GapSums | None
+
+    def chosen(self, position: int) -> tuple[float, Receipt]:
+        """The temperature of one observable and how it was found; raises if there is none, and warns if it is uncertain."""
+        root = self.roots[position]
+        if isinstance(root, NishimoriError):
+            raise root
+        self.warn()
+        return exp(-root.x), Receipt(
+            residual=root.residual,
+            n_passes=self.n_passes,
+            n_samples=self.census.n_rows,
+            accuracy=self.census.accuracy,
+            n_zeros=self.census.n_zeros,
+            n_masked=self.census.n_masked,
+            kernel=", ".join(sorted(self.census.kernels)),
+            is_measured=root.is_measured,
+            temperature_se=self.standard_error(position),
+        )
+
+    def standard_error(self, position: int) -> float | None:
+        """That of the temperature of one observable; None if it has none, or if the sums for it were not made."""
+        root = self.roots[position]
+        if self.gaps is None or not isinstance(root, Root):
+            return None
+        joint = Joint.of(self.observables[position : position + 1], [-root.x], self.gaps)
+        return None if joint is None else exp(-root.x) * joint.log_error(0)
+
+    def joint(self) -> Joint | None:
+        """All log T and their covariance; None if one of them does not exist, or if the sums for it were not made."""
+        roots = [root for root in self.roots if isinstance(root, Root)]
+        if self.gaps is None or len(roots) < len(self.roots):
+            return None
+        return Joint.of(self.observables, [-root.x for root in roots], self.gaps)
+
+    def with_counts(self) -> "Match":
+        """The same, where a weight of w stands for w independent rows."""
+        return self if self.gaps is None else replace(self, gaps=replace(self.gaps, square_products=self.gaps.products))
+
+    def over_clusters(self, data: Source) -> "Match":
+        """The same, where clusters are independent and their rows are not, from one more reading of the data."""
+        if self.gaps is None:
+            return self
+        wanted = tuple((each.observable, each.betas[0]) for each in self.gaps.items)
+        sums = data.gather(ClusterGaps(wanted))
+        return replace(self, gaps=replace(self.gaps, square_products=sums.products), n_passes=self.n_passes + 1)
+
+    def warn(self) -> None:
+        """Say what makes the temperatures that were found uncertain."""
+        found = [each for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
+        if found:
+            warn_if_few(self.census)
+        if any(isinstance(each, Energy) for each in found):
+            warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling")
