@@ -366,19 +366,3 @@ def test_a_message_that_quotes_a_whole_file_is_cut_in_the_middle(broken):
     assert (ended.code, len(ended.err) < 5000) == (1, True)
     assert ended.err.startswith("error: start xxx")
     assert ended.err.endswith("xxx end\n")
-
-
-@pytest.mark.parametrize(
-    ("value", "error", "shown"),
-    [
-        (1.61273, 0.03851, "1.613 ± 0.039"),
-        (1.61273, 0.00996, "1.613 ± 0.010"),
-        (16.1273, 3.851, "16.1 ± 3.9"),
-        (161.273, 38.51, "161 ± 39"),
-        (1.61273, 1.2e-7, "1.61273000 ± 0.00000012"),
-        (1.61273456, None, "1.61273"),
-        (1.61273456, 0.0, "1.61273"),
-    ],
-)
-def test_a_number_is_shown_to_two_digits_of_its_error(value, error, shown):
-    assert _terminal.measured(value, error) == shown

@@ -13,6 +13,7 @@ from nishimori._progress import shown
 from nishimori._scores import Input, check_input
 from nishimori._sketch import Sketch
 from nishimori._sources import Reported, source
+from nishimori._tabular import measured
 from nishimori.cli import _files
 from nishimori.cli._options import (
     ClassesOption,
@@ -28,7 +29,7 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._sketch_file import about_sketches, opened_sketch
-from nishimori.cli._terminal import ForceOption, JsonOption, heard, measured, note, note_columns, print_json, print_text
+from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, note_columns, print_json, print_text
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from io import TextIOWrapper
-from math import inf, isfinite
+from math import isfinite
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -123,14 +123,6 @@ def _wrapped(text: str, style: str = "", *, indent: str = "") -> Text:
     joined = printable(text).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
     lines = textwrap.wrap(joined, _width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return Text("\n".join(lines).replace("\N{NO-BREAK SPACE}", " "), style)
-
-
-def measured(value: float, error: float | None) -> str:
-    """A number with its standard error, both to two digits of the error; six digits if that is not known."""
-    if error is None or not 0 < error < inf:
-        return f"{value:.6g}"
-    decimals = max(0, 1 - int(f"{error:.1e}".partition("e")[2]))
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
 
 
 def print_json(content: dict[str, Any]) -> None:
