@@ -1,8 +1,6 @@
 """`apply` on tables and arrays: what is kept, where probabilities go, and that files of any size take little memory."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -14,6 +12,7 @@ import reference
 import shell
 from nishimori import _tables
 from nishimori._tables import _columnar, _text
+from peak_memory import peak_memory
 
 LOGITS, LABELS = reference.drawn(60, 3)
 NAMES = ["cat", "dog", "eel"]
@@ -194,32 +193,6 @@ def test_a_refusal_is_one_line_and_leaves_no_file(place, line, message):
     assert {path.name for path in place.iterdir()} == before
 
 
-WATCHED = """
-import sys, threading, time
-from nishimori import cli
-
-peak, done = 0, threading.Event()
-
-def watch():
-    global peak
-    while not done.wait(0.005):
-        resident, shared = map(int, open("/proc/self/statm").read().split()[1:3])
-        peak = max(peak, resident - shared)
-
-thread = threading.Thread(target=watch)
-thread.start()
-sys.argv = ["nishimori", "apply", *sys.argv[1:]]
-try:
-    cli.main()
-except SystemExit as end:
-    assert not end.code
-finally:
-    done.set()
-    thread.join()
-print(peak * 4096)
-"""
-
-
 @pytest.mark.parametrize("names", [("t.csv", "p.csv"), ("t.jsonl", "p.parquet"), ("t.parquet", "p.npz"), ("t.npz", "p.csv")])
 def test_memory_does_not_grow_with_the_file(tmp_path, names):
     """From 0.3 MB of numbers to 16 MB, of which a handful of copies would take 80 MB, and as Python's text 160 MB."""
@@ -234,9 +207,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, names):
             with _tables.new_table(source, [str(k) for k in range(10)], overwrite=False) as table:
                 for start in range(0, n_rows, 10_000):
                     table.write(list(np.round(rows[start : start + 10_000], 2).T))
-        words = [sys.executable, "-c", WATCHED, tmp_path / "c.json", source, "-o", tmp_path / f"{n_rows}{names[1]}"]
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-        peaks.append(int(done.stdout))
+        peaks.append(peak_memory(["apply", tmp_path / "c.json", source, "-o", tmp_path / f"{n_rows}{names[1]}"]))
     assert peaks[1] < peaks[0] + 50e6
 
 

@@ -1,8 +1,6 @@
 """`fit` and `eval` read scores in blocks: the same from every format and size, in memory that does not grow with the file."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -15,6 +13,7 @@ import reference
 import shell
 from nishimori import _tables
 from nishimori.cli._labelled_table import witnesses
+from peak_memory import peak_memory
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(0).integers(0, 3, 900).astype(float)
@@ -140,37 +139,6 @@ def test_a_folder_without_parquet_files_is_still_a_folder(tmp_path):
     )
 
 
-WATCHED = """
-import sys, threading
-from nishimori import cli
-from nishimori.cli import _files, _labelled_table
-
-_files.KEPT = _labelled_table.KEPT = 1_000_000
-peak, done = 0, threading.Event()
-
-def watch():
-    global peak
-    while not done.wait(0.005):
-        resident, shared = map(int, open("/proc/self/statm").read().split()[1:3])
-        peak = max(peak, resident - shared)
-
-thread = threading.Thread(target=watch)
-thread.start()
-try:
-    calibration, *files = sys.argv[1:]
-    for words in (["fit", *files, "-o", calibration], ["eval", *files, "--calibration", calibration]):
-        sys.argv = ["nishimori", *words]
-        try:
-            cli.main()
-        except SystemExit as end:
-            assert not end.code
-finally:
-    done.set()
-    thread.join()
-print(peak * 4096)
-"""
-
-
 @pytest.mark.parametrize("name", ["z.npy", *WRITERS])
 def test_memory_does_not_grow_with_the_file(tmp_path, name):
     """From 10 MB of numbers, which is more than a few blocks, to 60 MB; or from 1 to 6 MB, which as Python's text takes 45."""
@@ -187,7 +155,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, name):
             WRITERS[name](files[0], logits, labels)
         if name in ("t.csv", "t.jsonl", "t.parquet", "t.feather"):
             files += ["--ignore", "w"]
-        words = [sys.executable, "-c", WATCHED, tmp_path / f"{n_rows}.json", *files]
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
-        peaks.append(int(done.stdout.splitlines()[-1]))
+        calibration = tmp_path / f"{n_rows}.json"
+        commands = (["fit", *files, "-o", calibration], ["eval", *files, "--calibration", calibration])
+        peaks.append(peak_memory(*commands, kept=1_000_000))
     assert peaks[1] < peaks[0] + 35e6

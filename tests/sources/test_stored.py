@@ -238,7 +238,7 @@ labels = np.load(sys.argv[2])
 work()  # loads what is loaded once
 before = peak = private()
 done = threading.Event()
-thread = threading.Thread(target=watch)
+thread = threading.Thread(target=watch, daemon=True)
 thread.start()
 work()
 done.set()
