@@ -18,9 +18,10 @@ SPREADS = tomllib.loads((Path(paper.__file__).parent / "spreads.toml").read_text
 TRAININGS, AUGMENTATIONS = SPREADS["trainings"], SPREADS["augmentations"]
 
 
-def test_there_are_five_further_resnet20s_and_three_resnet56s():
+def test_there_are_five_further_resnet20s_and_three_of_each_other_network():
     assert TRAININGS["cifar10/resnet20"]["seeds"] == [1, 2, 3, 4, 5]
-    assert TRAININGS["cifar10/resnet56"]["seeds"] == [1, 2, 3]
+    for name in ("resnet56", "densenet121", "densenet121-linear"):
+        assert TRAININGS[f"cifar10/{name}"]["seeds"] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("name", TRAININGS)
@@ -100,12 +101,29 @@ def shown(numbers, column, digits):
     return f"{statistics.fmean(values):.{digits[quantity]}f} ± {statistics.stdev(values):.{digits[quantity]}f}"
 
 
-@pytest.mark.parametrize(("name", "title"), [("cifar10/resnet20", "ResNet20"), ("cifar10/resnet56", "ResNet56")])
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("cifar10/resnet20", "ResNet20"),
+        ("cifar10/resnet56", "ResNet56"),
+        ("cifar10/densenet121", "DenseNet121"),
+        ("cifar10/densenet121-linear", "DenseNet121 without ReLU"),
+    ],
+)
 def test_the_page_shows_mean_and_spread_of_all_trainings(name, title):
-    bundled, digits = data.load(name), {"error": 1, "temperature": 2, "ece": 1, "brier": 1}
-    first, further = scores(bundled.augmented, bundled.test), TRAININGS[name]["clean_labels"]["augmented"]
-    found = documented("Other trainings")[title, f"ours, {1 + len(TRAININGS[name]['seeds'])} trainings"]
-    assert found == [shown([first[column], *further[column]], column, digits) for column in COLUMNS]
+    digits, further = {"error": 1, "temperature": 2, "ece": 1, "brier": 1}, TRAININGS[name]["clean_labels"]["augmented"]
+    first = []
+    if name in data.names():
+        bundled = data.load(name)
+        first = [scores(bundled.augmented, bundled.test)]
+    found = documented("Other trainings")[title, f"ours, {len(first) + len(TRAININGS[name]['seeds'])} trainings"]
+    assert found == [shown([*(row[column] for row in first), *further[column]], column, digits) for column in COLUMNS]
+
+
+def test_no_training_of_densenet121_comes_near_the_paper():
+    """Its Table 1 has an error of 12.5 %, which the page says is above ours at each of the last ten epochs."""
+    last = [TRAININGS[f"cifar10/{name}"]["last_epochs_test_error"] for name in ("densenet121", "densenet121-linear")]
+    assert [round(100 * float(np.max(each)), 1) for each in last] == [10.2, 10.7]
 
 
 @pytest.mark.parametrize("labels", ["clean", "noisy"])

@@ -1,6 +1,7 @@
 """The paper's own curves, as its source prints them, and what they say about its network."""
 
 import json
+import statistics
 
 import numpy as np
 import pytest
@@ -49,3 +50,12 @@ def test_the_papers_network_is_neither_that_of_table_1_nor_measured_on_new_image
     assert excess.ours == pytest.approx(93.43 - 88.54, abs=0.05)
     assert (excess.paper, excess.verdict) == (0.0, "differs")
     assert (count.ours, count.verdict) == ("4671.5", "differs")  # 0.9343 of 5,000
+
+
+def test_our_network_is_compared_within_the_spread_of_its_trainings(computed):
+    pieces = json.loads((computed("figure-curves") / "figure-curves.json").read_text(encoding="utf-8"))["pieces"]
+    ours = pieces["cifar10/densenet121"]["augmented"]["temperature_ec"]
+    # The three further trainings, as spreads.toml has them.
+    spread = statistics.stdev([ours, 1.99787, 1.98937, 1.96396])
+    found = {each.what: each for each in paper.check("figure-curves", computed("figure-curves"))}
+    assert found["T EC, augmented validation"].tolerance == pytest.approx(2 * 2**0.5 * spread, rel=1e-3)

@@ -92,7 +92,7 @@ def test_rebuilt_images_are_compared_within_the_error_bars_of_images(table, widt
 # Our networks.
 
 
-@pytest.mark.parametrize(("name", "n"), [("cifar10/resnet20", 6), ("cifar10/resnet56", 4)])
+@pytest.mark.parametrize(("name", "n"), [("cifar10/resnet20", 6), ("cifar10/resnet56", 4), ("cifar10/densenet121", 4)])
 @pytest.mark.parametrize("table", TABLES)
 def test_a_network_trained_several_times_is_compared_by_its_mean_and_spread(name, n, table):
     further = SPREADS["trainings"][name][TABLES[table]]["augmented"]
@@ -103,16 +103,16 @@ def test_a_network_trained_several_times_is_compared_by_its_mean_and_spread(name
         assert found[column].ours == pytest.approx(statistics.fmean(every))
         assert found[column].tolerance == pytest.approx(digit(column) + 2 * statistics.stdev(every))
         assert found[column].paper_method is None
-    title = "CIFAR-10 ResNet20" if name.endswith("20") else "CIFAR-10 ResNet56"
+    title = {"cifar10/resnet20": "CIFAR-10 ResNet20", "cifar10/resnet56": "CIFAR-10 ResNet56"}.get(name, "CIFAR-10 DenseNet121")
     assert found["error"].what == f"{title} (mean of {n} of ours): error, %"
     assert found["ece_ts"].what == f"{title} (mean of {n} of ours, augmented): ece ts, %"
 
 
 @pytest.mark.parametrize(("table", "width"), [("table-real", 0.02), ("table-corrupted", 0.05)])
 def test_a_network_trained_once_is_compared_within_its_error_bars(table, width):
-    found = findings("cifar10/densenet121", content(bars=0.02, images=0.05, temperature_ts_augmented=1.9), table)
+    found = findings("cifar100/vgg19", content(bars=0.02, images=0.05, temperature_ts_clean=1.9, kinds=("clean",)), table)
     for column in COLUMNS:
         assert found[column].tolerance == pytest.approx(digit(column) + 2 * width)
     assert (found["temperature_ts"].ours, found["temperature_ts"].verdict) == (1.9, "differs")
-    assert found["ece_ts"].what == "CIFAR-10 DenseNet121 (ours, augmented): ece ts, %"
+    assert found["ece_ts"].what == "CIFAR-100 VGG19 (ours): ece ts, %"
     assert found["temperature_ts"].explanation is None
