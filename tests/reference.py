@@ -74,6 +74,29 @@ def ece(claimed, true, edges, weights=None, norm="l1"):
     return {"l1": shares @ gaps, "l2": np.sqrt(shares @ gaps**2), "max": gaps.max()}[norm]
 
 
+def error_of_mean(scores, weights=None, *, counts=False, clusters=None):
+    """The standard error of a weighted mean: deviations from it, squared one by one or summed over each cluster first."""
+    weights = np.ones(len(scores)) if weights is None else np.asarray(weights, dtype=float)
+    mean = np.average(scores, weights=weights)
+    if clusters is not None:
+        total = sum((weights * (scores - mean))[clusters == each].sum() ** 2 for each in np.unique(clusters))
+    else:
+        total = ((weights if counts else weights**2) * (scores - mean) ** 2).sum()
+    return np.sqrt(total) / weights.sum()
+
+
+def scores(logits, labels, temperature=1.0):
+    """The scores of each row by the name of the metric that is their mean."""
+    p, rows = softmax(logits, temperature), np.arange(len(labels))
+    return {
+        "error": (~right(logits, labels)).astype(float),
+        "accuracy": right(logits, labels).astype(float),
+        "confidence": p.max(axis=1),
+        "brier": ((p - np.eye(p.shape[1])[labels]) ** 2).sum(axis=1),
+        "nll": -np.log(p[rows, labels]),
+    }
+
+
 def quantile_edges(claimed, n_bins):
     """The last value of each chunk of `numpy.array_split` of the sorted values."""
     chunks = np.array_split(np.sort(claimed), n_bins)

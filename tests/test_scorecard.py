@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import FrozenInstanceError, dataclass
 from typing import ClassVar
 
@@ -196,3 +197,181 @@ def test_maps_measured_together_are_those_measured_alone(strategy, monkeypatch):
 def test_a_scorecard_does_not_change():
     with pytest.raises(FrozenInstanceError):
         evaluate(LOGITS, LABELS).ece = 0.0
+
+
+CLUSTERS = np.random.default_rng(2).integers(60, size=700)
+UNITS = {
+    "rows": {},
+    "weights": {"weights": WEIGHTS},
+    "counts": {"weights": WEIGHTS, "counts": True},
+    "clusters": {"weights": WEIGHTS, "clusters": CLUSTERS},
+}
+
+
+def measured_with(units, data=(LOGITS, LABELS), **more):
+    return evaluate(*data, **{"sample_weight" if name == "weights" else name: each for name, each in units.items()}, **more)
+
+
+@pytest.mark.parametrize("units", UNITS.values(), ids=UNITS)
+def test_standard_errors_are_those_of_weighted_means(units):
+    card = measured_with(units, temperature=1.5)
+    for name, scores in reference.scores(LOGITS, LABELS, 1.5).items():
+        assert getattr(card, f"{name}_se") == pytest.approx(reference.error_of_mean(scores, **units), rel=1e-9), name
+
+
+@pytest.mark.parametrize("units", UNITS.values(), ids=UNITS)
+def test_the_error_of_a_clear_ece_is_that_of_its_linear_form(units):
+    card = measured_with(units, temperature=0.3, n_bins=3)  # so overconfident that the sign of each gap is clear
+    claimed, right = reference.softmax(LOGITS, 0.3).max(axis=1), reference.right(LOGITS, LABELS)
+    place = np.minimum((claimed * 3).astype(int), 2)
+    weights = units.get("weights", np.ones(700))
+    signs = np.sign(np.bincount(place, weights * (claimed - right), 3))
+    expected = reference.error_of_mean(signs[place] * (claimed - right), **units)
+    assert card.ece_se == pytest.approx(expected, rel=0.01)
+    assert card.ece_corrected == pytest.approx(card.ece, rel=0.01)
+
+
+def test_each_row_as_a_cluster_of_its_own_changes_nothing():
+    plain, alone = evaluate(LOGITS, LABELS), evaluate(LOGITS, LABELS, clusters=np.arange(700)[::-1])
+    for name in ("error_se", "confidence_se", "brier_se", "nll_se", "ece_se", "ece_corrected"):
+        assert getattr(alone, name) == pytest.approx(getattr(plain, name), rel=1e-9), name
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_rows_in_pieces_have_the_errors_of_the_array(strategy):
+    cuts = [0, 1, 300, 310, 700]
+    pieces = [(LOGITS[a:b], LABELS[a:b], WEIGHTS[a:b]) for a, b in itertools.pairwise(cuts)]
+    whole = evaluate(LOGITS, LABELS, sample_weight=WEIGHTS, strategy=strategy)
+    parts = evaluate(lambda: iter(pieces), strategy=strategy)
+    for name in ("error_se", "confidence_se", "brier_se", "nll_se", "ece_se", "ece_corrected"):
+        assert getattr(parts, name) == pytest.approx(getattr(whole, name), rel=1e-9), name
+
+
+def test_counts_are_copies_and_other_weights_have_no_scale():
+    counts = np.random.default_rng(3).integers(1, 4, size=700)
+    copies = evaluate(np.repeat(LOGITS, counts, axis=0), np.repeat(LABELS, counts))
+    weighted = evaluate(LOGITS, LABELS, sample_weight=counts, counts=True)
+    heavy = evaluate(LOGITS, LABELS, sample_weight=np.full(700, 7.0))
+    plain = evaluate(LOGITS, LABELS)
+    for name in ("error_se", "nll_se", "ece_se", "ece_corrected"):
+        assert getattr(weighted, name) == pytest.approx(getattr(copies, name), rel=1e-9), name
+        assert getattr(heavy, name) == pytest.approx(getattr(plain, name), rel=1e-9), name
+    assert weighted.interval("ece") == pytest.approx(copies.interval("ece"), rel=1e-9)
+
+
+def test_a_large_loss_keeps_the_digits_of_its_error():
+    logits = np.tile([0.0, -1e9], (400, 1)) + np.random.default_rng(0).normal(size=(400, 2))
+    card = evaluate(logits, np.ones(400, dtype=int))  # each loss is 1e9 and varies by about 1
+    assert card.nll_se == pytest.approx(reference.error_of_mean(logits[:, 0] - logits[:, 1]), rel=1e-6)
+
+
+def test_a_share_has_the_interval_of_wilson():
+    card = evaluate(LOGITS, LABELS)
+    p, z = card.error, 1.6448536269514722
+    # The share q at which p is z standard errors of q away: (p - q)² = z²q(1 - q)/n.
+    roots = np.roots([1 + z**2 / 700, -(2 * p + z**2 / 700), p**2])
+    assert card.interval("error", 0.9) == pytest.approx(sorted(roots))
+    assert card.interval("accuracy", 0.9) == pytest.approx(sorted(1 - roots))
+    right = evaluate(LOGITS, LOGITS.argmax(axis=1))
+    assert (right.error, right.error_se) == (0, 0)
+    assert right.interval("error") == pytest.approx((0, 1.959964**2 / (700 + 1.959964**2)))
+
+
+def test_intervals_lie_around_the_number_and_grow_with_their_level():
+    card = evaluate(LOGITS, LABELS)
+    for name in ("confidence", "brier"):
+        low, high = card.interval(name, 0.9)
+        assert high - getattr(card, name) == pytest.approx(1.6448536 * getattr(card, f"{name}_se"))
+        assert low + high == pytest.approx(2 * getattr(card, name))
+    low, high = card.interval("nll", 0.9)
+    assert low * high == pytest.approx(card.nll**2)
+    assert np.log(high / card.nll) == pytest.approx(1.6448536 * card.nll_se / card.nll)
+    for name in ("error", "accuracy", "confidence", "ece", "brier", "nll"):
+        narrow, usual, all_ = card.interval(name, 0.5), card.interval(name), card.interval(name, 1)
+        assert all_.low <= usual.low <= narrow.low <= getattr(card, name) <= narrow.high <= usual.high <= all_.high
+    assert [card.interval(name, 1) for name in ("error", "confidence", "ece", "brier", "nll")] == [
+        (0, 1),
+        (0, 1),
+        (0, 1),
+        (0, 2),
+        (0, np.inf),
+    ]
+    assert evaluate(LOGITS, LABELS, temperature=50).interval("confidence", 0.99999).high <= 1
+
+
+def test_a_sketch_has_the_errors_that_its_sums_give():
+    whole = evaluate(LOGITS, LABELS, sample_weight=WEIGHTS, temperature=2**0.5)
+    sketch = nishimori.Sketch().update(LOGITS, LABELS, WEIGHTS)
+    card = evaluate(sketch, temperature=2**0.5)
+    assert card.error_se == pytest.approx(whole.error_se, rel=1e-9)
+    assert card.accuracy_se == card.error_se
+    assert card.ece_se == pytest.approx(whole.ece_se, rel=0.1)  # sums per bin are interpolated
+    assert card.interval("ece") == pytest.approx(whole.interval("ece"), abs=0.02)
+    cold, whole = evaluate(sketch, temperature=0.25), evaluate(LOGITS, LABELS, sample_weight=WEIGHTS, temperature=0.25)
+    assert cold.ece == pytest.approx(whole.ece, rel=1e-9)  # at a node
+    assert cold.ece_se == pytest.approx(whole.ece_se, rel=0.05)  # products of gaps and squared weights are not kept
+    assert (card.confidence_se, card.brier_se, card.nll_se) == (None, None, None)
+    for name in ("confidence", "brier", "nll"):
+        with pytest.raises(InputError, match=f"the standard error of {name}, which is not known: a sketch does not keep"):
+            card.interval(name)
+    clustered = evaluate(nishimori.Sketch().update(LOGITS, LABELS, clusters=CLUSTERS))
+    assert clustered.error_se is None
+    assert clustered.ece_se > 0
+    with pytest.raises(InputError, match="which is not known: a sketch does not keep it per cluster"):
+        clustered.interval("accuracy")
+    with pytest.raises(InputError, match="`counts` must be False for a sketch"):
+        evaluate(sketch, counts=True)
+
+
+def test_a_sketch_of_one_cluster_says_why_it_has_no_errors():
+    card = evaluate(nishimori.Sketch().update(LOGITS, LABELS, clusters=np.zeros(len(LABELS))))
+    assert (card.error_se, card.accuracy_se, card.ece_se, card.ece_corrected) == (None, None, None, None)
+    for name in ("error", "accuracy", "ece"):
+        with pytest.raises(
+            InputError, match=f"error of {name}, which is not known: the sketch holds one cluster, and standard"
+        ):
+            card.interval(name)
+    assert set(card.why_no_se) == {"error", "accuracy", "confidence", "ece", "brier", "nll"}
+
+
+def test_what_has_no_error_says_why():
+    masked = LOGITS.copy()
+    masked[0, LABELS[0]] = -np.inf
+    card = evaluate(masked, LABELS)
+    assert (card.nll, card.nll_se) == (np.inf, None)
+    assert card.brier_se > 0
+    with pytest.raises(
+        InputError, match=r"^`interval` needs the standard error of nll, which is not known: the loss is infinite"
+    ):
+        card.interval("nll")
+    one = evaluate(LOGITS[:1], LABELS[:1])
+    assert (one.error_se, one.nll_se, one.ece_se, one.ece_corrected) == (None, None, None, None)
+    with pytest.raises(InputError, match=r"standard error of ece, which is not known: there is only one sample\.$"):
+        one.interval("ece")
+    names = r"`name` must be one of 'error', 'accuracy', 'confidence', 'ece', 'brier', 'nll', got "
+    for wrong in ("T", None):
+        with pytest.raises(InputError, match=f"^{names}{wrong!r}"):
+            card.interval(wrong)
+    for level in (-0.1, 95, "high"):
+        for name in ("ece", "error", "nll"):
+            with pytest.raises(InputError, match="`level` must lie between 0 and 1"):
+                evaluate(LOGITS, LABELS).interval(name, level)
+
+
+def test_too_many_sums_of_clusters_are_refused(monkeypatch):
+    monkeypatch.setattr("nishimori._score_sums._MOST_CLUSTER_SUMS", 600)
+    assert evaluate(LOGITS, LABELS, clusters=CLUSTERS, n_bins=10).ece_se > 0
+    with pytest.raises(InputError, match=r"^`n_bins` must be at most 10 where there are 60 clusters, got 11\.$"):
+        evaluate(LOGITS, LABELS, clusters=CLUSTERS, n_bins=11)
+
+
+def test_errors_of_tensors_and_of_a_map_are_those_of_the_arrays():
+    import torch
+
+    units = {"weights": WEIGHTS, "clusters": CLUSTERS}
+    tensors = (torch.from_numpy(LOGITS), torch.from_numpy(LABELS))
+    assert measured_with(units, tensors).brier_se == pytest.approx(measured_with(units).brier_se, rel=1e-12)
+    moved = LOGITS + np.array([1.5, 0, 0, 0])
+    fixed = nishimori.FixedMap(Bias(1.5)).fit(LOGITS, LABELS)
+    card = measured_with(units, calibrator=fixed)
+    assert card.brier_se == pytest.approx(reference.error_of_mean(reference.scores(moved, LABELS)["brier"], **units), rel=1e-9)

@@ -6,6 +6,8 @@ import pytest
 import nishimori
 import reference
 from nishimori import ExpectationConsistency, InputError, Matched, TemperatureScaling, temperatures
+from nishimori._matching import match
+from nishimori._observables import Confidence, Energy
 
 METHODS = {"ec": ExpectationConsistency, "ts": TemperatureScaling}
 
@@ -47,10 +49,10 @@ def test_the_error_is_that_of_the_estimating_equation(n, k, weighted, kernel, mo
     weights = np.random.default_rng(1).uniform(0.5, 3, n) if weighted else np.ones(n)
     found = temperatures(logits, labels, sample_weight=weights if weighted else None)
     for method, T, se in (("ec", found.ec, found.ec_se), ("ts", found.ts, found.ts_se)):
-        # Sums may be those one short step away from T: at most 1 %, and up to 10 % where rows are expanded.
-        assert se == pytest.approx(sandwich(method, logits, labels, weights, T), rel=0.01)
+        # Squares of gaps may be those one short step away from T.
+        assert se == pytest.approx(sandwich(method, logits, labels, weights, T), rel=2e-3)
         calibrator = METHODS[method]().fit(logits, labels, weights if weighted else None)
-        assert calibrator.temperature_se_ == pytest.approx(se, rel=0.01)
+        assert calibrator.temperature_se_ == pytest.approx(se, rel=2e-3)
         assert calibrator.receipt_.temperature_se == calibrator.temperature_se_
 
 
@@ -61,6 +63,22 @@ def test_top_n_and_own_observables_have_an_error():
     assert top.temperature_se_ == pytest.approx(sandwich("ec", logits, labels, ones, top.temperature_, 2), rel=0.01)
     own = Matched(Rank()).fit(logits, labels)
     assert own.temperature_se_ == pytest.approx(sandwich("rank", logits, labels, ones, own.temperature_), rel=0.01)
+
+
+def test_the_error_of_one_temperature_does_not_depend_on_the_other():
+    logits, labels = reference.drawn(400, 4)
+    top = logits.argmax(axis=1)
+    labels[:40] = np.argsort(logits[:40], axis=1)[:, -2]
+    sure = np.argsort(logits, axis=1)[:, -2]  # the second class is always true: TS exists, EC does not
+    found = temperatures(logits, sure)
+    assert found.ec is None
+    assert found.ts_se == pytest.approx(sandwich("ts", logits, sure, np.ones(400), found.ts), rel=2e-3)
+    far = np.where(np.arange(400) % 3 == 0, labels, top)  # both exist, far from each other: their searches end apart
+    logits[::50, 0] *= 30
+    found = temperatures(logits, far)
+    assert abs(np.log(found.ec / found.ts)) > 0.4
+    assert found.ec_se == pytest.approx(sandwich("ec", logits, far, np.ones(400), found.ec), rel=2e-3)
+    assert found.ts_se == pytest.approx(sandwich("ts", logits, far, np.ones(400), found.ts), rel=2e-3)
 
 
 def test_half_of_the_weights_and_two_of_each_row_change_the_error_as_they_should():
@@ -97,14 +115,148 @@ def test_an_interval_lies_around_log_T_and_grows_with_its_level():
             calibrator.confidence_interval(level)
 
 
-def test_what_is_not_known_is_said():
+def pairwise_sandwich(method, logits, labels, clusters, weights, T):
+    """The standard error of T where rows of a cluster are not independent: the products of all pairs of rows in it."""
+    g = weights * gaps(method, logits, labels, T)
+    pairs = np.outer(g, g)[clusters[:, None] == clusters[None, :]].sum()
+    return sandwich(method, logits, labels, weights, T) * np.sqrt(pairs / (g @ g))
+
+
+@pytest.mark.parametrize("names", ["numbers", "text", "in order"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_of_a_cluster_vary_together(names, weighted):
+    logits, labels = reference.drawn(900, 5)
+    labels[:450] = logits[:450].argmax(axis=1)  # a half in which all is right: clusters from it are correlated
+    rng = np.random.default_rng(3)
+    clusters = np.concatenate([rng.integers(0, 30, 450), rng.integers(30, 60, 450)])
+    order = np.arange(900) if names == "in order" else rng.permutation(900)
+    logits, labels, clusters = logits[order], labels[order], clusters[order]
+    weights = rng.uniform(0.5, 3, 900) if weighted else np.ones(900)
+    given = np.char.add("video ", clusters.astype(str)) if names == "text" else clusters
+    found = temperatures(logits, labels, sample_weight=weights if weighted else None, clusters=given)
+    plain = temperatures(logits, labels, sample_weight=weights if weighted else None)
+    assert (found.ec, found.ts) == (plain.ec, plain.ts)
+    for method, T, se in (("ec", found.ec, found.ec_se), ("ts", found.ts, found.ts_se)):
+        assert se == pytest.approx(pairwise_sandwich(method, logits, labels, clusters, weights, T), rel=0.01)
+        fitted = METHODS[method]().fit(logits, labels, weights if weighted else None, clusters=given)
+        assert fitted.temperature_se_ == pytest.approx(se, rel=0.01)
+    assert found.ec_se > 1.5 * plain.ec_se
+
+
+def test_clusters_of_one_row_each_are_no_clusters():
+    logits, labels = reference.drawn(2000, 6)
+    weights = np.random.default_rng(1).uniform(0.5, 3, 2000)
+    found = temperatures(logits, labels, sample_weight=weights, clusters=np.random.default_rng(2).permutation(2000))
+    plain = temperatures(logits, labels, sample_weight=weights)
+    assert found.ec_se == pytest.approx(plain.ec_se, rel=1e-12)
+    assert found.ts_se == pytest.approx(plain.ts_se, rel=1e-12)
+
+
+@pytest.mark.parametrize("copies", [2, 5])
+def test_copies_that_are_a_cluster_add_nothing(copies):
+    logits, labels = reference.drawn(500, 4)
+    once = temperatures(logits, labels)
+    again = temperatures(np.tile(logits, (copies, 1)), np.tile(labels, copies), clusters=np.tile(np.arange(500), copies))
+    assert again.ec_se == pytest.approx(once.ec_se, rel=1e-3)
+    apart = temperatures(np.tile(logits, (copies, 1)), np.tile(labels, copies))
+    assert again.ec_se == pytest.approx(np.sqrt(copies) * apart.ec_se, rel=1e-3)
+
+
+def test_top_n_and_own_observables_have_errors_of_clusters():
+    logits, labels = reference.drawn(600, 6)
+    clusters = np.arange(600) // 4
+    ones = np.ones(600)
+    own = Matched(Rank()).fit(logits, labels, clusters=clusters)
+    assert own.temperature_se_ == pytest.approx(
+        pairwise_sandwich("rank", logits, labels, clusters, ones, own.temperature_), rel=0.01
+    )
+    top = ExpectationConsistency(top_n=2).fit(logits, labels, clusters=clusters)
+    g = gaps("ec", logits, labels, top.temperature_, 2)
+    sums = np.array([g[clusters == each].sum() for each in range(150)])
+    ratio = np.sqrt(sums @ sums / (g @ g))
+    assert top.temperature_se_ == pytest.approx(ratio * sandwich("ec", logits, labels, ones, top.temperature_, 2), rel=0.01)
+
+
+def test_one_cluster_is_refused_and_few_are_warned_of():
+    logits, labels = reference.drawn(300, 4)
+    with pytest.raises(InputError, match="`clusters` must name at least two clusters, got one: the spread between clusters"):
+        temperatures(logits, labels, clusters=np.zeros(300))
+    # A cluster whose rows have no weight does not count.
+    with pytest.raises(InputError, match="at least two clusters"):
+        temperatures(logits, labels, clusters=np.arange(300) < 3, sample_weight=np.arange(300) >= 3)
+    with pytest.warns(nishimori.InputWarning, match="from 9 clusters are too small on average, and vary much. Use at least 40"):
+        temperatures(logits, labels, clusters=np.arange(300) % 9)
+    temperatures(logits, labels, clusters=np.arange(300) % 10)
+
+
+def test_counts_stand_for_copies_of_rows():
+    logits, labels = reference.drawn(800, 5)
+    counts = np.random.default_rng(4).integers(0, 4, 800)
+    found = temperatures(logits, labels, sample_weight=counts, counts=True)
+    copied = temperatures(np.repeat(logits, counts, axis=0), np.repeat(labels, counts))
+    assert found.ec_se == pytest.approx(copied.ec_se, rel=0.01)
+    assert found.ts_se == pytest.approx(copied.ts_se, rel=0.01)
+    fitted = TemperatureScaling().fit(logits, labels, counts, counts=True)
+    assert fitted.temperature_se_ == pytest.approx(copied.ts_se, rel=0.01)
+    assert temperatures(logits, labels, sample_weight=counts).ec_se > 1.1 * found.ec_se
+    with pytest.raises(InputError, match="`counts` must be False where `clusters` is given: copies of a sample belong to"):
+        temperatures(logits, labels, sample_weight=counts, clusters=np.arange(800), counts=True)
+
+
+@pytest.mark.parametrize("kind", ["rows", "weights", "clusters", "counts"])
+@pytest.mark.parametrize(("n", "k"), [(400, 2), (1500, 6), (600, 120)])
+def test_a_sketch_has_the_errors_of_its_rows(n, k, kind):
+    logits, labels = reference.drawn(n, k)
+    rng = np.random.default_rng(1)
+    weights = np.ones(n) if kind == "rows" else rng.integers(1, 5, n).astype(float)
+    clusters = np.arange(n) if kind != "clusters" else rng.integers(0, n // 10, n)
+    half = clusters < np.median(clusters)
+    given = clusters if kind == "clusters" else None
+    sketch = nishimori.Sketch()
+    for rows in (half, ~half):
+        sketch.update(logits[rows], labels[rows], weights[rows], None if given is None else given[rows])
+    found = temperatures(sketch, counts=kind == "counts")
+    for method, T, se in (("ec", found.ec, found.ec_se), ("ts", found.ts, found.ts_se)):
+        expected = pairwise_sandwich(method, logits, labels, clusters, weights, T)
+        if kind == "counts":
+            copies = [np.repeat(each, weights.astype(int), axis=0) for each in (logits, labels)]
+            expected = sandwich(method, *copies, np.ones(len(copies[0])), T)
+        assert se == pytest.approx(expected, rel=1e-3)
+        calibrator = METHODS[method]().fit(sketch, counts=kind == "counts")
+        assert calibrator.temperature_se_ == se
+        assert np.log(calibrator.confidence_interval().high / T) == pytest.approx(1.959964 * se / T, rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_a_sketch_knows_how_both_temperatures_vary_together(noise):
+    logits, labels = reference.drawn(3000, 8)
+    random = np.random.default_rng(5).random(3000) < noise
+    labels[random] = np.arange(random.sum()) % 8
+    joint = match(nishimori.Sketch().update(logits, labels), Confidence(), Energy()).joint()
+    moves = []
+    for method, log_T in zip(("ec", "ts"), joint.logs, strict=True):
+        up, down = (gaps(method, logits, labels, np.exp(log_T + step)).sum() for step in (1e-4, -1e-4))
+        moves.append(gaps(method, logits, labels, np.exp(log_T)) / ((up - down) / 2e-4))
+    difference = moves[0] - moves[1]
+    found = joint.covariance[0, 0] + joint.covariance[1, 1] - 2 * joint.covariance[0, 1]
+    assert found == pytest.approx(difference @ difference, rel=0.03)
+    assert joint.covariance[0, 1] == pytest.approx(moves[0] @ moves[1], rel=0.02)
+
+
+def test_a_sketch_of_one_cluster_has_no_errors_and_one_of_few_warns():
     logits, labels = reference.drawn(1000, 5)
-    sketch = nishimori.Sketch().update(logits, labels)
+    sketch = nishimori.Sketch().update(logits, labels, clusters=np.zeros(1000))
     assert temperatures(sketch).ec_se is None
     calibrator = ExpectationConsistency().fit(sketch)
     assert calibrator.temperature_se_ is None
-    with pytest.raises(InputError, match="needs the standard error of T, which is not known from a sketch"):
+    with pytest.raises(InputError, match="needs the standard error of T, which is not known from a sketch of one cluster, nor"):
         calibrator.confidence_interval()
+    for seed in (1, 2):
+        sketch.update(*reference.drawn(1000, 5, seed=seed), clusters=np.zeros(1000))
+    with pytest.warns(nishimori.InputWarning, match="Standard errors from 3 clusters are too small on average"):
+        assert temperatures(sketch).ec_se is not None
+    with pytest.raises(InputError, match="`counts` must be False where `clusters` is given"):
+        temperatures(sketch, counts=True)
 
 
 def test_a_file_keeps_the_error(tmp_path):

@@ -15,26 +15,43 @@ if TYPE_CHECKING:
     from nishimori import sources as sources
     from nishimori import theory as theory
     from nishimori import torch as torch
+    from nishimori._bootstrap import Bootstrap as Bootstrap
+    from nishimori._bootstrap import bootstrap as bootstrap
+    from nishimori._calibrators import AdaptiveConsistency as AdaptiveConsistency
     from nishimori._calibrators import Calibrator as Calibrator
     from nishimori._calibrators import ExpectationConsistency as ExpectationConsistency
     from nishimori._calibrators import FixedMap as FixedMap
     from nishimori._calibrators import FixedTemperature as FixedTemperature
     from nishimori._calibrators import Matched as Matched
     from nishimori._calibrators import TemperatureScaling as TemperatureScaling
+    from nishimori._calibrators import Uncalibrated as Uncalibrated
     from nishimori._calibrators import calibrator as calibrator
     from nishimori._calibrators import from_temperature as from_temperature
     from nishimori._calibrators import load as load
     from nishimori._calibrators import methods as methods
     from nishimori._calibrators import register as register
+    from nishimori._compare import compare as compare
+    from nishimori._comparison import Comparison as Comparison
     from nishimori._curve import TemperatureCurve as TemperatureCurve
     from nishimori._curve import temperature_curve as temperature_curve
     from nishimori._maps import Map as Map
     from nishimori._observables import Observable as Observable
+    from nishimori._paired import Difference as Difference
+    from nishimori._paired import Paired as Paired
+    from nishimori._paired import paired as paired
     from nishimori._scorecard import Scorecard as Scorecard
     from nishimori._scorecard import evaluate as evaluate
     from nishimori._sketch import Sketch as Sketch
     from nishimori._temperatures import Temperatures as Temperatures
     from nishimori._temperatures import temperatures as temperatures
+    from nishimori._verdicts import CalibrationTest as CalibrationTest
+    from nishimori._verdicts import RequiredSamples as RequiredSamples
+    from nishimori._verdicts import ScoreTest as ScoreTest
+    from nishimori._verdicts import TemperatureTest as TemperatureTest
+    from nishimori._verdicts import calibration_test as calibration_test
+    from nishimori._verdicts import required_samples as required_samples
+    from nishimori._verdicts import score_test as score_test
+    from nishimori._verdicts import temperature_test as temperature_test
     from nishimori.errors import FewErrorsWarning as FewErrorsWarning
     from nishimori.errors import FormatError as FormatError
     from nishimori.errors import InputError as InputError
@@ -55,26 +72,43 @@ _HOME = {
     "sources": "",
     "theory": "",
     "torch": "",
+    "AdaptiveConsistency": "_calibrators",
+    "Bootstrap": "_bootstrap",
+    "bootstrap": "_bootstrap",
     "Calibrator": "_calibrators",
     "ExpectationConsistency": "_calibrators",
     "FixedMap": "_calibrators",
     "FixedTemperature": "_calibrators",
     "Matched": "_calibrators",
     "TemperatureScaling": "_calibrators",
+    "Uncalibrated": "_calibrators",
     "calibrator": "_calibrators",
     "from_temperature": "_calibrators",
     "load": "_calibrators",
     "methods": "_calibrators",
     "register": "_calibrators",
+    "compare": "_compare",
+    "Comparison": "_comparison",
     "TemperatureCurve": "_curve",
     "temperature_curve": "_curve",
     "Map": "_maps",
     "Observable": "_observables",
+    "Difference": "_paired",
+    "Paired": "_paired",
+    "paired": "_paired",
     "Scorecard": "_scorecard",
     "evaluate": "_scorecard",
     "Sketch": "_sketch",
     "Temperatures": "_temperatures",
     "temperatures": "_temperatures",
+    "CalibrationTest": "_verdicts",
+    "RequiredSamples": "_verdicts",
+    "ScoreTest": "_verdicts",
+    "TemperatureTest": "_verdicts",
+    "calibration_test": "_verdicts",
+    "required_samples": "_verdicts",
+    "score_test": "_verdicts",
+    "temperature_test": "_verdicts",
     "FewErrorsWarning": "errors",
     "FormatError": "errors",
     "InputError": "errors",

@@ -10,6 +10,7 @@ from typing import Any
 from nishimori._inputs import Batch, Counted
 from nishimori._notice import notice
 from nishimori._observables import Confidence, TopN
+from nishimori._passes import Mean
 from nishimori._sources import Source
 from nishimori.errors import FewErrorsWarning, InputWarning
 
@@ -114,6 +115,14 @@ def census(data: Source) -> Census:
 def at_zeros(batch: Batch) -> int:
     """How many rows give probability zero to their true class."""
     return 0 if batch.given is None else _number(batch.at(batch.given, batch.labels) == 0, batch.xp)
+
+
+@dataclass(frozen=True)
+class CountZeros:
+    """The pass that counts the rows whose true class has probability zero, out of all."""
+
+    def __call__(self, batch: Batch) -> Mean:
+        return Mean(at_zeros(batch), batch.n_rows)
 
 
 def _number(flags: Any, xp: Any) -> int:

@@ -46,5 +46,5 @@ class ClusterGaps:
         values = []
         for observable, beta in self.wanted:
             rows = observable._on(batch)
-            values.append(rows.gap(Gibbs(batch, beta), rows.observed(batch)).value)
+            values.append(rows.value(Gibbs(batch, beta), rows.observed(batch)))
         return cluster_sums(batch, values)

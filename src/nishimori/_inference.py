@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._moments import GapSums
+from nishimori._moments import GapSums, Moments
 from nishimori._numbers import between
 from nishimori._observables import Observable
 
@@ -48,6 +48,36 @@ def interval_in_ratio(value: float, error: float, level: float) -> Interval:
     return Interval(value / factor, value * factor)
 
 
+def number_behind(share: float, variance: float, squares: float) -> float:
+    """How many samples of weight 1 would give a share this variance; ``squares`` is Σw²/(Σw)².
+
+    If all answers are alike, the variance is only rounding, and there are as many samples as have these weights.
+    """
+    spread = share * (1 - share)
+    return spread / variance if spread > 0 and variance > 1e-24 * squares else 1 / squares
+
+
+def interval_of_share(share: float, number: float, level: float) -> Interval:
+    """The interval of a share of so many independent samples."""
+    reach = normal_quantile(level)
+    if reach == inf:
+        return Interval(0.0, 1.0)
+    low, high = wilson_limits(np.array([share]), np.array([number]), reach)
+    return Interval(float(low[0]), float(high[0]))
+
+
+def wilson_limits(shares: HostArray, numbers: HostArray, reach: float) -> tuple[HostArray, HostArray]:
+    """Wilson's score intervals of shares of so many samples: inside [0, 1], and never of width zero.
+
+    E. B. Wilson, J. Am. Stat. Assoc. 22 (1927) 209.
+    """
+    part = reach**2 / numbers
+    centre = (shares + part / 2) / (1 + part)
+    half = reach / (1 + part) * np.sqrt(shares * (1 - shares) / numbers + part / (4 * numbers))
+    # Rounding may leave the share outside, or the end outside [0, 1], by an ulp.
+    return np.clip(np.minimum(centre - half, shares), 0, 1), np.clip(np.maximum(centre + half, shares), 0, 1)
+
+
 @dataclass(frozen=True)
 class Joint:
     """The log T of several observables, and their covariance.
@@ -68,17 +98,25 @@ class Joint:
 
     @classmethod
     def of(cls, observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> "Joint | None":
-        """From the sums at the temperatures, or a short step away; None if they do not have all observables."""
-        places = {item.observable: i for i, item in enumerate(gaps.items)}
-        if any(each not in places for each in observables):
+        """From the sums at the temperatures, or a short step away; None if they do not tell."""
+        measured = [item.observable for item in gaps.items]  # which need no hash
+        if any(each not in measured for each in observables):
             return None
-        chosen = [places[each] for each in observables]
-        slopes = np.array([gaps.items[i].slope[0] * gaps.items[i].betas[0] for i in chosen])
+        chosen = [measured.index(each) for each in observables]
+        slopes = np.array([_slope_at(exp(-log_T), gaps.items[i]) for i, log_T in zip(chosen, logs, strict=True)])
         if not (np.abs(slopes) > 0).all():
             return None
         covariance = gaps.square_products[np.ix_(chosen, chosen)] / np.outer(slopes, slopes)
+        if not np.isfinite(covariance).all():  # a sketch cannot always tell
+            return None
         return cls(tuple(observables), np.array(logs, dtype=float), covariance)
 
     def log_error(self, position: int) -> float:
         """The standard error of one of the logarithms."""
         return sqrt(float(self.covariance[position, position]))
+
+
+def _slope_at(beta: float, moments: Moments) -> float:
+    """The slope in log β of the sum of the gaps, from its derivatives a short step away."""
+    step = beta - moments.betas[0]
+    return beta * float(moments.slope[0] + step * (moments.curvature[0] + 0.5 * step * moments.jerk[0]))

@@ -62,6 +62,11 @@ class Clusters:
     codes: HostArray
     number: int
 
+    @property
+    def are_rows(self) -> bool:
+        """Whether these are all rows, and each is a cluster of its own."""
+        return self.number == len(self.codes)
+
     def of(self, rows: slice | HostArray | None) -> "Clusters":
         """Those of some rows."""
         return self if rows is None else Clusters(self.codes[rows], self.number)

@@ -3,6 +3,7 @@
 Labels take little memory compared with logits, so they stay on the host and each block of rows is moved to its device.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from math import isnan
@@ -13,9 +14,13 @@ import numpy as np
 from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._scores import Scores, refuse_hidden
-from nishimori.errors import InputError
+from nishimori.errors import InputError, InputWarning
 
 Classes = Sequence[Any] | HostArray | None
+
+# Fewer clusters give a standard error that is much too small; from the second number on, 95 % intervals of T cover 94 %
+# (bench/results/cluster_coverage.md).
+_FEW_CLUSTERS, _ENOUGH_CLUSTERS = 10, 40
 
 
 def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
@@ -223,9 +228,9 @@ def checked_weights(sample_weight: Any, n_samples: int) -> HostArray:
         )
     if not weights.any():
         raise InputError("`sample_weight` must be positive for some sample, got only zeros.")
-    if not 1e-100 < weights.max() < 1e100:
+    if not 1e-60 < weights.max() < 1e60:  # so that fourth powers stay in the range of float64
         raise InputError(
-            f"The largest `sample_weight` must lie between 1e-100 and 1e100, got {weights.max():.6g}. "
+            f"The largest `sample_weight` must lie between 1e-60 and 1e60, got {weights.max():.6g}. "
             "Divide all weights by their mean."
         )
     return weights
@@ -283,6 +288,9 @@ def cluster_codes(clusters: Any, n_samples: int) -> HostArray:
         raise InputError("`clusters` must be a flat list, got rows of different lengths.") from None
     if names.shape != (n_samples,):
         raise InputError(f"`clusters` must have shape ({n_samples},), one cluster per sample, got {names.shape}.")
+    absent = [row for row, name in enumerate(names.tolist()) if name is None] if names.dtype == object else []
+    if absent:
+        raise InputError(f"`clusters` must not be missing, got None in row {absent[0]}. Give that row a cluster.")
     try:
         missing = names != names  # noqa: PLR0124 - NaN, in arrays of any type
         _, codes = np.unique(names, return_inverse=True)
@@ -291,3 +299,18 @@ def cluster_codes(clusters: Any, n_samples: int) -> HostArray:
     if missing.any():
         raise InputError(f"`clusters` must not be missing, got NaN in row {int(np.argmax(missing))}. Give that row a cluster.")
     return codes
+
+
+def check_number_of_clusters(number: int) -> None:
+    """Refuse one cluster, and warn of few: how different clusters are is what a standard error is made of."""
+    if number < 2:
+        raise InputError(
+            "`clusters` must name at least two clusters, got one: the spread between clusters is what a standard error is "
+            "made of. Leave it out if samples are independent."
+        )
+    if number < _FEW_CLUSTERS:
+        warnings.warn(
+            f"Standard errors from {number} clusters are too small on average, and vary much. Use at least {_ENOUGH_CLUSTERS}.",
+            InputWarning,
+            stacklevel=2,
+        )

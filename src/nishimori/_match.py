@@ -7,8 +7,9 @@ from math import exp
 from nishimori._census import Census, warn_if_few, warn_of_zeros
 from nishimori._clusters import ClusterGaps
 from nishimori._inference import Joint
-from nishimori._moments import GapSums
+from nishimori._moments import GapSums, Measure
 from nishimori._observables import Energy, Observable
+from nishimori._passes import together
 from nishimori._roots import Root
 from nishimori._sources import Source
 from nishimori.errors import NishimoriError
@@ -21,8 +22,9 @@ class Receipt:
     Attributes
     ----------
     residual : float
-        What is left of the gap at the temperature returned: mean confidence minus accuracy for expectation consistency, mean
-        expected logit minus mean logit of the true class for temperature scaling.
+        What is left of the gap at the temperature returned: mean confidence minus accuracy for expectation consistency (and
+        for the method "auto", where it is not zero by design), mean expected logit minus mean logit of the true class for
+        temperature scaling.
     n_passes : int
         How often all logits were read.
     n_samples : int
@@ -36,7 +38,8 @@ class Receipt:
     kernel : str
         What computed the sums over classes: "numpy", "numba", "triton" or "array_api"; of several, with commas between.
     temperature_se : float or None
-        The standard error of the temperature, samples being independent; None where it is not known, as from a sketch.
+        The standard error of the temperature, samples or clusters of them being independent; None where it is not known, as
+        from a sketch of one cluster.
     is_measured : bool
         Whether the residual was measured at the temperature returned, or predicted from the last measurement, one short step
         away.
@@ -68,7 +71,7 @@ class Receipt:
 class Match:
     """Where each observable is matched, or why not, and what the data looked like on the way.
 
-    ``gaps`` are the sums of the last reading in which all observables were measured that have a temperature.
+    ``gaps`` are the sums of the observables that have a temperature, each where it was measured last.
     """
 
     observables: tuple[Observable, ...]
@@ -83,7 +86,13 @@ class Match:
         if isinstance(root, NishimoriError):
             raise root
         self.warn()
-        return exp(-root.x), Receipt(
+        return exp(-root.x), self.receipt(position)
+
+    def receipt(self, position: int) -> Receipt:
+        """How the temperature of one observable was found, which must exist."""
+        root = self.roots[position]
+        assert isinstance(root, Root)
+        return Receipt(
             residual=root.residual,
             n_passes=self.n_passes,
             n_samples=self.census.n_rows,
@@ -114,13 +123,25 @@ class Match:
         """The same, where a weight of w stands for w independent rows."""
         return self if self.gaps is None else replace(self, gaps=replace(self.gaps, square_products=self.gaps.products))
 
-    def over_clusters(self, data: Source) -> "Match":
-        """The same, where clusters are independent and their rows are not, from one more reading of the data."""
-        if self.gaps is None:
+    def at_roots(self, data: Source) -> "Match":
+        """The same, with all sums at the temperatures themselves and from the same reading, which is one more."""
+        found = [(each, exp(root.x)) for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
+        if not found:
             return self
-        wanted = tuple((each.observable, each.betas[0]) for each in self.gaps.items)
-        sums = data.gather(ClusterGaps(wanted))
-        return replace(self, gaps=replace(self.gaps, square_products=sums.products), n_passes=self.n_passes + 1)
+        gaps = data.gather(Measure(tuple((each, (beta,)) for each, beta in found)))
+        return replace(self, gaps=gaps, n_passes=self.n_passes + 1)
+
+    def over_clusters(self, data: Source) -> "Match":
+        """The same, where clusters are independent and their rows are not, from one more reading of the data.
+
+        It is at the temperatures themselves: a mean gap that is left a short step away adds up over the rows of a cluster.
+        """
+        found = [(each, exp(root.x)) for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
+        if not found:
+            return self
+        measure = Measure(tuple((each, (beta,)) for each, beta in found))
+        sums, gaps = data.gather(together(ClusterGaps(tuple(found)), measure)).items
+        return replace(self, gaps=replace(gaps, square_products=sums.products), n_passes=self.n_passes + 1)
 
     def warn(self) -> None:
         """Say what makes the temperatures that were found uncertain."""

@@ -10,10 +10,10 @@ from dataclasses import replace
 from math import exp, inf, log
 
 from nishimori._expansion import Expand, Expansion
+from nishimori._labels import check_number_of_clusters
 from nishimori._match import Match, Receipt
-from nishimori._moments import GapSums
 from nishimori._observables import Confidence, Energy, Observable, TopN
-from nishimori._readings import Readings, in_log_beta, measure_at, refusal
+from nishimori._readings import LastGaps, Readings, in_log_beta, measure_at, refusal
 from nishimori._roots import Point, Root, drive, increasing_root
 from nishimori._row_means import MeasureRows, RowMeans
 from nishimori._sketch import Sketch
@@ -67,12 +67,12 @@ def match(
     for w independent rows.
     """
     if isinstance(data, Sketch):
-        return _match_in_sketch(data, observables, right, label_name)
+        return _match_in_sketch(data, observables, right, label_name, counts=counts)
     found = _matched(data, observables, right, starts, label_name)
     clusters = getattr(data, "clusters", None)
     if clusters is not None and counts:
-        raise InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
-    if clusters is not None:
+        raise _counts_of_clusters()
+    if clusters is not None and not clusters.are_rows:
         return found.over_clusters(data)
     return found.with_counts() if counts else found
 
@@ -157,7 +157,7 @@ class _Search:
             return True
         roots = {i: root for i, root in enumerate(found.roots) if isinstance(root, Root)}
         many_decide = all(map(_is_precise, roots.values()))
-        return many_decide and (sample is None or self.is_single_enough(sample, roots))
+        return many_decide and (sample is None or not roots or self.is_single_enough(sample, roots))
 
     def again(self, begin: Mapping[int, float], found: Match) -> Match:
         """Search again in float64, from what was found."""
@@ -223,12 +223,13 @@ class _Search:
         changes = rows.last_orders(betas.get(0, some), betas.get(1, some))
         return all(changes[kinds[i]] <= _PROMISED * abs(root.point.slope) for i, root in roots.items())
 
-    def _match(self, roots: Mapping[int, Root | NishimoriError], gaps: GapSums | None) -> Match:
+    def _match(self, roots: Mapping[int, Root | NishimoriError], gaps: LastGaps) -> Match:
         assert self.readings.census is not None, "the first answer to a search counts the rows"
         if not self.exact:
             roots = {i: _with_rounding(root) for i, root in roots.items()}
         found = tuple(_determined(observable, roots[i]) for i, observable in enumerate(self.observables))
-        return Match(self.observables, found, self.readings.census, self.readings.n_passes, gaps)
+        known_gaps = gaps.of([i for i, root in enumerate(found) if isinstance(root, Root)])
+        return Match(self.observables, found, self.readings.census, self.readings.n_passes, known_gaps)
 
 
 class _Local:
@@ -241,7 +242,7 @@ class _Local:
         self.rows = rows
         self.observables = observables
         self.middle = log(middle)
-        self.gaps: GapSums | None = None
+        self.gaps = LastGaps()
 
     def __call__(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
         near = {i: x for i, x in wanted.items() if abs(x - self.middle) <= self._REACH}
@@ -249,8 +250,7 @@ class _Local:
         if not near:
             return points
         gaps = self.rows.gather(measure_at(self.observables, near))
-        if self.gaps is None or len(gaps.items) == len(self.gaps.items):
-            self.gaps = gaps
+        self.gaps.add(near, gaps)
         return points | {i: in_log_beta(each) for i, each in zip(near, gaps.items, strict=True)}
 
 
@@ -271,10 +271,14 @@ def _is_precise(root: Root | NishimoriError) -> bool:
     return not isinstance(root, Root) or _SINGLE * root.point.scatter <= _PROMISED / 2
 
 
-def _match_in_sketch(data: Sketch, observables: tuple[Observable, ...], right: TopN | None, label_name: str) -> Match:
+def _match_in_sketch(
+    data: Sketch, observables: tuple[Observable, ...], right: TopN | None, label_name: str, *, counts: bool
+) -> Match:
     """The same from sums that were made before: nothing is read."""
     if right is not None:
         raise InputError(f"`top_n` must be 1 for a sketch, which counts right answers of the top class, got {right.n}.")
+    if counts and data.n_clusters is not None:
+        raise _counts_of_clusters()
     found: list[Root | NishimoriError] = []
     for observable in observables:
         try:
@@ -282,7 +286,17 @@ def _match_in_sketch(data: Sketch, observables: tuple[Observable, ...], right: T
             found.append(refusal(moments, data.census, label_name) or data.root(observable))
         except InputError as error:
             found.append(error.with_traceback(None))
-    return Match(observables, tuple(found), data.census, 1, None)
+    roots = [(each, root) for each, root in zip(observables, found, strict=True) if isinstance(root, Root)]
+    gaps = None
+    if roots and data.n_clusters != 1:  # there is no spread between clusters if there is one
+        if data.n_clusters is not None:
+            check_number_of_clusters(data.n_clusters)
+        gaps = data.gaps(roots, counts=counts)
+    return Match(observables, tuple(found), data.census, 1, gaps)
+
+
+def _counts_of_clusters() -> InputError:
+    return InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
 
 
 def _determined(observable: Observable, root: Root | NishimoriError) -> Root | NishimoriError:

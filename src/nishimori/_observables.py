@@ -131,15 +131,22 @@ class Observable(ABC):
 
 
 class Rows(Protocol):
-    """An observable of the rows of a batch. ``uses_tables`` if it needs a number per class, else power sums are enough."""
+    """An observable of the rows of a batch. ``uses_tables`` if it needs a number per class, else power sums are enough.
+
+    ``powers`` is the highest power of the drop that `value` needs.
+    """
 
     uses_tables: ClassVar[bool]
+    powers: ClassVar[int]
 
     def observed(self, batch: Batch) -> Array:
         """O at the true class of each row, minus O at the top."""
 
     def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
         """The average of O under the model, minus O at the true class, which is ``observed`` and the same at every β."""
+
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """The value of the gap, without what its derivatives take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +155,7 @@ class _Tabulated:
 
     table: Array
     uses_tables: ClassVar[bool] = True
+    powers: ClassVar[int] = 0
 
     def observed(self, batch: Batch) -> Array:
         return batch.at(self.table, batch.labels) - batch.at(self.table, batch.top)
@@ -167,6 +175,10 @@ class _Tabulated:
         jerk = gibbs.over_classes(product * drop**2) - 3 * slope * gibbs.over_classes(p * drop**2)
         return Gap(mean - observed, size, slope, curvature, jerk)
 
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """That of the gap, whose derivatives cost little beside the table."""
+        return self.gap(gibbs, observed).value
+
 
 @dataclass(frozen=True)
 class TopN(Observable):
@@ -175,6 +187,7 @@ class TopN(Observable):
     n: int
     _is_monotone: ClassVar[bool] = True
     uses_tables: ClassVar[bool] = False
+    powers: ClassVar[int] = 0
 
     def values(self, logits: Any) -> Any:
         """1 for the N largest, 0 elsewhere."""
@@ -208,6 +221,13 @@ class TopN(Observable):
         value = xp.where(observed == 0, -averages[0], inside)
         slope, curvature = gibbs.cumulants(*averages[:3])
         return Gap(value, xp.abs(value), -slope, -curvature, -gibbs.jerk(averages, slope, curvature))
+
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """From the weights of the other classes alone."""
+        if self.n == 1:
+            return Confidence().value(gibbs, observed)
+        outside = gibbs.batch.power_sums((gibbs.beta,), 0, self.n)[0, 0, ...]
+        return gibbs.batch.xp.where(observed == 0, -outside * gibbs.top, (1 + (gibbs.rest - outside)) * gibbs.top)
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """All right, or ties at the top."""
@@ -246,6 +266,7 @@ class Confidence(Observable):
 
     _is_monotone: ClassVar[bool] = True
     uses_tables: ClassVar[bool] = False
+    powers: ClassVar[int] = 0
 
     def values(self, logits: Any) -> Any:
         """1 for the predicted class, 0 elsewhere."""
@@ -261,12 +282,15 @@ class Confidence(Observable):
 
     def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
         """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
-        xp = gibbs.batch.xp
-        value = xp.where(gibbs.batch.right, -gibbs.doubt, gibbs.top)
+        xp, value = gibbs.batch.xp, self.value(gibbs, observed)
         nothing = xp.zeros_like(gibbs.top)  # the only class that counts has no drop
         averages = (gibbs.top, nothing, nothing, nothing)
         slope, curvature = gibbs.cumulants(*averages[:3])
         return Gap(value, xp.abs(value), slope, curvature, gibbs.jerk(averages, slope, curvature))
+
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """From the weights of the other classes alone."""
+        return gibbs.batch.xp.where(gibbs.batch.right, -gibbs.doubt, gibbs.top)
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """As for `TopN`."""
@@ -283,6 +307,7 @@ class Energy(Observable):
 
     _is_monotone: ClassVar[bool] = True
     uses_tables: ClassVar[bool] = False
+    powers: ClassVar[int] = 1
 
     def values(self, logits: Any) -> Any:
         """The logits."""
@@ -303,6 +328,10 @@ class Energy(Observable):
         slope, curvature = gibbs.cumulants(*gibbs.moments)
         averages = (*gibbs.moments, gibbs.powers(4)[4, ...] * gibbs.top)
         return Gap(mean - observed, size, slope, curvature, gibbs.jerk(averages, slope, curvature))
+
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """From the weights of the other classes, and these times the drops."""
+        return gibbs.powers(1)[1, ...] * gibbs.top - observed
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """All right."""

@@ -4,12 +4,13 @@ Whether a temperature exists follows from the gaps at β = 0 and β = ∞. They 
 guess makes that superfluous, only when the search takes longer than it should.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import exp, inf, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from nishimori._array import HostArray
 from nishimori._census import Census, Count
 from nishimori._moments import GapSums, Measure, Moments, log_scale
 from nishimori._observables import Confidence, Observable, TopN
@@ -32,6 +33,54 @@ _READINGS_FOR_A_START = 12
 
 # A search that starts near its root needs two readings, or three. One that needs more may have no root.
 _USUAL_READINGS = 3
+
+
+class _Measured(NamedTuple):
+    """The gaps of one reading, and the numbers of the observables that it measured."""
+
+    numbers: tuple[int, ...]
+    gaps: GapSums
+
+    def products(self, i: int, j: int) -> HostArray:
+        """Σ w·g·h and Σ w²·g·h of two observables."""
+        a, b = self.numbers.index(i), self.numbers.index(j)
+        return np.array([self.gaps.products[a, b], self.gaps.square_products[a, b]])
+
+
+class LastGaps:
+    """The gaps of each observable where it was measured last, which is near its root if it has one.
+
+    Searches end after different numbers of readings. How two observables vary together is known from the last reading that
+    measured both: their correlation there is taken to be that at the roots.
+    """
+
+    def __init__(self) -> None:
+        self._readings: list[_Measured] = []
+
+    def add(self, numbers: Iterable[int], gaps: GapSums) -> None:
+        """Those of a reading; ``numbers`` say which observables it measured. All are measured by the first one."""
+        self._readings.append(_Measured(tuple(numbers), gaps))
+
+    def of(self, numbers: Sequence[int]) -> GapSums | None:
+        """Those of some observables; None of none."""
+        if not numbers:
+            return None
+        if self._readings[-1].numbers == tuple(numbers):  # the commonest case
+            return self._readings[-1].gaps
+        last = {i: self._last(i) for i in numbers}
+        products = np.empty((2, len(numbers), len(numbers)))
+        for a, i in enumerate(numbers):
+            for b, j in enumerate(numbers):
+                both = self._last(i, j)
+                own = both.products(i, i) * both.products(j, j)
+                at_roots = last[i].products(i, i) * last[j].products(j, j)
+                products[:, a, b] = both.products(i, j) * np.sqrt(at_roots / np.where(own > 0, own, 1.0))
+        items = tuple(last[i].gaps.items[last[i].numbers.index(i)] for i in numbers)
+        return GapSums(items, products[0], products[1], self._readings[-1].gaps.squares)
+
+    def _last(self, *numbers: int) -> _Measured:
+        """The last reading that measured some observables."""
+        return next(each for each in reversed(self._readings) if set(numbers) <= set(each.numbers))
 
 
 class Readings:
@@ -57,7 +106,7 @@ class Readings:
         self.usual = _USUAL_READINGS
         self.n_passes = 0
         self.census: Census | None = None
-        self.gaps: GapSums | None = None
+        self.gaps = LastGaps()
         self.measured_at: dict[int, float] = {}  # the last log β of each observable
         self._unjudged = set(range(len(observables)))
         self._was_exact = True
@@ -86,8 +135,7 @@ class Readings:
             (gaps,) = self.read(measure)
         self._unjudged -= judged
         answers = {i: self._answer(each, i in judged) for i, each in zip(wanted, gaps.items, strict=True)}
-        if self.gaps is None or len(gaps.items) == len(self.gaps.items):
-            self.gaps = gaps
+        self.gaps.add(wanted, gaps)
         return answers
 
     def for_a_start(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:

@@ -127,10 +127,36 @@ class Reliability:
         return float(share @ gap) if norm == "l1" else float(np.sqrt(share @ gap**2))
 
 
-def tally(gibbs: Gibbs, edges: HostArray, of: Of = "top") -> Bins:
+@dataclass(frozen=True, eq=False)
+class Sorted:
+    """The claims of one batch and the bin of each, all on the host: arrays of shape (n, groups), weights of shape (n, 1).
+
+    ``places`` count bins through all groups.
+    """
+
+    edges: HostArray
+    places: HostArray
+    claimed: HostArray
+    true: HostArray
+    weights: HostArray
+
+    def summed(self, values: HostArray) -> HostArray:
+        """Sums per bin, (groups, bins), of one number per claim, or of one per row."""
+        shape = self.places.shape[1], self.edges.shape[1] - 1
+        flat = np.broadcast_to(values, self.places.shape).ravel()
+        return np.bincount(self.places.ravel(), flat, shape[0] * shape[1]).reshape(shape)
+
+    @property
+    def bins(self) -> Bins:
+        """What a reliability curve is made of."""
+        w = self.weights
+        sums = (self.summed(each) for each in (w, w * self.claimed, w * self.true, w**2))
+        return Bins(self.edges, *sums)
+
+
+def sort_claims(gibbs: Gibbs, edges: HostArray, of: Of = "top") -> Sorted:
     """Sort the claims of one batch into bins; ``edges`` has one row, or one for each class."""
-    claimed, true = claims(gibbs, of), _outcomes(gibbs.batch, of)
-    weights = _array.on_host(gibbs.batch.weights)[:, None]
+    claimed, true = claims(gibbs, of), outcomes(gibbs.batch, of)
     n_groups, n_bins = claimed.shape[1], edges.shape[1] - 1
     inner = edges[:, 1:-1]
     # exp(x) has a relative error of x units in the last place, so small claims need more room.
@@ -141,12 +167,7 @@ def tally(gibbs: Gibbs, edges: HostArray, of: Of = "top") -> Bins:
     else:
         index = np.stack([np.searchsorted(e, p) for e, p in zip(inner, claimed.T, strict=True)], axis=1)
     index += n_bins * np.arange(n_groups)
-
-    def summed(values: HostArray) -> HostArray:
-        flat = np.broadcast_to(values, index.shape).ravel()
-        return np.bincount(index.ravel(), flat, n_groups * n_bins).reshape(n_groups, n_bins)
-
-    return Bins(edges, summed(weights), summed(weights * claimed), summed(weights * true), summed(weights**2))
+    return Sorted(edges, index, claimed, true, _array.on_host(gibbs.batch.weights)[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +179,7 @@ class Tally:
     of: Of
 
     def __call__(self, batch: Batch) -> Bins:
-        return tally(Gibbs(batch, self.beta), self.edges, self.of)
+        return sort_claims(Gibbs(batch, self.beta), self.edges, self.of).bins
 
 
 def claims(gibbs: Gibbs, of: Of) -> HostArray:
@@ -173,7 +194,7 @@ def claims(gibbs: Gibbs, of: Of) -> HostArray:
     return claimed[:, 1:] if of == "positive" else claimed
 
 
-def _outcomes(batch: Batch, of: Of) -> HostArray:
+def outcomes(batch: Batch, of: Of) -> HostArray:
     """Which claims came true, (n, groups), on the host."""
     if of == "top":
         return _array.on_host(batch.top == batch.labels)[:, None]

@@ -26,7 +26,7 @@ class Temperatures:
     ts : float or None
         The temperature of temperature scaling: the mean cross-entropy is lowest. None if there is none.
     ec_se, ts_se : float or None
-        Their standard errors. None where there is no temperature, and from a sketch.
+        Their standard errors. None where there is no temperature, and from a sketch of one cluster.
     accuracy : float
         The weighted share of samples whose largest logit is at the true class.
     n_passes : int
@@ -101,10 +101,9 @@ def temperatures(
     labels : array of shape (n_samples,)
         The true class of each sample: its column, or one of ``classes``.
     sample_weight : array of shape (n_samples,), optional
-        A weight of w counts a sample as w copies.
+        A weight of w counts a sample w times as much.
     clusters : array of shape (n_samples,), optional
-        Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster for
-        each sample. Standard errors then take clusters as independent, and samples of a cluster as not.
+        Which samples belong together, such as the tokens of a document: a number or text for each. Only for standard errors.
     counts : bool
         Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
     input : {"logits", "probabilities"}
@@ -117,7 +116,7 @@ def temperatures(
     Returns
     -------
     Temperatures
-        With `ec`, `ts`, `accuracy` and `n_passes`. If one of the two does not exist it is None and the result says why.
+        If one of the two does not exist it is None, and the result says why.
 
     Raises
     ------

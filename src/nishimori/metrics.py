@@ -6,7 +6,7 @@ takes ``(logits, labels)``, in that order and in any array library, and five key
 ``temperature=1.0``
     Divide the logits by this first, so that one array serves before and after calibration.
 ``sample_weight=None``
-    A weight of w counts a sample as w copies.
+    A weight of w counts a sample w times as much.
 ``input="logits"``
     Say "probabilities" if that is what the first argument holds; nothing is guessed. Each row is then divided by its sum.
 ``classes=None``
@@ -15,7 +15,8 @@ takes ``(logits, labels)``, in that order and in any array library, and five key
     Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of their dtype.
 
 A flat array z of shape (n,) stands for the two logits (0, z), a flat array p of probabilities for (1 - p, p). Each function
-returns a Python float, summed in float64; `reliability` returns the curve that `ece` sums.
+returns a Python float, summed in float64; `reliability` returns the curve that `ece` sums, `decomposition` the parts of a
+score, and `estimate` gives most of them a standard error and an interval.
 """
 
 from collections.abc import Callable
@@ -23,9 +24,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from nishimori._census import at_zeros, warn_of_zeros
+from nishimori._census import CountZeros, warn_of_zeros
+from nishimori._decomposition import Decomposition, decomposition
+from nishimori._estimate import Estimate, estimate
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
+from nishimori._kolmogorov_smirnov import ks
 from nishimori._labels import Classes
 from nishimori._numbers import temperature as checked_temperature
 from nishimori._numbers import whole
@@ -33,17 +37,24 @@ from nishimori._observables import Confidence, TopN
 from nishimori._passes import Mean, together
 from nishimori._reliability import Norm, Of, Reliability, Strategy, reliability_of
 from nishimori._scores import Input
+from nishimori._smooth_ece import smooth_ece
 from nishimori._sources import Source, source
 
 __all__ = [
+    "Decomposition",
+    "Estimate",
     "Reliability",
     "accuracy",
     "brier",
     "confidence",
+    "decomposition",
     "ece",
     "error",
+    "estimate",
+    "ks",
     "nll",
     "reliability",
+    "smooth_ece",
     "top_n_accuracy",
 ]
 
@@ -142,7 +153,7 @@ def nll(
     1.1269
     """
     data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
-    mean, zeros = data.gather(together(_Average(attrgetter("nll"), 1 / checked_temperature(temperature)), _AtZeros())).items
+    mean, zeros = data.gather(together(_Average(attrgetter("nll"), 1 / checked_temperature(temperature)), CountZeros())).items
     warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
     return float(mean.value)
 
@@ -301,14 +312,6 @@ class _Average:
 
 def _average(data: Source, rows: Callable[[Gibbs], Any], temperature: float) -> float:
     return data.gather(_Average(rows, 1 / checked_temperature(temperature))).value
-
-
-@dataclass(frozen=True)
-class _AtZeros:
-    """The pass that counts the rows whose true class has probability zero, out of all."""
-
-    def __call__(self, batch: Batch) -> Mean:
-        return Mean(at_zeros(batch), batch.n_rows)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def limit(request, monkeypatch):
 @pytest.mark.parametrize("name", [*WRITERS, "parts"])
 def test_every_format_gives_what_the_arrays_give(tmp_path, name):
     write_parts(tmp_path / name) if name == "parts" else WRITERS[name](tmp_path / name)
-    assert shell.nishimori(f"fit {name} -o c.json --weights w", place=tmp_path).code == 0
+    assert shell.nishimori(f"fit {name} -o c.json --method ec --weights w", place=tmp_path).code == 0
     found = nishimori.load(tmp_path / "c.json")
     assert found.temperature_ == pytest.approx(reference.ec_temperature(LOGITS, LABELS, WEIGHTS), rel=1e-8)
     assert found.n_samples_ == np.count_nonzero(WEIGHTS)
@@ -82,7 +82,7 @@ def test_a_pair_of_npy_files_gives_what_the_arrays_give(tmp_path):
     np.save(tmp_path / "y.npy", LABELS)
     for rows in (LOGITS, np.asfortranarray(LOGITS), LOGITS.astype(">f8")):
         np.save(tmp_path / "z.npy", rows)
-        assert shell.nishimori("fit z.npy y.npy -o c.json --force", place=tmp_path).code == 0
+        assert shell.nishimori("fit z.npy y.npy -o c.json --method ec --force", place=tmp_path).code == 0
         found = nishimori.load(tmp_path / "c.json").temperature_
         assert found == pytest.approx(reference.ec_temperature(LOGITS, LABELS), rel=1e-8)
 

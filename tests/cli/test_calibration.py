@@ -26,7 +26,7 @@ def run(monkeypatch, tmp_path):
 
 
 def test_fit_writes_what_load_reads_and_says_the_temperature(run):
-    code, out, err = run("fit val.npz -o c.json")
+    code, out, err = run("fit val.npz -o c.json --method ec")
     assert (code, err) == (0, "Wrote c.json\n")
     loaded = nishimori.load("c.json")
     assert loaded.temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
@@ -39,7 +39,7 @@ def test_fit_writes_what_load_reads_and_says_the_temperature(run):
 def test_fit_has_both_methods_top_n_and_weights(run):
     assert run("fit val.npz -o ts.json --method ts")[0] == 0
     assert run("fit val.npz -o top2.json --top-n 2")[0] == 0
-    assert run("fit val.npz -o weighted.json --weights w")[0] == 0
+    assert run("fit val.npz -o weighted.json --method ec --weights w")[0] == 0
     assert nishimori.load("ts.json").temperature_ == pytest.approx(reference.ts_temperature(*VAL), rel=1e-8)
     assert nishimori.load("top2.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL, top_n=2), rel=1e-8)
     weights = np.arange(400) % 3
@@ -47,7 +47,7 @@ def test_fit_has_both_methods_top_n_and_weights(run):
 
 
 def test_fit_prints_one_json_object_for_machines(run):
-    code, out, _ = run("fit val.npz -o c.json --json")
+    code, out, _ = run("fit val.npz -o c.json --method ec --json")
     result = json.loads(out)
     assert code == 0
     assert result["temperature"] == nishimori.load("c.json").temperature_
@@ -57,7 +57,7 @@ def test_fit_prints_one_json_object_for_machines(run):
 
 def test_fit_takes_probabilities_only_when_told(run):
     np.savez("p.npz", probabilities=reference.softmax(VAL[0]), labels=VAL[1])
-    assert run("fit p.npz -o p.json --input probabilities")[0] == 0
+    assert run("fit p.npz -o p.json --method ec --input probabilities")[0] == 0
     assert nishimori.load("p.json").input == "probabilities"
     assert nishimori.load("p.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
     code, _, err = run("fit p.npz -o q.json")
@@ -98,7 +98,10 @@ def test_eval_prints_a_table_for_people(run):
     code, out, err = run("eval test.npz")
     assert (code, err) == (0, "")
     assert "before" in out
-    assert f"{100 * metrics.error(*TEST):.2f} %" in out
+    found = metrics.estimate("error", *TEST)
+    assert 0.01 < found.se < 0.1  # between 1 and 10 %, so that numbers have one decimal
+    assert f"{100 * found.value:.1f} %" in out
+    assert f"{100 * found.se:.1f} %" in out
     assert "after" not in out
 
 
@@ -108,7 +111,7 @@ def test_tables_keep_the_names_of_their_columns(run):
     frame.assign(labels=np.array(columns)[VAL[1]]).to_csv("val.csv", index=False)
     frame[columns[::-1]].to_csv("permuted.csv", index=False)
     frame.to_csv("fine.csv", index=False)
-    assert run("fit val.csv -o c.json --classes ant,bee,cat,dog")[0] == 0
+    assert run("fit val.csv -o c.json --method ec --classes ant,bee,cat,dog")[0] == 0
     assert nishimori.load("c.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
     assert run("apply c.json fine.csv -o p.csv")[0] == 0
     assert pd.read_csv("p.csv").columns.tolist() == columns
@@ -162,7 +165,7 @@ def test_row_numbers_are_not_taken_for_scores(run):
 
 def test_whole_number_classes_match_numbers_in_files(run):
     np.savez("shifted.npz", logits=VAL[0], labels=VAL[1] + 1)
-    assert run("fit shifted.npz -o c.json --classes 1,2,3,4")[0] == 0
+    assert run("fit shifted.npz -o c.json --method ec --classes 1,2,3,4")[0] == 0
     assert nishimori.load("c.json").temperature_ == pytest.approx(reference.ec_temperature(*VAL), rel=1e-8)
     _code, out, _ = run("eval shifted.npz --calibration c.json --json")
     assert json.loads(out)["before"]["error"] == pytest.approx(metrics.error(*VAL))
@@ -273,3 +276,34 @@ def test_version_and_help(run):
     code, out, _ = run("--help")
     assert code == 0
     assert all(command in out for command in ("fit", "apply", "eval", "demo"))
+
+
+def test_by_default_fit_adapts_between_ts_and_ec(run):
+    code, out, err = run("fit val.npz -o c.json")
+    assert (code, err) == (0, "Wrote c.json\n")
+    loaded = nishimori.load("c.json")
+    assert (loaded.method, loaded.temperature_) == ("auto", nishimori.AdaptiveConsistency().fit(*VAL).temperature_)
+    assert out.endswith("(auto, 400 samples: the model is overconfident)\n")
+    told = json.loads(run("fit val.npz -o d.json --json")[1])
+    assert [told["ec"], told["ts"]] == pytest.approx([reference.ec_temperature(*VAL), reference.ts_temperature(*VAL)], rel=1e-8)
+    assert told["weight"] == loaded.weight_
+
+
+def test_top_n_without_a_method_is_ec_and_with_auto_wrong_usage(run):
+    assert run("fit val.npz -o c.json --top-n 2")[0] == 0
+    assert nishimori.load("c.json").method == "ec"
+    code, _, err = run("fit val.npz -o d.json --method auto --top-n 2")
+    assert code == 2
+    assert "only --method ec has it" in err
+
+
+def test_none_writes_a_calibration_that_changes_nothing(run):
+    assert run("fit val.npz -o c.json --method none") == (
+        0,
+        "T = 1  (none, 400 samples: nothing was fitted)\n",
+        "Wrote c.json\n",
+    )
+    assert json.loads(run("fit val.npz -o d.json --method none --json")[1])["verdict"] is None
+    assert run("apply c.json test.npz -o p.npz")[0] == 0
+    with np.load("p.npz") as file:
+        np.testing.assert_allclose(file["probabilities"], reference.softmax(TEST[0]), rtol=1e-12)

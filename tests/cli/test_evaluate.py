@@ -61,7 +61,7 @@ def test_machines_get_everything_that_people_see_and_the_bins(place):
     ended = shell.nishimori(line, place=place)
     told = json.loads(ended.out)
     assert ended.out.count("\n") == 1
-    assert {name: told[name] for name in told if name not in ("before", "after")} == {
+    assert {name: told[name] for name in told if name not in ("before", "after", "change")} == {
         "n_samples": 300,
         "n_bins": 10,
         "strategy": "quantile",
@@ -74,6 +74,7 @@ def test_machines_get_everything_that_people_see_and_the_bins(place):
         "plot": "t.svg",
         "files": ["t.npz"],
         "library_version": nishimori.__version__,
+        "level": 0.95,
         "warnings": [],
     }
     for name, temperature in {"before": 1.0, "after": 2.0}.items():
@@ -84,6 +85,45 @@ def test_machines_get_everything_that_people_see_and_the_bins(place):
         assert card["brier"] == metrics.brier(LOGITS, LABELS, temperature=temperature)
         for field in ("confidence", "accuracy", "weight", "count", "lower", "upper"):
             assert card["reliability"][field] == getattr(curve, field).tolist()
+
+
+def test_machines_get_standard_errors_intervals_and_the_change(place):
+    told = json.loads(shell.nishimori("eval t.npz --calibration c.json --json --level 0.8", place=place).out)
+    rows = np.arange(300)
+    for name, temperature in {"before": 1.0, "after": 2.0}.items():
+        losses = -np.log(reference.softmax(LOGITS, temperature)[rows, LABELS])
+        assert told[name]["nll_se"] == pytest.approx(losses.std() / np.sqrt(300))
+        card = nishimori.evaluate(LOGITS, LABELS, temperature=temperature)
+        assert told[name]["intervals"] == {each: list(card.interval(each, 0.8)) for each in told[name]["intervals"]}
+        assert set(told[name]["intervals"]) == {"error", "accuracy", "confidence", "ece", "brier", "nll"}
+        assert told[name]["ece_corrected"] == card.ece_corrected
+    change = told["change"]["nll"]
+    assert change["value"] == pytest.approx(told["after"]["nll"] - told["before"]["nll"])
+    assert change["interval"][0] < change["value"] < change["interval"][1]
+    assert told["after"]["temperature_se"] is None  # of a temperature that was given
+    assert json.loads(shell.nishimori("eval t.npz --classes x,y,z --json", place=place).out).get("change") is None
+
+
+def test_people_see_errors_below_numbers_and_the_interval_of_the_ece(place):
+    out = shell.nishimori("eval t.npz --calibration c.json --level 0.9", place=place).out
+    lines = out.splitlines()
+    (before,) = (i for i, line in enumerate(lines) if "before" in line and "│" in line)
+    card = nishimori.evaluate(LOGITS, LABELS)
+    assert f"{100 * card.error:.1f} %" in lines[before]  # the error is larger than 1 %: one decimal
+    assert f"{100 * card.error_se:.1f} %" in lines[before + 1]
+    assert "±" in lines[before + 1]
+    assert any("change" in line for line in lines)
+    low, high = card.interval("ece", 0.9)
+    assert f"90 % interval: before {100 * card.ece_corrected:.2f} % ({100 * low:.2f} to {100 * high:.2f} %)" in out
+    assert max(map(len, lines[:-1])) <= 80
+    ended = shell.nishimori("eval t.npz --classes x,y,z --level 95", place=place)
+    assert (ended.code, ended.err) == (1, "error: --level must lie between 0 and 1, got 95.0.\n")
+
+
+def test_many_bins_leave_out_the_change(place):
+    told = json.loads(shell.nishimori("eval t.npz --calibration c.json --json --n-bins 2000", place=place).out)
+    assert told["change"] is None
+    assert told["after"]["ece_se"] > 0
 
 
 def test_the_floor_of_a_calibration_is_used_and_can_be_given_without_one(place):
@@ -123,3 +163,19 @@ def test_without_matplotlib_the_extra_is_named_before_any_work(place, monkeypatc
     code, out, err = shell.nishimori("eval t.npz --classes x,y,z --plot t.png", place=place)
     assert (code, out) == (1, "")
     assert "--plot needs matplotlib, which is not installed. Run `pip install 'nishimori[plot]'`." in err
+
+
+def test_clusters_and_counts_change_standard_errors_only(tmp_path):
+    logits, labels = reference.drawn(600, 4)
+    weights, documents = np.full(600, 4.0), np.arange(600) // 20
+    np.savez(tmp_path / "t.npz", logits=logits, labels=labels, w=weights, document=documents)
+    given = {"": {}, "--clusters document": {"clusters": documents}, "--weights w --counts": {"sample_weight": weights}}
+    given["--weights w --counts"]["counts"] = True
+    for words, options in given.items():
+        told = json.loads(shell.nishimori(f"eval t.npz --json {words}", place=tmp_path).out)["before"]
+        card = nishimori.evaluate(logits, labels, **options)
+        assert (told["nll"], told["nll_se"]) == pytest.approx((card.nll, card.nll_se))
+        assert told["ece_se"] == pytest.approx(card.ece_se)
+    ended = shell.nishimori("eval t.npz --clusters video", place=tmp_path)
+    assert ended.code == 1
+    assert "has no array 'video'" in ended.err

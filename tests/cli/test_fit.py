@@ -24,7 +24,7 @@ def fit(tmp_path):
     def run(frame, options="", name="t.csv"):
         path = tmp_path / name
         frame.to_csv(path, index=False) if name.endswith(".csv") else frame.to_parquet(path)
-        code, out, err = shell.nishimori(f"fit {name} -o c.json --force {options}", place=tmp_path)
+        code, out, err = shell.nishimori(f"fit {name} -o c.json --method ec --force {options}", place=tmp_path)
         if code == 0:
             return nishimori.load(tmp_path / "c.json").temperature_
         assert (code, out) == (1, "")
@@ -170,7 +170,7 @@ def test_what_cannot_be_fitted_is_one_line_and_leaves_files_alone(tmp_path, line
 
 def test_machines_get_everything_that_people_see(tmp_path):
     with_labels(SCORES, np.array(NAMES)[LABELS]).to_csv(tmp_path / "t.csv", index=False)
-    ended = shell.nishimori("fit t.csv -o c.json --json --classes cat,dog,fish", place=tmp_path)
+    ended = shell.nishimori("fit t.csv -o c.json --method ec --json --classes cat,dog,fish", place=tmp_path)
     told = json.loads(ended.out)
     assert ended.out.count("\n") == 1
     assert abs(told.pop("residual")) < 1e-9

@@ -214,7 +214,7 @@ def test_an_array_of_one_column_is_a_binary_score(tmp_path, ending):
         pytest.importorskip("safetensors.numpy").save_file({"logits": scores, "labels": labels}, tmp_path / "t.safetensors")
     else:
         pd.DataFrame({"logits": list(scores), "labels": labels}).to_parquet(tmp_path / "t.parquet")
-    ended = shell.nishimori(f"fit {files} -o c.json", place=tmp_path)
+    ended = shell.nishimori(f"fit {files} -o c.json --method ec", place=tmp_path)
     assert ended.code == 0, ended.err
     fitted = nishimori.load(tmp_path / "c.json")
     assert fitted.temperature_ == nishimori.ExpectationConsistency().fit(scores[:, 0], labels).temperature_

@@ -55,10 +55,11 @@ def test_files_of_every_kind_give_the_temperature_of_their_rows(place, files, we
     ended = shell.nishimori(f"sketch {files} -o s.npz", place=place)
     n_samples = 900 if weights is None else int((weights > 0).sum())
     assert ended == (0, f"{n_samples} samples, T from 0.0442 to 22.6\n", "Wrote s.npz\n")
-    ended = shell.nishimori("fit s.npz -o c.json", place=place)
+    ended = shell.nishimori("fit s.npz -o c.json --method ec", place=place)
     assert ended.code == 0
     wanted = reference.ec_temperature(LOGITS, LABELS, weights)
-    assert ended.out == f"T = {wanted:.6g}  (ec, {n_samples} samples: the model is overconfident)\n"
+    error = nishimori.temperatures(LOGITS, LABELS, sample_weight=weights).ec_se
+    assert ended.out == f"T = {wanted:.2f} ± {error:.2f}  (ec, {n_samples} samples: the model is overconfident)\n"
     assert nishimori.load(place / "c.json").temperature_ == pytest.approx(wanted, rel=1e-8)
 
 
@@ -129,7 +130,7 @@ def test_a_wider_range_finds_what_the_usual_one_does_not(place):
         "such as --temperatures 0.044,2.3e+02.\n"
     )
     shell.nishimori("sketch hot.npz -o wide.npz --temperatures 0.1,1000", place=place)
-    assert shell.nishimori("fit wide.npz -o c.json", place=place).code == 0
+    assert shell.nishimori("fit wide.npz -o c.json --method ec", place=place).code == 0
     assert nishimori.load(place / "c.json").temperature_ == pytest.approx(40 * T, rel=1e-8)
 
 

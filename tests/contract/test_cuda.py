@@ -186,3 +186,44 @@ def test_an_observable_of_ones_own_and_a_scorecard_agree_with_the_definition():
     expected = reference.ece(p, reference.right(stored, labels), reference.quantile_edges(p, 15))
     assert card.ece == pytest.approx(expected, rel=1e-6)
     assert fitted.predict_proba(tensor).is_cuda
+
+
+# How sure: the same numbers on the device and on the host, whose formulas have tests of their own.
+
+
+def test_standard_errors_are_those_of_the_host():
+    tensor, stored, labels = on_device(6000, 10, torch.float32)
+    at, weights = torch.from_numpy(labels).cuda(), np.random.default_rng(1).uniform(0.5, 2, 6000)
+    documents = np.arange(6000) // 4
+    for options in ({}, {"sample_weight": weights}, {"sample_weight": weights, "counts": True}, {"clusters": documents}):
+        there, here = temperatures(tensor, at, **options), temperatures(stored, labels, **options)
+        assert (there.ec_se, there.ts_se) == pytest.approx((here.ec_se, here.ts_se), rel=1e-3)
+    assert nishimori.AdaptiveConsistency().fit(tensor, at).temperature_ == pytest.approx(
+        nishimori.AdaptiveConsistency().fit(stored, labels).temperature_, rel=1e-3
+    )
+
+
+def test_errors_of_metrics_differences_and_tests_are_those_of_the_host():
+    tensor, stored, labels = on_device(6000, 10, torch.float32)
+    at = torch.from_numpy(labels).cuda()
+    there, here = nishimori.evaluate(tensor, at), nishimori.evaluate(stored, labels)
+    for name in ("error", "confidence", "ece", "brier", "nll"):
+        assert getattr(there, f"{name}_se") == pytest.approx(getattr(here, f"{name}_se"), rel=1e-4)
+    for run in (
+        lambda *data: nishimori.paired(*data, 1.0, 2.0).nll.se,
+        lambda *data: nishimori.score_test(*data).statistic,
+        lambda *data: nishimori.temperature_test(*data).statistic,
+        lambda *data: nishimori.calibration_test(*data, temperature=2.0).statistic,
+        lambda *data: nishimori.bootstrap(*data, n_draws=500).se,
+        nishimori.metrics.smooth_ece,
+        nishimori.metrics.ks,
+        lambda *data: nishimori.metrics.decomposition(*data).calibration,
+    ):
+        assert run(tensor, at) == pytest.approx(run(stored, labels), rel=1e-3)
+
+
+def test_methods_are_compared_on_the_device():
+    tensor, stored, labels = on_device(6000, 10, torch.float32)
+    there, here = nishimori.compare(tensor, torch.from_numpy(labels).cuda()), nishimori.compare(stored, labels)
+    assert there.table.rows == here.table.rows
+    assert there.verdicts == here.verdicts

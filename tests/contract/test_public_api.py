@@ -42,6 +42,7 @@ import numpy as np, nishimori
 z = np.random.default_rng(0).normal(size=(500, 4)) * 3
 y = (z / 2 + np.random.default_rng(1).gumbel(size=z.shape)).argmax(axis=1)
 nishimori.temperatures(z, y), nishimori.temperature_curve(z, y, grid=[1.0]), nishimori.metrics.ece(z, y)
+nishimori.metrics.ks(z, y), nishimori.metrics.smooth_ece(z, y), nishimori.metrics.decomposition(z, y)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

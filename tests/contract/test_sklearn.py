@@ -14,13 +14,14 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
-from nishimori import ExpectationConsistency, FixedTemperature, TemperatureScaling
+from nishimori import AdaptiveConsistency, ExpectationConsistency, FixedTemperature, TemperatureScaling, Uncalibrated
 
 CLASSES = "it has two columns and labels other than 0 and 1, but a column of logits is a class"
 NAMES = "labels that are text need `classes=`: only the caller knows which column is which"
 LEARNS = "a calibrator keeps the model's answer and does not learn labels from features"
 CHANCE = "its random columns do no better than chance at its labels, so there is no temperature"
 COLUMN = "a column vector of labels is refused with the remedy, not flattened with a warning"
+COPIES = "T depends on how many independent samples there are, and a weight of 2 is one of them; with `counts=True` it is two"
 TYPE = "an entry that is no number is an InputError, which is a ValueError, and not a TypeError"
 
 OF_ALL = {
@@ -52,12 +53,16 @@ OF_BOTH_METHODS = OF_ALL | {
 EXPECTED_FAILURES = {
     ExpectationConsistency: OF_BOTH_METHODS | {"check_fit2d_1sample": CHANCE, "check_fit_idempotent": CHANCE},
     TemperatureScaling: OF_BOTH_METHODS | {"check_n_features_in_after_fitting": CHANCE},
+    AdaptiveConsistency: OF_BOTH_METHODS
+    | {"check_n_features_in_after_fitting": CHANCE, "check_fit_idempotent": CHANCE}
+    | {"check_classifiers_one_label_sample_weights": LEARNS, "check_sample_weight_equivalence_on_dense_data": COPIES},
     FixedTemperature: OF_ALL,
+    Uncalibrated: OF_ALL,
 }
 
 
 @parametrize_with_checks(
-    [ExpectationConsistency(), TemperatureScaling(), FixedTemperature(2.0)],
+    [ExpectationConsistency(), TemperatureScaling(), AdaptiveConsistency(), FixedTemperature(2.0), Uncalibrated()],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator)],
 )
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
@@ -68,7 +73,7 @@ def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
 
 LOGITS, LABELS = reference.drawn(300, 4)
 METHODS = pytest.mark.parametrize(
-    "calibrator", [ExpectationConsistency(), ExpectationConsistency(top_n=2), TemperatureScaling()]
+    "calibrator", [ExpectationConsistency(), ExpectationConsistency(top_n=2), TemperatureScaling(), AdaptiveConsistency()]
 )
 OUTPUTS = ("predict", "predict_proba", "predict_log_proba", "transform")
 

@@ -163,9 +163,11 @@ def test_every_calibrator_fits(rows, calibrator):
 
 
 METRICS = {
-    **{name: getattr(metrics, name) for name in ("accuracy", "error", "nll", "brier", "confidence", "ece")},
+    **{name: getattr(metrics, name) for name in ("accuracy", "error", "nll", "brier", "confidence", "ece", "ks", "smooth_ece")},
     "top 2": lambda data, labels=None, **given: metrics.top_n_accuracy(data, labels, 2, **given),
     "classwise": lambda *data, **given: metrics.ece(*data, of="classwise", strategy="quantile", **given),
+    "refinement": lambda *data, **given: metrics.decomposition(*data, **given).refinement,
+    "refinement of all classes": lambda *data, **given: metrics.decomposition(*data, of="all", **given).refinement,
     "l2": lambda *data, **given: metrics.ece(*data, norm="l2", strategy="quantile", **given),
 }
 

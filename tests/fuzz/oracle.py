@@ -123,7 +123,7 @@ def words_of(case: Case, output: str) -> list[str]:
     files = list(sample.files)
     match case.command:
         case "fit":
-            return ["fit", *files, "-o", output, "--json", *force, *options]
+            return ["fit", *files, "-o", output, "--method", "ec", "--json", *force, *options]
         case "eval":
             return ["eval", *files, "--calibration", "valid.json", "--json", *options]
     return ["apply", "valid.json", files[0], "-o", output, *force, *options]

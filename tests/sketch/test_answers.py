@@ -327,8 +327,8 @@ def test_where_interpolation_cannot_keep_its_promise_it_is_refused(share):
         ),
         (
             lambda: metrics.ece(SKETCH, of="classwise"),
-            "A sketch keeps sums and no rows, so only `fit`, `temperatures`, `temperature_curve` and `evaluate` can use it. "
-            "Pass logits and labels.",
+            "A sketch keeps sums and no rows, so only `fit`, `temperatures`, `temperature_curve`, `evaluate`, `score_test` and "
+            "`temperature_test` can use it. Pass logits and labels.",
         ),
         (
             lambda: ExpectationConsistency(top_n=2).fit(SKETCH),

@@ -208,3 +208,15 @@ def test_passes_that_need_a_number_per_row_are_not_fused():
         assert not is_fused(Measure((wanted,)), fused)
     assert is_fused(Expand(1.0), fused)
     assert not is_fused(Expand(1.0), plain)
+
+
+@pytest.mark.parametrize("weights", [None, np.random.default_rng(1).uniform(0.5, 3, 3000)], ids=["even", "weighted"])
+def test_clusters_leave_the_search_to_the_kernel_and_are_summed_in_blocks(weights):
+    clusters = np.random.default_rng(0).integers(0, 200, 3000)
+    found = temperatures(LOGITS, LABELS, sample_weight=weights, clusters=torch.from_numpy(clusters))
+    assert len(CALLS) == found.n_passes - 1  # the last one sums clusters
+    expected = temperatures(STORED, LABELS.numpy(), sample_weight=weights, clusters=clusters)
+    assert (found.ec_se, found.ts_se) == pytest.approx((expected.ec_se, expected.ts_se), rel=1e-6)
+    plain = temperatures(LOGITS, LABELS, sample_weight=weights)
+    assert (found.ec, found.ts) == (plain.ec, plain.ts)
+    assert abs(found.ec_se / plain.ec_se - 1) > 0.005

@@ -55,12 +55,12 @@ def test_the_temperature_is_that_of_the_definition(method, definition):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_the_temperature_is_that_of_the_rounded_logits(dtype):
     rounded = Z.to(dtype)
-    calibrated = calibrate(nn.Identity(), [(rounded, Y)])
+    calibrated = calibrate(nn.Identity(), [(rounded, Y)], method="ec")
     assert calibrated.temperature.item() == pytest.approx(reference.ec_temperature(rounded.double().numpy(), LABELS), rel=1e-6)
 
 
 def test_mean_confidence_equals_accuracy_afterwards():
-    calibrated = calibrate(nn.Identity(), LOADER)
+    calibrated = calibrate(nn.Identity(), LOADER, method="ec")
     p = calibrated.predict_proba(Z)
     assert p.amax(dim=1).mean().item() == pytest.approx(calibrated.found.accuracy, abs=1e-6)
 
@@ -74,7 +74,7 @@ def test_calibrating_again_ignores_the_first_temperature():
 
 def test_a_binary_score_is_calibrated_as_its_two_logits():
     z, y = Z[:, 0] - Z[:, 1], (Y == 0).long()
-    calibrated = calibrate(nn.Identity(), [(z, y)])
+    calibrated = calibrate(nn.Identity(), [(z, y)], method="ec")
     assert calibrated.temperature.item() == pytest.approx(nishimori.temperatures(z, y).ec, rel=1e-6)
     p = calibrated.predict_proba(z)
     assert torch.allclose(p[:, 1], torch.sigmoid(z / calibrated.temperature))
@@ -93,7 +93,7 @@ def test_one_temperature_may_exist_without_the_other():
     masked[0, Y[0]] = -torch.inf
     with pytest.raises(InputError, match="masked class for temperature scaling"):
         calibrate(nn.Identity(), [(masked, Y)], method="ts")
-    assert calibrate(nn.Identity(), [(masked, Y)]).found.ts is None
+    assert calibrate(nn.Identity(), [(masked, Y)], method="ec").found.ts is None
 
 
 def test_an_unknown_method_is_refused():
@@ -247,7 +247,7 @@ def test_the_temperature_is_float32_after_loading_a_state_dict_in_half_precision
 
 
 def test_loading_a_temperature_resets_the_method_and_what_was_found():
-    calibrated = calibrate(nn.Identity(), LOADER)
+    calibrated = calibrate(nn.Identity(), LOADER, method="ec")
     found = calibrated.found
     calibrated.load_state_dict({}, strict=False)
     assert (calibrated.method, calibrated.found) == ("ec", found)

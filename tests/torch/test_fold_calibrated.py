@@ -207,13 +207,13 @@ def test_a_folded_network_is_calibrated_again_without_complaint():
     with torch.no_grad():
         network[1].weight.copy_(torch.eye(4))
         network[1].bias.zero_()
-    first = calibrate(network, (Z, Y))
+    first = calibrate(network, (Z, Y), method="ec")
     fold_temperature(network, first.temperature)
-    again = calibrate(first, (2 * Z, Y))
+    again = calibrate(first, (2 * Z, Y), method="ec")
     assert again.temperature.item() == pytest.approx(2, rel=1e-6)
     assert torch.allclose(again(Z), Z / reference.ec_temperature(Z.numpy(), Y.numpy()) / 2, rtol=1e-6)
     again.fold(probe=Z)
-    assert calibrate(network, (2 * Z, Y)).temperature.item() == pytest.approx(1, rel=1e-6)
+    assert calibrate(network, (2 * Z, Y), method="ec").temperature.item() == pytest.approx(1, rel=1e-6)
 
 
 def test_wrappers_are_not_kept_alive():

@@ -56,7 +56,7 @@ def test_forward_reads_unusual_batches_and_models(model, batches, forward):
 
 def test_calibrate_takes_forward():
     batches = [{"z": Z, "id": torch.arange(600), "y": TRUTH}]
-    calibrated = calibrate(nn.Identity(), batches, forward=lambda m, b: (m(b["z"]), b["y"]))
+    calibrated = calibrate(nn.Identity(), batches, forward=lambda m, b: (m(b["z"]), b["y"]), method="ec")
     assert calibrated.temperature.item() == pytest.approx(reference.ec_temperature(LOGITS, LABELS), rel=1e-6)
 
 
@@ -212,7 +212,7 @@ def test_values_without_a_range_are_described_without_one(value, expected):
 
 @pytest.mark.parametrize("truth", [TRUTH, LABELS, LABELS.tolist()], ids=["tensor", "array", "list"])
 def test_tensors_may_stand_in_place_of_a_loader(truth):
-    calibrated = calibrate(nn.Identity(), (Z, truth))
+    calibrated = calibrate(nn.Identity(), (Z, truth), method="ec")
     assert calibrated.found == nishimori.temperatures(Z, TRUTH)
     logits, labels = collect(nn.Identity(), (Z, truth))
     assert torch.equal(logits, Z)
@@ -232,7 +232,7 @@ def test_several_inputs_may_be_tensors():
 
 
 def test_what_collect_returns_can_be_calibrated():
-    assert calibrate(nn.Identity(), collect(nn.Identity(), (Z, TRUTH))).found == nishimori.temperatures(Z, TRUTH)
+    assert calibrate(nn.Identity(), collect(nn.Identity(), (Z, TRUTH)), method="ec").found == nishimori.temperatures(Z, TRUTH)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_one_output_unit_is_collected_as_a_binary_score(labels):
 
 def test_one_output_unit_is_calibrated_as_a_binary_score():
     z, y = Z[:, 0] - Z[:, 1], (TRUTH == 0).long()
-    calibrated = calibrate(nn.Identity(), (z[:, None], y))
+    calibrated = calibrate(nn.Identity(), (z[:, None], y), method="ec")
     two = np.stack([np.zeros(600), z.numpy()], axis=1)
     assert calibrated.temperature.item() == pytest.approx(reference.ec_temperature(two, y.numpy()), rel=1e-6)
 

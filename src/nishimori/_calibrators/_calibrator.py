@@ -236,10 +236,15 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             n_samples=self.n_samples_,
             residual=self.residual_,
             temperature_se=getattr(self, "temperature_se_", None),
+            estimates=self.estimates(),
             library_version=nishimori.__version__,
         )
         floor = None if self.floor is None else float(self.floor)
         Record(self.map_, self.input, origin, floor).write(path, overwrite=overwrite)
+
+    def estimates(self) -> dict[str, float] | None:
+        """Further numbers of the fit that a file keeps; none by default."""
+        return None
 
     def method_params(self) -> dict[str, Any]:
         """The parameters of the method, which `nishimori.calibrator` takes besides its name."""

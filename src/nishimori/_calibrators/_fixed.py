@@ -9,6 +9,7 @@ from nishimori._labels import Classes, class_labels
 from nishimori._maps import Map, Temperature
 from nishimori._numbers import temperature as checked_temperature
 from nishimori._scores import Input, check_input
+from nishimori._sketch import Sketch
 from nishimori.errors import InputError
 
 FIXED = "fixed"
@@ -47,6 +48,45 @@ class FixedTemperature(Calibrator):
     @property
     def method(self) -> str:
         return FIXED
+
+
+class Uncalibrated(Calibrator):
+    """Leave logits as they are, T = 1: the method "none", with which others are compared.
+
+    `fit` checks the data as every method does and learns nothing from them.
+
+    Parameters
+    ----------
+    input, classes, floor
+        As for `ExpectationConsistency`.
+
+    Attributes
+    ----------
+    temperature_ : float
+        1.
+    temperature_se_ : None
+        Nothing is estimated.
+
+    Examples
+    --------
+    >>> from nishimori import Uncalibrated
+    >>> Uncalibrated().fit([[2.0, 0.0], [0.0, 2.0]], [0, 0]).temperature_
+    1.0
+    """
+
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: float | None = None) -> None:
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:  # noqa: ARG002
+        """Check the data and note its columns; parameters as for `ExpectationConsistency`."""
+        data = self.source_from(X, y, sample_weight, clusters)
+        return self.learn(X, data, Temperature(1.0), (data.census if isinstance(data, Sketch) else census(data)).n_rows)
+
+    @property
+    def temperature_(self) -> float:
+        return cast("float", super().temperature_)
 
 
 class FixedMap(Calibrator):

@@ -7,26 +7,32 @@ from inspect import isabstract, signature
 from typing import Any
 
 from nishimori._calibrators import _registry
+from nishimori._calibrators._adaptive import AdaptiveConsistency
 from nishimori._calibrators._calibrator import COMMON, Calibrator
-from nishimori._calibrators._fixed import FIXED, FixedMap, FixedTemperature
+from nishimori._calibrators._fixed import FIXED, FixedMap, FixedTemperature, Uncalibrated
 from nishimori._calibrators._one_temperature import ExpectationConsistency, Matched, OneTemperature, TemperatureScaling
 from nishimori._calibrators._record import Record
 from nishimori._observables import Observable
 from nishimori.errors import FormatError, InputError
 
-_BUILT_IN: dict[str, type[Calibrator]] = {"ec": ExpectationConsistency, "ts": TemperatureScaling}
+_BUILT_IN: dict[str, type[Calibrator]] = {
+    "ec": ExpectationConsistency,
+    "ts": TemperatureScaling,
+    "auto": AdaptiveConsistency,
+    "none": Uncalibrated,
+}
 for _name, _class in _BUILT_IN.items():
     _registry.add(_name, _class)
 
 
 def methods() -> tuple[str, ...]:
-    """The names of all methods that choose a map from data: built in, registered, and of installed packages.
+    """The names of all methods that can be fitted to data: built in, registered, and of installed packages.
 
     Examples
     --------
     >>> import nishimori
-    >>> nishimori.methods()[:2]
-    ('ec', 'ts')
+    >>> nishimori.methods()[:4]
+    ('ec', 'ts', 'auto', 'none')
     """
     return _registry.names()
 

@@ -52,13 +52,13 @@ class OneTemperature(Calibrator):
         Raises
         ------
         InputError
-            If the standard error is not known: from a sketch, or from a file of an earlier version.
+            If the standard error is not known: from a sketch of one cluster, or from a file of an earlier version.
         """
         check_is_fitted(self, "map_")
         if self.temperature_se_ is None:
             raise InputError(
-                "`confidence_interval` needs the standard error of T, which is not known from a sketch, nor from a file of an "
-                "earlier version. Fit the calibrator to the logits themselves."
+                "`confidence_interval` needs the standard error of T, which is not known from a sketch of one cluster, nor "
+                "from a file of an earlier version. Fit the calibrator to more clusters, or fit it again."
             )
         return interval_in_ratio(self.temperature_, self.temperature_se_, level)
 
@@ -72,7 +72,7 @@ class OneTemperature(Calibrator):
         y : array of shape (n_samples,)
             True classes.
         sample_weight : array of shape (n_samples,), optional
-            A weight of w counts a sample as w copies.
+            A weight of w counts a sample w times as much.
         clusters : array of shape (n_samples,), optional
             Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
             for each sample. The standard error then takes clusters as independent, and samples of a cluster as not.
@@ -117,7 +117,7 @@ class ExpectationConsistency(OneTemperature):
     temperature_ : float
         T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
     temperature_se_ : float or None
-        The standard error of T, samples being independent; None if it is not known. `confidence_interval` gives a range of T.
+        The standard error of T; None if it is not known. `confidence_interval` gives a range of T.
     map_ : Map
         The same as a map from logits to logits.
     classes_ : array

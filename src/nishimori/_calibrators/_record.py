@@ -26,7 +26,7 @@ VERSION = 2
 _REMEDY = "Fit and save again."
 
 # What the first files of version 2 do not have.
-_ADDED = ("label_column", "score_column", "temperature_se")
+_ADDED = ("label_column", "score_column", "temperature_se", "estimates")
 
 # A hundred times the largest vocabulary; a calibrator lists its classes, so this bounds what a small file can ask for.
 _MOST_CLASSES = 2**24
@@ -46,6 +46,7 @@ class Provenance:
     n_samples: int | None = None
     residual: float | None = None
     temperature_se: float | None = None
+    estimates: dict[str, float] | None = None  # further numbers of the fit, which the method itself understands
     library_version: str = ""
 
     def faults(self) -> list[str]:
@@ -57,6 +58,7 @@ class Provenance:
             "n_samples": self.n_samples is None or _is_count(self.n_samples, 1),
             "residual": self.residual is None or type(self.residual) in (int, float),
             "temperature_se": self.temperature_se is None or _is_positive(self.temperature_se),
+            "estimates": self.estimates is None or _are_numbers(self.estimates),
             "classes": _are_distinct(self.classes, (str, int, float), self.n_classes),
             "columns": _are_distinct(self.columns, (str,), self.n_classes),
             "label_column": isinstance(self.label_column, str | None),
@@ -178,6 +180,11 @@ def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def _is_positive(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value < inf
+
+
+def _are_numbers(values: Any) -> bool:
+    """Whether this is a dictionary of finite numbers."""
+    return isinstance(values, dict) and all(type(each) in (int, float) and abs(each) < 1e300 for each in values.values())
 
 
 def _refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) -> None:

@@ -1,7 +1,7 @@
-"""What the sums at the nodes say about the temperatures between them: where a gap is zero, and what the metrics are."""
+"""What the sums at the nodes say about the temperatures between them: zeros of gaps, their spread there, and metrics."""
 
 from collections.abc import Sequence
-from math import exp, inf, log
+from math import exp, inf, isqrt, log, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +10,13 @@ from nishimori._array import HostArray
 from nishimori._moments import Moments
 from nishimori._reliability import Bins, uniform_edges
 from nishimori._roots import Point, Root
-from nishimori._sketch._contents import N_BINS, Contents
+from nishimori._sketch._contents import N_BINS, Contents, pairs
 from nishimori._sketch._grid import STEP, Grid, Polynomial
 from nishimori.errors import InputError, NishimoriError, NotConvergedError
+
+# If polynomials of two orders differ by a larger part of a sum of squares, there is no standard error. The better one is then
+# usually right to a tenth of that.
+_CERTAIN = 0.2
 
 # Nodes that a polynomial goes through, and those that a coarser one does, whose difference tells the error.
 _NODES, _FEWER = 6, 4
@@ -25,12 +29,18 @@ _PROMISED = 1e-6
 
 
 class Scores(NamedTuple):
-    """Means at one temperature, and sums per bin of confidence."""
+    """Means at one temperature, and sums per bin of confidence.
+
+    ``misses`` are Σw²(confidence - correct)² per bin, and ``squares`` is Σw²; over clusters, where there are any.
+    """
 
     confidence: float
     brier: float
     nll: float
     bins: Bins
+    misses: HostArray
+    squares: float
+    has_clusters: bool
 
 
 def root_of(inner: Moments, grid: Grid) -> Root | NishimoriError:
@@ -41,10 +51,7 @@ def root_of(inner: Moments, grid: Grid) -> Root | NishimoriError:
     left = int(below[-1])
     if left == len(grid.betas) - 1:
         return _out_of_range("below", grid.temperatures[0], (grid.temperatures[0] / 10, grid.temperatures[1]))
-    betas = np.array(inner.betas)
-    slope, curvature = (betas**k * sums / inner.weight for k, sums in ((1, inner.slope), (2, inner.curvature)))
-    jets = np.stack([inner.gap, slope * STEP, (slope + curvature) * STEP**2], axis=1)
-    curve, coarser = (Polynomial.through(near, jets[near]) for near in (grid.nearest(left, n) for n in (_NODES, _FEWER)))
+    curve, coarser = (_curve(inner, grid.nearest(left, n)) for n in (_NODES, _FEWER))
     place = _zero(curve, left)
     value, steepness = curve.with_slope(place)
     noise = float(inner.noise[left : left + 2].max())
@@ -56,6 +63,20 @@ def root_of(inner: Moments, grid: Grid) -> Root | NishimoriError:
             "value. Fit to logits and labels."
         )
     return Root(grid.log_beta(place), Point(value, steepness / STEP, 0.0, noise), 1, value, is_measured=False)
+
+
+def at_place(place: float, inner: Moments, grid: Grid) -> Root:
+    """The gap and its slope at a place between the nodes, as if it were a zero there."""
+    value, steepness = _curve(inner, grid.nearest(place, _NODES)).with_slope(place)
+    return Root(grid.log_beta(place), Point(value, steepness / STEP, 0.0, 0.0), 1, value, is_measured=False)
+
+
+def _curve(inner: Moments, near: Sequence[int]) -> Polynomial:
+    """The mean gap through some nodes, with its first two derivatives there."""
+    betas = np.array(inner.betas)
+    slope, curvature = (betas**k * sums / inner.weight for k, sums in ((1, inner.slope), (2, inner.curvature)))
+    jets = np.stack([inner.gap, slope * STEP, (slope + curvature) * STEP**2], axis=1)
+    return Polynomial.through(near, jets[near])
 
 
 def _out_of_range(where: str, end: float, wider: tuple[float, float]) -> InputError:
@@ -74,6 +95,38 @@ def _zero(curve: Polynomial, left: int) -> float:
     return (low + high) / 2
 
 
+def products_at(places: Sequence[float], which: Sequence[int], sums: HostArray, grid: Grid) -> HostArray:
+    """Σ g_a·g_b of the gaps of some observables, each at its own place between the nodes, with weights w or w².
+
+    ``sums`` (pairs of observables, nodes) are those at the nodes, where all gaps are at the same β. ``which`` are positions of
+    observables. The sum of a product whose factors are at two places follows from the correlation in the middle between them,
+    which changes little where both factors change much.
+    """
+    position = {pair: i for i, pair in enumerate(pairs(_number_of(len(sums))))}
+
+    def at(place: float, a: int, b: int) -> float:
+        values = sums[position[min(a, b), max(a, b)]]
+        nodes = (grid.nearest(place, n) for n in (_NODES, _FEWER))
+        found, rougher = (Polynomial.through(near, values[near][:, None])(place) for near in nodes)
+        # Where few rows or clusters decide, squares may change too fast between nodes for a polynomial.
+        return found if a != b or (found > 0 and abs(found - rougher) <= _CERTAIN * found) else nan
+
+    scales = np.sqrt([at(place, a, a) for place, a in zip(places, which, strict=True)])
+    found = np.ones((len(which), len(which)))
+    for i, j in pairs(len(which)):
+        if i != j:
+            middle = (places[i] + places[j]) / 2
+            own = at(middle, which[i], which[i]) * at(middle, which[j], which[j])
+            found[i, j] = found[j, i] = at(middle, which[i], which[j]) / sqrt(own)
+    result: HostArray = found * np.outer(scales, scales)
+    return result
+
+
+def _number_of(n_pairs: int) -> int:
+    """How many observables have so many pairs."""
+    return (isqrt(8 * n_pairs + 1) - 1) // 2
+
+
 def scores_at(temperature: float, contents: Contents, grid: Grid) -> Scores:
     """The metrics at a temperature of the range."""
     if not grid.holds(temperature):
@@ -90,9 +143,10 @@ def scores_at(temperature: float, contents: Contents, grid: Grid) -> Scores:
     confidence, brier, nll = (_between((each * scale).T[near], near, place) for each in contents.curves)
     left = min(int(place), len(grid.betas) - 2)
     share = place - left
-    weight, claimed, correct, squares, _ = (1 - share) * contents.bins[:, left] + share * contents.bins[:, left + 1]
+    weight, claimed, correct, squares, misses = (1 - share) * contents.bins[:, left] + share * contents.bins[:, left + 1]
     rows = (each[None, :] for each in (weight, claimed, correct, squares))
-    return Scores(confidence, brier, nll, Bins(uniform_edges(N_BINS), *rows))
+    bins, (_, total, number) = Bins(uniform_edges(N_BINS), *rows), contents.weights.tolist()
+    return Scores(confidence, brier, nll, bins, misses, total, number < contents.n_rows)
 
 
 def _between(jets: HostArray, near: Sequence[int], place: float) -> float:

@@ -13,7 +13,7 @@ from nishimori._sources._given import in_pieces, loaded, source, stored
 from nishimori._sources._pieces import Meaning, rows_per_piece
 from nishimori._sources._source import Reported, Source, Sum, is_fused, is_source
 from nishimori._sources._stored import Chunked, Kept, Stored, StoredSource
-from nishimori._sources._table import KEPT, Columns, TableSource, flat
+from nishimori._sources._table import KEPT, Columns, TableSource, cluster_values, flat
 
 __all__ = [
     "KEPT",
@@ -32,6 +32,7 @@ __all__ = [
     "StoredSource",
     "Sum",
     "TableSource",
+    "cluster_values",
     "flat",
     "in_pieces",
     "is_fused",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._inputs import Batch, Clusters
 from nishimori._kernels import kernel_for
+from nishimori._labels import check_number_of_clusters, cluster_codes
 from nishimori._progress import Report, silent
 from nishimori._scores import Scores
 from nishimori._sources._source import Source, T, is_fused
@@ -18,6 +20,13 @@ _FUSED_ROWS = 2**16
 
 # One that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
 _FUSED_NUMBERS = 2**26
+
+
+def clusters_of(clusters: Any, weights: HostArray) -> Clusters:
+    """The clusters of some rows, at least two of which must have a positive weight."""
+    codes = cluster_codes(clusters, len(weights))
+    check_number_of_clusters(len(np.unique(codes[weights > 0])))
+    return Clusters(codes, int(codes.max()) + 1)
 
 
 class ArraySource(Source):

@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import Array, HostArray
-from nishimori._inputs import Batch
+from nishimori._inputs import Batch, Clusters
 from nishimori._kernels import Kernel, kernel_for
 from nishimori._labels import Classes, class_indices
 from nishimori._progress import Report, silent
@@ -24,19 +24,27 @@ class DeviceSource(Source):
     Nothing is checked beforehand, because a check would be another reading: the kernel counts the rows that a check would
     refuse. If there are any, and for all other passes, the rows are read in blocks, and each block is checked.
 
-    ``labels`` are columns on the device, ``weights`` are there too, or None for ones. ``in_blocks`` makes the other source.
+    ``labels`` are columns on the device, ``weights`` are there too, or None for ones. ``in_blocks`` makes the other source,
+    which has the same ``clusters``.
     """
 
     sums_at_once = True
 
     def __init__(
-        self, scores: Scores, labels: Array, weights: Array | None, kernel: Kernel, in_blocks: Callable[[], ArraySource]
+        self,
+        scores: Scores,
+        labels: Array,
+        weights: Array | None,
+        kernel: Kernel,
+        in_blocks: Callable[[], ArraySource],
+        clusters: Clusters | None = None,
     ) -> None:
         self.scores = scores
         self.labels = labels
         self.weights = weights
         self.kernel = kernel
         self._make_blocks = in_blocks
+        self.clusters = clusters
 
     @property
     def n_classes(self) -> int:
@@ -87,7 +95,14 @@ class DeviceSource(Source):
         return DeviceSource(scores, labels, weights, self.kernel, in_blocks)
 
 
-def on_device(scores: Scores, labels: Any, weights: HostArray | None, classes: Classes, name: str) -> DeviceSource | None:
+def on_device(
+    scores: Scores,
+    labels: Any,
+    weights: HostArray | None,
+    classes: Classes,
+    name: str,
+    clusters: Clusters | None = None,
+) -> DeviceSource | None:
     """The rows as a source of their device, or None if no kernel can read them all at once there.
 
     ``weights`` are None for ones; ``name`` is what the caller calls the labels.
@@ -98,13 +113,13 @@ def on_device(scores: Scores, labels: Any, weights: HostArray | None, classes: C
 
     def in_blocks() -> ArraySource:
         heavy = _ones(scores.n_samples) if weights is None else weights
-        return ArraySource(scores, class_indices(labels, classes, scores, name, heavy), heavy)
+        return ArraySource(scores, class_indices(labels, classes, scores, name, heavy), heavy, clusters=clusters)
 
     columns = _columns(labels, scores) if classes is None else None
     if columns is None:
         columns = _array.beside(in_blocks().labels, scores.array)
     heavy = None if weights is None else _array.beside(weights, scores.array)
-    return DeviceSource(scores, columns, heavy, kernel, in_blocks)
+    return DeviceSource(scores, columns, heavy, kernel, in_blocks, clusters)
 
 
 def _columns(labels: Any, scores: Scores) -> Array | None:

@@ -5,7 +5,6 @@ again for each reading. So are the batches of a loader, and of a function that r
 """
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from nishimori import _array
-from nishimori._array import HostArray
 from nishimori._disk import existing_file
-from nishimori._inputs import Clusters
-from nishimori._labels import Classes, checked_weights, class_indices, cluster_codes, column_names, refuse_permuted
+from nishimori._labels import Classes, checked_weights, class_indices, column_names, refuse_permuted
 from nishimori._scores import SAY_PROBABILITIES, Input, check_input, scores, warn_if_probabilities
-from nishimori._sources._arrays import ArraySource
+from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._batches import WHAT_A_BATCH_IS, Batches
 from nishimori._sources._device import on_device
 from nishimori._sources._files import Mapped, NpyFile
@@ -27,10 +24,7 @@ from nishimori._sources._source import Source, is_source
 from nishimori._sources._stored import Chunked, Stored, StoredSource
 from nishimori._sources._table import Columns, TableSource
 from nishimori._tables import is_table
-from nishimori.errors import InputError, InputWarning
-
-# Fewer clusters give a standard error that is too small.
-_FEW_CLUSTERS = 10
+from nishimori.errors import InputError
 
 
 def source(
@@ -68,41 +62,18 @@ def source(
         return found
     refuse_permuted(column_names(logits, names[0]), classes)
     if in_pieces(logits, labels):
-        if clusters is not None:
-            raise InputError(
-                f"`clusters` must be left out where `{names[0]}` is read piece by piece. Pass an array, or a sketch."
-            )
-        return _pieces(logits, labels, sample_weight, Meaning(input, classes, floor, names, probability_remedy))
+        meaning = Meaning(input, classes, floor, names, probability_remedy)
+        return _pieces(logits, labels, sample_weight, clusters, meaning)
     _refuse_samples(logits, labels, names[0])
     table = scores(logits, input=input, name=names[0], floor=floor)
     weights = checked_weights(sample_weight, table.n_samples)
     warn_if_probabilities(table, probability_remedy, weights)
-    if clusters is not None:
-        together = _clusters(clusters, weights)
-        return ArraySource(table, class_indices(labels, classes, table, names[1], weights), weights, clusters=together)
+    together = None if clusters is None else clusters_of(clusters, weights)
     if _array.is_on_cuda(table.array):
-        there = on_device(table, labels, None if sample_weight is None else weights, classes, names[1])
+        there = on_device(table, labels, None if sample_weight is None else weights, classes, names[1], together)
         if there is not None:
             return there
-    return ArraySource(table, class_indices(labels, classes, table, names[1], weights), weights)
-
-
-def _clusters(clusters: Any, weights: HostArray) -> Clusters:
-    """The clusters of some rows, at least two of which must have a positive weight."""
-    codes = cluster_codes(clusters, len(weights))
-    number = len(np.unique(codes[weights > 0]))
-    if number < 2:
-        raise InputError(
-            "`clusters` must name at least two clusters, got one: the spread between clusters is what a standard error is "
-            "made of. Leave it out if samples are independent."
-        )
-    if number < _FEW_CLUSTERS:
-        warnings.warn(
-            f"Standard errors from {number} clusters are too small on average, and vary much. Use at least {_FEW_CLUSTERS}.",
-            InputWarning,
-            stacklevel=2,
-        )
-    return Clusters(codes, int(codes.max()) + 1)
+    return ArraySource(table, class_indices(labels, classes, table, names[1], weights), weights, clusters=together)
 
 
 def in_pieces(logits: Any, labels: Any = None) -> bool:
@@ -112,13 +83,18 @@ def in_pieces(logits: Any, labels: Any = None) -> bool:
     return _is_table(logits) or _is_stored(logits) or _yields_batches(logits, labels)
 
 
-def _pieces(logits: Any, labels: Any, sample_weight: Any, meaning: Meaning) -> Pieces[Any]:
+def _pieces(logits: Any, labels: Any, sample_weight: Any, clusters: Any, meaning: Meaning) -> Pieces[Any]:
     if _is_table(logits):
-        return _from_table(logits, labels, sample_weight, meaning)
+        return _from_table(logits, labels, sample_weight, clusters, meaning)
     found = stored(logits)
     if found is not None:
-        return StoredSource(found, loaded(labels), loaded(sample_weight), meaning)
+        return StoredSource(found, loaded(labels), loaded(sample_weight), meaning, clusters=loaded(clusters))
     check_input(meaning.input, meaning.floor)
+    if clusters is not None:
+        raise InputError(
+            f"`clusters` must be left out where `{meaning.names[0]}` yields batches. Add each batch to a Sketch, with "
+            "`sketch.update(logits, labels, clusters=...)`, and fit to the sketch."
+        )
     for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight}.items():
         if value is not None:
             raise InputError(
@@ -178,16 +154,16 @@ def _is_array_like(value: Any) -> bool:
     return _array.is_array(value) or any(hasattr(value, name) for name in ("shape", "__array__", "__dlpack__", "__dataframe__"))
 
 
-def _from_table(path: str | os.PathLike[str], labels: Any, sample_weight: Any, meaning: Meaning) -> TableSource:
-    given = {meaning.names[1]: labels, "sample_weight": sample_weight}
+def _from_table(path: str | os.PathLike[str], labels: Any, sample_weight: Any, clusters: Any, meaning: Meaning) -> TableSource:
+    given = {meaning.names[1]: labels, "sample_weight": sample_weight, "clusters": clusters}
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
             raise InputError(f"`{name}` must be the name of a column of {path}, got a {type(value).__name__}.")
-    return TableSource(path, Columns(labels=labels or "labels", weights=sample_weight), meaning)
+    return TableSource(path, Columns(labels=labels or "labels", weights=sample_weight, clusters=clusters), meaning)
 
 
 def loaded(values: Any) -> Any:
-    """Labels or weights, from their .npy file if that is what was passed."""
+    """Labels, weights or clusters, from their .npy file if that is what was passed."""
     if not isinstance(values, str | os.PathLike) or Path(values).suffix.lower() != ".npy":
         return values
     file = NpyFile(existing_file(values))

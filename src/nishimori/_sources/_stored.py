@@ -16,7 +16,7 @@ import numpy as np
 from nishimori._array import HostArray
 from nishimori._labels import checked_weights, class_indices
 from nishimori._scores import numeric, scores_of
-from nishimori._sources._arrays import ArraySource
+from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._pieces import Meaning, Pieces, rows_per_piece
 from nishimori.errors import InputError
 
@@ -55,10 +55,17 @@ class _Block:
 
 
 class StoredSource(Pieces[_Block]):
-    """Stored scores with labels and weights that are in memory."""
+    """Stored scores with labels, weights and clusters that are in memory."""
 
     def __init__(
-        self, stored: Stored, labels: Any, sample_weight: Any, meaning: Meaning, *, progress: bool | None = None
+        self,
+        stored: Stored,
+        labels: Any,
+        sample_weight: Any,
+        meaning: Meaning,
+        *,
+        clusters: Any = None,
+        progress: bool | None = None,
     ) -> None:
         super().__init__(meaning, progress=progress, read_ahead=True)
         score_name, label_name = meaning.names
@@ -67,6 +74,7 @@ class StoredSource(Pieces[_Block]):
         self.stored = stored
         self.weights = checked_weights(sample_weight, table.n_samples)
         self.labels = class_indices(labels, meaning.classes, table, label_name, self.weights)
+        self.clusters = None if clusters is None else clusters_of(clusters, self.weights)
         self._n_classes = table.n_classes
 
     @property
@@ -87,7 +95,9 @@ class StoredSource(Pieces[_Block]):
 
     def _taken(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArraySource:
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
-        return ArraySource(self.meaning.scores(native), self.labels[rows], self.weights[rows], first_row, self.n_rows)
+        clusters = None if self.clusters is None else self.clusters.of(rows)
+        scores = self.meaning.scores(native)
+        return ArraySource(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters)
 
     def placed(self, text: str, piece: _Block) -> str:  # noqa: ARG002 - rows are counted through all pieces
         """The message as it is."""

@@ -8,14 +8,16 @@ import os
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nishimori._array import HostArray
+from nishimori._inputs import Clusters
 from nishimori._labels import spelled_as
-from nishimori._sources._arrays import ArraySource
+from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._folder import open_tables
 from nishimori._sources._pieces import Meaning, Pieces
 from nishimori._tables import Block, Table, listed
@@ -30,24 +32,27 @@ _ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns of scores, labels and weights; without names of scores, those that leave no doubt."""
+    """The names of the columns of scores, labels, weights and clusters; without names of scores, those that leave no doubt."""
 
     scores: Sequence[str] | None = None
     labels: str = "labels"
     weights: str | None = None
+    clusters: str | None = None
 
     @property
     def special(self) -> dict[str, str]:
         """What the columns that are not scores are, by name."""
-        return {self.labels: "labels"} | ({self.weights: "weights"} if self.weights else {})
+        others = {self.weights: "weights", self.clusters: "clusters"}
+        return {self.labels: "labels"} | {name: what for name, what in others.items() if name}
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some rows of a file; ``lines`` are theirs, where a file has lines."""
+    """Some rows of a file; ``lines`` are theirs, where a file has lines. ``place`` is that of the first among all rows."""
 
     path: Path
     first_row: int
+    place: int
     scores: HostArray
     labels: Any
     weights: HostArray | None
@@ -68,7 +73,20 @@ class TableSource(Pieces[_Part]):
         with open_tables(self.path) as table:
             self.scores = _score_columns(table, columns, meaning)
             self._place = {name: index for index, name in enumerate(table.names)}
+            if columns.clusters is not None:
+                self.clusters = self._read_clusters(table, self._place[columns.clusters])
         self._kept: list[_Part] | None = None
+
+    def _read_clusters(self, table: Table, index: int) -> Clusters:
+        """The clusters of all rows, which are few bytes per row."""
+        known: dict[Any, int] = {}
+        codes, weights = [], []
+        for block in table.blocks():
+            codes.append([known.setdefault(each, len(known)) for each in cluster_values(block, index)])
+            weights.append(np.ones(block.n_rows))
+            if self._columns.weights is not None:
+                weights[-1] = block.numbers([self._place[self._columns.weights]])[:, 0]
+        return clusters_of(np.concatenate(codes), np.concatenate(weights))
 
     @property
     def names(self) -> list[str] | None:
@@ -81,13 +99,13 @@ class TableSource(Pieces[_Part]):
             yield from self._kept
             return
         kept: list[_Part] = []
-        n_bytes = 0
+        n_bytes = n_rows = 0
         with open_tables(self.path) as table:
             if {name: index for index, name in enumerate(table.names)} != self._place:
                 raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
             for block in table.blocks():
-                part = self._part(block, self._place)
-                n_bytes += part.scores.nbytes
+                part = self._part(block, self._place, n_rows)
+                n_bytes, n_rows = n_bytes + part.scores.nbytes, n_rows + block.n_rows
                 if n_bytes <= KEPT:
                     kept.append(part)
                 else:
@@ -95,7 +113,7 @@ class TableSource(Pieces[_Part]):
                 yield part
         self._kept = kept or None
 
-    def _part(self, block: Block, place: dict[str, int]) -> _Part:
+    def _part(self, block: Block, place: dict[str, int], n_before: int) -> _Part:
         """The numbers and labels of a block."""
         columns = [place[name] for name in self.scores]
         scores, weights = block.numbers(columns), None
@@ -104,12 +122,15 @@ class TableSource(Pieces[_Part]):
             weights = block.numbers(column)[:, 0]
             block.refuse_missing(weights[:, None], column, "weight")
         labels = _labels(block, place[self._columns.labels])
-        return _Part(block.path, block.first_row, flat(scores), labels, weights, block.lines)
+        return _Part(block.path, block.first_row, n_before, flat(scores), labels, weights, block.lines)
 
     def rows(self, piece: _Part) -> ArraySource:
         """The rows of a part of a file."""
         labels = spelled_as(piece.labels, self.meaning.classes)  # type: ignore[arg-type]
-        return self.meaning.rows(piece.scores, labels, piece.weights, piece.first_row, self._n_classes)
+        rows = self.meaning.rows(piece.scores, labels, piece.weights, piece.first_row, self._n_classes)
+        if self.clusters is not None:
+            rows.clusters = self.clusters.of(slice(piece.place, piece.place + rows.n_rows))
+        return rows
 
     def placed(self, text: str, piece: _Part) -> str:
         """The file, and its lines and columns in place of rows and numbers of columns."""
@@ -132,6 +153,17 @@ def flat(scores: HostArray) -> HostArray:
     return scores[:, 0] if scores.shape[1:] == (1,) else scores
 
 
+def cluster_values(block: Block, index: int) -> list[Any]:
+    """The clusters of the rows of a block; refuses one that is missing or that cannot be one."""
+    values = block.values(index)
+    for row, value in enumerate(values):
+        if value is None or value == "" or (isinstance(value, float) and isnan(value)):
+            raise FormatError(f"{block.where(row, index)}: a cluster is missing. Fill it in, or drop the row.")
+        if isinstance(value, list | dict):
+            raise FormatError(f"{block.where(row, index)}: a cluster must be text or a number, got {value!r:.60}.")
+    return values
+
+
 def _labels(block: Block, index: int) -> HostArray:
     """Numbers if the column has only numbers, else its values."""
     try:
@@ -148,7 +180,7 @@ def _score_columns(table: Table, columns: Columns, meaning: Meaning) -> list[str
     known = set(table.names)
     for name, what in columns.special.items():
         if name not in known:
-            argument = meaning.names[1] if what == "labels" else "sample_weight"
+            argument = {"labels": meaning.names[1], "weights": "sample_weight"}.get(what, what)
             raise InputError(f"{table.path} has no column {name!r}, only {listed(table.names)}. Name yours with `{argument}`.")
         if table.is_list(name):
             raise InputError(f"{table.path} has lists in column {name!r}, and {what} must be one value per row.")

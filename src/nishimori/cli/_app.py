@@ -14,7 +14,7 @@ from typer.rich_utils import rich_format_error
 
 import nishimori
 from nishimori._progress import printable
-from nishimori.cli import _apply, _demo, _evaluate, _fit, _paper, _sketch, _theory
+from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _paper, _sketch, _theory
 from nishimori.cli._terminal import one_line_errors, print_text
 from nishimori.errors import InputError
 
@@ -28,6 +28,7 @@ app = typer.Typer(
 app.command()(_fit.fit)
 app.command()(_apply.apply)
 app.command("eval")(_evaluate.evaluate)
+app.command()(_compare.compare)
 app.command()(_sketch.sketch)
 app.command()(_sketch.merge)
 app.command()(_demo.demo)

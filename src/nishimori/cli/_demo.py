@@ -46,7 +46,8 @@ def demo(
     for path in (validation, test, picture):
         check_target(path, overwrite=force)
     note(description(result.network))
-    table = {name: as_row(card) for name, card in result.cards.items()}
+    errors = {"after EC": result.found.ec_se, "after TS": result.found.ts_se}
+    table = {name: as_row(card) | {"temperature_se": errors.get(name)} for name, card in result.cards.items()}
     if as_json:
         print_json(table)
     else:

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,12 +11,14 @@ import typer
 import nishimori
 from nishimori._array import HostArray
 from nishimori._disk import check_target, new_file
+from nishimori._inference import normal_quantile
 from nishimori._labels import refuse_permuted, spelled_as
 from nishimori._maps import Map, Temperature
 from nishimori._optional import require
+from nishimori._paired import MOST_BINS, Difference, compared
 from nishimori._progress import shown
 from nishimori._reliability import Reliability, Strategy
-from nishimori._scorecard import Scorecard, scorecards
+from nishimori._scorecard import METRICS, Scorecard, scorecards
 from nishimori._scores import SAY_PROBABILITIES, Input, check_input
 from nishimori._sketch import Sketch
 from nishimori._sources import Reported, source
@@ -24,7 +27,9 @@ from nishimori.cli import _files
 from nishimori.cli._options import (
     FIT_AGAIN,
     ClassesOption,
+    ClustersOption,
     ColumnsOption,
+    CountsOption,
     DecimalOption,
     DelimiterOption,
     Files,
@@ -38,7 +43,17 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._sketch_file import about_sketches, opened_sketch
-from nishimori.cli._terminal import ForceOption, JsonOption, as_row, heard, note, note_columns, print_json, print_table
+from nishimori.cli._terminal import (
+    ForceOption,
+    JsonOption,
+    as_row,
+    heard,
+    note,
+    note_columns,
+    print_json,
+    print_table,
+    print_text,
+)
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,6 +75,8 @@ def evaluate(
     scores_name: ScoresOption = None,
     labels: LabelsOption = None,
     weights: WeightsOption = None,
+    clusters: ClustersOption = None,
+    counts: CountsOption = False,
     columns: ColumnsOption = None,
     ignore: IgnoreOption = None,
     classes: ClassesOption = None,
@@ -70,20 +87,22 @@ def evaluate(
     plot: Annotated[
         Path | None, typer.Option(help="Draw a reliability diagram to this .png, .pdf or .svg file.", show_default=False)
     ] = None,
+    level: Annotated[float, typer.Option(help="Level of the intervals, between 0 and 1.")] = 0.95,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Measure error, confidence, ECE, Brier score and loss, before and after calibration."""
+    """Measure error, confidence, ECE, Brier score and loss with standard errors, before and after calibration."""
     _refuse_swapped(files, calibration)
-    said = (input, floor, scores_name, labels, weights, columns, ignore, classes, delimiter, decimal != ".")
-    if (sums := opened_sketch(files, *said)) is not None:
-        _evaluate_sketch(sums, files, calibration, (n_bins, strategy), plot, as_json=as_json, force=force)
+    normal_quantile(level)  # which checks it
+    said = (input, floor, scores_name, labels, weights, clusters, counts, columns, ignore, classes, delimiter)
+    if (sums := opened_sketch(files, *said, decimal != ".")) is not None:
+        _evaluate_sketch(sums, files, calibration, (n_bins, strategy, level), plot, as_json=as_json, force=force)
         return
     _files.check_inputs(files, folders=True)
     calibrator = None if calibration is None else nishimori.load(calibration)
     kind, floor, known = _agreed(calibrator, input, floor, None if classes is None else split(classes))
     _check_plot(plot, overwrite=force)
-    names = names_from(kind, scores_name, labels, weights, columns, ignore, (delimiter, decimal), known, calibrator)
+    names = names_from(kind, scores_name, labels, weights, columns, ignore, (delimiter, decimal), known, calibrator, clusters)
     with shown(None) as report:
         data = _files.read(files, names, report)
     if calibrator is not None:
@@ -97,23 +116,49 @@ def evaluate(
         _refuse_other_labels(truth, data.weights, None if calibrator is None or calibrator.classes is None else known)
         given: dict[str, Any] = {"input": kind, "classes": known, "floor": floor, "names": ("scores", "labels")}
         remedy = SAY_PROBABILITIES if calibrator is None else FIT_AGAIN
-        rows = source(data.scores, truth, data.weights, probability_remedy=remedy, **given)
-        cards = _cards(Reported(rows, "Measuring", report), maps, n_bins, strategy)
+        rows = source(data.scores, truth, data.weights, clusters=data.clusters, probability_remedy=remedy, **given)
+        results = _measured(Reported(rows, "Measuring", report), maps, n_bins, strategy, counts=counts)
     about: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "input": kind, "floor": floor, "classes": known}
     about |= {"columns": data.columns, "label_column": column, "calibration": _text(calibration), "files": files}
-    _show(cards, about | {"warnings": told}, plot, as_json=as_json, force=force)
+    results = replace(results, temperature_se=getattr(calibrator, "temperature_se_", None))
+    _show(results, about | {"level": level, "warnings": told}, plot, as_json=as_json, force=force)
 
 
-def _show(cards: dict[str, Scorecard], about: dict[str, Any], plot: Path | None, *, as_json: bool, force: bool) -> None:
+@dataclass(frozen=True)
+class _Results:
+    """What was measured: a card before and perhaps one after calibration, and what these differ by."""
+
+    cards: dict[str, Scorecard]
+    differences: dict[str, Difference] | None = None
+    temperature_se: float | None = None
+
+    def rows(self) -> dict[str, dict[str, float | None]]:
+        """Rows of the table."""
+        rows = {name: as_row(card) for name, card in self.cards.items()}
+        if "after" in rows and self.temperature_se is not None:
+            rows["after"]["temperature_se"] = self.temperature_se
+        if self.differences is not None:
+            named = {name: (each.value, each.se) for name, each in self.differences.items()}
+            rows["change"] = {f"{name}{end}": pair[i] for name, pair in named.items() for i, end in enumerate(("", "_se"))}
+        return rows
+
+
+def _show(results: _Results, about: dict[str, Any], plot: Path | None, *, as_json: bool, force: bool) -> None:
     """Draw the picture, if one is wanted, and print all numbers."""
+    cards, level = results.cards, about["level"]
     if plot is not None:
         _draw(cards, plot, overwrite=force)
     if as_json:
         about = {"n_samples": cards["before"].n_samples, **about, "plot": _text(plot), "library_version": nishimori.__version__}
         about["files"] = [str(path) for path in about["files"]]
-        print_json({name: _told(card) for name, card in cards.items()} | about)
+        told: dict[str, Any] = {name: _told(card, level) for name, card in cards.items()}
+        if "after" in told:
+            told["after"]["temperature_se"] = results.temperature_se
+            told["change"] = _told_change(results.differences, level)
+        print_json(told | about)
     else:
-        print_table({name: as_row(card) for name, card in cards.items()})
+        print_table(results.rows())
+        print_text(_about_ece(cards, level))
     if plot is not None:
         note(f"Wrote {plot}")
 
@@ -122,7 +167,7 @@ def _evaluate_sketch(
     sums: Sketch,
     files: Sequence[Path],
     calibration: Path | None,
-    bins: tuple[int, Strategy],
+    options: tuple[int, Strategy, float],
     plot: Path | None,
     *,
     as_json: bool,
@@ -136,11 +181,11 @@ def _evaluate_sketch(
     with heard() as told, about_sketches():
         if calibrator is not None:
             calibrator.check_columns(sums, "sketch")
-        found = scorecards(sums, list(maps.values()), n_bins=bins[0], strategy=bins[1])
-    about: dict[str, Any] = {"n_bins": bins[0], "strategy": bins[1], "input": sums.input, "floor": sums.floor}
+        found = scorecards(sums, list(maps.values()), n_bins=options[0], strategy=options[1])
+    about: dict[str, Any] = {"n_bins": options[0], "strategy": options[1], "input": sums.input, "floor": sums.floor}
     about |= {"classes": sums.classes, "columns": None, "label_column": None, "calibration": _text(calibration)}
-    cards = dict(zip(maps, found, strict=True))
-    _show(cards, about | {"files": files, "warnings": told}, plot, as_json=as_json, force=force)
+    results = _Results(dict(zip(maps, found, strict=True)), None, getattr(calibrator, "temperature_se_", None))
+    _show(results, about | {"files": files, "level": options[2], "warnings": told}, plot, as_json=as_json, force=force)
 
 
 def _text(path: Path | None) -> str | None:
@@ -191,15 +236,43 @@ def _agreed(
     return calibrator.input, calibrator.floor, known
 
 
-def _cards(rows: Reported, maps: Mapping[str, Map], n_bins: int, strategy: Strategy) -> dict[str, Scorecard]:
-    return dict(zip(maps, scorecards(rows, list(maps.values()), n_bins=n_bins, strategy=strategy), strict=True))
+def _measured(rows: Reported, maps: Mapping[str, Map], n_bins: int, strategy: Strategy, *, counts: bool) -> _Results:
+    """All cards, and what the second differs from the first by, from the same readings."""
+    chosen = list(maps.values())
+    options: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "counts": counts}
+    if len(chosen) == 1 or n_bins > MOST_BINS:
+        return _Results(dict(zip(maps, scorecards(rows, chosen, **options), strict=True)))
+    cards, (differences,) = compared(rows, chosen, **options)
+    return _Results(dict(zip(maps, cards, strict=True)), differences)
 
 
-def _told(card: Scorecard) -> dict[str, Any]:
+def _told(card: Scorecard, level: float) -> dict[str, Any]:
     """Everything about a scorecard, for machines."""
     curve: Reliability = card.reliability
     bins = ("confidence", "accuracy", "weight", "count", "lower", "upper")
-    return {**as_row(card), "accuracy": card.accuracy, "reliability": {name: getattr(curve, name).tolist() for name in bins}}
+    numbers = {"accuracy": card.accuracy, "accuracy_se": card.accuracy_se, "ece_corrected": card.ece_corrected}
+    intervals = {name: None if name in card.why_no_se else list(card.interval(name, level)) for name in METRICS}
+    curves = {name: getattr(curve, name).tolist() for name in bins}
+    return {**as_row(card), **numbers, "intervals": intervals, "reliability": curves}
+
+
+def _told_change(differences: dict[str, Difference] | None, level: float) -> dict[str, Any] | None:
+    """What the second card differs from the first by, for machines; None if that was not measured."""
+    if differences is None:
+        return None
+    told = {name: {"value": each.value, "se": each.se, "p_value": each.p_value} for name, each in differences.items()}
+    limits = {name: None if each.se is None else list(each.interval(level)) for name, each in differences.items()}
+    return {name: {**each, "interval": limits[name]} for name, each in told.items()}
+
+
+def _about_ece(cards: Mapping[str, Scorecard], level: float) -> str:
+    """What the ECE is without its bias, in a sentence."""
+    parts = []
+    for name, card in cards.items():
+        if (corrected := card.ece_corrected) is not None:
+            low, high = card.interval("ece", level)
+            parts.append(f"{name} {100 * corrected:.2f} % ({100 * low:.2f} to {100 * high:.2f} %)")
+    return f"ECE without the bias of small bins, and its {100 * level:g} % interval: {', '.join(parts)}" if parts else ""
 
 
 def _check_plot(path: Path | None, *, overwrite: bool) -> None:

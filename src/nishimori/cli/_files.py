@@ -52,7 +52,7 @@ class LogitFile:
     ----------
     scores : Stored
         The scores, which are read in blocks.
-    labels, weights : arrays
+    labels, weights, clusters : arrays
         What was asked for.
     columns : list of str or None
         The names of the columns of scores, where there is one per class.
@@ -67,6 +67,7 @@ class LogitFile:
     scores: Stored
     labels: HostArray
     weights: HostArray | None = None
+    clusters: HostArray | None = None
     columns: list[str] | None = None
     column: str | None = None
     lines: HostArray | None = None
@@ -120,15 +121,17 @@ def read(paths: Sequence[Path], names: Names, report: Report = silent) -> LogitF
         scores = ArrayScores(path, array_name(file, "scores", names), file)
         labels = file.labels(array_name(file, "labels", names)).whole()
         weights = file.array(array_name(file, "weights", names)).whole() if names.weights else None
+        clusters = file.labels(array_name(file, "clusters", names)).whole() if names.clusters else None
         kept = _kept(scores.rows(file)) if path.suffix.lower() == ".npz" else None  # which takes long to unpack
-    return LogitFile(kept or scores, labels, weights, column=names.scores)
+    return LogitFile(kept or scores, labels, weights, clusters, column=names.scores)
 
 
 def _from_npy(paths: Sequence[Path], names: Names) -> LogitFile:
     check_array_options(paths[0], names)
-    if names.weights or names.scores:
+    if names.weights or names.clusters or names.scores:
         raise InputError(
-            "--weights and --scores must be left out for .npy files, which hold one unnamed array. Use .npz for weights."
+            "--weights, --clusters and --scores must be left out for .npy files, which hold one unnamed array. Use .npz for "
+            "weights and clusters."
         )
     if len(paths) != 2:
         raise InputError(f"Pass two .npy files: scores first, labels second, got {len(paths)}.")
@@ -180,10 +183,10 @@ def check_array_options(path: Path, names: Names) -> None:
 
 
 def array_name(file: ArrayFile, option: str, names: Names) -> str:
-    """The name of an array that is there; ``option`` is scores, labels or weights."""
+    """The name of an array that is there; ``option`` is scores, labels, weights or clusters."""
     if file.names == [""]:
         return ""  # a .npy file
-    wanted = {"scores": names.array, "labels": names.labels, "weights": names.weights}[option]
+    wanted = {"scores": names.array, "labels": names.labels, "weights": names.weights, "clusters": names.clusters}[option]
     if option == "scores" and names.scores is None and names.fitted is not None and len(names.fitted) == 1:
         wanted = next((name for name in names.fitted if name in file.names), wanted)
     assert wanted is not None
@@ -204,6 +207,7 @@ def _from_table(path: Path, names: Names, report: Report) -> LogitFile:
         scores=table.scores,
         labels=table.labels,
         weights=table.weights,
+        clusters=table.clusters,
         columns=table.columns if several else None,
         column=None if several else table.columns[0],
         lines=table.lines,

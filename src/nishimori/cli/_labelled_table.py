@@ -13,7 +13,7 @@ import numpy as np
 
 from nishimori._array import HostArray
 from nishimori._progress import Report
-from nishimori._sources import KEPT, Kept, Stored, flat, open_tables
+from nishimori._sources import KEPT, Kept, Stored, cluster_values, flat, open_tables
 from nishimori._tables import Block, Table
 from nishimori._tables._columns import by_values
 from nishimori.cli._selection import Names, Selection, selected, undecided
@@ -31,8 +31,8 @@ class LabelledTable:
         The scores, which are read in blocks.
     labels : array
         The labels as the file has them, None where the weight is zero.
-    weights, lines : array or None
-        The weight and the line of each row, where there are any.
+    weights, clusters, lines : array or None
+        The weight, the cluster and the line of each row, where there are any.
     files : sequence of (int, path)
         The first row of each file.
     """
@@ -40,10 +40,10 @@ class LabelledTable:
     def __init__(self, path: Path, names: Names, report: Report) -> None:
         with open_tables(path, delimiter=names.delimiter, decimal=names.decimal) as table:
             self._table, self._names, self._chosen = table, names, selected(table, names, labelled=True)
-            if names.weights and table.is_list(names.weights):
-                raise InputError(
-                    f"{table.path} has lists in column {names.weights!r}, and a weight is one number. Pass another --weights."
-                )
+            single = {"weights": (names.weights, "weight is one number"), "clusters": (names.clusters, "cluster is one value")}
+            for option, (name, what) in single.items():
+                if name and table.is_list(name):
+                    raise InputError(f"{table.path} has lists in column {name!r}, and a {what}. Pass another --{option}.")
             self._place = {name: index for index, name in enumerate(table.names)}
             self.columns = self._chosen.scores
             self.files: list[tuple[int, Path]] = []
@@ -52,7 +52,8 @@ class LabelledTable:
     def _read(self, report: Report) -> None:
         columns = [self._place[name] for name in self.columns]
         kept: list[HostArray] = []
-        parts: list[tuple[HostArray, HostArray | None, HostArray | None]] = []
+        parts: list[tuple[HostArray, HostArray | None, HostArray | None, HostArray | None]] = []
+        groups: dict[Any, int] = {}
         n_rows = n_bytes = 0
         shape, extremes, texts = None, None, dict[str, str]()
         for block in self._table.blocks():
@@ -64,7 +65,7 @@ class LabelledTable:
                 extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
             # Equal texts are one object, which takes a fraction of the memory.
             labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
-            parts.append((_as_array(labels), weights, block.lines))
+            parts.append((_as_array(labels), weights, block.lines, self._clusters(block, groups)))
             if not self.files or self.files[-1][1] != block.path:
                 self.files.append((n_rows, block.path))
             n_rows, n_bytes = n_rows + block.n_rows, n_bytes + scores.nbytes
@@ -75,7 +76,7 @@ class LabelledTable:
             report("Reading", n_rows, self._table.n_rows)
         assert shape is not None, "a table without rows is refused"
         self.labels: HostArray = np.concatenate([part[0] for part in parts])
-        self.weights, self.lines = (_joined([part[place] for part in parts]) for place in (1, 2))
+        self.weights, self.lines, self.clusters = (_joined([part[place] for part in parts]) for place in (1, 2, 3))
         self._refuse_doubt(extremes)
         whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
         self.scores: Stored = Kept(kept) if kept else TableScores(self._table.path, self._names, columns, whole, scores.dtype)
@@ -91,6 +92,13 @@ class LabelledTable:
             counted = weights != 0
         block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
         return scores, _labels(block, self._place[self._names.labels], counted), weights, counted
+
+    def _clusters(self, block: Block, known: dict[Any, int]) -> HostArray | None:
+        """A number for the cluster of each row; equal values have the same number in all blocks."""
+        if self._names.clusters is None:
+            return None
+        values = cluster_values(block, self._place[self._names.clusters])
+        return np.array([known.setdefault(each, len(known)) for each in values])
 
     def _refuse_doubt(self, extremes: HostArray | None) -> None:
         """Refuse columns that were taken for scores by their number, if their values cannot be scores."""

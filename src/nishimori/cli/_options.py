@@ -39,8 +39,22 @@ LabelsOption = Annotated[
         help="Name of the array or column of labels; by default that of the calibration, else labels.", show_default=False
     ),
 ]
+LabelsToFitOption = Annotated[
+    str | None, typer.Option(help="Name of the array or column of labels; labels by default.", show_default=False)
+]
 WeightsOption = Annotated[
     str | None, typer.Option(help="Name of the array or column of sample weights, if any.", show_default=False)
+]
+ClustersOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of the array or column that says which samples belong together, such as documents; for standard errors, and "
+        "for T of auto.",
+        show_default=False,
+    ),
+]
+CountsOption = Annotated[
+    bool, typer.Option("--counts", help="A weight of w stands for w independent samples, in standard errors and in T of auto.")
 ]
 ColumnsOption = Annotated[
     str | None,
@@ -80,6 +94,7 @@ def names_from(
     text: tuple[str | None, str],
     classes: Any = None,
     calibrator: "Calibrator | None" = None,
+    clusters: str | None = None,
 ) -> Names:
     """What options say about a file, and what the calibration says where no option does; ``text`` is delimiter and decimal."""
     fitted = getattr(calibrator, "feature_names_in_", None)
@@ -90,6 +105,7 @@ def names_from(
         scores=scores,
         labels=labels or remembered or "labels",
         weights=weights,
+        clusters=clusters,
         columns=None if columns is None else tuple(split(columns)),
         ignore=() if ignore is None else tuple(split(ignore)),
         classes=classes,

@@ -43,8 +43,8 @@ class Names:
         What the scores are, which is also the default name of their array.
     scores : str or None
         The name of the array, or of the one column, of scores, where an option gives it.
-    labels, weights : str or None
-        The names of the arrays or columns of labels and weights.
+    labels, weights, clusters : str or None
+        The names of the arrays or columns of labels, weights and clusters.
     columns, ignore : tuple of str
         Names or patterns of the columns that hold scores, and of those that do not.
     classes : sequence or None
@@ -61,6 +61,7 @@ class Names:
     scores: str | None = None
     labels: str = "labels"
     weights: str | None = None
+    clusters: str | None = None
     columns: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     classes: Sequence[Any] | None = None
@@ -77,7 +78,8 @@ class Names:
     @property
     def special(self) -> dict[str, str]:
         """What the columns that are not scores are, by name."""
-        return {self.labels: "labels"} | ({self.weights: "weights"} if self.weights else {})
+        others = {self.weights: "weights", self.clusters: "clusters"}
+        return {self.labels: "labels"} | {name: what for name, what in others.items() if name}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 import nishimori
@@ -18,6 +19,7 @@ from nishimori._sources import Reported, source
 from nishimori.cli import _files
 from nishimori.cli._options import (
     ClassesOption,
+    ClustersOption,
     ColumnsOption,
     DecimalOption,
     DelimiterOption,
@@ -59,6 +61,7 @@ def sketch(
     scores_name: ScoresOption = None,
     labels: LabelsOption = None,
     weights: WeightsOption = None,
+    clusters: ClustersOption = None,
     columns: ColumnsOption = None,
     ignore: IgnoreOption = None,
     classes: ClassesOption = None,
@@ -73,7 +76,7 @@ def sketch(
     made = _empty(temperatures, input, known, floor)
     _files.check_inputs(files, folders=True)
     _check_output(output, files, overwrite=force)
-    names = names_from(input, scores_name, labels, weights, columns, ignore, (delimiter, decimal), known)
+    names = names_from(input, scores_name, labels, weights, columns, ignore, (delimiter, decimal), known, clusters=clusters)
     with heard() as told:
         for group in _groups(files):
             _add(made, group, names)
@@ -140,6 +143,9 @@ def _add(made: Sketch, files: Sequence[Path], names: Names) -> None:
     place = _files.located(data.lines, data.columns, labels=column, files=data.files)
     given: dict[str, Any] = {"input": made.input, "classes": made.classes, "floor": made.floor, "names": ("scores", "labels")}
     with shown(None) as report, _named(files[0]), place:
+        if data.clusters is not None:  # all rows of a cluster are summed together, wherever they are
+            made.update(np.asarray(data.scores), truth, data.weights, data.clusters)
+            return
         made.update(Reported(source(data.scores, truth, data.weights, **given), f"Reading {files[0].name}", report))
 
 

@@ -29,6 +29,7 @@ from rich.text import Text
 
 from nishimori._progress import printable, say
 from nishimori._scorecard import Scorecard
+from nishimori._tabular import Tabular
 from nishimori.errors import NishimoriError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -55,6 +56,11 @@ _OPTIONS = {
     "`top_n`": "--top-n",
     "`n_bins`": "--n-bins",
     "`strategy`": "--strategy",
+    "`methods`": "--methods",
+    "`clusters`": "--clusters",
+    "`counts`": "--counts",
+    "`level`": "--level",
+    "`target`": "--target",
     "`floor`": "--floor",
     "`floor=`": "--floor",
     "`columns`": "--columns",
@@ -86,6 +92,9 @@ HEADERS = {
     "nll": "NLL",
 }
 _PERCENT = ("error", "confidence", "ece")
+
+# Of errors that are smaller still, as those of two calibrations that are nearly the same, nothing is left to see.
+_MOST_DECIMALS = 7
 
 
 _PIPE_WIDTH = 200  # a file or a pipe has no width to keep to
@@ -170,20 +179,32 @@ def _finite(value: Any) -> Any:
 
 
 def as_row(card: Scorecard) -> dict[str, float | None]:
-    """A row of the table."""
-    return {name: getattr(card, name) for name in HEADERS}
+    """A row of the table, and the standard errors of its numbers."""
+    errors = {f"{name}_se": getattr(card, f"{name}_se") for name in HEADERS if name != "temperature"}
+    return {name: getattr(card, name) for name in HEADERS} | errors
 
 
 def print_table(rows: Mapping[str, Mapping[str, float | None]], title: str | None = None) -> None:
-    """The result for people: one row for each temperature."""
-    cells = [[name, *(_number(row[key], percent=key in _PERCENT) for key in HEADERS)] for name, row in rows.items()]
+    """The result for people: one row for each temperature, and one below it for standard errors, where some are known."""
+    cells = []
+    for name, row in rows.items():
+        pairs = [_pair(row.get(key), row.get(f"{key}_se"), percent=key in _PERCENT) for key in HEADERS]
+        cells.append([name, *(value for value, _ in pairs)])
+        if any(error for _, error in pairs):
+            cells.append(["±", *(error for _, error in pairs)])
     _print_cells(["", *HEADERS.values()], cells, [False] + [True] * len(HEADERS), title)
 
 
-def _number(value: float | None, *, percent: bool) -> str:
+def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[str, str]:
+    """A number and its standard error, both to two digits of the error; a usual number of digits if that is not known."""
+    scale, unit, decimals = (100, " %", 2) if percent else (1, "", 4)
     if value is None:
-        return ""
-    return f"{100 * value:.2f} %" if percent else f"{value:.4f}"
+        return "", ""
+    if error is None or not isfinite(error):
+        return f"{scale * value:.{decimals}f}{unit}", ""
+    if error > 0:
+        decimals = min(max(0, 1 - int(f"{scale * error:.1e}".partition("e")[2])), _MOST_DECIMALS)
+    return f"{scale * value:.{decimals}f}{unit}", f"{scale * error:.{decimals}f}{unit}"
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], title: str | None = None) -> None:
@@ -198,6 +219,21 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def print_tabular(table: Tabular) -> None:
+    """A table of results with their errors and an empty line after it; cell by cell if the terminal is too narrow."""
+    text = table.text()
+    if max(map(len, text.splitlines())) <= _width():
+        print_lines(text)
+    else:
+        _print_listed(table.headers, [[printable(cell) for cell in row] for row in table.rows])
+    _print(_console(), Text())
+
+
+def print_lines(text: str) -> None:
+    """Lines of the result as they are, however long they are."""
+    _print(_console(), Text("\n".join(map(printable, text.splitlines()))))
 
 
 _STYLES = {
@@ -228,7 +264,12 @@ def _print_cells(
     if Counter(" ".join([*headers, *(cell for row in rows for cell in row)]).split()) <= Counter(drawn.split()):
         _print(console, table, soft_wrap=False)
         return
-    start = max(map(len, headers)) + 2
+    _print_listed(headers, rows)
+
+
+def _print_listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table as one line per cell."""
+    console, start = _console(), max(map(len, headers)) + 2
     for number, row in enumerate(rows):
         if number:
             _print(console, Text())

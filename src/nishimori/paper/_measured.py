@@ -17,6 +17,9 @@ from nishimori.paper._names import NetworkName
 
 Row = dict[str, float]
 
+SANDWICH = "errors of a fit"
+"""The end of the names of pieces with the standard errors of temperatures that a fit gives."""
+
 
 def network(name: str, scale: Scale) -> Network:
     """A network's logits: bundled, or of the network trained for this run; the authors' networks are always bundled."""
@@ -88,8 +91,18 @@ def validations(network: Network) -> dict[str, Labelled]:
     return {kind: part for kind, part in kinds.items() if part is not None}
 
 
+def temperature_errors(validations: Mapping[str, Labelled]) -> dict[str, Row]:
+    """The standard errors of both temperatures that a fit gives, without resamples, for each of several validation sets."""
+    result = {}
+    for kind, part in validations.items():
+        found = temperatures_of(source(part.logits, part.labels), warn=False)
+        errors = {"temperature_ts": found.ts_se, "temperature_ec": found.ec_se}
+        result[f"{kind} {SANDWICH}"] = {name: error for name, error in errors.items() if error is not None}
+    return result
+
+
 def measured(network: Network, *, resamples: int, seed: int) -> dict[str, Row]:
-    """Scores with each kind of validation images, and their standard errors by bootstrap.
+    """Scores with each kind of validation images, and their standard errors by bootstrap; for temperatures also by a fit.
 
     The standard errors are those of finite validation and test sets; the network is the same in every resample.
     """
@@ -100,7 +113,7 @@ def measured(network: Network, *, resamples: int, seed: int) -> dict[str, Row]:
     for _ in range(resamples):
         drawn.append(scores_by_kind(kinds, network.test, **resampled(network, generator), near=result))
     bars = {f"{kind} error bars": mean_and_spread([rows[kind] for rows in drawn])[1] for kind in kinds}
-    return result | bars
+    return result | bars | temperature_errors(kinds)
 
 
 def resampled(network: Network, generator: np.random.Generator) -> dict[str, HostArray]:

@@ -1,11 +1,12 @@
 """Accuracy against confidence, bin by bin."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from nishimori._array import HostArray
+from nishimori._inference import normal_quantile, wilson_limits
 from nishimori._numbers import between
 from nishimori._reliability import Reliability
 from nishimori._scorecard import Scorecard
@@ -16,10 +17,12 @@ from nishimori.plot._palette import COLORS, MARKERS, OTHER_COLORS, OTHER_MARKERS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# A 95 % interval of the normal distribution, in standard deviations.
-_Z = 1.959963984540054
+Scale = Literal["linear", "logit"]
+
 # Half of the largest marker is less than this share of axes that are 45 mm high, so markers at 0 and 1 fit inside.
 _MARGIN = 0.04
+# A bin that reaches over the border of a logit axis is hardly visible, and must not look like a peak.
+_LEAST_LOGIT_WIDTH = 0.5
 _NOTE, _STRIP = "_notes on the bins", "confidence histogram"
 
 
@@ -32,6 +35,7 @@ def reliability_diagram(
     marker: str | None = None,
     histogram: bool = True,
     min_count: float = 10,
+    scale: Scale = "linear",
 ) -> "Axes":
     """Accuracy against confidence, with the histogram of the confidence above it.
 
@@ -54,6 +58,9 @@ def reliability_diagram(
     min_count : float
         Bins with fewer samples are drawn hollow and are not joined to the others: their accuracy says little. With sample
         weights, the effective number counts (`Reliability.count`), here and in the bars.
+    scale : {"linear", "logit"}
+        "logit" spreads out what is close to 0 and 1, where the bins of equal weight of a confident network crowd. What is
+        closer to 0 or 1 than one in four times the number of samples is drawn at the border.
 
     Returns
     -------
@@ -63,16 +70,42 @@ def reliability_diagram(
     between("min_count", min_count, 0, np.inf)
     curves = _by_name(curve, label, color, marker)
     ax = axes_for("reliability_diagram", (4.2, 5.0), ax)
+    border = _set_scale(ax, scale, list(curves.values()))
     for name, (own_color, own_marker) in _looks(ax, list(curves)).items():
         look = (own_color if color is None else color, own_marker if marker is None else marker)
-        _draw_points(curves[name], ax, name, look, min_count)
+        _draw_points(curves[name], ax, name, look, min_count, border)
         if histogram:
-            _histogram(curves[name], ax, look[0])
-    ax.plot([0, 1], [0, 1], color="0.3", linestyle=(0, (4, 4)), linewidth=0.7, zorder=0)
-    limits = (-_MARGIN, 1 + _MARGIN)
-    ax.set(xlabel="confidence", ylabel="accuracy", xlim=limits, ylim=limits)
+            _histogram(curves[name], ax, look[0], border)
+    ax.plot(border, border, color="0.3", linestyle=(0, (4, 4)), linewidth=0.7, zorder=0)
     ax.legend(loc="best", frameon=False, fontsize="small")
     return ax
+
+
+def _set_scale(ax: "Axes", scale: Any, curves: Sequence[Reliability]) -> tuple[float, float]:
+    """Scale and limit both axes; the values between which everything is drawn."""
+    if not isinstance(scale, str) or scale not in get_args(Scale):
+        raise InputError(f"`scale` must be 'linear' or 'logit', got {scale!r}.")
+    border = (0.0, 1.0) if scale == "linear" else _logit_border(ax, curves)
+    limits = (-_MARGIN, 1 + _MARGIN)
+    if scale == "logit":
+        low, high = _logit(np.array(border))
+        limits = tuple(1 / (1 + np.exp(-(low + share * (high - low)))) for share in limits)
+    ax.set(xlabel="confidence", ylabel="accuracy", xscale=scale, yscale=scale, xlim=limits, ylim=limits)
+    if scale == "logit":
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(lambda p, _: f"{p:.10g}")  # 0.99 instead of 1 - 10⁻²
+            axis.set_minor_formatter("")
+    return border
+
+
+def _logit_border(ax: "Axes", curves: Sequence[Reliability]) -> tuple[float, float]:
+    """From below all points and bars to above them, but not closer to 0 or 1 than the samples can tell."""
+    least = 0.25 / max(float(each.count.sum()) for each in curves)
+    lowest = min(float(min(each.confidence.min(), wilson_interval(each.accuracy, each.count)[0].min())) for each in curves)
+    low, high = max(0.8 * lowest, least), 1 - least
+    if ax.get_xscale() == "logit":  # other curves are there already
+        low, high = min(low, ax.get_xlim()[0]), max(high, ax.get_xlim()[1])
+    return low, high
 
 
 def _by_name(curve: Any, label: str | None, color: Any, marker: str | None) -> dict[str | None, Reliability]:
@@ -120,16 +153,19 @@ def _looks(ax: "Axes", names: Sequence[str | None]) -> dict[str | None, tuple[st
     return {name: looks[name] for name in names}
 
 
-def _draw_points(curve: Reliability, ax: "Axes", name: str | None, look: tuple[Any, str], min_count: float) -> None:
+def _draw_points(
+    curve: Reliability, ax: "Axes", name: str | None, look: tuple[Any, str], min_count: float, border: tuple[float, float]
+) -> None:
     color, marker = look
     # Effective counts carry rounding errors: ten samples of equal weight must count as ten.
     enough = curve.count >= min_count * (1 - 1e-9)
     low, high = wilson_interval(curve.accuracy, curve.count)
     # The area of a marker grows with the bin's share of the samples, so that ten samples do not look like a thousand.
     area = 12 + 38 * curve.weight / curve.weight.sum()
-    ax.plot(curve.confidence[enough], curve.accuracy[enough], color=color, linewidth=1, alpha=0.5, label="_joined")
+    at, share, low, high = (np.clip(each, *border) for each in (curve.confidence, curve.accuracy, low, high))
+    ax.plot(at[enough], share[enough], color=color, linewidth=1, alpha=0.5, label="_joined")
     for rows, alpha in ((enough, 1.0), (~enough, 0.6)):
-        x, y = curve.confidence[rows], curve.accuracy[rows]
+        x, y = at[rows], share[rows]
         ax.vlines(x, low[rows], high[rows], color=color, linewidth=1.2, alpha=0.7 * alpha)
         markers = ax.scatter(x, y, s=area[rows], color=color, marker=marker, alpha=alpha, zorder=3)
         if rows is not enough:
@@ -144,14 +180,8 @@ def _draw_points(curve: Reliability, ax: "Axes", name: str | None, look: tuple[A
 
 
 def wilson_interval(p: HostArray, n: HostArray) -> tuple[HostArray, HostArray]:
-    """Wilson's 95 % score interval of shares ``p`` of ``n`` samples: inside [0, 1], and never of width zero.
-
-    E. B. Wilson, J. Am. Stat. Assoc. 22 (1927) 209.
-    """
-    centre = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    half = _Z / (1 + _Z**2 / n) * np.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
-    # Rounding may leave the point outside, or the end outside [0, 1], by an ulp.
-    return np.clip(np.minimum(centre - half, p), 0, 1), np.clip(np.maximum(centre + half, p), 0, 1)
+    """Wilson's 95 % score interval of shares ``p`` of ``n`` samples."""
+    return wilson_limits(p, n, normal_quantile(0.95))
 
 
 def _kind_of_bins(curve: Reliability) -> str:
@@ -174,7 +204,7 @@ def _note(ax: "Axes", lines: Sequence[str]) -> None:
     note.set_text("\n".join([*known, *(line for line in lines if line not in known)]))
 
 
-def _histogram(curve: Reliability, ax: "Axes", color: Any) -> None:
+def _histogram(curve: Reliability, ax: "Axes", color: Any, border: tuple[float, float]) -> None:
     """Density of the confidence, in a strip above the axes that all curves on them share."""
     strip: Any = next((child for child in ax.child_axes if child.get_label() == _STRIP), None)
     if strip is None:
@@ -182,12 +212,24 @@ def _histogram(curve: Reliability, ax: "Axes", color: Any) -> None:
         strip.tick_params(labelbottom=False, left=False, labelleft=False)
         strip.spines[["top", "left", "right"]].set_visible(False)
         strip.set_ylabel("density", fontsize="small")
-    # Quantile bins have no width where confidences are equal; a small width keeps their density finite.
-    width = np.maximum(curve.upper - curve.lower, 1e-3)
+    # On a logit axis it is the density of the logit, up to the border. Quantile bins have no width where confidences are equal;
+    # a small width keeps their density finite.
+    lower, upper = (np.clip(each, *border) for each in (curve.lower, curve.upper))
+    if ax.get_xscale() == "logit":
+        width = np.maximum(_logit(upper) - _logit(lower), _LEAST_LOGIT_WIDTH)
+    else:
+        width = np.maximum(upper - lower, 1e-3)
     density = curve.weight / curve.weight.sum() / width
-    strip.stairs(*_steps(curve, density), color=color, fill=True, alpha=0.25)
-    strip.stairs(*_steps(curve, density), color=color, linewidth=1.2)
+    heights, edges = _steps(curve, density)
+    steps = (heights, np.clip(edges, *border))
+    strip.stairs(*steps, color=color, fill=True, alpha=0.25)
+    strip.stairs(*steps, color=color, linewidth=1.2)
     strip.set_ylim(0, max(strip.get_ylim()[1], 1.1 * float(density.max())))
+
+
+def _logit(p: HostArray) -> HostArray:
+    logit: HostArray = np.log(p / (1 - p))
+    return logit
 
 
 def _steps(curve: Reliability, density: HostArray) -> tuple[HostArray, HostArray]:

@@ -239,7 +239,7 @@ def calibrate(
     loader: Iterable[Any] | tuple[Any, ...],
     *,
     forward: Forward | None = None,
-    method: str = "ec",
+    method: str = "auto",
     labels: str = LABELS,
     device: torch.device | str | None = None,
     progress: bool | None = None,
@@ -254,7 +254,8 @@ def calibrate(
     model, loader, forward, labels, device, progress
         As for `collect`. The network must not have been trained on the samples of the loader.
     method : str
-        "ec": expectation consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). Or
+        "auto": between the next two, and closer to "ec" the more samples there are (`AdaptiveConsistency`). "ec": expectation
+        consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). "none": T = 1. Or
         another name that `nishimori.calibrator` takes, of a method that chooses one temperature.
 
     Returns
@@ -278,7 +279,7 @@ def calibrate(
     >>> calibrated = calibrate(torch.nn.Identity(), [(torch.tensor(x), torch.tensor(y))])
     >>> calibrated
     Calibrated(
-      temperature=1.993, method='ec'
+      temperature=1.978, method='auto'
       (model): Identity()
     )
     >>> f"{calibrated.found.ts:.2f} {calibrated.found.accuracy:.3f}"
@@ -295,8 +296,13 @@ def calibrate(
 
 def _chosen(chosen: "Calibrator", data: Source) -> tuple[float, Temperatures]:
     """The temperature that ``chosen`` finds, and those of EC and TS, which share its readings where they can."""
-    from nishimori._calibrators import OneTemperature  # noqa: PLC0415 - scikit-learn, which serving a network does not need
+    # They import scikit-learn, which serving a network does not need.
+    from nishimori._adapted import Adapted, match_both  # noqa: PLC0415
+    from nishimori._calibrators import AdaptiveConsistency, OneTemperature  # noqa: PLC0415
 
+    if isinstance(chosen, AdaptiveConsistency):
+        matched = match_both(data)
+        return Adapted.of(matched).temperature, Temperatures.of(matched)
     if isinstance(chosen, OneTemperature):
         observable = chosen.observable_for(data.n_classes)
         wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]

@@ -39,8 +39,8 @@ def table(path):
 
 
 SHEETS = {
-    "table-real": {"table-real.csv": (11, 36)},
-    "table-corrupted": {"table-corrupted.csv": (11, 53)},
+    "table-real": {"table-real.csv": (11, 40)},
+    "table-corrupted": {"table-corrupted.csv": (11, 57)},
     "figure-curves": {
         "figure-curves-curves.csv": (2 * 19, 5),
         "figure-curves-paper.csv": (30, 4),
@@ -137,6 +137,22 @@ def test_the_table_holds_the_scores_in_the_papers_units(folder):
         assert float(row[f"temperature_ts{end}"]) == pytest.approx(expected["temperature_ts"], rel=1e-9)
         assert float(row[f"ece_ec{end}"]) == pytest.approx(100 * expected["ece_ec"], rel=1e-9)
         assert float(row[f"brier_ts{end}"]) == pytest.approx(100 * expected["brier_ts"], rel=1e-9)
+
+
+def test_temperatures_of_the_tables_carry_the_standard_error_of_a_fit(folder):
+    part = data.load("cifar10/resnet20-authors").validation
+    row = table(folder / "table-real.csv")["CIFAR-10 ResNet20", "authors'"]
+    T, logits, labels = float(row["temperature_ec"]), np.asarray(part.logits, dtype=float), part.labels
+    gaps = [reference.softmax(logits, T * step).max(axis=1) - reference.right(logits, labels) for step in (0.999, 1, 1.001)]
+    slope = (gaps[2] - gaps[0]).sum() / (0.002 * T)
+    assert float(row["temperature_ec_fit_se"]) == pytest.approx(np.sqrt((gaps[1] ** 2).sum()) / abs(slope), rel=2e-3)
+    for sheet in ("table-real.csv", "table-corrupted.csv"):
+        for (net, _), each in table(folder / sheet).items():
+            for end in ("", "_augmented") if net.startswith("CIFAR-10 ") else ("",):
+                for name in (f"temperature_ts{end}", f"temperature_ec{end}"):
+                    assert float(each[f"{name}_fit_se"]) > 0
+                    if sheet == "table-real.csv":  # ten resamples give a rough standard deviation
+                        assert 0.3 < float(each[f"{name}_se"]) / float(each[f"{name}_fit_se"]) < 3
 
 
 MISPRINT = "CIFAR-10 ResNet20 (authors'): brier ts, %"

@@ -10,7 +10,7 @@ from typing import Any
 
 from nishimori import data
 from nishimori.paper._artefact import Finding, Pieces, Row, compared
-from nishimori.paper._measured import mean_and_spread
+from nishimori.paper._measured import SANDWICH, mean_and_spread
 from nishimori.paper._names import NetworkName
 from nishimori.paper._printed import printed
 from nishimori.paper._spreads import Labels, augmentation_draws, further_trainings
@@ -48,7 +48,10 @@ def networks_of_tables() -> Sequence[str]:
 
 
 def sheet_row(name: str, content: Mapping[str, Any], bars: Mapping[str, str]) -> Row:
-    """All numbers of a network in one row, each followed by its error bars: their names by the ending of the column."""
+    """All numbers of a network in one row, each followed by its error bars: their names by the ending of the column.
+
+    Those of a bootstrap are of all numbers; temperatures also have the standard error of a fit, which needs no resamples.
+    """
     parsed = NetworkName.parse(name)
     row: dict[str, Any] = {"network": parsed.title, "weights": parsed.whose}
     for kind, end in (("clean", ""), ("augmented", "_augmented")):
@@ -58,6 +61,8 @@ def sheet_row(name: str, content: Mapping[str, Any], bars: Mapping[str, str]) ->
                 row[f"{column}{end}"] = in_percent(content[kind])[column] if there else None
                 for bar, piece in bars.items():
                     row[f"{column}{end}_{bar}"] = in_percent(content[f"{kind} {piece}"])[column] if there else None
+                if column.startswith("temperature"):  # older results do not have it
+                    row[f"{column}{end}_fit_se"] = content.get(f"{kind} {SANDWICH}", {}).get(column)
     return row
 
 

@@ -9,7 +9,15 @@ import numpy as np
 from nishimori._array import HostArray
 from nishimori.data import Labelled, Network
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
-from nishimori.paper._measured import mean_and_spread, network, resampled, scores_by_kind, validations
+from nishimori.paper._measured import (
+    SANDWICH,
+    mean_and_spread,
+    network,
+    resampled,
+    scores_by_kind,
+    temperature_errors,
+    validations,
+)
 from nishimori.paper.artefacts._rows import compared_rows, networks_of_tables, sheet_row, trained_networks
 from nishimori.paper.artefacts._table_picture import draw_table
 
@@ -66,14 +74,16 @@ def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
 def _noisy(found: Network, scale: Scale) -> dict[str, Any]:
     generator, of_images = np.random.default_rng(scale.seed), np.random.default_rng([scale.seed, 1])
     kinds = validations(found)
-    drawn, again = [], []
+    drawn, again, of_fits = [], [], []
     for _ in range(4 if scale.quick else 20):
         labels, test = corrupted(found.validation, generator).labels, corrupted(found.test, generator)
         noisy = {kind: Labelled(part.logits, labels) for kind, part in kinds.items()}
         drawn.append(scores_by_kind(noisy, test))
         again.append(scores_by_kind(noisy, test, **resampled(found, of_images), near=drawn[-1]))
+        of_fits.append(temperature_errors(noisy))
     result: dict[str, Any] = {"noisy": float(_is_noisy(found.test).mean())}
     for kind in kinds:
         result[kind], result[f"{kind} error bars"] = mean_and_spread([rows[kind] for rows in drawn])
         result[f"{kind} error bars of images"] = mean_and_spread([rows[kind] for rows in again])[1]
+        result[f"{kind} {SANDWICH}"] = mean_and_spread([errors[f"{kind} {SANDWICH}"] for errors in of_fits])[0]
     return result

@@ -1,0 +1,92 @@
+"""Calibrators on data to measure: their maps, and what they say about the scores that they are applied to."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nishimori._labels import Classes, class_labels
+from nishimori._maps import Map
+from nishimori._scores import Input, check_input
+from nishimori._sources import Source, in_pieces, is_source, source
+from nishimori.errors import InputError
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What the caller says about the scores; None is what the calibrator says, else the usual."""
+
+    input: Input | None
+    classes: Classes
+    floor: float | None
+
+
+def applied(
+    used: Mapping[str, Any], logits: Any, labels: Any, sample_weight: Any, clusters: Any, meaning: Meaning
+) -> tuple[Source, list[Map]]:
+    """What the user passed as a source, and the maps of calibrators, which all must mean the same scores.
+
+    ``used`` holds maps or fitted calibrators by the names that the caller's signature has for them.
+    """
+    fitted = {name: each for name, each in used.items() if not isinstance(each, Map)}
+    maps = [each if isinstance(each, Map) else _map_of(each, name) for name, each in used.items()]
+    pieces = in_pieces(logits, labels)
+    for calibrator in fitted.values():
+        _refuse_contradictions(calibrator, meaning)
+        if not pieces:  # then its first piece tells
+            calibrator.check_columns(logits, "logits")
+    if fitted and not is_source(logits):  # which brings its own: the calibrators' are those of the scores to predict from
+        meaning = _common(fitted)
+    kind: Input = "logits" if meaning.input is None else meaning.input
+    data = source(logits, labels, sample_weight, input=kind, classes=meaning.classes, floor=meaning.floor, clusters=clusters)
+    if pieces:
+        for calibrator in fitted.values():
+            calibrator.check_columns(data, "logits")
+    return data, maps
+
+
+def _common(fitted: Mapping[str, Any]) -> Meaning:
+    """What all calibrators say."""
+    (name, first), *others = fitted.items()
+    for other_name, other in others:
+        for what in ("input", "classes", "floor"):
+            mine, theirs = _plain(getattr(first, what)), _plain(getattr(other, what))
+            if mine != theirs:
+                raise InputError(
+                    f"`{name}` and `{other_name}` must have the same `{what}`, got {mine!r} and {theirs!r}. Fit both to the "
+                    "same kind of scores."
+                )
+    return Meaning(first.input, first.classes, first.floor)
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | float) else list(value)
+
+
+def _map_of(calibrator: Any, name: str) -> Map:
+    """The map of a fitted calibrator."""
+    fitted = getattr(calibrator, "map_", None)
+    if not isinstance(fitted, Map):
+        remedy = "Call its `fit` first."
+        if isinstance(calibrator, int | float):
+            remedy = f"Pass `temperature={calibrator!r}`."
+        elif isinstance(calibrator, str | os.PathLike):
+            remedy = "Pass `nishimori.load(path)` of a file, or `nishimori.calibrator(name)` after its `fit`."
+        raise InputError(f"`{name}` must be a fitted calibrator, got {calibrator!r}. {remedy}")
+    return fitted
+
+
+def _refuse_contradictions(calibrator: Any, meaning: Meaning) -> None:
+    """Refuse arguments that differ from what the calibrator was fitted with."""
+    kind, classes, floor = meaning.input, meaning.classes, meaning.floor
+    if kind is not None:
+        check_input(kind)
+        if kind != calibrator.input:
+            raise InputError(f"`input` must be {calibrator.input!r}, which the calibrator was fitted to, got {kind!r}.")
+    if classes is not None:
+        given, known = class_labels(classes).tolist(), getattr(calibrator, "classes_", None)
+        if known is None or given != known.tolist():
+            shown = "which has none" if known is None else known.tolist()
+            raise InputError(f"`classes` must be those of the calibrator, {shown}, got {given}.")
+    if floor is not None and floor != calibrator.floor:
+        raise InputError(f"`floor` must be that of the calibrator, {calibrator.floor!r}, got {floor!r}.")

@@ -1,0 +1,250 @@
+"""Which calibration, if any: several methods fitted to the same data, measured on the same data, and what that says."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from inspect import signature
+from typing import Any
+
+from sklearn.base import clone
+
+from nishimori._calibrators import Calibrator, calibrator
+from nishimori._comparison import Compared, Comparison
+from nishimori._labels import Classes
+from nishimori._maps import Map
+from nishimori._numbers import between
+from nishimori._paired import Difference, compared
+from nishimori._reliability import Strategy
+from nishimori._scorecard import Scorecard, scorecards
+from nishimori._scores import Input
+from nishimori._sketch import Sketch
+from nishimori._sources import Source, is_source, source
+from nishimori._verdicts import required_samples, score_test, temperature_test
+from nishimori.errors import InputError, NishimoriError, NoTemperatureError
+
+# The first of these that has a standard error is the one that the number of samples is estimated for.
+_PILOTS = ("ec", "auto", "ts")
+
+
+def compare(
+    X_val: Any,
+    y_val: Any = None,
+    X_test: Any = None,
+    y_test: Any = None,
+    *,
+    methods: Sequence[str | Calibrator] = ("none", "ts", "ec", "auto"),
+    sample_weight: Any = None,
+    test_weight: Any = None,
+    clusters: Any = None,
+    test_clusters: Any = None,
+    counts: bool = False,
+    level: float = 0.95,
+    target: float = 0.02,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
+) -> Comparison:
+    """Fit several methods to validation data, measure them on test data, and say what the numbers mean.
+
+    Parameters
+    ----------
+    X_val, y_val, sample_weight, clusters, counts, input, classes, floor
+        Validation data, as ``logits``, ``labels`` and so on of `temperatures`. Each method is fitted to them.
+    X_test, y_test, test_weight, test_clusters
+        What the methods are measured on; by default the validation data, which flatters every method a little.
+    methods : sequence of str or Calibrator
+        Names of methods, or calibrators. Paired differences are those from the first one.
+    level : float
+        The level of intervals. A test rejects if its p-value is below 1 - level.
+    target : float
+        The relative error of T for which the number of validation samples is estimated.
+    n_bins, strategy
+        Bins of the calibration error, as for `metrics.ece`.
+
+    Returns
+    -------
+    Comparison
+        A table with errors, paired differences and verdicts. Print it, or see its methods ``to_dict``, ``to_markdown``, ...
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> validation, test = network.validation, network.test
+    >>> found = nishimori.compare(validation.logits, validation.labels, test.logits, test.labels, methods=("none", "ec"))
+    >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
+    T 1.61, ECE 0.070 to 0.010
+    """
+    meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
+    chosen, bins = _named(methods, meaning), (n_bins, strategy)
+    between("level", level, 0, 1)
+    between("target", target, 1e-6, 0.5)
+    validation = _data((X_val, y_val, sample_weight, clusters), meaning, ("X_val", "y_val"))
+    given = {"X_test": X_test, "y_test": y_test, "test_weight": test_weight, "test_clusters": test_clusters}
+    return _compared(chosen, validation, _test_data(given, meaning, validation.n_classes), bins, level, target, counts=counts)
+
+
+def _compared(
+    methods: Mapping[str, Calibrator],
+    validation: Source,
+    test: Source | None,
+    bins: tuple[int, Strategy],
+    level: float,
+    target: float,
+    *,
+    counts: bool,
+) -> Comparison:
+    """Fit, measure and test; without test data measure on the validation data."""
+    fitted, why = _fitted(methods, validation, counts=counts)
+    measured = _Measured(test or validation, {name: each.map_ for name, each in fitted.items()}, bins, counts=counts)
+    tests = _tests(validation, fitted, target, counts=counts)
+    return Comparison(
+        methods=tuple(_row(name, fitted.get(name), why.get(name), measured, level) for name in methods),
+        n_validation=next(each.n_samples_ or 0 for each in fitted.values()),
+        n_test=next(iter(measured.cards.values())).n_samples,
+        is_test=test is not None,
+        level=level,
+        verdicts=(
+            *(each.sentence(level) if hasattr(each, "sentence") else each.verdict for each in tests.values()),
+            *measured.verdicts(level, is_test=test is not None),
+            *(f"{name} could not be fitted. {text}" for name, text in why.items()),
+        ),
+        tests=tests,
+    )
+
+
+def _named(methods: Any, meaning: Mapping[str, Any]) -> dict[str, Calibrator]:
+    """Unfitted calibrators by the names of their methods, with their parameters if two have the same name."""
+    if isinstance(methods, str | Calibrator) or not isinstance(methods, Sequence) or not methods:
+        raise InputError(f"`methods` must be a list of names or calibrators, such as ('none', 'ec'), got {methods!r}.")
+    made = [clone(each) if isinstance(each, Calibrator) else calibrator(each, **meaning) for each in methods]
+    for each in made:
+        _refuse_other_scores(each, meaning)
+    plain = [each.method for each in made]
+    # scikit-learn writes the parameters that are not the usual ones in brackets.
+    full = [f"{each.method}({str(each).partition('(')[2]}".removesuffix("()") for each in made]
+    names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
+    if len(set(names)) < len(names):
+        raise InputError(f"`methods` must be different from each other, got {', '.join(names)}.")
+    return dict(zip(names, made, strict=True))
+
+
+def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
+    """Refuse a calibrator that was made for other scores than those that are compared."""
+    for name, value in meaning.items():
+        own = getattr(each, name)
+        if own is not None and value is not None and list(own) != list(value) if name == "classes" else own != value:
+            raise InputError(f"`methods` must hold calibrators with `{name}` as it is for the data, {value!r}, got {own!r}.")
+
+
+def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str]) -> Source:
+    """Logits, labels, weights and clusters as a source. A source knows what its numbers mean, and is told nothing."""
+    X, y, weights, clusters = given
+    return source(X, y, weights, clusters=clusters, names=names, **({} if is_source(X) else meaning))
+
+
+def _test_data(given: Mapping[str, Any], meaning: dict[str, Any], n_classes: int) -> Source | None:
+    """The test data, or None if there are none."""
+    if given["X_test"] is None:
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(f"`{name}` must be left out where there is no `X_test`.")
+        return None
+    test = _data(tuple(given.values()), meaning, ("X_test", "y_test"))
+    if test.n_classes != n_classes:
+        raise InputError(f"`X_test` must have {n_classes} classes, as `X_val` has, got {test.n_classes}.")
+    return test
+
+
+def _fitted(methods: Mapping[str, Calibrator], data: Source, *, counts: bool) -> tuple[dict[str, Calibrator], dict[str, str]]:
+    """Those that could be fitted, and why the others could not."""
+    fitted: dict[str, Calibrator] = {}
+    why: dict[str, NishimoriError] = {}
+    for name, each in methods.items():
+        options = {"counts": counts} if "counts" in signature(each.fit).parameters else {}
+        try:
+            fitted[name] = each.fit(data, **options)
+        except NishimoriError as error:
+            why[name] = error
+    if fitted:
+        return fitted, {name: str(error) for name, error in why.items()}
+    # What is wrong with the data themselves is wrong for every method.
+    if not any(isinstance(error, NoTemperatureError) for error in why.values()):
+        raise next(iter(why.values()))
+    raise NoTemperatureError(" ".join(f"{name}: {error}" for name, error in why.items()), end="flat")
+
+
+class _Measured:
+    """The metrics after each method, and what they differ by from those after the first."""
+
+    def __init__(self, data: Source, maps: Mapping[str, Map], bins: tuple[int, Strategy], *, counts: bool) -> None:
+        self._data, self._maps = data, maps
+        self._options: dict[str, Any] = {"n_bins": bins[0], "strategy": bins[1], "counts": counts}
+        self._known: dict[str, dict[str, dict[str, Difference]]] = {}  # by the method that others are compared with
+        self.cards, self.differences = self._against(next(iter(maps)))
+
+    def _against(self, first: str) -> tuple[dict[str, Scorecard], dict[str, dict[str, Difference]]]:
+        """Scorecards in the order of the methods, and differences from one of them; from a sketch only scorecards."""
+        names = [first, *(name for name in self._maps if name != first)]
+        maps = [self._maps[name] for name in names]
+        differences: list[dict[str, Difference]] = []
+        if isinstance(self._data, Sketch):
+            cards = scorecards(self._data, maps, **self._options)
+        else:
+            cards, differences = compared(self._data, maps, **self._options)
+        by_name = dict(zip(names, cards, strict=True))
+        return {name: by_name[name] for name in self._maps}, dict(zip(names[1:], differences, strict=False))
+
+    def differences_from(self, first: str) -> dict[str, dict[str, Difference]]:
+        """What all other methods differ by from this one; the data are read once for each method that is asked for."""
+        if first not in self._known:
+            is_first = first == next(iter(self._maps))
+            self._known[first] = self.differences if is_first else self._against(first)[1]
+        return self._known[first]
+
+    def verdicts(self, level: float, *, is_test: bool) -> list[str]:
+        """Which method has the lowest loss and the lowest calibration error, and which ones are as good."""
+        if len(self.cards) < 2:
+            return []
+        said = [] if is_test else ["All methods were measured on the data that they were fitted to, which flatters them."]
+        if isinstance(self._data, Sketch):
+            said.append("A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods.")
+        for metric, title in (("nll", "NLL"), ("ece", "ECE")):
+            best = min(self.cards, key=lambda name: getattr(self.cards[name], metric))
+            others = self.differences_from(best)
+            p_values = ((name, each[metric].p_value) for name, each in others.items())
+            known = {name: p for name, p in p_values if p is not None}
+            worse = [name for name, p in known.items() if p < 1 - level]
+            as_good = [name for name, p in known.items() if p >= 1 - level]
+            parts = [f"after {_listed(worse)} it is higher by more than chance"] if worse else []
+            parts += [f"after {_listed(as_good)} it is not higher by more than chance"] if as_good else []
+            said.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
+        return said
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _Measured, level: float) -> Compared:
+    if fitted is None:
+        return Compared(name, None, None, None, None, {}, why)
+    error = getattr(fitted, "temperature_se_", None)
+    interval = fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None
+    differences = measured.differences.get(name, {})
+    return Compared(name, fitted.temperature_, error, interval, measured.cards[name], differences)
+
+
+def _tests(data: Source, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:
+    """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
+    found: dict[str, Any] = {}
+    with suppress(NishimoriError):
+        found["score_test"] = score_test(data, counts=counts)
+    with suppress(NishimoriError):
+        found["temperature_test"] = temperature_test(data, counts=counts)
+    for pilot in (fitted[name] for name in _PILOTS if name in fitted):
+        with suppress(NishimoriError):  # it may have no standard error, and auto no temperature of EC
+            found["required_samples"] = required_samples(target, pilot)
+            break
+    return found

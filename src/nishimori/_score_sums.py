@@ -1,0 +1,194 @@
+"""The sums behind scorecards, from one reading: totals of the scores of each row, sums per bin, and how both vary."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nishimori._array import HostArray
+from nishimori._binned_gaps import BinnedGaps
+from nishimori._census import at_zeros
+from nishimori._clusters import ClusterSums
+from nishimori._gibbs import Gibbs
+from nishimori._inputs import Batch
+from nishimori._maps import Map, temperature_of
+from nishimori._observables import Confidence
+from nishimori._passes import Sums
+from nishimori._reliability import Bins, Claims, Sorted, sort_claims
+from nishimori._spread import ClusterSpread, Spread, spread, unit_weights
+from nishimori.errors import InputError
+
+SCORES = ("error", "confidence", "brier", "nll")
+"""The scores of a row whose means are metrics, in the order of all arrays here."""
+
+# Sums per cluster and bin that are in memory at most: 1 GiB.
+_MOST_CLUSTER_SUMS = 2**27
+
+
+@dataclass(frozen=True)
+class GapSpread:
+    """What the gaps of bins vary with, where rows are independent: sums of squares per bin."""
+
+    products: HostArray
+    crossed: HostArray
+    nulls: HostArray
+
+    def __add__(self, other: "GapSpread") -> "GapSpread":
+        return GapSpread(self.products + other.products, self.crossed + other.crossed, self.nulls + other.nulls)
+
+    def binned(self, bins: Bins, squares: float) -> BinnedGaps:
+        """The gaps and their errors."""
+        weight = bins.weight.sum()
+        gaps = (bins.confidence - bins.correct)[0] / weight
+        return BinnedGaps(gaps, *(each / weight**2 for each in (self.products, self.crossed, squares, self.nulls)))
+
+
+@dataclass(frozen=True)
+class ClusterGapSpread:
+    """The same where clusters are independent: the gap of each bin in each cluster, and the weight of each cluster."""
+
+    gaps: ClusterSums
+    weights: HostArray
+
+    def __add__(self, other: "ClusterGapSpread") -> "ClusterGapSpread":
+        return ClusterGapSpread(self.gaps + other.gaps, self.weights + other.weights)
+
+    def binned(self, bins: Bins, squares: float) -> BinnedGaps:
+        """The gaps and their errors."""
+        weight = bins.weight.sum()
+        gaps = (bins.confidence - bins.correct)[0] / weight
+        crossed = self.gaps.values @ self.weights
+        return BinnedGaps(gaps, self.gaps.products / weight**2, crossed / weight**2, squares / weight**2)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The rows of a batch after a map: their scores and the bins of their confidences."""
+
+    gibbs: Gibbs
+    edges: HostArray
+
+    @classmethod
+    def of(cls, batch: Batch, map_: Map, edges: HostArray) -> "Scored":
+        """Those after one map."""
+        return cls(Gibbs.with_squares(*after(map_, batch)), edges)
+
+    @property
+    def batch(self) -> Batch:
+        return self.gibbs.batch  # type: ignore[no-any-return]
+
+    @cached_property
+    def rows(self) -> list[Any]:
+        """The scores of each row."""
+        return [-Confidence().observed(self.batch), self.gibbs.top, self.gibbs.brier, self.gibbs.nll]
+
+    @cached_property
+    def claims(self) -> Sorted:
+        """The confidence of each row, and its bin."""
+        return sort_claims(self.gibbs, self.edges)
+
+    @cached_property
+    def misses(self) -> HostArray:
+        """Confidence minus correctness of each row."""
+        found: HostArray = self.claims.claimed[:, 0] - self.claims.true[:, 0]
+        return found
+
+    def gap_spread(self, *, counts: bool) -> GapSpread | ClusterGapSpread:
+        """What the gaps of bins vary with."""
+        claims, batch = self.claims, self.batch
+        if batch.clusters is not None:
+            return self.cluster_gaps()
+        units = unit_weights(batch, counts=counts)
+        c = claims.claimed[:, 0]
+        crossed = units * self.misses
+        rows = (crossed * self.misses, crossed, units * (c * (1 - c)))
+        return GapSpread(*(claims.summed(each[:, None])[0] for each in rows))
+
+    def cluster_gaps(self) -> ClusterGapSpread:
+        """The gap of each bin in each cluster."""
+        clusters, weights = self.batch.clusters, self.claims.weights[:, 0]
+        assert clusters is not None, "asked for only where there are clusters"
+        n_bins = self.edges.shape[1] - 1
+        if n_bins * clusters.number > _MOST_CLUSTER_SUMS:
+            most = _MOST_CLUSTER_SUMS // clusters.number
+            raise InputError(f"`n_bins` must be at most {most} where there are {clusters.number} clusters, got {n_bins}.")
+        places = self.claims.places[:, 0] * clusters.number + clusters.codes
+        gaps = np.bincount(places, weights * self.misses, n_bins * clusters.number).reshape(n_bins, clusters.number)
+        return ClusterGapSpread(ClusterSums(gaps), np.bincount(clusters.codes, weights, clusters.number))
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """The sums of some rows after a map; those of other rows add."""
+
+    n_rows: int
+    n_at_zeros: int
+    weight: float
+    totals: HostArray
+    bins: Bins
+    spread: Spread | ClusterSpread
+    gap_spread: GapSpread | ClusterGapSpread
+
+    @classmethod
+    def of(cls, scored: Scored, n_at_zeros: int, *, counts: bool) -> "ScoreSums":
+        """Those of a batch, in which so many rows gave probability zero to their true class as they were passed."""
+        batch = scored.batch
+        return cls(
+            n_rows=batch.n_rows,
+            n_at_zeros=n_at_zeros,
+            weight=batch.weight,
+            totals=batch.totals(scored.rows),
+            bins=scored.claims.bins,
+            spread=spread(batch, scored.rows, counts=counts),
+            gap_spread=scored.gap_spread(counts=counts),
+        )
+
+    def __add__(self, other: "ScoreSums") -> "ScoreSums":
+        return ScoreSums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    @property
+    def means(self) -> HostArray:
+        return self.totals / self.weight
+
+    @property
+    def errors(self) -> HostArray:
+        """The standard error of each mean; NaN for an infinite one."""
+        with np.errstate(invalid="ignore"):
+            found: HostArray = np.sqrt(self.spread.around(self.means)) / self.weight
+            return found
+
+    @property
+    def gaps(self) -> BinnedGaps:
+        return self.gap_spread.binned(self.bins, self.spread.squares)
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """The pass: every sum at several maps, one distribution at a time."""
+
+    maps: tuple[Map, ...]
+    edges: tuple[HostArray, ...]
+    counts: bool = False
+
+    def __call__(self, batch: Batch) -> Sums:
+        zeros, pairs = at_zeros(batch), zip(self.maps, self.edges, strict=True)
+        return Sums(tuple(ScoreSums.of(Scored.of(batch, map_, edges), zeros, counts=self.counts) for map_, edges in pairs))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The pass that keeps the confidences at several maps."""
+
+    maps: tuple[Map, ...]
+
+    def __call__(self, batch: Batch) -> Sums:
+        return Sums(tuple(Claims.of(Gibbs(*after(each, batch)), "top") for each in self.maps))
+
+
+def after(map_: Map, batch: Batch) -> tuple[Batch, float]:
+    """A batch, and the β whose distribution of it is that after calibration."""
+    temperature = temperature_of(map_)
+    if temperature is not None:
+        return batch, 1 / temperature
+    return Batch(map_.apply(batch.double), batch.labels, batch.weights, clusters=batch.clusters), 1.0

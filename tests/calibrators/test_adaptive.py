@@ -1,0 +1,316 @@
+"""The method "auto": its formula from the gaps of the rows, its limits, its interval, and missing temperatures."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtri
+
+import nishimori
+import reference
+from nishimori import AdaptiveConsistency, FormatError, InputError, InputWarning, NoTemperatureError, Uncalibrated
+from nishimori._adapted import Adapted
+
+LOGITS, LABELS = reference.drawn(700, 5)
+RNG = np.random.default_rng(2)
+# Random labels in class 0 and a tenth of the others: EC and TS differ by about two standard deviations of their difference.
+NOISY = np.where((LABELS == 0) | (RNG.random(700) < 0.1), RNG.integers(5, size=700), LABELS)
+
+
+def fitted(logits=LOGITS, labels=NOISY, **options):
+    return AdaptiveConsistency().fit(logits, labels, **options)
+
+
+def row_gaps(logits, labels, ec, ts):
+    """The gaps of all rows, of EC at T_EC and of TS at T_TS, over the slope of their sum in log T by differences."""
+    rows = np.arange(len(labels))
+
+    def of_ec(T):
+        return reference.softmax(logits, T).max(axis=1) - reference.right(logits, labels)
+
+    def of_ts(T):
+        return (reference.softmax(logits, T) * logits).sum(axis=1) - logits[rows, labels]
+
+    return (
+        of_ec(ec),
+        of_ts(ts),
+        lambda w, h=1e-4: [(w @ f(T * np.exp(h)) - w @ f(T * np.exp(-h))) / (2 * h) for f, T in ((of_ec, ec), (of_ts, ts))],
+    )
+
+
+def by_hand(logits, labels, weights=None, clusters=None, counts=False):
+    """The logarithms of both temperatures, EC first, and their covariance, from the definitions."""
+    w = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=float)
+    ec, ts = (f(logits, labels, w) for f in (reference.ec_temperature, reference.ts_temperature))
+    one, two, slopes = row_gaps(logits, labels, ec, ts)
+    gaps = np.stack([one, two])
+    if clusters is not None:
+        summed = np.stack([(gaps * w)[:, clusters == each].sum(axis=1) for each in np.unique(clusters)], axis=1)
+        products = summed @ summed.T
+    else:
+        products = (gaps * (w if counts else w**2)) @ gaps.T
+    slope = np.array(slopes(w))
+    return np.log([ec, ts]), products / np.outer(slope, slope)
+
+
+def shrunk(logs, C):
+    """Log T by the formula, in another form: the share is that of δ² in δ² and 2·Var(δ), both squared."""
+    delta, variance = logs[0] - logs[1], C[0, 0] + C[1, 1] - 2 * C[0, 1]
+    share = (delta**2) ** 2 / ((delta**2) ** 2 + (2 * variance) ** 2)
+    return share * logs[0] + (1 - share) * logs[1]
+
+
+WEIGHTS = np.random.default_rng(3).uniform(0, 3, 700).round(1)
+
+
+@pytest.mark.parametrize("kernel", ["numpy", "numba", "array_api"])
+@pytest.mark.parametrize(
+    ("weights", "clusters", "counts"),
+    [(None, None, False), (WEIGHTS, None, False), (WEIGHTS, None, True), (None, np.arange(700) // 7, False)],
+    ids=["rows", "weights", "counts", "clusters"],
+)
+def test_the_temperature_is_that_of_the_formula(monkeypatch, kernel, weights, clusters, counts):
+    if kernel == "numba":
+        pytest.importorskip("numba")
+    monkeypatch.setenv("NISHIMORI_KERNEL", kernel)
+    logs, C = by_hand(LOGITS, NOISY, weights, clusters, counts)
+    found = fitted(sample_weight=weights, clusters=clusters, counts=counts)
+    assert [found.ec_, found.ts_] == pytest.approx(np.exp(logs).tolist(), rel=1e-8)
+    assert np.log(found.temperature_) == pytest.approx(shrunk(logs, C), abs=1e-7)
+    share = (np.log(found.temperature_) - logs[1]) / (logs[0] - logs[1])
+    assert found.weight_ == pytest.approx(share, rel=1e-6)
+    assert 0.05 < share < 0.95  # the formula is neither of its limits here
+
+
+def test_a_difference_within_its_noise_gives_ts_and_many_samples_give_ec():
+    close = Adapted(0.51, 0.5, 0.02, 0.01, 0.005)  # half a percent apart, with a standard deviation of 0.14
+    assert close.weight < 1e-4
+    assert close.log_temperature == pytest.approx(0.5, abs=1e-6)
+    far = Adapted(0.9, 0.5, 2e-4, 1e-4, 0.5e-4)
+    assert far.weight > 1 - 1e-5
+    assert far.log_temperature == pytest.approx(0.9, abs=1e-5)
+    logits, labels = reference.drawn(4000, 5, seed=1)
+    rng = np.random.default_rng(0)
+    noisy = np.where(rng.random(4000) < 0.3, rng.integers(5, size=4000), labels)
+    many = fitted(np.tile(logits, (10, 1)), np.tile(noisy, 10))
+    assert abs(np.log(many.temperature_ / many.ec_)) < 0.02 * abs(np.log(many.ec_ / many.ts_))
+
+
+@pytest.mark.parametrize(
+    ("variances", "weight"),
+    [((0.01, 0.01, 0.01), 1.0), ((0.0, 0.0, 0.0), 1.0), ((1e-300, 1e-300, 0.0), 1.0)],
+    ids=["no variance of the difference", "no variance at all", "hardly any"],
+)
+def test_a_difference_without_variance_is_kept(variances, weight):
+    found = Adapted(0.6, 0.5, *variances)
+    assert found.weight == weight
+    assert found.log_temperature == 0.6
+    low, high = found.interval(0.95)
+    assert low <= found.temperature <= high
+    assert np.log(high / low) == pytest.approx(2 * 1.959964 * variances[0] ** 0.5, rel=1e-3, abs=1e-9)
+
+
+def test_equal_temperatures_stay_as_they_are():
+    assert Adapted(0.5, 0.5, 0.01, 0.01, 0.01).temperature == pytest.approx(np.exp(0.5))
+    assert Adapted(0.5, 0.5, 0.02, 0.01, 0.01).temperature == pytest.approx(np.exp(0.5))
+
+
+# δ in units of its standard deviation, from far below to far above.
+@pytest.mark.parametrize("t", [-5.0, -1.5, 0.0, 0.7, 2.0, 6.0])
+def test_error_and_interval_are_those_of_draws(t):
+    C = np.array([[0.0085, 0.0058], [0.0058, 0.0062]])
+    deviation = np.sqrt(C[0, 0] + C[1, 1] - 2 * C[0, 1])
+    logs = np.array([0.46 + t * deviation, 0.46])
+    found = Adapted(*logs, C[0, 0], C[1, 1], C[0, 1])
+    # Quasi-random normal pairs: Weyl's sequence in two dimensions, far more even than random numbers.
+    uniform = (np.arange(1, 400_001)[:, None] * np.array([0.7548776662466927, 0.5698402909980532])) % 1
+    draws = logs + ndtri(uniform) @ np.linalg.cholesky(C).T
+    each = [draws[:, 1] + (draws[:, 0] - draws[:, 1]) ** 5 / ((draws[:, 0] - draws[:, 1]) ** 4 + 4 * deviation**4)]
+    assert found.temperature_se == pytest.approx(found.temperature * np.std(each), rel=1e-3)
+    for level in (0.5, 0.95, 0.99):
+        expected = np.quantile(each, [(1 - level) / 2, (1 + level) / 2])
+        assert np.log(found.interval(level)) == pytest.approx(expected, abs=1e-3 * np.std(each) * (10 if level > 0.98 else 3))
+
+
+def test_an_interval_contains_the_temperature_at_every_level():
+    found = fitted()
+    for level in (0, 0.01, 0.1, 0.5, 0.95, 0.9999):
+        low, high = found.confidence_interval(level)
+        assert 0 < low <= found.temperature_ <= high
+    assert found.confidence_interval(1) == (0, np.inf)
+    widths = [np.log(high / low) for low, high in (found.confidence_interval(level) for level in (0.5, 0.9, 0.99))]
+    assert widths == sorted(widths)
+    for level in (-0.1, 95, "high", None):
+        with pytest.raises(InputError, match="`level` must"):
+            found.confidence_interval(level)
+
+
+def test_intervals_cover_the_ec_temperature_of_the_population():
+    # Labels come from a teacher whose classes 0 and 1 are noisier: EC and TS differ, by about two standard deviations of δ.
+    rng = np.random.default_rng(5)
+    pool = 3 * rng.normal(size=(20_000, 4))
+    flatness = np.where(pool.argmax(axis=1) < 1, 6.0, 1.6)[:, None]
+    p = reference.softmax(pool / flatness)
+    right = p[np.arange(len(p)), pool.argmax(axis=1)].mean()
+    ec = reference._root(lambda T: reference.softmax(pool, T).max(axis=1).mean() - right, 0.1, 100)
+    inside = []
+    for _ in range(300):
+        chosen = rng.integers(len(pool), size=400)
+        labels = (np.log(p[chosen]) + rng.gumbel(size=(400, 4))).argmax(axis=1)
+        low, high = fitted(pool[chosen], labels).confidence_interval()
+        inside.append(low <= ec <= high)
+    assert 0.91 < np.mean(inside) < 0.985  # 0.95, and three standard errors of 300 draws
+
+
+def test_the_same_data_give_the_same_digits():
+    first, again = fitted(), fitted()
+    assert first.temperature_ == again.temperature_
+    assert first.temperature_se_ == again.temperature_se_
+    assert first.confidence_interval(0.9) == again.confidence_interval(0.9)
+
+
+def test_the_residual_is_what_confidence_exceeds_accuracy_by():
+    found = fitted()
+    gap = reference.ec_gap(LOGITS, NOISY, found.temperature_)
+    assert abs(gap) > 1e-4
+    assert found.receipt_.residual == pytest.approx(gap, rel=1e-3)
+    assert not found.receipt_.is_measured
+    assert found.receipt_.temperature_se == found.temperature_se_
+    assert found.receipt_.n_passes == found.n_passes_
+
+
+def test_a_file_gives_temperature_error_and_interval_again(tmp_path):
+    found = fitted()
+    found.save(tmp_path / "auto.json")
+    loaded = nishimori.load(tmp_path / "auto.json")
+    assert type(loaded) is AdaptiveConsistency
+    assert loaded.confidence_interval(0.8) == found.confidence_interval(0.8)
+    for name in ("temperature_", "temperature_se_", "ec_", "ts_", "weight_", "residual_", "n_samples_"):
+        assert getattr(loaded, name) == getattr(found, name)
+    assert pickle.loads(pickle.dumps(found)).confidence_interval() == found.confidence_interval()
+
+
+@pytest.mark.parametrize(
+    "estimates", [None, {}, {"log_ec": 0.5, "log_ts": 0.4}, {"log_ec": 1e9}, {"log_ec": 0.5, "ec_variance": -1.0}]
+)
+def test_a_file_without_estimates_still_has_its_temperature(tmp_path, estimates):
+    fitted().save(tmp_path / "auto.json")
+    content = json.loads((tmp_path / "auto.json").read_text())
+    content["provenance"]["estimates"] = estimates
+    (tmp_path / "auto.json").write_text(json.dumps(content))
+    loaded = nishimori.load(tmp_path / "auto.json")
+    assert loaded.temperature_ == content["map"]["parameters"]["temperature"]
+    with pytest.raises(InputError, match="needs the standard errors of T_EC and T_TS, which this calibrator does not have"):
+        loaded.confidence_interval()
+    content["provenance"]["params"] = {"top_n": 2}
+    (tmp_path / "auto.json").write_text(json.dumps(content))
+    with pytest.raises(FormatError, match="is damaged: params is"):
+        nishimori.load(tmp_path / "auto.json")
+
+
+def test_without_ts_the_temperature_is_that_of_ec():
+    masked = LOGITS.copy()
+    masked[0, NOISY[0]] = -np.inf  # the loss is infinite at every T
+    with pytest.warns(
+        InputWarning, match="The temperature of EC is used as it is, because there is none of TS. .*masked class"
+    ):
+        found = fitted(masked)
+    alone = nishimori.ExpectationConsistency().fit(masked, NOISY)
+    assert (found.ts_, found.weight_) == (None, 1.0)
+    assert found.temperature_ == found.ec_ == pytest.approx(alone.temperature_, rel=1e-9)
+    assert found.temperature_se_ == pytest.approx(alone.temperature_se_, rel=1e-2)
+    assert found.confidence_interval() == pytest.approx(alone.confidence_interval(), rel=1e-2)
+    assert abs(found.receipt_.residual) < 1e-8
+
+
+def test_without_ec_the_temperature_is_that_of_ts(tmp_path):
+    # Right and wrong answers at equal numbers, which is chance for two classes; the wrong ones are less sure.
+    logits = np.array([3.0] * 40 + [1.0] * 40)
+    labels = np.array([1] * 40 + [0] * 40)
+    with pytest.warns(
+        InputWarning, match="The temperature of TS is used as it is, because there is none of EC. No temperature"
+    ):
+        found = fitted(logits, labels)
+    alone = nishimori.TemperatureScaling().fit(logits, labels)
+    assert (found.ec_, found.weight_) == (None, 0.0)
+    assert found.temperature_ == pytest.approx(alone.temperature_, rel=1e-9)
+    assert found.confidence_interval() == pytest.approx(alone.confidence_interval(), rel=1e-2)
+    found.save(tmp_path / "c.json")
+    assert nishimori.load(tmp_path / "c.json").confidence_interval() == found.confidence_interval()
+
+
+def test_without_both_the_error_is_that_of_ec():
+    with pytest.raises(NoTemperatureError, match="all 700 samples are classified correctly") as error:
+        fitted(LOGITS, LOGITS.argmax(axis=1))
+    assert error.value.end == "cold"
+
+
+def test_sources_tensors_sketches_and_probabilities_give_the_same():
+    wanted = fitted()
+    batches = [(LOGITS[start : start + 100], NOISY[start : start + 100]) for start in range(0, 700, 100)]
+    for found in (
+        AdaptiveConsistency().fit(batches),
+        AdaptiveConsistency().fit(torch.tensor(LOGITS), torch.tensor(NOISY)),
+        AdaptiveConsistency(input="probabilities").fit(reference.softmax(LOGITS), NOISY),
+    ):
+        assert found.temperature_ == pytest.approx(wanted.temperature_, rel=1e-7)
+        assert found.confidence_interval() == pytest.approx(wanted.confidence_interval(), rel=1e-6)
+    # The variance of δ is interpolated in a sketch, so T is right to a small part of its standard error.
+    sketch = AdaptiveConsistency().fit(nishimori.Sketch().update(LOGITS, NOISY))
+    assert (sketch.ec_, sketch.ts_) == pytest.approx((wanted.ec_, wanted.ts_), rel=1e-8)
+    assert abs(sketch.temperature_ - wanted.temperature_) < 0.01 * wanted.temperature_se_
+    assert sketch.confidence_interval() == pytest.approx(wanted.confidence_interval(), rel=2e-3)
+    flat = AdaptiveConsistency().fit(LOGITS[:, 1] - LOGITS[:, 0], NOISY == 1)
+    pairs = AdaptiveConsistency().fit(np.stack([np.zeros(700), LOGITS[:, 1] - LOGITS[:, 0]], axis=1), NOISY == 1)
+    assert flat.temperature_ == pytest.approx(pairs.temperature_, rel=1e-9)
+
+
+def test_weights_that_count_copies_give_what_copies_give():
+    counts = np.random.default_rng(4).integers(0, 4, 700)
+    copied = fitted(np.repeat(LOGITS, counts, axis=0), np.repeat(NOISY, counts))
+    counted = fitted(sample_weight=counts, counts=True)
+    assert counted.temperature_ == pytest.approx(copied.temperature_, rel=1e-8)
+    assert counted.temperature_se_ == pytest.approx(copied.temperature_se_, rel=1e-7)
+    assert abs(fitted(sample_weight=counts).weight_ - copied.weight_) > 0.01  # one sample each, however heavy
+
+
+def test_rows_of_weight_zero_do_not_count():
+    broken = np.concatenate([LOGITS, np.full((3, 5), np.nan)])
+    found = fitted(broken, np.append(NOISY, [99, 0, 1]), sample_weight=np.append(np.ones(700), np.zeros(3)))
+    assert found.temperature_ == pytest.approx(fitted().temperature_, rel=1e-9)
+
+
+def test_a_sketch_that_has_no_errors_is_refused():
+    sketch = nishimori.Sketch().update(LOGITS, NOISY, clusters=np.zeros(700, dtype=int))
+    with pytest.raises(
+        InputError,
+        match=r"The method 'auto' needs the standard errors of both .* as from a sketch of one cluster\. Fit 'ec' or",
+    ):
+        AdaptiveConsistency().fit(sketch)
+
+
+def test_none_checks_the_data_and_changes_nothing(tmp_path):
+    found = nishimori.calibrator("none").fit(LOGITS, LABELS)
+    assert (type(found), found.method, found.temperature_, found.n_samples_) == (Uncalibrated, "none", 1.0, 700)
+    assert found.temperature_se_ is None
+    np.testing.assert_allclose(found.predict_proba(LOGITS), reference.softmax(LOGITS), rtol=1e-12)
+    found.save(tmp_path / "none.json")
+    assert type(nishimori.load(tmp_path / "none.json")) is Uncalibrated
+    assert Uncalibrated().fit(nishimori.Sketch().update(LOGITS, LABELS)).n_samples_ == 700
+    with pytest.raises(InputError, match="`y` must be from 0 to 4, got 7"):
+        Uncalibrated().fit(LOGITS, np.where(LABELS == 4, 7, LABELS))
+
+
+@pytest.mark.parametrize(("method", "T"), [("auto", None), ("none", 1.0)])
+def test_torch_understands_both(method, T):
+    from nishimori.torch import calibrate
+
+    loader = [(torch.tensor(LOGITS[:400]), torch.tensor(NOISY[:400])), (torch.tensor(LOGITS[400:]), torch.tensor(NOISY[400:]))]
+    calibrated = calibrate(torch.nn.Identity(), loader, method=method)
+    assert calibrated.method == method
+    assert calibrated.temperature.item() == pytest.approx(T or np.exp(shrunk(*by_hand(LOGITS, NOISY))), rel=1e-6)
+    assert calibrated.found.ec == pytest.approx(reference.ec_temperature(LOGITS, NOISY), rel=1e-8)
+    if method == "auto":
+        assert calibrate(torch.nn.Identity(), loader).method == "auto"
