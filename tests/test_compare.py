@@ -230,3 +230,18 @@ def test_temperature_scaling_alone_is_a_comparison_of_one():
     found = compare(*VALIDATION, methods=(TemperatureScaling(),))
     assert [each.method for each in found] == ["ts"]
     assert found.tests["required_samples"].n_pilot == 1500
+
+
+def test_methods_share_the_readings_of_a_stream():
+    readings = []
+
+    def batches():
+        readings.append(1)
+        return iter([(VALIDATION[0][:700], VALIDATION[1][:700]), (VALIDATION[0][700:], VALIDATION[1][700:])])
+
+    nishimori.temperatures(batches)
+    alone = len(readings)
+    readings.clear()
+    compare(batches, X_test=TEST[0], y_test=TEST[1])
+    # For none, at both temperatures, for the score test, at the temperature of TS.
+    assert len(readings) <= alone + 5

@@ -7,10 +7,12 @@ from typing import Any
 
 from sklearn.base import clone
 
-from nishimori._calibrators import Calibrator, calibrator
+from nishimori._adapted import match_both
+from nishimori._calibrators import AdaptiveConsistency, Calibrator, ExpectationConsistency, TemperatureScaling, calibrator
 from nishimori._comparison import Compared, Comparison
 from nishimori._labels import Classes
 from nishimori._maps import Map
+from nishimori._match import Match
 from nishimori._numbers import between
 from nishimori._paired import Difference, compared
 from nishimori._reliability import Strategy
@@ -18,7 +20,8 @@ from nishimori._scorecard import Scorecard, scorecards
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
 from nishimori._sources import Source, is_source, source
-from nishimori._verdicts import required_samples, score_test, temperature_test
+from nishimori._verdicts import required_samples, score_test
+from nishimori._verdicts._temperature_test import temperature_test_of
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 
 # The first of these that has a standard error is the one that the number of samples is estimated for.
@@ -96,9 +99,10 @@ def _compared(
     counts: bool,
 ) -> Comparison:
     """Fit, measure and test; without test data measure on the validation data."""
-    fitted, why = _fitted(methods, validation, counts=counts)
+    matched = match_both(validation, counts=counts)
+    fitted, why = _fitted(methods, validation, matched, counts=counts)
     measured = _Measured(test or validation, {name: each.map_ for name, each in fitted.items()}, bins, counts=counts)
-    tests = _tests(validation, fitted, target, counts=counts)
+    tests = _tests(validation, matched, fitted, target, counts=counts)
     return Comparison(
         methods=tuple(_row(name, fitted.get(name), why.get(name), measured, level) for name in methods),
         n_validation=next(each.n_samples_ or 0 for each in fitted.values()),
@@ -157,14 +161,27 @@ def _test_data(given: Mapping[str, Any], meaning: dict[str, Any], n_classes: int
     return test
 
 
-def _fitted(methods: Mapping[str, Calibrator], data: Source, *, counts: bool) -> tuple[dict[str, Calibrator], dict[str, str]]:
+def _fit(method: Calibrator, data: Source, matched: Match, *, counts: bool) -> Calibrator:
+    """Fit one method; those that need no more than the temperatures of EC and TS share one search for both."""
+    if type(method) is AdaptiveConsistency:
+        return method.adopt(data, data, matched)
+    if type(method) is TemperatureScaling:
+        return method.adopt(data, data, matched, 1)
+    if type(method) is ExpectationConsistency and method.top_n == 1:
+        return method.adopt(data, data, matched, 0)
+    options = {"counts": counts} if "counts" in signature(method.fit).parameters else {}
+    return method.fit(data, **options)
+
+
+def _fitted(
+    methods: Mapping[str, Calibrator], data: Source, matched: Match, *, counts: bool
+) -> tuple[dict[str, Calibrator], dict[str, str]]:
     """Those that could be fitted, and why the others could not."""
     fitted: dict[str, Calibrator] = {}
     why: dict[str, NishimoriError] = {}
     for name, each in methods.items():
-        options = {"counts": counts} if "counts" in signature(each.fit).parameters else {}
         try:
-            fitted[name] = each.fit(data, **options)
+            fitted[name] = _fit(each, data, matched, counts=counts)
         except NishimoriError as error:
             why[name] = error
     if fitted:
@@ -236,13 +253,13 @@ def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _Measu
     return Compared(name, fitted.temperature_, error, interval, measured.cards[name], differences)
 
 
-def _tests(data: Source, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:
+def _tests(data: Source, matched: Match, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
     found: dict[str, Any] = {}
     with suppress(NishimoriError):
         found["score_test"] = score_test(data, counts=counts)
     with suppress(NishimoriError):
-        found["temperature_test"] = temperature_test(data, counts=counts)
+        found["temperature_test"] = temperature_test_of(data, matched, counts=counts)
     for pilot in (fitted[name] for name in _PILOTS if name in fitted):
         with suppress(NishimoriError):  # it may have no standard error, and auto no temperature of EC
             found["required_samples"] = required_samples(target, pilot)

@@ -11,7 +11,7 @@ from math import exp, inf, log
 
 from nishimori._expansion import Expand, Expansion
 from nishimori._labels import check_number_of_clusters
-from nishimori._match import Match, Receipt
+from nishimori._match import Match
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._readings import LastGaps, Readings, in_log_beta, measure_at, refusal
 from nishimori._roots import Point, Root, drive, increasing_root
@@ -312,15 +312,3 @@ def _determined(observable: Observable, root: Root | NishimoriError) -> Root | N
         f"little on T that rounding errors change T by a relative {uncertainty:.2g}. Check whether the logits or weights of "
         "some samples are many orders of magnitude larger than those of others."
     )
-
-
-def fit_one(
-    data: Source,
-    observable: Observable,
-    right: TopN | None = None,
-    *,
-    label_name: str = "labels",
-    counts: bool = False,
-) -> tuple[float, Receipt]:
-    """The temperature of one observable and its receipt; raises if there is none."""
-    return match(data, observable, right=right, label_name=label_name, counts=counts).chosen(0)

@@ -15,7 +15,7 @@ from nishimori._maps import Temperature
 from nishimori._match import Match, Receipt
 from nishimori._roots import Root
 from nishimori._scores import Input
-from nishimori._sources import is_source
+from nishimori._sources import Source, is_source
 from nishimori.errors import InputError
 
 
@@ -103,7 +103,10 @@ class AdaptiveConsistency(Calibrator):
         """
         data = self.source_from(X, y, sample_weight, clusters)
         label_name = "labels" if is_source(X) else "y"
-        matched = match_both(data, label_name=label_name, counts=counts)
+        return self.adopt(X, data, match_both(data, label_name=label_name, counts=counts))
+
+    def adopt(self, X: Any, data: Source, matched: Match) -> Self:
+        """Choose from what `match_both` has found in ``data``, which are what ``X`` holds."""
         found = Adapted.of(matched)
         receipt = _receipt(matched, found)
         self.learn(X, data, Temperature(found.temperature), receipt.n_samples, receipt.residual, receipt.temperature_se)

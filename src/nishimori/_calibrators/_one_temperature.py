@@ -11,12 +11,12 @@ from nishimori._calibrators._calibrator import Calibrator, plain
 from nishimori._inference import Interval, interval_in_ratio
 from nishimori._labels import Classes
 from nishimori._maps import Temperature
-from nishimori._match import Receipt
-from nishimori._matching import fit_one
+from nishimori._match import Match, Receipt
+from nishimori._matching import match
 from nishimori._numbers import whole
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._scores import Input
-from nishimori._sources import is_source
+from nishimori._sources import Source, is_source
 from nishimori.errors import InputError
 
 
@@ -88,7 +88,11 @@ class OneTemperature(Calibrator):
         observable = self.observable_for(data.n_classes)
         right = observable if isinstance(observable, TopN) else None
         label_name = "labels" if is_source(X) else "y"
-        temperature, receipt = fit_one(data, observable, right, label_name=label_name, counts=counts)
+        return self.adopt(X, data, match(data, observable, right=right, label_name=label_name, counts=counts), 0)
+
+    def adopt(self, X: Any, data: Source, matched: Match, position: int) -> Self:
+        """Keep the temperature of one observable of a search in ``data``, which are those of ``X``; raises if there is none."""
+        temperature, receipt = matched.chosen(position)
         error = receipt.temperature_se
         self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual, temperature_se=error)
         self.n_passes_ = receipt.n_passes

@@ -126,8 +126,13 @@ def temperature_test(
     """
     data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters)
     matched = match(data, *BUILT_IN.values(), counts=counts)
-    _refuse_without_both(matched)
     matched.warn()
+    return temperature_test_of(data, matched, counts=counts)
+
+
+def temperature_test_of(data: Source, matched: Match, *, counts: bool) -> TemperatureTest:
+    """The same from a search for both temperatures in ``data``."""
+    _refuse_without_both(matched)
     return _from_gaps(matched, _at_one_temperature(data, matched, counts=counts))
 
 
