@@ -1,6 +1,6 @@
 """Sums over each cluster of rows that are not independent: what standard errors are made of instead of single rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,10 +30,15 @@ class ClusterSums:
 
 def cluster_sums(batch: Batch, rows: Sequence[Array]) -> ClusterSums:
     """Sums of several numbers per row, with their weights, over the clusters of a batch."""
+    weights = _array.on_host(batch.weights)
+    return weighted_sums(batch, [weights * _array.on_host(each) for each in rows])
+
+
+def weighted_sums(batch: Batch, rows: Iterable[HostArray]) -> ClusterSums:
+    """The same of numbers that the weights have been multiplied with."""
     assert batch.clusters is not None, "asked for only where there are clusters"
     codes, number = batch.clusters.codes, batch.clusters.number
-    weights = _array.on_host(batch.weights)
-    return ClusterSums(np.stack([np.bincount(codes, weights * _array.on_host(each), number) for each in rows]))
+    return ClusterSums(np.stack([np.bincount(codes, each, number) for each in rows]))
 
 
 @dataclass(frozen=True)

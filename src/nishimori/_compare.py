@@ -20,7 +20,7 @@ from nishimori._scorecard import Scorecard, scorecards
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
 from nishimori._sources import Source, is_source, source
-from nishimori._verdicts import required_samples, score_test
+from nishimori._verdicts import RequiredSamples, required_samples, score_test
 from nishimori._verdicts._temperature_test import temperature_test_of
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 
@@ -110,7 +110,7 @@ def _compared(
         is_test=test is not None,
         level=level,
         verdicts=(
-            *(each.sentence(level) if hasattr(each, "sentence") else each.verdict for each in tests.values()),
+            *(each.verdict if isinstance(each, RequiredSamples) else each.sentence(level) for each in tests.values()),
             *measured.verdicts(level, is_test=test is not None),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
         ),
@@ -198,8 +198,9 @@ class _Measured:
     def __init__(self, data: Source, maps: Mapping[str, Map], bins: tuple[int, Strategy], *, counts: bool) -> None:
         self._data, self._maps = data, maps
         self._options: dict[str, Any] = {"n_bins": bins[0], "strategy": bins[1], "counts": counts}
-        self._known: dict[str, dict[str, dict[str, Difference]]] = {}  # by the method that others are compared with
-        self.cards, self.differences = self._against(next(iter(maps)))
+        first = next(iter(maps))
+        self.cards, self.differences = self._against(first)
+        self._known = {first: self.differences}  # by the method that others are compared with
 
     def _against(self, first: str) -> tuple[dict[str, Scorecard], dict[str, dict[str, Difference]]]:
         """Scorecards in the order of the methods, and differences from one of them; from a sketch only scorecards."""
@@ -216,8 +217,7 @@ class _Measured:
     def differences_from(self, first: str) -> dict[str, dict[str, Difference]]:
         """What all other methods differ by from this one; the data are read once for each method that is asked for."""
         if first not in self._known:
-            is_first = first == next(iter(self._maps))
-            self._known[first] = self.differences if is_first else self._against(first)[1]
+            self._known[first] = self._against(first)[1]
         return self._known[first]
 
     def verdicts(self, level: float, *, is_test: bool) -> list[str]:

@@ -12,13 +12,13 @@ and no gaps where labels drawn from the probabilities of the model explain the m
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import erfc, inf, sqrt
+from math import inf, sqrt
 
 import numpy as np
 
 from nishimori._array import HostArray
 from nishimori._binned_gaps import BinnedGaps
-from nishimori._inference import Interval, normal_quantile
+from nishimori._inference import Interval, normal_quantile, two_sided
 
 # Draws of the gaps of all bins: enough to know a correlation of 0.9 to 0.004.
 _DRAWS = 2000
@@ -58,7 +58,7 @@ class EceDifference:
         if 0 < reach < _MOST_REACH:
             steps = reach - 1 + np.arange(_PARTS) / _PARTS
             reach = float(steps[self._n_outside(steps) - 1])
-        return erfc(reach / sqrt(2))
+        return two_sided(reach)
 
     def _n_outside(self, reach: HostArray) -> int:
         """How many of the narrowest intervals do not contain zero."""

@@ -7,7 +7,7 @@ do. Everything is in log T, in which errors are closest to normal.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, inf, sqrt
+from math import erfc, exp, inf, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -33,6 +33,11 @@ def normal_quantile(level: float) -> float:
     """How many standard errors to each side an interval of this level reaches, if errors are normal; `level` is checked."""
     level = between("level", level, 0, 1)
     return NormalDist().inv_cdf((1 + level) / 2) if level < 1 else inf
+
+
+def two_sided(statistic: float) -> float:
+    """The probability that a standard normal number is at least as far from zero."""
+    return erfc(abs(statistic) / sqrt(2))
 
 
 def interval_around(value: float, error: float, level: float) -> Interval:

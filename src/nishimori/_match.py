@@ -1,6 +1,7 @@
 """What a search for temperatures ends with: where each observable is matched, how sure that is, and how it was found."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp
 
@@ -11,7 +12,7 @@ from nishimori._moments import GapSums, Measure
 from nishimori._observables import Energy, Observable
 from nishimori._passes import together
 from nishimori._roots import Root
-from nishimori._sources import Source
+from nishimori._sources import Source, clusters_in
 from nishimori.errors import NishimoriError
 
 
@@ -121,27 +122,17 @@ class Match:
 
     def with_counts(self) -> "Match":
         """The same, where a weight of w stands for w independent rows."""
-        return self if self.gaps is None else replace(self, gaps=replace(self.gaps, square_products=self.gaps.products))
+        return self if self.gaps is None else replace(self, gaps=self.gaps.with_counts())
 
-    def at_roots(self, data: Source) -> "Match":
-        """The same, with all sums at the temperatures themselves and from the same reading, which is one more."""
-        found = [(each, exp(root.x)) for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
-        if not found:
-            return self
-        gaps = data.gather(Measure(tuple((each, (beta,)) for each, beta in found)))
-        return replace(self, gaps=gaps, n_passes=self.n_passes + 1)
+    def at_roots(self, data: Source, *, counts: bool = False) -> "Match":
+        """The same, with all sums at the temperatures themselves and from the same reading, which is one more.
 
-    def over_clusters(self, data: Source) -> "Match":
-        """The same, where clusters are independent and their rows are not, from one more reading of the data.
-
-        It is at the temperatures themselves: a mean gap that is left a short step away adds up over the rows of a cluster.
+        Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster.
         """
         found = [(each, exp(root.x)) for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
         if not found:
             return self
-        measure = Measure(tuple((each, (beta,)) for each, beta in found))
-        sums, gaps = data.gather(together(ClusterGaps(tuple(found)), measure)).items
-        return replace(self, gaps=replace(gaps, square_products=sums.products), n_passes=self.n_passes + 1)
+        return replace(self, gaps=gaps_at(data, found, counts=counts), n_passes=self.n_passes + 1)
 
     def warn(self) -> None:
         """Say what makes the temperatures that were found uncertain."""
@@ -150,3 +141,15 @@ class Match:
             warn_if_few(self.census)
         if any(isinstance(each, Energy) for each in found):
             warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling")
+
+
+def gaps_at(data: Source, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:
+    """The sums of some observables, each at one β, with the squares of what is independent in the data: rows or clusters."""
+    measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
+    clusters = clusters_in(data)
+    if clusters is not None and not clusters.are_rows:
+        gaps, sums = data.gather(together(measure, ClusterGaps(tuple(wanted)))).items
+        clustered: GapSums = replace(gaps, square_products=sums.products)
+        return clustered
+    gaps = data.gather(measure)
+    return gaps.with_counts() if counts else gaps

@@ -17,7 +17,7 @@ from nishimori._readings import LastGaps, Readings, in_log_beta, measure_at, ref
 from nishimori._roots import Point, Root, drive, increasing_root
 from nishimori._row_means import MeasureRows, RowMeans
 from nishimori._sketch import Sketch
-from nishimori._sources import Source
+from nishimori._sources import Source, clusters_in, counts_of_clusters
 from nishimori._starts import (
     ANYWHERE,
     MANY,
@@ -69,11 +69,11 @@ def match(
     if isinstance(data, Sketch):
         return _match_in_sketch(data, observables, right, label_name, counts=counts)
     found = _matched(data, observables, right, starts, label_name)
-    clusters = getattr(data, "clusters", None)
+    clusters = clusters_in(data)
     if clusters is not None and counts:
-        raise _counts_of_clusters()
+        raise counts_of_clusters()
     if clusters is not None and not clusters.are_rows:
-        return found.over_clusters(data)
+        return found.at_roots(data)
     return found.with_counts() if counts else found
 
 
@@ -278,7 +278,7 @@ def _match_in_sketch(
     if right is not None:
         raise InputError(f"`top_n` must be 1 for a sketch, which counts right answers of the top class, got {right.n}.")
     if counts and data.n_clusters is not None:
-        raise _counts_of_clusters()
+        raise counts_of_clusters()
     found: list[Root | NishimoriError] = []
     for observable in observables:
         try:
@@ -293,10 +293,6 @@ def _match_in_sketch(
             check_number_of_clusters(data.n_clusters)
         gaps = data.gaps(roots, counts=counts)
     return Match(observables, tuple(found), data.census, 1, gaps)
-
-
-def _counts_of_clusters() -> InputError:
-    return InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
 
 
 def _determined(observable: Observable, root: Root | NishimoriError) -> Root | NishimoriError:

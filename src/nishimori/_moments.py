@@ -7,7 +7,7 @@ bars follow.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import inf
 from typing import Any
@@ -110,6 +110,10 @@ class GapSums:
     products: HostArray
     square_products: HostArray
     squares: float
+
+    def with_counts(self) -> "GapSums":
+        """The same, where a weight of w stands for w independent rows."""
+        return replace(self, square_products=self.products)
 
     def __add__(self, other: "GapSums") -> "GapSums":
         return GapSums(

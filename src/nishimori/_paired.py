@@ -6,7 +6,7 @@ the mean of the differences row by row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import erfc, isfinite, nan, sqrt
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from nishimori._applied import Meaning, applied
 from nishimori._array import HostArray
 from nishimori._census import at_zeros, warn_of_zeros
 from nishimori._ece_difference import EceDifference
-from nishimori._inference import Interval, interval_around
+from nishimori._inference import Interval, interval_around, two_sided
 from nishimori._inputs import Batch
 from nishimori._labels import Classes
 from nishimori._maps import Map, Temperature, temperature_of
@@ -228,7 +228,7 @@ def _difference(value: float, error: float) -> Difference:
         return Difference(value, None, None)
     if error == 0:
         return Difference(value, 0.0, 1.0 if value == 0 else 0.0)
-    return Difference(value, error, erfc(abs(value) / error / sqrt(2)))
+    return Difference(value, error, two_sided(value / error))
 
 
 @dataclass(frozen=True, eq=False)

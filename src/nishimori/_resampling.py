@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache
 from math import exp, factorial
 
@@ -17,8 +18,9 @@ from threadpoolctl import threadpool_limits
 
 from nishimori import _array
 from nishimori._array import HostArray
+from nishimori._clusters import ClusterSums, weighted_sums
 from nishimori._inputs import Batch
-from nishimori._sources import Source
+from nishimori._sources import Source, clusters_in
 
 Columns = Callable[[Batch], HostArray]
 """Some numbers per row of a batch, (columns, rows)."""
@@ -77,8 +79,8 @@ def resampled_sums(data: Source, columns: Columns, draws: HostArray, *, seed: in
 
 def _runs(data: Source, columns: Columns) -> Iterator[HostArray]:
     """The numbers of the rows, or of their sums over clusters, 512 at a time whatever the batches are."""
-    if getattr(data, "clusters", None) is not None:
-        sums = _cluster_sums(data, columns)
+    if clusters_in(data) is not None:
+        sums = data.gather(_InClusters(columns)).values
         for start in range(0, sums.shape[1], _RUN):
             yield sums[:, start : start + _RUN]
         return
@@ -94,16 +96,14 @@ def _runs(data: Source, columns: Columns) -> Iterator[HostArray]:
         yield left
 
 
-def _cluster_sums(data: Source, columns: Columns) -> HostArray:
-    """The sums over each cluster, (columns, clusters)."""
-    total: HostArray | None = None
-    for batch in data:
-        assert batch.clusters is not None, "asked for only where there are clusters"
-        codes, number = batch.clusters.codes, batch.clusters.number
-        sums = np.stack([np.bincount(codes, each, number) for each in columns(batch)])
-        total = sums if total is None else total + sums
-    assert total is not None, "a fit before has found rows"
-    return total
+@dataclass(frozen=True)
+class _InClusters:
+    """The pass that sums some numbers per row over each cluster."""
+
+    columns: Columns
+
+    def __call__(self, batch: Batch) -> ClusterSums:
+        return weighted_sums(batch, self.columns(batch))
 
 
 def on_host(rows: Sequence[object], weights: object) -> HostArray:

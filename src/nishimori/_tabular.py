@@ -79,9 +79,14 @@ class Tabular:
         return f"<table><thead>{line(self.headers, 'th')}</thead><tbody>{body}</tbody></table>"
 
 
+def decimals_of(error: float) -> int:
+    """How many decimals show two digits of a positive error."""
+    return max(0, 1 - int(f"{error:.1e}".partition("e")[2]))
+
+
 def measured(value: float, error: float | None) -> str:
     """A number with its standard error, both to two digits of the error; six digits if that is not known."""
     if error is None or not 0 < error < inf:
         return f"{value:.6g}"
-    decimals = max(0, 1 - int(f"{error:.1e}".partition("e")[2]))
+    decimals = decimals_of(error)
     return f"{value:.{decimals}f} ± {error:.{decimals}f}"

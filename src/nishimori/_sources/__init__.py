@@ -11,7 +11,7 @@ from nishimori._sources._files import Mapped, NpyFile
 from nishimori._sources._folder import open_tables, parquet_files
 from nishimori._sources._given import in_pieces, loaded, source, stored
 from nishimori._sources._pieces import Meaning, rows_per_piece
-from nishimori._sources._source import Reported, Source, Sum, is_fused, is_source
+from nishimori._sources._source import Reported, Source, Sum, clusters_in, counts_of_clusters, is_fused, is_source
 from nishimori._sources._stored import Chunked, Kept, Stored, StoredSource
 from nishimori._sources._table import KEPT, Columns, TableSource, cluster_values, flat
 
@@ -33,6 +33,8 @@ __all__ = [
     "Sum",
     "TableSource",
     "cluster_values",
+    "clusters_in",
+    "counts_of_clusters",
     "flat",
     "in_pieces",
     "is_fused",

@@ -72,6 +72,17 @@ def without_rows() -> InputError:
     return InputError("The data must have at least one row of positive weight, got none.")
 
 
+def clusters_in(data: Any) -> Clusters | None:
+    """Which rows of a source are not independent; None if all are. A source of somebody's own need not say."""
+    found: Clusters | None = getattr(data, "clusters", None)
+    return found
+
+
+def counts_of_clusters() -> InputError:
+    """The error if weights are said to be counts where rows belong together."""
+    return InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
+
+
 def is_fused(pass_: Callable[[Batch], Any], kernel: Kernel) -> bool:
     """Whether one call of the kernel is enough for a pass over all rows."""
     decide = getattr(pass_, "is_fused_by", None)
@@ -111,7 +122,7 @@ class Reported(Source):
 
     @property
     def clusters(self) -> Clusters | None:  # type: ignore[override]
-        return getattr(self._inner, "clusters", None)
+        return clusters_in(self._inner)
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._inner)

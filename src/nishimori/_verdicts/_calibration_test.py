@@ -5,6 +5,7 @@ from math import copysign, inf
 from typing import Any, Literal, get_args
 
 from nishimori._applied import Meaning, applied
+from nishimori._inference import two_sided
 from nishimori._labels import Classes
 from nishimori._maps import Map, Temperature, temperature_of
 from nishimori._numbers import temperature as checked_temperature
@@ -12,9 +13,9 @@ from nishimori._numbers import whole
 from nishimori._reliability import Strategy, check_bins
 from nishimori._scorecard import edges_for
 from nishimori._scores import Input
-from nishimori._sources import Source
+from nishimori._sources import Source, clusters_in
 from nishimori._verdicts._deviation import BrierExcess, ConfidenceGap, Score, deviation
-from nishimori._verdicts._p_value import two_sided, verdict
+from nishimori._verdicts._p_value import verdict
 from nishimori._verdicts._redrawn_ece import Answer, RedrawnECE
 from nishimori.errors import InputError
 
@@ -172,7 +173,7 @@ def _by_deviation(data: Source, used: Map, method: Method, *, counts: bool) -> C
 
 
 def _refuse_dependence(data: Source, counts: bool) -> None:
-    if getattr(data, "clusters", None) is not None:
+    if clusters_in(data) is not None:
         raise InputError("`clusters` must be left out for 'ece', which redraws each label by itself. Use 'spiegelhalter'.")
     if counts:
         raise InputError("`counts` must be False for 'ece', which redraws each label once. Repeat the samples instead.")

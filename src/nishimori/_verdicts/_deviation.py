@@ -21,8 +21,7 @@ from nishimori._maps import Map
 from nishimori._observables import Confidence, Energy
 from nishimori._passes import together
 from nishimori._score_sums import after
-from nishimori._sources import Source
-from nishimori.errors import InputError
+from nishimori._sources import Source, clusters_in, counts_of_clusters
 
 # A mean deviation below this is rounding.
 _ROUNDING = 64 * 2.0**-52
@@ -148,9 +147,9 @@ class _DeviateInClusters:
 
 def deviation(data: Source, score: Score, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
     """The sum over all rows after a map, from one reading; with ``counts`` a weight of w stands for w independent rows."""
-    in_clusters = getattr(data, "clusters", None) is not None
+    in_clusters = clusters_in(data) is not None
     if in_clusters and counts:
-        raise InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
+        raise counts_of_clusters()
     measure: Any = (_DeviateInClusters if in_clusters else _Deviate)(score, map_)
     sums, census = data.gather(together(measure, Count(Confidence()))).items
     if in_clusters:

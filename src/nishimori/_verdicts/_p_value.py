@@ -1,7 +1,5 @@
 """Probabilities of statistics that are normal if the hypothesis is true, and how they read in a sentence."""
 
-from math import erfc, sqrt
-
 from nishimori._numbers import between
 
 # Smaller p-values are not accurate, because no test statistic is normal so far out.
@@ -9,11 +7,6 @@ _SMALLEST_SHOWN = 1e-300
 
 # From here on a p-value reads better as a decimal fraction than as a power of ten.
 _LEAST_DECIMAL = 1e-4
-
-
-def two_sided(statistic: float) -> float:
-    """The probability that a standard normal number is at least as far from zero."""
-    return erfc(abs(statistic) / sqrt(2))
 
 
 def shown(p: float) -> str:

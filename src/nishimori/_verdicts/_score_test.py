@@ -8,15 +8,16 @@ the labels. That from the sample, √Σw²(c − right)²/Σw, rejects too often
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from nishimori._inference import two_sided
 from nishimori._labels import Classes
 from nishimori._maps import Temperature
 from nishimori._numbers import temperature as checked_temperature
 from nishimori._observables import BUILT_IN, Observable
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
-from nishimori._sources import Source, source
+from nishimori._sources import Source, clusters_in, counts_of_clusters, source
 from nishimori._verdicts._deviation import ConfidenceGap, Deviation, EnergyGap, Score, deviation
-from nishimori._verdicts._p_value import two_sided, verdict
+from nishimori._verdicts._p_value import verdict
 from nishimori.errors import InputError
 
 Method = Literal["ec", "ts"]
@@ -146,7 +147,7 @@ def _tested(data: Source, method: Method, temperature: float, *, counts: bool) -
             "logit -inf: no label is drawn there. Unmask the class, drop those samples, or use 'ec', which counts them as "
             "misses."
         )
-    in_clusters = getattr(data, "clusters", None) is not None
+    in_clusters = clusters_in(data) is not None
     return ScoreTest(
         temperature=temperature,
         method=method,
@@ -166,6 +167,6 @@ def _in_sketch(data: Sketch, observable: Observable, temperature: float, *, coun
             "The sketch must hold at least two clusters for `score_test`, got one: there is no spread between them."
         )
     if counts and data.n_clusters is not None:
-        raise InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
+        raise counts_of_clusters()
     total, squares = data.gap_at(observable, temperature, counts=counts)
     return Deviation(total, squares, data.census.weight)

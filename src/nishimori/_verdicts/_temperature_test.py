@@ -1,24 +1,23 @@
 """Whether one temperature describes the model: the two conditions of EC and TS must then hold at the same T."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, sqrt
 from typing import Any
 
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._clusters import ClusterGaps
+from nishimori._inference import two_sided
 from nishimori._labels import Classes
-from nishimori._match import Match
+from nishimori._match import Match, gaps_at
 from nishimori._matching import match
-from nishimori._moments import GapSums, Measure
+from nishimori._moments import GapSums
 from nishimori._observables import BUILT_IN
-from nishimori._passes import together
 from nishimori._roots import Root
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
 from nishimori._sources import Source, source
-from nishimori._verdicts._p_value import is_rejected, shown, two_sided
+from nishimori._verdicts._p_value import is_rejected, shown
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 
 # If the variance of the difference is a smaller part of the variances of both, it is rounding: the conditions are the same.
@@ -158,14 +157,7 @@ def _at_one_temperature(data: Source, matched: Match, *, counts: bool) -> GapSum
             )
         return data.gaps_at(matched.observables, -_logs(matched)[1], counts=counts)
     beta = exp(-_logs(matched)[1])
-    measure = Measure(tuple((each, (beta,)) for each in matched.observables))
-    if getattr(data, "clusters", None) is not None:
-        in_clusters = ClusterGaps(tuple((each, beta) for each in matched.observables))
-        at_rows, sums = data.gather(together(measure, in_clusters)).items
-        clustered: GapSums = replace(at_rows, square_products=sums.products)
-        return clustered
-    gaps = data.gather(measure)
-    return replace(gaps, square_products=gaps.products) if counts else gaps
+    return gaps_at(data, [(each, beta) for each in matched.observables], counts=counts)
 
 
 def _logs(matched: Match) -> list[float]:

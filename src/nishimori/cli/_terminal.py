@@ -29,7 +29,7 @@ from rich.text import Text
 
 from nishimori._progress import printable, say
 from nishimori._scorecard import Scorecard
-from nishimori._tabular import Tabular
+from nishimori._tabular import Tabular, decimals_of
 from nishimori.errors import NishimoriError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -203,7 +203,7 @@ def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[s
     if error is None or not isfinite(error):
         return f"{scale * value:.{decimals}f}{unit}", ""
     if error > 0:
-        decimals = min(max(0, 1 - int(f"{scale * error:.1e}".partition("e")[2])), _MOST_DECIMALS)
+        decimals = min(decimals_of(scale * error), _MOST_DECIMALS)
     return f"{scale * value:.{decimals}f}{unit}", f"{scale * error:.{decimals}f}{unit}"
 
 
