@@ -1,0 +1,236 @@
+"""Every calibrator of nishimori on the same data, to see which one helps, by how much, and whether one ever does harm.
+
+    python bench/calibrators.py --logits FOLDER --peers PYTHON    # everything, some minutes on one core
+    python bench/calibrators.py --quick                           # one network, in seconds; the numbers mean little
+    python bench/calibrators.py --tables-only                     # tables and picture, from the numbers of the last run
+
+Each method is fitted to the validation set of each bundled network and measured on its test set. FOLDER (by default the folder
+``logits`` in $NISHIMORI_DATA, if that is set) holds further networks, as .npz files with ``logits`` and ``labels``. Each is
+divided into random halves with fixed seeds. Everything is repeated with 100, 500 and 1,000 validation rows. Measured are NLL,
+Brier score, ECE (15 bins of equal width), the gap per predicted class, the error, and the time of the fit. Differences from
+one temperature (TS, EC) are paired.
+
+PYTHON is an interpreter that has probmetrics 1.3 (by default the running one, if it has it). Its vector, matrix and structured
+scaling are then fitted to the same rows. Without it that part is left out.
+
+Writes calibrators.csv (one line per method and data set), calibrators_peers.csv and calibrators.md (tables) to the folder of
+results, and calibrators.png and which-calibrator.png to the folder of images.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nishimori
+from calibrators_decision import decision
+from calibrators_peers import CHOSEN, SKIPPED, PeerRow, agreement, interpreter, section
+from calibrators_pictures import picture
+from calibrators_rows import Table, read
+from calibrators_splits import Rows, Split, splits
+from calibrators_tables import report
+from nishimori._paired import Difference, compared
+from nishimori._sources import source
+
+ROOT = Path(__file__).parent.parent
+SIZES, SEEDS = (100, 500, 1000), 3
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "none": ("none", {}),
+    "ts": ("ts", {}),
+    "ec": ("ec", {}),
+    "auto": ("auto", {}),
+    "group": ("group", {}),
+    "bias": ("bias", {}),
+    "vector": ("vector", {}),
+    "matrix": ("matrix", {}),
+    "group, ts": ("group", {"method": "ts"}),
+    "bias, ts": ("bias", {"method": "ts"}),
+    "bias, keeps": ("bias", {"preserve_accuracy": True}),
+    "vector, keeps": ("vector", {"preserve_accuracy": True}),
+    "matrix, keeps": ("matrix", {"preserve_accuracy": True}),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one split.
+
+    ``*_from_ts`` and ``*_from_ec`` are paired differences from one temperature, each with its standard error.
+    """
+
+    data: str
+    origin: str
+    n_classes: int
+    n_validation: int
+    size: str
+    seed: int
+    method: str
+    seconds: float
+    nll: float
+    brier: float
+    ece: float
+    class_gap: float
+    class_gap_chance: float
+    error: float
+    changed: float
+    nll_from_ts: float
+    nll_from_ts_se: float
+    brier_from_ts: float
+    brier_from_ts_se: float
+    error_from_ts: float
+    error_from_ts_se: float
+    nll_from_ec: float
+    nll_from_ec_se: float
+
+
+def fits(split: Split) -> dict[str, tuple[Any, float]]:
+    """The map of each method that could be fitted, and the seconds that it took."""
+    found: dict[str, tuple[Any, float]] = {}
+    for label, (name, options) in METHODS.items():
+        if split.size != "all" and "preserve_accuracy" in options:
+            continue  # the same fit as without it, so that little is learnt for half of the time
+        try:
+            found[label] = timed(name, options, split.validation)
+        except nishimori.NishimoriError as error:
+            print(f"{split.name}, {split.size} rows: {label} could not be fitted. {error}", flush=True)
+    return found
+
+
+def measured(split: Split) -> Iterator[Row]:
+    """One row per method that could be fitted."""
+    fitted = fits(split)
+    maps = {label: found for label, (found, _) in fitted.items()}
+    cards, differences = scored(split.test, maps)
+    logs = {label: np.asarray(map_.log_probabilities(split.test.logits)) for label, map_ in maps.items()}
+    before = split.test.logits.argmax(axis=1)
+    for label, (_, seconds) in fitted.items():
+        card, ts = cards[label], differences[label]
+        from_ec, from_ec_se = paired_nll(logs["ec"], logs[label], split.test.labels)
+        gap, chance = class_gap(np.exp(logs[label]), split.test.labels)
+        yield Row(
+            data=split.name,
+            origin=split.origin,
+            n_classes=split.test.logits.shape[1],
+            n_validation=len(split.validation.labels),
+            size=split.size,
+            seed=split.seed,
+            method=label,
+            seconds=seconds,
+            nll=card.nll,
+            brier=card.brier,
+            ece=card.ece,
+            class_gap=gap,
+            class_gap_chance=chance,
+            error=card.error,
+            changed=float((logs[label].argmax(axis=1) != before).mean()),
+            nll_from_ts=ts["nll"].value,
+            nll_from_ts_se=ts["nll"].se,
+            brier_from_ts=ts["brier"].value,
+            brier_from_ts_se=ts["brier"].se,
+            error_from_ts=ts["error"].value,
+            error_from_ts_se=ts["error"].se,
+            nll_from_ec=from_ec,
+            nll_from_ec_se=from_ec_se,
+        )
+
+
+def timed(name: str, options: dict[str, Any], rows: Rows) -> tuple[Any, float]:
+    """The map that a method finds, and the seconds that it takes."""
+    with warnings.catch_warnings():
+        for kind in (nishimori.InputWarning, nishimori.FewErrorsWarning):
+            warnings.simplefilter("ignore", kind)  # degenerate groups and few errors: what a method then does is measured
+        start = time.perf_counter()
+        map_ = nishimori.calibrator(name, **options).fit(rows.logits, rows.labels).map_
+        return map_, time.perf_counter() - start
+
+
+def scored(test: Rows, maps: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Difference]]]:
+    """The scorecard of each map, and its paired differences from TS."""
+    names = ["ts", *(name for name in maps if name != "ts")]
+    cards, differences = compared(source(test.logits, test.labels), [maps[name] for name in names])
+    none = {name: Difference(0.0, 0.0, 1.0) for name in ("nll", "brier", "ece", "error")}
+    return dict(zip(names, cards, strict=True)), dict(zip(names, [none, *differences], strict=True))
+
+
+def paired_nll(first: np.ndarray, second: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """NLL after the second map minus that after the first one, from log-probabilities, and its standard error."""
+    rows = np.arange(len(labels))
+    difference = first[rows, labels] - second[rows, labels]
+    return float(difference.mean()), float(difference.std() / np.sqrt(len(labels)))
+
+
+def class_gap(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Mean |confidence - accuracy| over predicted classes, and what chance alone makes of it in a calibrated model.
+
+    A class that is never predicted does not count. Chance is the mean of |x| for a normal x with the variance of the gap.
+    """
+    top, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
+    n = np.bincount(top, minlength=probabilities.shape[1])
+    gaps = np.bincount(top, confidence - (top == labels), len(n))
+    variances = np.bincount(top, confidence * (1 - confidence), len(n))
+    seen = n > 0
+    return float(np.mean(np.abs(gaps[seen]) / n[seen])), float(np.mean(np.sqrt(2 / np.pi * variances[seen]) / n[seen]))
+
+
+def run(found: Iterable[Split], path: Path) -> list[Row]:
+    """The rows of all methods, written as they come."""
+    rows: list[Row] = []
+    with Table(Row, path) as table:
+        for split in found:
+            start = time.perf_counter()
+            for row in measured(split):
+                rows.append(row)
+                table.write(row)
+            print(f"{split.name}, seed {split.seed}, {split.size} rows: {time.perf_counter() - start:.1f} s", flush=True)
+    return rows
+
+
+def run_peers(python: str | None, found: Iterable[Split], path: Path) -> list[PeerRow]:
+    """The rows of all peers, written as they come; none without an interpreter that has them."""
+    rows: list[PeerRow] = []
+    if python is None:
+        print(SKIPPED)
+        return rows
+    with Table(PeerRow, path) as table:
+        for split in found:
+            if split.name in CHOSEN and split.size == "all" and split.seed == 0:
+                for row in agreement(python, split):
+                    rows.append(row)
+                    table.write(row)
+                print(f"{split.name}: probmetrics done", flush=True)
+    return rows
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shared = os.environ.get("NISHIMORI_DATA")
+    parser.add_argument("--logits", type=Path, default=shared and Path(shared) / "logits", help="folder of further networks")
+    parser.add_argument("--peers", metavar="PYTHON", help="an interpreter that has probmetrics")
+    parser.add_argument("--quick", action="store_true", help="one network, 500 validation rows or all")
+    parser.add_argument("--tables-only", action="store_true", help="from the numbers of the last run")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench/results", help="folder of numbers and tables")
+    parser.add_argument("--images", type=Path, default=ROOT / "docs/images", help="folder of pictures")
+    options = parser.parse_args()
+    paths = options.out / "calibrators.csv", options.out / "calibrators_peers.csv"
+    sizes, seeds = ((500,), 1) if options.quick else (SIZES, SEEDS)
+    found = partial(splits, options.logits, seeds=seeds, quick=options.quick)
+    if options.tables_only:
+        rows, peers = read(Row, paths[0]), read(PeerRow, paths[1])
+    else:
+        rows = run(found(sizes=sizes), paths[0])
+        peers = run_peers(interpreter(options.peers), found(sizes=()), paths[1])
+    (options.out / "calibrators.md").write_text(report(rows, section(peers)), encoding="utf-8")
+    picture(rows, options.images / "calibrators.png")
+    decision(rows, options.images / "which-calibrator.png")
+
+
+if __name__ == "__main__":
+    main()
