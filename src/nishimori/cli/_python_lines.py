@@ -1,0 +1,58 @@
+"""Lines of Python that give the numbers of a command again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nishimori._sketch import is_sketch_file
+from nishimori._tables import is_table
+from nishimori.cli._data_sets import Told
+
+_LAST = "print(calibrator.temperature_, card.ece, card.nll)"
+
+
+def python_lines(sets: Sequence[Sequence[Path]], told: Told) -> str:
+    """Load the files, fit the adaptive method to the validation data, and measure it on the test data."""
+    named = list(zip(("val", "test"), sets, strict=False))
+    loading, arguments = [], {}
+    for variable, files in named:
+        lines, arguments[variable] = _loaded(variable, files, told)
+        loading += lines
+    is_sketch = is_sketch_file(sets[0][0])
+    options = {} if is_sketch else {"input": told.input, "classes": told.classes, "floor": told.floor}
+    usual = {"input": "logits", "classes": None, "floor": None}
+    said = "".join(f", {name}={value!r}" for name, value in options.items() if value != usual[name])
+    fitted, extra = arguments["val"]
+    measured, more = arguments[named[-1][0]]
+    imports = ["import numpy as np"] if any("np.load" in each for each in (*loading, fitted, measured)) else []
+    return "\n".join(
+        [
+            *imports,
+            "import nishimori",
+            "",
+            *loading,
+            f'calibrator = nishimori.calibrator("auto"{said}).fit({fitted}{extra})',
+            f"card = nishimori.evaluate({measured}{more}, calibrator=calibrator)",
+            _LAST,
+        ]
+    )
+
+
+def _loaded(variable: str, files: Sequence[Path], told: Told) -> tuple[list[str], tuple[str, str]]:
+    """Lines that read a data set, and how they are passed: scores and labels, and then weights and clusters by name."""
+    path, names = files[0], told.names
+    if is_sketch_file(path):
+        return [f"{variable} = nishimori.Sketch.load({str(path)!r})"], (variable, "")
+    if path.suffix.lower() == ".npz":
+        parts = {"sample_weight": names.weights, "clusters": names.clusters}
+        extra = "".join(f", {key}={variable}[{name!r}]" for key, name in parts.items() if name)
+        scores = names.scores or names.array
+        return [f"{variable} = np.load({str(path)!r})"], (f"{variable}[{scores!r}], {variable}[{names.labels!r}]", extra)
+    if len(files) == 2:
+        return [], (f"np.load({str(path)!r}), np.load({str(files[1])!r})", "")
+    plain = not (names.columns or names.ignore or names.scores or names.delimiter or names.decimal != ".")
+    if (is_table(path) or path.is_dir()) and plain:
+        parts = {"sample_weight": names.weights, "clusters": names.clusters}
+        extra = "".join(f", {key}={name!r}" for key, name in parts.items() if name)
+        return [], (f"{str(path)!r}, {names.labels!r}", extra)
+    note = f"# X_{variable}, y_{variable}: the scores and labels of {path.name}, as arrays"
+    return [note], (f"X_{variable}, y_{variable}", "")

@@ -1,0 +1,206 @@
+"""``nishimori report``: one page that tells the whole story of a model's calibration."""
+
+import hashlib
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import nishimori
+from nishimori._array import HostArray
+from nishimori._disk import check_target
+from nishimori._optional import require
+from nishimori._progress import shown
+from nishimori._scores import check_input
+from nishimori.cli import _files
+from nishimori.cli._data_sets import DataSets, Told, data_sets, opened
+from nishimori.cli._help import FLAG, MEASURES, OUTPUT, epilog
+from nishimori.cli._options import (
+    BinsOption,
+    ClassesOption,
+    ClustersOption,
+    ColumnsOption,
+    CountsOption,
+    DecimalOption,
+    DelimiterOption,
+    FloorOption,
+    GroupsToFitOption,
+    IgnoreOption,
+    InputOption,
+    LabelsToFitOption,
+    ScoresOption,
+    WeightsOption,
+    names_from,
+    split,
+)
+from nishimori.cli._python_lines import python_lines
+from nishimori.cli._sketch_file import about_sketches
+from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_lines, print_text
+from nishimori.errors import InputError
+
+# Bytes of files that take a second to read and measure.
+_LARGE = 2**25
+
+_ENDINGS = (".html", ".htm", ".md", ".json")
+
+PageOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="The file to write: .html, .md or .json. By default report.html, or none with --json or --markdown.",
+        show_default=False,
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+    ),
+]
+TitleOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Heading of the page; by default the name of the last file.",
+        show_default=False,
+        metavar="TEXT",
+        rich_help_panel=OUTPUT,
+    ),
+]
+IdsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of the array or column with a name for each sample, which is shown with the surest mistakes.",
+        show_default=False,
+        metavar="NAME",
+        rich_help_panel=MEASURES,
+    ),
+]
+LevelOption = Annotated[float, typer.Option(help="Level of all intervals.", metavar="SHARE", rich_help_panel=MEASURES)]
+MarkdownOption = Annotated[
+    bool, typer.Option("--markdown", help="Print the report as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
+]
+
+EPILOG = epilog("nishimori report val.npz test.npz -o report.html", "nishimori report val.npz --markdown")
+
+
+def report(
+    files: DataSets,
+    output: PageOption = None,
+    title: TitleOption = None,
+    ids: IdsOption = None,
+    level: LevelOption = 0.95,
+    input: InputOption = "logits",
+    floor: FloorOption = None,
+    scores_name: ScoresOption = None,
+    labels: LabelsToFitOption = None,
+    weights: WeightsOption = None,
+    clusters: ClustersOption = None,
+    groups: GroupsToFitOption = None,
+    counts: CountsOption = False,
+    columns: ColumnsOption = None,
+    ignore: IgnoreOption = None,
+    classes: ClassesOption = None,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = ".",
+    n_bins: BinsOption = 15,
+    as_json: JsonOption = False,
+    markdown: MarkdownOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Write one HTML page about the calibration of a model.
+
+    It has a verdict in words, the temperatures, a slider over T, all classes, and the surest mistakes.
+    """
+    if as_json and markdown:
+        raise typer.BadParameter("choose one of --json and --markdown.")
+    check_input(input, floor)
+    target = Path("report.html") if output is None and not (as_json or markdown) else output
+    sets, known = data_sets(files), None if classes is None else split(classes)
+    _check_output(target, overwrite=force)
+    said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, ids, columns, ignore, classes, delimiter)
+    about = (columns, ignore, (delimiter, decimal), known)
+    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups)
+    told = Told(names, input, known, floor, (*said, decimal != "."))
+    options: dict[str, Any] = {"classes": known, "counts": counts, "level": level, "n_bins": n_bins}
+    with _preparing(target, files):
+        found = _made(sets, told, ids, {"title": title or sets[-1][0].name, **options})
+        _show(found, target, as_json=as_json, as_markdown=markdown, force=force)
+
+
+def _made(sets: Sequence[list[Path]], told: Told, ids: str | None, options: dict[str, Any]) -> "nishimori.Report":
+    """The report, with the files and the command that it comes from."""
+    with heard() as warned, shown(None) as progress:
+        data = [opened(each, told, progress) for each in sets]
+        names = None if ids is None else _ids(sets[-1], told, ids)
+        with about_sketches():
+            found = nishimori.Report(data[0], X_test=data[1] if len(data) > 1 else None, ids=names, **options)
+    about = found.to_dict()
+    about["provenance"] |= {"files": _hashes(sets), "command": _command()}
+    return nishimori.Report.from_dict(about | {"code": python_lines(sets, told), "warnings": warned})
+
+
+def _preparing(target: Path | None, files: Sequence[Path]) -> AbstractContextManager[None]:
+    """Make the scripts of the page while large files are read; for small ones another process would take longer."""
+    is_page = target is not None and target.suffix.lower() in (".html", ".htm")
+    large = sum(path.stat().st_size for path in files if path.is_file()) > _LARGE
+    if not (is_page and large):
+        return nullcontext()
+    from nishimori.report._vega import made_meanwhile  # noqa: PLC0415 - with which scikit-learn comes
+
+    return made_meanwhile()
+
+
+def _show(found: "nishimori.Report", target: Path | None, *, as_json: bool, as_markdown: bool, force: bool) -> None:
+    if target is not None:
+        found.save(target, overwrite=force)
+    if as_json:
+        print_json(found.to_dict())
+    elif as_markdown:
+        print_lines(found.to_markdown())
+    else:
+        print_text(found.verdict)
+    if target is not None:
+        note(f"Wrote {target}")
+
+
+def _check_output(target: Path | None, *, overwrite: bool) -> None:
+    """Refuse a file that cannot be written, before the work is done; None is no file."""
+    if target is None:
+        return
+    if target.suffix.lower() not in _ENDINGS:
+        raise InputError(f"-o must be a file that ends in .html, .md or .json, got {target}.")
+    _files.refuse_folder(target, "report.html")
+    check_target(target, overwrite=overwrite)
+    if target.suffix.lower() in (".html", ".htm"):
+        require("vl_convert", extra="report", for_="The page")
+        require("jinja2", extra="report", for_="The page")
+
+
+def _ids(files: list[Path], told: Told, name: str) -> HostArray:
+    """The name of each sample, which is read as groups are."""
+    try:
+        found = _files.read(files, replace(told.names, groups=name, clusters=None, weights=None)).groups
+    except InputError as error:
+        raise InputError(str(error).replace("--groups", "--ids").replace("groups", "ids")) from None
+    assert found is not None, "what was asked for"
+    return found
+
+
+def _hashes(sets: Sequence[Sequence[Path]]) -> list[dict[str, Any]]:
+    """Name, size and SHA-256 of each file, so that a reader can tell which data a page is about."""
+    rows = []
+    for role, paths in zip(("validation", "test"), sets, strict=False):
+        for path in paths:
+            parts = sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
+            for part in parts:
+                with part.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                rows.append({"role": role, "name": part.name, "bytes": part.stat().st_size, "sha256": digest})
+    return rows
+
+
+def _command() -> str:
+    """The line that was typed."""
+    return shlex.join(["nishimori", *sys.argv[1:]])

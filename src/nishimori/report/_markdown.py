@@ -1,0 +1,111 @@
+"""The dictionary as Markdown, for pull requests and model cards."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nishimori._tabular import Tabular
+from nishimori.report import _content
+from nishimori.report._text import digits, interval, level, measured, percent, points, sure, whole
+
+# Rows of a table of classes or groups: more are in the JSON.
+_ROWS = 20
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The whole text."""
+    verdict, about = results["verdict"], results["data"]
+    fitted = f", fitted to {whole(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
+    parts = [
+        f"# Calibration report: {_plain(results['title'])}",
+        f"**{verdict['headline']}.** {verdict['summary']} {verdict['advice']}",
+        f"{whole(about['n_measured'])} {about['measured_on']} samples{fitted}, {whole(about['n_classes'])} classes. "
+        f"Intervals have a level of {level(results['level'])}.",
+        "## Temperatures",
+        _temperatures(results).markdown(),
+        "## Before and after",
+        _methods(results).markdown(),
+        *_differences(results),
+        "\n".join(f"- {_plain(each)}" for each in verdict["sentences"]),
+        *(part for table in _content.gap_tables(results) for part in _gaps(table)),
+        *_mistakes(results),
+        *_absent(results),
+        "## How this was made",
+        "\n".join(f"- {name}: {_plain(value)}" for name, value in _content.provenance(results)),
+        f"```python\n{results['code']}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text in which nothing is a tag or a link."""
+    for letter in "\\`*_[]<>":
+        text = text.replace(letter, f"\\{letter}")
+    return " ".join(text.split())
+
+
+def _temperatures(results: Mapping[str, Any]) -> Tabular:
+    rows = []
+    for each in results["temperatures"]:
+        T = each["temperature"]
+        value = "none" if T is None else measured(T, each["temperature_se"])
+        rows.append((each["title"], value, _plain(each["why"] or "") if T is None else interval(each, "temperature", "number")))
+    return Tabular(("method", "T", "interval"), rows)
+
+
+def _methods(results: Mapping[str, Any]) -> Tabular:
+    rows = [
+        (
+            each["title"],
+            "several" if each["temperature"] is None else digits(each["temperature"]),
+            percent(each["confidence"]),
+            f"{percent(each['ece'])} {interval(each, 'ece', 'percent')}".strip(),
+            measured(each["nll"], each["nll_se"]),
+            measured(each["brier"], each["brier_se"]),
+        )
+        for each in results["methods"]
+        if each["confidence"] is not None
+    ]
+    return Tabular(("method", "T", "mean confidence", "ECE", "NLL", "Brier"), rows)
+
+
+def _differences(results: Mapping[str, Any]) -> list[str]:
+    rows = [
+        (
+            each["title"],
+            f"{points(each['ece_difference'])} {interval(each, 'ece_difference', 'points')}".strip(),
+            measured(each["nll_difference"], each["nll_difference_se"]),
+            measured(each["brier_difference"], each["brier_difference_se"]),
+        )
+        for each in results["methods"]
+        if each.get("nll_difference") is not None
+    ]
+    return [Tabular(("minus no calibration", "ECE in points", "NLL", "Brier"), rows).markdown()] if rows else []
+
+
+def _gaps(table: Mapping[str, Any]) -> list[str]:
+    rows = [[_plain(cell["text"]) + (" off" if cell.get("off") else "") for cell in row] for row in table["rows"][:_ROWS]]
+    left = len(table["rows"]) - len(rows)
+    return [
+        f"## {table['title']}",
+        table["text"],
+        Tabular(table["heads"], rows).markdown(),
+        *([f"... and {left} more"] if left > 0 else []),
+    ]
+
+
+def _mistakes(results: Mapping[str, Any]) -> list[str]:
+    found = results["mistakes"]
+    if not found:
+        return []
+    rows = [
+        (str(each["row"]), _plain(each["id"] or ""), _plain(each["predicted"]), _plain(each["label"]), sure(each["confidence"]))
+        for each in found
+    ]
+    heads = ("row", "id", "predicted", "label", "confidence")
+    return ["## The most overconfident mistakes", Tabular(heads, rows).markdown()]
+
+
+def _absent(results: Mapping[str, Any]) -> list[str]:
+    if not results["absent"]:
+        return []
+    return ["## What is not here", "\n".join(f"- {each['what']}: {each['why']}." for each in results["absent"])]

@@ -1,0 +1,75 @@
+"""The wrong answers that the model is surest of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nishimori import _array
+from nishimori._array import HostArray
+from nishimori._gibbs import Gibbs
+from nishimori._inputs import Batch
+from nishimori._sources import Source
+
+
+@dataclass(frozen=True)
+class Mistakes:
+    """The worst mistakes of some rows, the surest first; those of the rows that follow add.
+
+    Attributes
+    ----------
+    n_rows : int
+        How many rows were looked at, all of positive weight.
+    places : integer array of shape (3, mistakes)
+        The number of each mistake among these rows, the column that was predicted, and that of the true class.
+    numbers : array of shape (4, mistakes)
+        One minus the confidence with all its digits, the confidence, the probability of the true class, and the confidence
+        after calibration.
+    most : int
+        How many are kept.
+    """
+
+    n_rows: int
+    places: HostArray
+    numbers: HostArray
+    most: int
+
+    def __add__(self, other: "Mistakes") -> "Mistakes":
+        shift = np.array([[self.n_rows], [0], [0]])
+        places = np.concatenate([self.places, other.places + shift], axis=1)
+        numbers = np.concatenate([self.numbers, other.numbers], axis=1)
+        return Mistakes(self.n_rows + other.n_rows, places, numbers, self.most).worst()
+
+    def worst(self) -> "Mistakes":
+        """Those that are kept; of equal ones the first."""
+        order = np.lexsort((self.places[0], self.numbers[0]))[: self.most]
+        return Mistakes(self.n_rows, self.places[:, order], self.numbers[:, order], self.most)
+
+
+@dataclass(frozen=True)
+class FindMistakes:
+    """The pass: ``temperature`` is that of a calibration, which is shown beside the model as it is."""
+
+    most: int
+    temperature: float
+
+    def __call__(self, batch: Batch) -> Mistakes:
+        powers = batch.power_sums((1.0, 1 / self.temperature), 0)
+        as_is, after = Gibbs(batch, 1.0, powers[0, ...]), Gibbs(batch, 1 / self.temperature, powers[1, ...])
+        true = batch.xp.exp(batch.label_drops) * as_is.top
+        numbers = _array.on_host(batch.xp.stack([as_is.doubt, as_is.top, true, after.top]))
+        (wrong,) = np.nonzero(~_array.on_host(batch.right))
+        places = [wrong, *(_array.on_host(each)[wrong] for each in (batch.top, batch.labels))]
+        return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong], self.most).worst()
+
+
+def worst_mistakes(data: Source, most: int, temperature: float) -> Mistakes:
+    """The surest wrong answers, with the numbers of their rows.
+
+    Rows of weight zero are counted too where the weights are known, and are not where the data come in batches.
+    """
+    found = data.gather(FindMistakes(most, temperature))
+    weights: Any = getattr(data, "weights", None)
+    if isinstance(weights, np.ndarray) and not weights.all():
+        found.places[0] = np.flatnonzero(weights)[found.places[0]]
+    return found

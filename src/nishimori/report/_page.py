@@ -1,0 +1,98 @@
+"""The dictionary as one HTML file that needs no network and is readable without JavaScript."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from nishimori._optional import require
+from nishimori.report import _charts, _content
+from nishimori.report._text import FILTERS
+from nishimori.report._vega import VEGA_LITE, javascript
+
+
+def page(results: Mapping[str, Any]) -> str:
+    """The whole file."""
+    jinja2 = require("jinja2", extra="report", for_="The report")
+    markup = require("markupsafe", extra="report", for_="The report").Markup
+    vl_convert = require("vl_convert", extra="report", for_="The report")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    environment.filters |= FILTERS
+    script, vega = _asset("page.js"), javascript()
+    specs = {"reliability": _charts.reliability(results), "curves": _charts.curves(results)}
+    pictures = {name: markup(each) for name, each in _pictures(results, specs, vl_convert).items()}
+    places = results["slider"]["places"]
+    after = results["recommended"]
+    return str(
+        environment.from_string(_asset("page.html")).render(
+            results=results,
+            start=places[results["slider"]["start"]],
+            tiles=_content.tiles(results),
+            buttons=_content.buttons(results),
+            scores=_content.scores(results),
+            tables=_content.gap_tables(results),
+            differences=[each for each in results["methods"] if each.get("nll_difference") is not None],
+            provenance=_content.provenance(results),
+            mistake_heads=_mistake_heads(results),
+            has_ids=_has_ids(results),
+            after=next((each["temperature"] for each in results["methods"] if each["method"] == after), 1.0),
+            pictures=pictures,
+            scroll=lambda label: markup(' tabindex="0" role="region" aria-label="{}"').format(label),
+            style=markup(_asset("page.css")),
+            script=markup(script),
+            vega=markup(vega),
+            payload=markup(_inert({"places": places, "specs": specs})),
+            policy=_policy(vega, script),
+        )
+    )
+
+
+def _asset(name: str) -> str:
+    return files("nishimori.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _pictures(results: Mapping[str, Any], specs: Mapping[str, Any], vl_convert: Any) -> dict[str, str]:
+    """The charts as they are before the slider moves, or without JavaScript; an empty text if there is nothing to draw."""
+    slider = results["slider"]
+    as_is = next(i for i, each in enumerate(slider["places"]) if each["temperature"] == 1)
+    rows = _charts.datasets(slider, sorted({slider["start"], as_is}))
+    drawn = {**specs, "temperatures": _charts.temperatures(results)}
+
+    def picture(spec: dict[str, Any]) -> str:
+        svg = vl_convert.vegalite_to_svg({**spec, "datasets": rows}, vl_version=VEGA_LITE)
+        label = json.dumps(spec["description"])  # a sentence of ours, without anything to escape but its quotes
+        return str(svg).replace("<svg ", f"<svg role='img' aria-label={label} ", 1)
+
+    return {name: "" if spec is None else picture(spec) for name, spec in drawn.items()}
+
+
+def _has_ids(results: Mapping[str, Any]) -> bool:
+    return any(each["id"] is not None for each in results["mistakes"] or [])
+
+
+def _mistake_heads(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    texts = ["id"] if _has_ids(results) else []
+    numbers = ("confidence", "after calibration", "true class")
+    heads = [{"name": "row", "number": True}, *({"name": each, "number": False} for each in (*texts, "predicted", "label"))]
+    return heads + [{"name": each, "number": True, "sorted": each == "confidence"} for each in numbers]
+
+
+def _inert(content: Any) -> str:
+    """JSON that no parser of HTML takes for anything else: names from the data may hold ``</script>``."""
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _policy(*scripts: str) -> str:
+    """What a browser may do with the page: run these scripts and no others, and load nothing."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts)
+    allowed = (
+        "default-src 'none'",
+        f"script-src {hashes}",
+        "style-src 'unsafe-inline'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+    return "; ".join(allowed)

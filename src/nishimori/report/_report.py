@@ -1,0 +1,194 @@
+"""The report as an object: what people make, look at and save."""
+
+import html
+import json
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+import nishimori
+from nishimori._disk import new_file
+from nishimori._labels import Classes
+from nishimori._numbers import between, whole
+from nishimori._scores import Input
+from nishimori._sketch import Sketch
+from nishimori._sources import is_source, source
+from nishimori.errors import InputError
+from nishimori.report._markdown import markdown
+from nishimori.report._page import page
+from nishimori.report._results import FORMAT, Asked, results_of
+
+# More bins than this are not readable in a diagram, and make the file large.
+_MOST_BINS = 100
+
+_CODE = """import nishimori
+
+calibrator = nishimori.calibrator("auto").fit({val})
+card = nishimori.evaluate({measured}, calibrator=calibrator)
+print(calibrator.temperature_, card.ece, card.nll)"""
+
+
+class Report:
+    """Everything about the calibration of a model on one page: a verdict, temperatures, a slider over T, classes, mistakes.
+
+    Parameters
+    ----------
+    X_val, y_val, sample_weight, clusters, groups, counts, input, classes, floor
+        Validation data, as for `compare`. A sketch is accepted too; the page then says what it cannot tell.
+    X_test, y_test, test_weight, test_clusters, test_groups
+        What the page measures; by default the validation data, which flatters every method a little.
+    ids : array of shape (n_samples,), optional
+        Names of the samples that are measured, which are shown with the surest mistakes beside the number of the row.
+    title : str
+        The heading of the page, such as the name of the model.
+    level : float
+        The level of all intervals.
+    n_bins : int
+        Bins of the reliability diagram and of the ECE, at most 100.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> validation, test = network.validation, network.test
+    >>> report = nishimori.Report(validation.logits, validation.labels, test.logits, test.labels, title="ResNet-20")
+    >>> print(report)
+    Overconfident. Mean confidence is 90.6 %, accuracy is 83.7 %: confidence is 6.87 ± 0.32 points above accuracy. Divide the logits by T = 1.595 ± 0.040, which the adaptive method chooses: the ECE goes from 6.99 % to 1.01 %.
+    """  # noqa: E501 - one line is printed
+
+    def __init__(
+        self,
+        X_val: Any,
+        y_val: Any = None,
+        X_test: Any = None,
+        y_test: Any = None,
+        *,
+        title: str = "Model",
+        sample_weight: Any = None,
+        test_weight: Any = None,
+        clusters: Any = None,
+        test_clusters: Any = None,
+        groups: Any = None,
+        test_groups: Any = None,
+        ids: Any = None,
+        counts: bool = False,
+        level: float = 0.95,
+        n_bins: int = 15,
+        input: Input = "logits",
+        classes: Classes = None,
+        floor: float | None = None,
+    ) -> None:
+        meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
+        between("level", level, 0, 1)
+        whole("n_bins", n_bins, 1, _MOST_BINS)
+        validation = _data((X_val, y_val, sample_weight, clusters, groups), meaning, ("X_val", "y_val"))
+        given = (X_test, y_test, test_weight, test_clusters, test_groups)
+        if X_test is None and any(each is not None for each in given):
+            raise InputError("`X_test` must be given where other arguments speak of test data, got None.")
+        test = None if X_test is None else _data(given, meaning, ("X_test", "y_test"))
+        asked = Asked(classes, input, floor, counts, float(level), n_bins)
+        found = results_of(validation, test, ids, asked)
+        names = ("X_val, y_val", "X_val, y_val" if test is None else "X_test, y_test")
+        if isinstance(validation, Sketch):
+            names = ("sketch", "sketch" if test is None else "test_sketch, None")
+        self._results: dict[str, Any] = plain(
+            {"title": str(title), **found}
+            | {
+                "n_bins": n_bins,
+                "provenance": {
+                    "made_on": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+                    "library_version": nishimori.__version__,
+                    "files": [],
+                    "command": "",
+                },
+                "code": _CODE.format(val=names[0], measured=names[1]),
+                "warnings": [],
+            }
+        )
+
+    @classmethod
+    def from_dict(cls, results: Mapping[str, Any]) -> Self:
+        """The report of results that `to_dict` gave, perhaps through a file of JSON."""
+        if not isinstance(results, Mapping) or results.get("format") != FORMAT:
+            raise InputError(f"`results` must be what `to_dict` of a report gave, of format {FORMAT}, got {results!r:.80}.")
+        made = cls.__new__(cls)
+        made._results = dict(results)
+        return made
+
+    @property
+    def verdict(self) -> str:
+        """What the page says at its top."""
+        told = self._results["verdict"]
+        return f"{told['headline']}. {told['summary']} {told['advice']}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
+        return dict(self._results)
+
+    def to_json(self) -> str:
+        """The same as one line of JSON."""
+        return json.dumps(self._results, allow_nan=False)
+
+    def to_markdown(self) -> str:
+        """The verdict and all tables, for a pull request or a model card; of long tables the worst rows."""
+        return markdown(self._results)
+
+    def to_html(self) -> str:
+        """The page: one file that needs no network."""
+        return page(self._results)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the report to a file.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to: a page if it ends in .html, else .md or .json. An existing file is kept unless ``overwrite``.
+        overwrite : bool
+            Replace an existing file.
+        """
+        text = self._text(Path(path).suffix.lower())
+        with new_file(path, overwrite=overwrite) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def _text(self, ending: str) -> str:
+        made = {".html": self.to_html, ".htm": self.to_html, ".md": self.to_markdown, ".json": self.to_json}.get(ending)
+        if made is None:
+            raise InputError(f"`path` must end in .html, .md or .json, got a name that ends in {ending!r}.")
+        return made()
+
+    def __str__(self) -> str:
+        return self.verdict
+
+    def __repr__(self) -> str:
+        about = self._results["data"]
+        return f"<Report on {about['n_measured']} {about['measured_on']} samples: {self._results['verdict']['status']}>"
+
+    def _repr_html_(self) -> str:
+        # A frame, because the page has a style sheet and scripts of its own.
+        return (
+            '<iframe title="Calibration report" style="width:100%;height:50rem;border:0" '
+            f'srcdoc="{html.escape(self.to_html())}"></iframe>'
+        )
+
+
+def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str]) -> Any:
+    """Logits, labels, weights, clusters and groups as a source; a source knows what its numbers mean."""
+    X, y, weights, clusters, groups = given
+    return source(X, y, weights, clusters=clusters, groups=groups, names=names, **({} if is_source(X) else meaning))
+
+
+def plain(value: Any) -> Any:
+    """The same with lists in place of arrays and tuples, texts as keys, and None in place of numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

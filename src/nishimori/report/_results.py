@@ -1,0 +1,197 @@
+"""Everything that the page shows, as a plain dictionary: numbers, texts, lists and dictionaries, JSON as it is.
+
+The renderers know nothing but this dictionary. What cannot be told from the data, such as the worst mistakes of a sketch, is
+listed under "absent" with the reason.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nishimori._calibrators import Calibrator, FixedMap, GroupConsistency
+from nishimori._compare import compare
+from nishimori._comparison import Comparison
+from nishimori._group_gaps import gaps_after, names_of_groups
+from nishimori._group_sums import By
+from nishimori._inference import normal_quantile, wilson_limits
+from nishimori._labels import class_labels
+from nishimori._maps import Map, Temperature
+from nishimori._scorecard import Scorecard
+from nishimori._sketch import Sketch
+from nishimori._sources import Source, groups_in
+from nishimori.errors import InputError, InputWarning, NishimoriError
+from nishimori.report._mistakes import worst_mistakes
+from nishimori.report._rows import group_table, method_rows, mistake_rows
+from nishimori.report._scores_over_t import scores_over_t
+from nishimori.report._verdict import recommended, verdict_of
+
+FORMAT = 1
+"""The version of the dictionary."""
+
+METRICS = ("confidence", "ece", "nll", "brier")
+"""What the slider shows besides the reliability diagram."""
+
+_MISTAKES = 20
+_ONE_TEMPERATURE = ("none", "ts", "ec", "auto")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user said about the data, and about the numbers to make from them."""
+
+    classes: Any
+    input: Any
+    floor: float | None
+    counts: bool
+    level: float
+    n_bins: int
+
+
+def results_of(validation: Source, test: Source | None, ids: Any, asked: Asked) -> dict[str, Any]:
+    """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data."""
+    data = validation if test is None else test
+    by_rows = not isinstance(validation, Sketch) and not isinstance(data, Sketch)
+    fitted = _groups_fitted(validation, asked) if by_rows else {}
+    maps = {name: each.map_ for name, each in fitted.items()}
+    found = _compared(validation, test, maps, asked)
+    best = recommended(found)
+    one = 1.0 if best is None else best.temperature or 1.0
+    chosen = {each.method: each.temperature for each in found if each.temperature is not None and each.method != "none"}
+    methods = method_rows(found)
+    return {
+        "format": FORMAT,
+        "verdict": verdict_of(found),
+        "data": _about(found, data),
+        "level": asked.level,
+        "recommended": None if best is None else best.method,
+        "temperatures": [_temperature(each) for each in methods if each["method"] in _ONE_TEMPERATURE[1:]],
+        "methods": methods,
+        "slider": _slider(data, found, list(chosen.values()), one, asked),
+        "classes": _classes(found, best.method if best else "none", fitted.get("class temperatures")) if by_rows else None,
+        "groups": _groups(data, one, fitted.get("group temperatures"), asked) if by_rows else None,
+        "mistakes": _mistakes(data, one, ids, asked) if by_rows else None,
+        "absent": _absent(validation, data),
+        "tests": found.to_dict()["tests"],
+    }
+
+
+def _groups_fitted(validation: Source, asked: Asked) -> dict[str, GroupConsistency]:
+    """Temperatures per predicted class, and per group where groups are named, as far as they can be fitted."""
+    kinds: dict[str, By] = {"class temperatures": "prediction"}
+    if groups_in(validation) is not None:
+        kinds["group temperatures"] = "groups"
+    fitted = {}
+    for name, by in kinds.items():
+        calibrator = GroupConsistency(by=by, input=asked.input, classes=asked.classes, floor=asked.floor)
+        # What is wrong with the data is said by `compare`, and a temperature that does not exist by its table. Groups that
+        # are too small for a temperature of their own are no reason to warn those who did not ask for one.
+        with suppress(NishimoriError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)
+            fitted[name] = calibrator.fit(validation, counts=asked.counts)
+    return fitted
+
+
+def _compared(validation: Any, test: Any, maps: Mapping[str, Map], asked: Asked) -> Comparison:
+    meaning: dict[str, Any] = {"input": asked.input, "classes": asked.classes, "floor": asked.floor}
+    own = [FixedMap(each, method=name, **meaning) for name, each in maps.items()]
+    methods: list[str | Calibrator] = [*_ONE_TEMPERATURE, *own]
+    options: dict[str, Any] = {"counts": asked.counts, "level": asked.level, "n_bins": asked.n_bins}
+    return compare(validation, X_test=test, methods=methods, **meaning, **options)
+
+
+def _about(found: Comparison, data: Source) -> dict[str, Any]:
+    card = found["none"].scorecard
+    assert card is not None, "the model as it is needs no fit"
+    return {
+        "n_validation": found.n_validation,
+        "n_measured": found.n_test,
+        "measured_on": "test" if found.is_test else "validation",
+        "n_classes": data.n_classes,
+        "is_sketch": isinstance(data, Sketch),
+        "accuracy": card.accuracy,
+        "accuracy_se": card.accuracy_se,
+    }
+
+
+def _temperature(row: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("method", "title", "temperature", "temperature_se", "temperature_low", "temperature_high", "why")
+    return {name: row[name] for name in names}
+
+
+def _slider(data: Source, found: Comparison, chosen: Sequence[float], start: float, asked: Asked) -> dict[str, Any]:
+    """The scores at each place of the slider in order of T; those of the methods have names. It starts at T = ``start``."""
+    cards: dict[float, Scorecard] = {}
+    for card in scores_over_t(data, chosen, n_bins=asked.n_bins, counts=asked.counts):
+        cards[float(card.temperature or 1.0)] = card
+    names: dict[float, list[str]] = {}
+    for each in found:
+        if each.temperature is not None and each.scorecard is not None:
+            cards[each.temperature] = each.scorecard
+            names.setdefault(each.temperature, []).append(each.method)
+    places = [_place(cards[T], names.get(T, []), asked.level) for T in sorted(cards)]
+    return {"places": places, "start": next(i for i, each in enumerate(places) if each["temperature"] == start)}
+
+
+def _place(card: Scorecard, names: list[str], level: float) -> dict[str, Any]:
+    curve = card.reliability
+    low, high = wilson_limits(curve.accuracy, curve.count, normal_quantile(level))
+    share = curve.weight / curve.weight.sum()
+    columns = (curve.lower, curve.upper, curve.confidence, curve.accuracy, low, high, share)
+    return {
+        "temperature": card.temperature,
+        "names": names,
+        **{name: getattr(card, name) for name in METRICS},
+        # Eight digits: what a picture shows, and a file that stays small.
+        "bins": np.round(np.stack(columns, axis=1), 8).tolist(),
+    }
+
+
+def _classes(found: Comparison, best: str, fitted: GroupConsistency | None) -> dict[str, Any]:
+    """The table of predicted classes."""
+    names = {"before": "none", "one": best, "several": "class temperatures"}
+    rows = {each.method: each.by_class for each in found}
+    return group_table({key: rows.get(name) for key, name in names.items()}, fitted)
+
+
+def _groups(data: Source, one: float, fitted: GroupConsistency | None, asked: Asked) -> dict[str, Any] | None:
+    """The table of groups, if groups are named."""
+    if groups_in(data) is None:
+        return None
+    maps: dict[str, Map] = {"before": Temperature(1.0), "one": Temperature(one)}
+    if fitted is not None:
+        maps["several"] = fitted.map_
+    names = names_of_groups(data, "groups", None)
+    gaps = gaps_after(data, list(maps.values()), "groups", names, asked.level, counts=asked.counts)
+    return group_table(dict(zip(maps, gaps, strict=True)), fitted)
+
+
+def _mistakes(data: Source, one: float, ids: Any, asked: Asked) -> list[dict[str, Any]]:
+    found = worst_mistakes(data, _MISTAKES, one)
+    return mistake_rows(found, class_labels(asked.classes, data.n_classes).tolist(), _checked_ids(ids, data.n_rows))
+
+
+def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
+    """The id of each row."""
+    if ids is None:
+        return None
+    listed = np.asarray(ids)
+    if listed.ndim != 1 or len(listed) != n_rows:
+        raise InputError(f"`ids` must hold one id per sample that is measured, {n_rows} in all, got shape {listed.shape}.")
+    found: list[Any] = listed.tolist()
+    return found
+
+
+def _absent(validation: Source, data: Source) -> list[dict[str, str]]:
+    """What the page does not have, and why."""
+    if not isinstance(validation, Sketch) and not isinstance(data, Sketch):
+        return []
+    why = "a sketch keeps sums and no rows"
+    parts = ["The table of predicted classes", "The table of groups", "The surest mistakes"]
+    parts += ["Paired differences between methods", "Standard errors of NLL, Brier score and mean confidence"]
+    exact = "The ECE and the diagram exactly at the fitted temperatures"
+    interpolated = "a sketch interpolates them between its temperatures, and close to its minimum the ECE is usually too small"
+    return [*({"what": each, "why": why} for each in parts), {"what": exact, "why": interpolated}]

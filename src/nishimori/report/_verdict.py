@@ -1,0 +1,112 @@
+"""What the numbers mean, in the words at the top of the page."""
+
+from math import sqrt
+from typing import Any
+
+from nishimori._comparison import Compared, Comparison
+from nishimori._inference import normal_quantile
+from nishimori._scorecard import Scorecard
+from nishimori._tabular import measured
+
+TITLES = {
+    "none": "No calibration",
+    "ts": "Temperature scaling (TS)",
+    "ec": "Expectation consistency (EC)",
+    "auto": "Adaptive (auto)",
+    "class temperatures": "A temperature per predicted class",
+    "group temperatures": "A temperature per group",
+}
+"""The methods of the page by the names that the dictionary has for them."""
+
+
+_CHOSEN_BY = {"auto": "the adaptive method", "ec": "expectation consistency", "ts": "temperature scaling"}
+
+
+def overall_gap(card: Scorecard) -> tuple[float, float | None]:
+    """Mean confidence minus accuracy, and its standard error; None if that is not known.
+
+    The error is what the samples show, but not less than what a calibrated model would have: with few wrong answers the first
+    is too small.
+    """
+    gap = card.confidence - card.accuracy
+    if card.gaps is None or "ece" in card.why_no_se:
+        return gap, None
+    null = 0.0 if card.gaps.nulls is None else float(card.gaps.nulls.sum())
+    return gap, sqrt(max(null, float(card.gaps.covariance.sum())))
+
+
+def recommended(found: Comparison) -> Compared | None:
+    """The method to use: the adaptive one, or EC or TS where it could not be fitted."""
+    fitted = {each.method: each for each in found if each.temperature is not None}
+    return next((fitted[name] for name in ("auto", "ec", "ts") if name in fitted), None)
+
+
+def verdict_of(found: Comparison) -> dict[str, Any]:
+    """A status, a headline, what to do, and further sentences."""
+    card = found["none"].scorecard
+    assert card is not None, "the model as it is needs no fit"
+    gap, error = overall_gap(card)
+    status = _status(card, gap, error, found.level)
+    return {
+        "status": status,
+        "headline": _HEADLINES[status],
+        "summary": _summary(card, gap, error),
+        "advice": _advice(found, status),
+        "classes": _about_classes(found),
+        "sentences": list(found.verdicts),
+        "gap": gap,
+        "gap_se": error,
+    }
+
+
+_HEADLINES = {
+    "overconfident": "Overconfident",
+    "underconfident": "Underconfident",
+    "uneven": "Right on average, wrong in places",
+    "calibrated": "No miscalibration found",
+    "unknown": "Measured without error bars",
+}
+
+
+def _status(card: Scorecard, gap: float, error: float | None, level: float) -> str:
+    if error is None:
+        return "unknown"
+    if abs(gap) > normal_quantile(level) * error:
+        return "overconfident" if gap > 0 else "underconfident"
+    return "uneven" if card.interval("ece", level).low > 0 else "calibrated"
+
+
+def _summary(card: Scorecard, gap: float, error: float | None) -> str:
+    """Confidence against accuracy in a sentence."""
+    size = measured(100 * abs(gap), None if error is None else 100 * error) if error else f"{100 * abs(gap):.2f}"
+    side = "above" if gap >= 0 else "below"
+    return (
+        f"Mean confidence is {100 * card.confidence:.1f} %, accuracy is {100 * card.accuracy:.1f} %: confidence is {size} "
+        f"points {side} accuracy."
+    )
+
+
+def _advice(found: Comparison, status: str) -> str:
+    best, before = recommended(found), found["none"].scorecard
+    if best is None or best.scorecard is None or before is None:
+        return "No temperature could be fitted; the table below says why."
+    T = measured(best.temperature or 1.0, best.temperature_se)
+    about = "about " if best.by_class is None else ""  # a sketch interpolates it
+    change = f"the ECE goes from {100 * before.ece:.2f} % to {about}{100 * best.scorecard.ece:.2f} %"
+    title = _CHOSEN_BY[best.method]
+    if status == "calibrated":
+        return f"Nothing has to be done. With T = {T}, which {title} chooses, {change}."
+    return f"Divide the logits by T = {T}, which {title} chooses: {change}."
+
+
+def _about_classes(found: Comparison) -> str:
+    """What one temperature leaves to be done for single classes, or nothing if that is little."""
+    best, several = recommended(found), {each.method: each.by_class for each in found}.get("class temperatures")
+    one = None if best is None else best.by_class
+    if one is None or several is None or not one.off or several.interval().high >= one.interval().low:
+        return ""
+    return (
+        f"One temperature is not enough: after it, {len(one.off)} of {len(one)} predicted classes are off by more than noise, "
+        f"and the mean gap of classes is {100 * one.mean_abs_gap:.2f} points. With a temperature per predicted class it is "
+        f"{100 * several.mean_abs_gap:.2f} points."
+    )

@@ -1,0 +1,75 @@
+"""Assertions for test suites: a model that is released must stay calibrated."""
+
+from typing import Any
+
+from nishimori._applied import Meaning
+from nishimori._gate import Given, Wanted, gate_of
+from nishimori._group_sums import By
+from nishimori._labels import Classes
+from nishimori._reliability import Strategy
+from nishimori._scores import Input
+
+__all__ = ["assert_calibrated"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def assert_calibrated(
+    logits: Any,
+    labels: Any = None,
+    *,
+    calibrator: Any = None,
+    temperature: float | None = None,
+    max_ece: float | None = None,
+    max_gap: float | None = None,
+    max_error: float | None = None,
+    max_brier: float | None = None,
+    max_nll: float | None = None,
+    max_group_gap: float | None = None,
+    level: float = 0.95,
+    strict: bool = False,
+    by: By | None = None,
+    groups: Any = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    sample_weight: Any = None,
+    clusters: Any = None,
+    counts: bool = False,
+    input: Input | None = None,
+    classes: Classes = None,
+    floor: float | None = None,
+) -> None:
+    """Raise an `AssertionError` if the data show that a model breaks one of its bounds.
+
+    Parameters
+    ----------
+    logits, labels
+        Test data, as for `nishimori.evaluate`.
+    max_ece, max_gap, max_error, max_brier, max_nll, max_group_gap, level
+        Bounds, of which at least one is needed, and the level of their limits. They and all others are as for `nishimori.gate`.
+    strict : bool
+        Whether to raise also if the data do not prove that every bound is kept.
+
+    Raises
+    ------
+    AssertionError
+        With one line per check that fails: what exceeds which bound, by how much, and its limits.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> from nishimori.testing import assert_calibrated
+    >>> val, test = nishimori.data.load("cifar10/resnet20").validation, nishimori.data.load("cifar10/resnet20").test
+    >>> calibrator = nishimori.ExpectationConsistency().fit(val.logits, val.labels)
+    >>> assert_calibrated(test.logits, test.labels, calibrator=calibrator, max_ece=0.02, max_gap=0.01)
+    """
+    __tracebackhide__ = True  # pytest then shows the line of the test
+    bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
+    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts)
+    given = Given(logits, labels, sample_weight, clusters, groups, Meaning(input, classes, floor))
+    found = gate_of(given, wanted, calibrator, temperature, by)
+    if not found.passed:
+        number = f"{len(found.failed)} of {len(found.checks)} checks"
+        raise AssertionError("\n".join([f"{number} failed on {found.n_samples} samples.", *map(str, found.failed)]))

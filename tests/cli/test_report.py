@@ -1,0 +1,183 @@
+"""``nishimori report`` as a person types it."""
+
+import hashlib
+import json
+import re
+import shlex
+
+import numpy as np
+import pytest
+
+import nishimori
+import report_case
+
+VALIDATION, TEST = report_case.rows(600)
+NAMES = [f"photo {i}" for i in range(300)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    np.savez(tmp_path / "val.npz", logits=VALIDATION["logits"], labels=VALIDATION["codes"], site=VALIDATION["groups"])
+    np.savez(tmp_path / "test.npz", logits=TEST["logits"], labels=TEST["codes"], site=TEST["groups"], photo=NAMES)
+    return tmp_path
+
+
+def table(path, data, *, photos=False):
+    lines = ["z0,z1,z2,z3,labels" + photos * ",photo"]
+    lines += [
+        ",".join(map(repr, [*map(float, z), int(y)])) + photos * f",photo {i}"
+        for i, (z, y) in enumerate(zip(data["logits"], data["codes"], strict=True))
+    ]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_a_page_is_written_and_the_verdict_printed(run, files):
+    ended = run("report val.npz test.npz")
+    assert (ended.code, ended.err) == (0, "Wrote report.html\n")
+    assert ended.out.startswith("Overconfident. Mean confidence is ")
+    page = (files / "report.html").read_text()
+    assert hashlib.sha256((files / "test.npz").read_bytes()).hexdigest() in page
+    assert "<h1>test.npz</h1>" in page
+    assert "nishimori report val.npz test.npz" in page
+
+
+def test_existing_files_are_kept_unless_forced(run, files):
+    (files / "report.html").write_text("mine")
+    ended = run("report val.npz")
+    assert (ended.code, ended.out, ended.err) == (1, "", "error: report.html exists. Pass --force to replace it.\n")
+    assert (files / "report.html").read_text() == "mine"
+    assert run("report val.npz --force").code == 0
+    assert (files / "report.html").read_text() != "mine"
+
+
+def test_json_is_the_dictionary_and_writes_no_file(run, files):
+    ended = run("report val.npz test.npz --groups site --ids photo --json")
+    found = json.loads(ended.out)
+    assert not (files / "report.html").exists()
+    expected = nishimori.Report(
+        VALIDATION["logits"],
+        VALIDATION["codes"],
+        TEST["logits"],
+        TEST["codes"],
+        groups=VALIDATION["groups"],
+        test_groups=TEST["groups"],
+        ids=NAMES,
+    ).to_dict()
+    for name in ("groups", "classes"):
+        rows, wanted = ({each["name"]: each["one"]["gap"] for each in found[name]["rows"]} for found in (found, expected))
+        assert rows == pytest.approx(wanted)
+    assert [each["row"] for each in found["mistakes"]] == [each["row"] for each in expected["mistakes"]]
+    assert [each["id"] for each in found["mistakes"]] == [NAMES[each["row"]] for each in found["mistakes"]]
+    assert [each["sha256"] for each in found["provenance"]["files"]] == [
+        hashlib.sha256((files / name).read_bytes()).hexdigest() for name in ("val.npz", "test.npz")
+    ]
+
+
+def test_markdown_is_printed(run, files):
+    ended = run("report val.npz --markdown --title", "mine")
+    assert ended.out.startswith("# Calibration report: mine\n\n**Overconfident.**")
+    assert not (files / "report.html").exists()
+
+
+def printed_by(code, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    exec(compile(code, "lines", "exec"), {})
+    return [float(each) for each in capsys.readouterr().out.split()]
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "sketch", "npy"])
+def test_the_lines_of_python_give_the_same_numbers(kind, run, files, monkeypatch, capsys):
+    for name, data in (("val", VALIDATION), ("test", TEST)):
+        if kind == "csv":
+            table(files / f"{name}.csv", data)
+        elif kind == "sketch":
+            nishimori.Sketch().update(data["logits"], data["codes"]).save(files / f"{name}.sketch.npz")
+        elif kind == "npy":
+            np.save(files / f"{name}.npy", data["logits"])
+            np.save(files / f"{name}_y.npy", data["codes"])
+    words = {
+        "npz": "val.npz test.npz",
+        "csv": "val.csv test.csv",
+        "sketch": "val.sketch.npz test.sketch.npz",
+        "npy": "val.npy val_y.npy test.npy test_y.npy",
+    }[kind]
+    found = json.loads(run(f"report {words} --json").out)
+    auto = next(each for each in found["methods"] if each["method"] == "auto")
+    numbers = printed_by(found["code"], files, monkeypatch, capsys)
+    assert numbers == pytest.approx([auto["temperature"], auto["ece"], auto["nll"]], rel=1e-6)
+
+
+def test_ids_of_a_table_are_read(run, files):
+    table(files / "test.csv", TEST, photos=True)
+    found = json.loads(run("report test.csv --ignore photo --ids photo --json").out)
+    # Python has no word for columns to leave out, so the reader has to load the table.
+    assert "# X_val, y_val: the scores and labels of test.csv, as arrays" in found["code"]
+    assert [each["id"] for each in found["mistakes"]] == [f"photo {each['row']}" for each in found["mistakes"]]
+
+
+def refused(ended):
+    assert ended.code == 1
+    assert ended.out == ""
+    return ended.err.removesuffix("\n")
+
+
+def test_bad_files_are_refused_in_one_line(run, files):
+    hollow = TEST["logits"].copy()
+    hollow[7, 2] = np.nan
+    np.savez(files / "hollow.npz", logits=hollow, labels=TEST["codes"])
+    np.savez(files / "empty.npz", logits=TEST["logits"][:0], labels=TEST["codes"][:0])
+    assert refused(run("report val.npz hollow.npz")).startswith(
+        "error: hollow.npz: `scores` must not contain NaN or +inf, got nan in row 7, column 2 (counted from 0)."
+    )
+    assert refused(run("report val.npz empty.npz")) == (
+        "error: 'logits' in empty.npz has nothing in it, its shape is (0, 4). Save it again with its rows."
+    )
+    assert not (files / "report.html").exists()
+
+
+def test_bad_options_are_refused_in_one_line(run, files):
+    assert refused(run("report val.npz -o report.pdf")) == (
+        "error: -o must be a file that ends in .html, .md or .json, got report.pdf."
+    )
+    assert refused(run("report val.npz -o nowhere/report.html")) == (
+        "error: There is no folder nowhere to write report.html to. Create it first."
+    )
+    assert refused(run("report val.npz test.npz --ids nothing")) == (
+        "error: test.npz has no array 'nothing', only 'logits', 'labels', 'site', 'photo'. Name yours with --ids."
+    )
+    assert run("report val.npz --json --markdown").code == 2
+    nishimori.Sketch().update(TEST["logits"], TEST["codes"]).save(files / "sketch.npz")
+    assert refused(run("report sketch.npz --ids photo")).startswith(
+        "error: sketch.npz is a sketch, which knows what its rows are."
+    )
+
+
+def test_the_command_line_on_the_page_can_be_typed_again(run, files):
+    command = json.loads(run("report val.npz --json --title", shlex.quote("a"), "--level 0.9").out)["provenance"]["command"]
+    assert re.fullmatch(r"nishimori report val.npz --json --title a --level 0.9", command)
+
+
+def test_large_files_make_the_scripts_of_the_page_in_another_process(run, files, monkeypatch):
+    from nishimori.cli import _report
+    from nishimori.report import _vega
+
+    made = []
+    monkeypatch.setattr(_report, "_LARGE", 0)
+    monkeypatch.setattr(_vega, "_PROGRAM", "print('window.made = 1')")
+    _vega.javascript.cache_clear()
+    try:
+        assert run("report val.npz").code == 0
+        made.append((files / "report.html").read_text())
+    finally:
+        _vega.javascript.cache_clear()
+    assert "<script>window.made = 1\n</script>" in made[0]
+    assert _vega._running == []
+
+
+def test_scripts_are_made_here_if_the_other_process_fails(monkeypatch):
+    from nishimori.report import _vega
+
+    monkeypatch.setattr(_vega, "_PROGRAM", "raise SystemExit(1)")
+    _vega.javascript.cache_clear()
+    with _vega.made_meanwhile():
+        assert "vegaEmbed" in _vega.javascript()

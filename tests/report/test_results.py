@@ -1,0 +1,242 @@
+"""The dictionary behind the report: every number is that of a second formula."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+import nishimori
+import reference
+import report_case
+from nishimori import InputError, Report
+
+VALIDATION, TEST = report_case.rows()
+X, Y = TEST["logits"], TEST["codes"]
+
+
+def made(**options):
+    return Report(VALIDATION["logits"], VALIDATION["codes"], X, Y, **options)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return made(groups=VALIDATION["groups"], test_groups=TEST["groups"], ids=TEST["ids"]).to_dict()
+
+
+def test_the_slider_shows_the_scores_of_each_temperature(results):
+    places = results["slider"]["places"]
+    assert [each["temperature"] for each in places] == sorted(each["temperature"] for each in places)
+    assert places[0]["temperature"] < 0.3
+    assert places[-1]["temperature"] > 6
+    assert len(places) > 40
+    for each in places[:: len(places) // 8]:
+        T, claimed = each["temperature"], reference.softmax(X, each["temperature"]).max(axis=1)
+        assert each["confidence"] == pytest.approx(claimed.mean(), rel=1e-9)
+        assert each["nll"] == pytest.approx(reference.nll(X, Y, T), rel=1e-9)
+        assert each["brier"] == pytest.approx(reference.brier(X, Y, T), rel=1e-9)
+        assert each["ece"] == pytest.approx(reference.ece(claimed, X.argmax(axis=1) == Y, np.linspace(0, 1, 16)), rel=1e-9)
+
+
+def test_bins_have_the_mean_confidence_accuracy_and_wilson_interval_of_their_samples(results):
+    place = results["slider"]["places"][results["slider"]["start"]]
+    claimed = reference.softmax(X, place["temperature"]).max(axis=1)
+    right = X.argmax(axis=1) == Y
+    for lower, upper, confidence, accuracy, low, high, share in place["bins"]:
+        inside = (claimed > lower) & (claimed <= upper)
+        assert confidence == pytest.approx(claimed[inside].mean(), abs=1e-7)
+        assert accuracy == pytest.approx(right[inside].mean(), abs=1e-7)
+        assert share == pytest.approx(inside.mean(), abs=1e-7)
+        limits = binomtest(int(right[inside].sum()), int(inside.sum())).proportion_ci(0.95, method="wilson")
+        assert (low, high) == pytest.approx((limits.low, limits.high), abs=1e-7)
+
+
+def test_named_places_are_those_of_the_methods(results):
+    named = {name: each["temperature"] for each in results["slider"]["places"] for name in each["names"]}
+    fitted = VALIDATION["logits"], VALIDATION["codes"]
+    assert named["none"] == 1
+    assert named["ec"] == pytest.approx(reference.ec_temperature(*fitted, low=0.1, high=10), rel=1e-6)
+    assert named["ts"] == pytest.approx(reference.ts_temperature(*fitted, low=0.1, high=10), rel=1e-6)
+    assert min(named["ec"], named["ts"]) <= named["auto"] <= max(named["ec"], named["ts"])
+    start = results["slider"]["places"][results["slider"]["start"]]
+    assert results["recommended"] == "auto"
+    assert start["temperature"] == named["auto"]
+
+
+def test_temperatures_have_errors_and_intervals(results):
+    for each in results["temperatures"]:
+        fit = nishimori.calibrator(each["method"]).fit(VALIDATION["logits"], VALIDATION["codes"])
+        assert each["temperature_se"] == pytest.approx(fit.temperature_se_, rel=1e-3)
+        assert (each["temperature_low"], each["temperature_high"]) == pytest.approx(fit.confidence_interval(0.95), rel=1e-3)
+
+
+@pytest.mark.parametrize(("scale", "status"), [(1, "overconfident"), (0.5, "calibrated"), (0.2, "underconfident")])
+def test_the_verdict_is_about_confidence_minus_accuracy(scale, status):
+    verdict = Report(scale * X, Y).to_dict()["verdict"]
+    right = X.argmax(axis=1) == Y
+    misses = reference.softmax(scale * X).max(axis=1) - right
+    assert verdict["gap"] == pytest.approx(misses.mean())
+    claimed = reference.softmax(scale * X).max(axis=1)
+    variance = max(misses.var(), (claimed * (1 - claimed)).mean())  # that of a calibrated model, if it is larger
+    assert verdict["gap_se"] == pytest.approx(np.sqrt(variance / len(X)), rel=1e-6)
+    assert verdict["status"] == status
+
+
+def test_a_model_that_is_wrong_in_both_directions_is_right_on_average_and_wrong_in_places():
+    rng = np.random.default_rng(0)
+    logits = np.zeros((4000, 2))
+    logits[:, 0] = np.where(np.arange(4000) % 2, 1.0, 3.0)
+    sure = reference.softmax(logits).max(axis=1)
+    labels = (rng.random(4000) > np.where(np.arange(4000) % 2, sure + 0.08, sure - 0.08)).astype(int)
+    assert Report(logits, labels).to_dict()["verdict"]["status"] == "uneven"
+
+
+def test_classes_are_sorted_by_how_far_they_are_off(results):
+    rows = results["classes"]["rows"]
+    predicted = X.argmax(axis=1)
+    claimed = reference.softmax(X).max(axis=1)
+    for each in rows:
+        inside = predicted == int(each["name"])
+        assert each["n"] == inside.sum()
+        assert each["before"]["gap"] == pytest.approx((claimed - (predicted == Y))[inside].mean())
+    off = [each["before"]["off"] for each in rows]
+    assert off == sorted(off, reverse=True)
+    sizes = [abs(each["before"]["gap"]) for each in rows if each["before"]["off"]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_groups_have_a_row_each_with_and_without_calibration(results):
+    right, one = X.argmax(axis=1) == Y, results["slider"]["places"][results["slider"]["start"]]["temperature"]
+    assert {each["name"] for each in results["groups"]["rows"]} == set(report_case.GROUPS)
+    for each in results["groups"]["rows"]:
+        inside = TEST["groups"] == each["name"]
+        for name, T in (("before", 1.0), ("one", one)):
+            misses = reference.softmax(X, T).max(axis=1) - right
+            assert each[name]["gap"] == pytest.approx(misses[inside].mean())
+        own = reference.softmax(X, each["temperature"]).max(axis=1) - right
+        assert each["several"]["gap"] == pytest.approx(own[inside].mean())
+    assert made().to_dict()["groups"] is None
+
+
+def test_a_group_with_one_class_only_has_a_row_like_all_others():
+    groups = np.where(Y == 2, "only class 2", "others")
+    rows = {each["name"]: each for each in Report(X, Y, groups=groups).to_dict()["groups"]["rows"]}
+    assert rows["only class 2"]["accuracy"] == pytest.approx((X.argmax(axis=1) == Y)[Y == 2].mean())
+    assert np.isfinite(rows["only class 2"]["temperature"])
+
+
+def surest_mistakes(X, Y):
+    p, predicted = reference.softmax(X), X.argmax(axis=1)
+    wrong = np.flatnonzero(predicted != Y)
+    order = wrong[np.argsort(-p.max(axis=1)[wrong], kind="stable")][:20]
+    return order, predicted[order], p.max(axis=1)[order], p[order, Y[order]]
+
+
+def test_the_surest_mistakes_come_first_with_their_rows_and_ids(results):
+    order, predicted, sure, true = surest_mistakes(X, Y)
+    found = results["mistakes"]
+    assert [each["row"] for each in found] == order.tolist()
+    assert [each["id"] for each in found] == TEST["ids"][order].tolist()
+    assert [each["predicted"] for each in found] == predicted.astype(str).tolist()
+    assert [each["label"] for each in found] == Y[order].astype(str).tolist()
+    assert [each["confidence"] for each in found] == pytest.approx(sure.tolist())
+    assert [each["true_probability"] for each in found] == pytest.approx(true.tolist())
+    after = reference.softmax(X, results["slider"]["places"][results["slider"]["start"]]["temperature"]).max(axis=1)
+    assert [each["confidence_after"] for each in found] == pytest.approx(after[order].tolist())
+
+
+def test_mistakes_in_batches_have_the_rows_of_the_whole():
+    batches = [(X[start : start + 100], Y[start : start + 100]) for start in range(0, len(X), 100)]
+    found = Report(batches).to_dict()["mistakes"]
+    assert [each["row"] for each in found] == surest_mistakes(X, Y)[0].tolist()
+
+
+def test_rows_of_weight_zero_are_counted_and_never_shown():
+    weights = np.ones(len(X))
+    first = surest_mistakes(X, Y)[0][0]
+    weights[[0, first]] = 0
+    found = [each["row"] for each in Report(X, Y, sample_weight=weights).to_dict()["mistakes"]]
+    assert found[:19] == surest_mistakes(X, Y)[0][1:].tolist()
+
+
+def test_probabilities_of_a_binary_score_are_what_the_logits_are():
+    flat, labels = X[:, 0] - X[:, 1], (Y > 1).astype(int)
+    from_logits = Report(flat, labels).to_dict()
+    from_shares = Report(1 / (1 + np.exp(-flat)), labels, input="probabilities").to_dict()
+    for a, b in zip(from_logits["slider"]["places"], from_shares["slider"]["places"], strict=True):
+        assert (a["temperature"], a["nll"]) == pytest.approx((b["temperature"], b["nll"]), rel=1e-6)
+
+
+def test_a_sketch_names_what_it_cannot_tell():
+    sketch = nishimori.Sketch().update(X, Y)
+    results = Report(sketch).to_dict()
+    assert [each["what"] for each in results["absent"]] == [
+        "The table of predicted classes",
+        "The table of groups",
+        "The surest mistakes",
+        "Paired differences between methods",
+        "Standard errors of NLL, Brier score and mean confidence",
+        "The ECE and the diagram exactly at the fitted temperatures",
+    ]
+    assert (results["classes"], results["groups"], results["mistakes"]) == (None, None, None)
+    for each in results["slider"]["places"]:
+        if not each["names"]:  # at the temperatures of its grid all sums are exact
+            claimed = reference.softmax(X, each["temperature"]).max(axis=1)
+            assert each["ece"] == pytest.approx(reference.ece(claimed, X.argmax(axis=1) == Y, np.linspace(0, 1, 16)))
+    assert made().to_dict()["absent"] == []
+
+
+def test_the_dictionary_survives_json(results):
+    assert json.loads(json.dumps(results, allow_nan=False)) == results
+
+
+def test_an_infinite_loss_is_none_and_written_as_infinite():
+    masked = X.copy()
+    masked[0, Y[0]] = -np.inf
+    with pytest.warns(nishimori.InputWarning, match="true class has logit -inf"):
+        report = Report(masked, Y)
+    assert report.to_dict()["methods"][0]["nll"] is None
+    assert "infinite" in report.to_markdown()
+
+
+def test_without_a_temperature_the_report_says_why():
+    logits = np.zeros((200, 3))
+    labels = np.arange(200) % 3
+    logits[np.arange(200), labels] = 2.0
+    results = Report(logits, labels).to_dict()
+    assert results["recommended"] is None
+    assert results["verdict"]["advice"] == "No temperature could be fitted; the table below says why."
+    assert all("all 200 samples" in each["why"] for each in results["temperatures"])
+    assert results["mistakes"] == []
+
+
+REFUSED = [
+    ({"n_bins": 101}, "`n_bins` must be a whole number from 1 to 100, got 101."),
+    ({"level": 2}, "`level` must lie between 0 and 1, got 2."),
+    ({"ids": ["a"]}, "`ids` must hold one id per sample that is measured, 600 in all, got shape (1,)."),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_options_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(InputError) as refused:
+        made(**options)
+    assert str(refused.value) == message
+
+
+def test_bad_rows_are_refused_by_name():
+    hollow = X.copy()
+    hollow[3, 1] = np.nan
+    with pytest.raises(InputError, match=r"^`X_test` must not contain NaN or \+inf, got nan in row 3, column 1\."):
+        Report(X, Y, hollow, Y)
+    with pytest.raises(InputError, match=r"^`X_test` must have shape .*, got 0 sample\(s\)"):
+        Report(X, Y, X[:0], Y[:0])
+    with pytest.raises(InputError) as refused:
+        Report(X, Y, y_test=Y)
+    assert str(refused.value) == "`X_test` must be given where other arguments speak of test data, got None."
+    with pytest.raises(InputError) as refused:
+        Report(X, Y, X, Y, groups=TEST["groups"])
+    assert str(refused.value) == (
+        "`test_groups` must name the group of each sample, because the method group temperatures has a temperature for each "
+        "group."
+    )

@@ -1,0 +1,38 @@
+import re
+
+import pytest
+
+import reference
+from nishimori import InputError
+from nishimori.testing import assert_calibrated
+
+LOGITS, LABELS = reference.drawn(2000, 4)  # drawn at T = 2
+
+
+def test_a_calibrated_model_passes():
+    assert_calibrated(LOGITS, LABELS, temperature=2.0, max_ece=0.05, max_gap=0.05, max_error=0.6)
+
+
+def test_a_broken_bound_raises_with_what_by_how_much_and_its_limits():
+    with pytest.raises(AssertionError) as raised:
+        assert_calibrated(LOGITS, LABELS, max_gap=0.05, max_error=0.9)
+    gap = reference.ec_gap(LOGITS, LABELS, 1.0)
+    first, second = str(raised.value).splitlines()
+    assert first == "1 of 2 checks failed on 2000 samples."
+    found = re.fullmatch(
+        r"broken: gap exceeds 5 %: (\S+) % \(confidence is above accuracy\), and above (\S+) % at the level of 95 %", second
+    )
+    assert float(found[1]) == pytest.approx(100 * gap, abs=0.005)
+    assert 5 < float(found[2]) < float(found[1])
+
+
+def test_what_is_not_proven_fails_only_if_strict():
+    gap = reference.ec_gap(LOGITS, LABELS, 1.0)
+    assert_calibrated(LOGITS, LABELS, max_gap=gap)
+    with pytest.raises(AssertionError, match="not proven: gap may exceed"):
+        assert_calibrated(LOGITS, LABELS, max_gap=gap, strict=True)
+
+
+def test_a_bound_is_needed():
+    with pytest.raises(InputError, match=r"^At least one bound must be given"):
+        assert_calibrated(LOGITS, LABELS)
