@@ -87,9 +87,10 @@ def test_a_network_that_cannot_be_folded_is_not_saved():
         "`save` must write calibrated weights, but T = 1.7 could not be folded into a copy of the network: The last layer of "
         "the network must be called fc, classifier, head, heads, lm_head, linear or score, got a Saving with the submodules "
         "['top', 'last']. Its linear layers are 'top', 'last'. Pass the name of the layer that computes the logits and a "
-        "probe, some inputs x, so that the result is checked: `calibrated.fold(name, probe=x)`; or keep T in a "
-        "`nishimori.torch.Calibrated`, which divides the logits themselves. Call `calibrated.fold(layer, probe=x)` with the "
-        "layer that computes the logits and some inputs x, then `save`; or save `calibrated.state_dict()`, which contains T."
+        "probe, some inputs x, so that the result is checked: `calibrated.fold(name, probe=x)`; or keep the calibration in "
+        "a `nishimori.torch.Calibrated`, which applies it to the logits themselves. Call `calibrated.fold(layer, probe=x)` "
+        "with the layer that computes the logits and some inputs x, then `save`; or save `calibrated.state_dict()`, which "
+        "contains T."
     )
     assert isinstance(error.value.__cause__, InputError)
     assert not calibrated.model.written

@@ -210,7 +210,7 @@ def test_a_network_on_a_cuda_device_is_calibrated_there(dtype):
         network[1].weight.copy_(torch.eye(4))
         network[1].bias.zero_()
     rounded = Z.to(dtype)
-    calibrated = calibrate(network, [(rounded, Y)])
+    calibrated = calibrate(network, [(rounded, Y)], method="ec")
     assert calibrated.temperature.device.type == "cuda"
     assert calibrated.temperature.item() == pytest.approx(reference.ec_temperature(rounded.double().numpy(), LABELS), rel=1e-3)
     assert calibrated(rounded.cuda()).dtype == dtype

@@ -12,7 +12,7 @@ import reference
 from nishimori import InputError
 from nishimori.paper import models
 from nishimori.torch import Calibrated, calibrate, fold_temperature
-from nishimori.torch._division import _tolerance
+from nishimori.torch._folding import _tolerance
 from small_networks import (
     DTYPES,
     IMAGES,

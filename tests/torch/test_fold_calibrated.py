@@ -108,6 +108,7 @@ USES = {
     "call": lambda m: m(X),
     "predict_proba": lambda m: m.predict_proba(X),
     "predict": lambda m: m.predict(X),
+    "mapped": lambda m: m.mapped(X),
     "fold": lambda m: m.fold("top"),
     "state_dict": lambda m: m.state_dict(),
     "state_dict of a larger module": lambda m: nn.Sequential(m).state_dict(),
@@ -217,7 +218,7 @@ def test_a_folded_network_is_calibrated_again_without_complaint():
 
 
 def test_wrappers_are_not_kept_alive():
-    from nishimori.torch._calibrated import _living
+    from nishimori.torch._wrappers import _living
 
     gc.collect()
     before = len(_living)

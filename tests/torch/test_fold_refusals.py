@@ -17,7 +17,7 @@ from small_networks import (
     lin,
 )
 
-WRAP = "keep T in a `nishimori.torch.Calibrated`, which divides the logits themselves."
+WRAP = "keep the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves."
 OR_WRAP = f"or {WRAP}"
 NAME_ONE = (
     "Pass the name of the layer that computes the logits and a probe, some inputs x, so that the result is checked: "
@@ -73,8 +73,8 @@ def shared_message(one, two):
 
 def cap_message(name, path):
     return (
-        f"The logits of the network must be the output of `{path}`, got a soft cap after it (`config.{name}` is 30): dividing "
-        f"its weights would not divide the logits. Instead, {WRAP}"
+        f"The logits of the network must be the output of `{path}`, got a soft cap after it (`config.{name}` is 30): folding "
+        f"would not calibrate the logits. Instead, {WRAP}"
     )
 
 
@@ -87,8 +87,8 @@ def computed_message(kind):
 
 def probabilities_message(kind):
     return (
-        f"The network must return logits, got `1` of type {kind} at its end. Remove it: T divides the scores before the "
-        "softmax."
+        f"The network must return logits, got `1` of type {kind} at its end. Remove it: calibration needs the scores "
+        "before the softmax."
     )
 
 
@@ -185,7 +185,7 @@ REFUSED = {
     "another forward": (
         lambda: Named(body=lin(), fc=Cosine(4, 3)),
         "The network must end in a plain linear layer, got `fc` of type Cosine: its `forward` is not that of a linear "
-        "layer. If dividing its weights and bias would divide its output, divide them yourself; " + OR_WRAP,
+        "layer. If its output is still its weights times its input plus its bias, change them yourself; " + OR_WRAP,
     ),
     "no weights yet": (
         lambda: Named(body=lin(), fc=nn.LazyLinear(3)),
@@ -228,7 +228,7 @@ def test_a_network_that_cannot_be_folded_is_refused_with_this_message(make, mess
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_a_quantised_layer_is_refused():
     network = torch.ao.quantization.quantize_dynamic(Named(body=lin(), fc=lin()), {nn.Linear})
-    with pytest.raises(InputError, match=r"its weights are quantised\. Fold before quantising; or keep T in"):
+    with pytest.raises(InputError, match=r"its weights are quantised\. Fold before quantising; or keep the calibration in"):
         fold_temperature(network, 2.0)
 
 

@@ -1,16 +1,17 @@
 """Calibration of PyTorch networks: `calibrate` a network from a loader, then serve it with or without a wrapper.
 
-Needs torch: ``pip install 'nishimori[torch]'``. `calibrate` wraps a network so that its logits are divided by T.
-`fold_temperature` divides the weights of the last layer instead, so that serving costs nothing extra. `collect` returns the
-logits and labels of a loader, for metrics, plots and the other functions of this library. `to_onnx` writes a calibrated network
-to an ONNX file.
+Needs torch: ``pip install 'nishimori[torch]'``. `calibrate` wraps a network so that its logits are divided by T, or calibrated
+by another map. `fold_temperature` divides the weights of the last layer instead, so that serving costs nothing extra. `collect`
+returns the logits and labels of a loader, for metrics, plots and the other functions of this library. `to_onnx` writes
+a calibrated network to an ONNX file.
 """
 
 from nishimori._optional import require
 
 require("torch", extra="torch", for_="nishimori.torch")
 
-from nishimori.torch._calibrated import Calibrated, calibrate  # noqa: E402 - after the check that torch is installed
+from nishimori.torch._calibrate import calibrate  # noqa: E402 - after the check that torch is installed
+from nishimori.torch._calibrated import Calibrated  # noqa: E402
 from nishimori.torch._collect import Collected, collect  # noqa: E402
 from nishimori.torch._fold import fold_temperature  # noqa: E402
 from nishimori.torch._onnx import to_onnx  # noqa: E402

@@ -16,7 +16,7 @@ from nishimori.errors import InputError
 from nishimori.torch._logits import logits_of
 from nishimori.torch._run import AS_THEY_ARE, answer, described, listed, moved, short, structure
 
-Forward = Callable[[nn.Module, Any], tuple[Any, Any]]
+Forward = Callable[[nn.Module, Any], tuple[Any, ...]]
 
 LABELS = "labels"
 """The default key of the labels."""
@@ -25,6 +25,15 @@ LABELS = "labels"
 _ROWS_PER_BATCH = 256
 
 _FORWARD = "`forward=lambda model, batch: (logits, labels)`"
+_WITH_GROUPS = "`forward=lambda model, batch: (logits, labels, groups)`"
+
+
+class Returned(NamedTuple):
+    """What a network and its batch gave: logits, and labels and groups as they came."""
+
+    logits: Tensor
+    labels: Any
+    groups: Any = None
 
 
 class Rule(NamedTuple):
@@ -32,6 +41,7 @@ class Rule(NamedTuple):
 
     labels: str = LABELS
     forward: Forward | None = None
+    needs_groups: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be used before the first batch is read."""
@@ -43,14 +53,19 @@ class Rule(NamedTuple):
             raise InputError(
                 f"`labels` must be left out where `forward` is passed, got {self.labels!r}: `forward` returns the labels."
             )
+        if self.forward is None and self.needs_groups:
+            raise InputError(
+                "`forward` must return the group of each sample where each group has its own temperature (by='groups'), got "
+                f"no `forward`. Pass {_WITH_GROUPS}."
+            )
 
-    def apply(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> tuple[Tensor, Any]:
-        """The logits that ``model`` returns for batch ``number``, and the labels as they came."""
+    def apply(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
+        """The logits that ``model`` returns for batch ``number``, with labels and groups as they came."""
         if self.forward is None:
             return self._usual(model, batch, number, device)
-        return _defined(self.forward, model, batch, number, device)
+        return self._defined(self.forward, model, batch, number, device)
 
-    def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> tuple[Tensor, Any]:
+    def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         inputs, target = _split(batch, self.labels)
         try:
             output = answer(model, moved(inputs, device))
@@ -62,28 +77,31 @@ class Rule(NamedTuple):
                 f"{structure(batch)}, and it was passed as `{_call(batch, self.labels)}`. To call the model in another way, "
                 f"pass `forward`, {_example(batch, self.labels)}"
             ) from error
-        return logits_of(output, f"Pass {_FORWARD}, which picks the logits; or wrap the model in a module that does."), target
+        remedy = f"Pass {_FORWARD}, which picks the logits; or wrap the model in a module that does."
+        return Returned(logits_of(output, remedy), target)
 
-
-def _defined(forward: Forward, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> tuple[Tensor, Any]:
-    """The logits and labels that the user's own function returns."""
-    try:
-        with torch.inference_mode():
-            returned = forward(model, moved(batch, device))
-    except AS_THEY_ARE:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"`forward` must return the logits and labels of each batch, got {short(error)} in batch {number}. The batch is "
-            f"{structure(batch)}."
-        ) from error
-    if not isinstance(returned, tuple | list) or len(returned) != 2:
-        raise InputError(
-            f"`forward` must return the logits and labels of each batch, got {described(returned)} in batch {number}. Return "
-            "a tuple `(logits, labels)`."
-        )
-    output, target = returned
-    return logits_of(output, "Return the tensor of logits first.", who="forward"), target
+    def _defined(self, forward: Forward, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
+        """What the user's own function returns."""
+        wanted, parts = ("logits, labels and groups", 3) if self.needs_groups else ("logits and labels", 2)
+        try:
+            with torch.inference_mode():
+                returned = forward(model, moved(batch, device))
+        except AS_THEY_ARE:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"`forward` must return the {wanted} of each batch, got {short(error)} in batch {number}. The batch is "
+                f"{structure(batch)}."
+            ) from error
+        if not isinstance(returned, tuple | list) or len(returned) != parts:
+            remedy = f"Return a tuple `({', '.join(Returned._fields[:parts])})`."
+            if parts == 2 and isinstance(returned, tuple | list) and len(returned) == 3:
+                remedy += " Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`."
+            raise InputError(
+                f"`forward` must return the {wanted} of each batch, got {described(returned)} in batch {number}. {remedy}"
+            )
+        output, *others = returned
+        return Returned(logits_of(output, "Return the tensor of logits first.", who="forward"), *others)
 
 
 def batches(loader: Any) -> Iterable[Any]:

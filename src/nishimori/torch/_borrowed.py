@@ -1,7 +1,8 @@
-"""Methods of a wrapped network that do not know the temperature of its wrapper.
+"""Methods of a wrapped network that do not know the map of its wrapper.
 
 They can be called through the wrapper, but they run on the network alone. Those that write weights are given a copy of the
-network with T folded in. Those that compute predictions give a warning. If T is 1, as after folding, none of this is needed.
+network with the map folded in. Those that compute predictions give a warning. If the map is T = 1, as after folding, none of
+this is needed.
 """
 
 import copy
@@ -13,9 +14,12 @@ from typing import Any
 
 from torch import nn
 
+from nishimori._maps import Map, temperature_of
 from nishimori.errors import InputError
-from nishimori.torch._division import divide
-from nishimori.torch._head import final_layer
+from nishimori.torch._change import Change, Division, change_of, in_words
+from nishimori.torch._folding import fold_into
+from nishimori.torch._head import Head, final_layer
+from nishimori.torch._wrappers import check_alone
 
 # Words in the names of methods that write a network to files: `save_pretrained`, `push_to_hub`, `save_model`, `export`,
 # `to_onnx`, `to_torchscript`, ... of transformers, huggingface_hub, Lightning, TorchScript and others.
@@ -26,55 +30,82 @@ _WRITING |= {"onnx", "torchscript", "tensorrt", "safetensors", "gguf", "hub"}
 _PREDICTING = {"generate", "predict"}
 
 
-def borrowed(name: str, method: Any, model: nn.Module, temperature: Callable[[], float]) -> Any:
-    """``method``, the attribute ``name`` of ``model``, as it may be used where logits are divided by ``temperature()``."""
+def borrowed(name: str, method: Any, model: nn.Module, current: Callable[[], Map]) -> Any:
+    """``method``, the attribute ``name`` of ``model``, as it may be used where ``current()`` is applied to the logits."""
     if not callable(method) or isinstance(method, nn.Module | type):
         return method
     words = [word.lower() for word in re.findall(r"[A-Z]*[a-z0-9]+|[A-Z]+", name)]
     if _WRITING.intersection(words):
-        return _writing(name, method, model, temperature)
+        return _writing(name, method, model, current)
     if _PREDICTING.intersection(words[:1]) or name == "forward_head":  # the latter is timm's
-        return _predicting(name, method, temperature)
+        return _predicting(name, method, current)
     return method
 
 
-def _writing(name: str, method: Callable[..., Any], model: nn.Module, temperature: Callable[[], float]) -> Callable[..., Any]:
+def _writing(name: str, method: Callable[..., Any], model: nn.Module, current: Callable[[], Map]) -> Callable[..., Any]:
     @wraps(method)
     def written(*args: Any, **kwargs: Any) -> Any:
-        T = temperature()
-        if T == 1:
+        map_ = current()
+        if temperature_of(map_) == 1:
             return method(*args, **kwargs)
+        change = _change(name, map_)
         if kwargs.get("state_dict") is not None:
             raise InputError(
-                f"`state_dict` must be left out of `{name}`, got one: its weights do not contain T = {T:.4g}. Call "
+                f"`state_dict` must be left out of `{name}`, got one: its weights do not contain {in_words(map_)}. Call "
                 "`calibrated.fold()` first, and pass the state dict of the folded network."
             )
-        return getattr(_folded_copy(name, model, T), name)(*args, **kwargs)
+        return getattr(_folded_copy(name, model, change, map_), name)(*args, **kwargs)
 
     return written
 
 
-def _folded_copy(name: str, model: nn.Module, T: float) -> nn.Module:
+def _change(name: str, map_: Map) -> Change:
+    try:
+        return change_of(map_)
+    except InputError as error:
+        raise InputError(
+            f"`{name}` must write calibrated weights, but {in_words(map_)} cannot be folded into them. {error} Save "
+            "`calibrated.state_dict()`, which contains the map."
+        ) from error
+
+
+def _folded_copy(name: str, model: nn.Module, change: Change, map_: Map) -> nn.Module:
     try:
         copied = copy.deepcopy(model)
-        divide(copied, final_layer(copied), T)
+        head = final_layer(copied)
+        check_alone(copied, map_)
+        _check_bias(head, change)
+        fold_into(copied, head, change)
     except Exception as error:
+        contained = "T" if isinstance(change, Division) else "the map"
         raise InputError(
-            f"`{name}` must write calibrated weights, but T = {T:.4g} could not be folded into a copy of the network: "
+            f"`{name}` must write calibrated weights, but {in_words(map_)} could not be folded into a copy of the network: "
             f"{str(error).rstrip('.')}. Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and "
-            f"some inputs x, then `{name}`; or save `calibrated.state_dict()`, which contains T."
+            f"some inputs x, then `{name}`; or save `calibrated.state_dict()`, which contains {contained}."
         ) from error
     return copied
 
 
-def _predicting(name: str, method: Callable[..., Any], temperature: Callable[[], float]) -> Callable[..., Any]:
+def _check_bias(head: Head, change: Change) -> None:
+    """Refuse to write a bias that the network did not have: whoever loads the file could ignore it without an error."""
+    if change.adds_bias(head.layer):
+        raise InputError(f"{head} has no bias, so the file would contain a tensor that the class of the network does not know")
+
+
+def _predicting(name: str, method: Callable[..., Any], current: Callable[[], Map]) -> Callable[..., Any]:
     @wraps(method)
     def predicted(*args: Any, **kwargs: Any) -> Any:
-        T = temperature()
-        if T != 1:
+        map_ = current()
+        T = temperature_of(map_)
+        if T is not None and T != 1:
             warnings.warn(
                 f"`{name}` is a method of the wrapped network, which does not divide its logits by T = {T:.4g}. Call "
                 "`calibrated.fold()` first if it should.",
+                stacklevel=2,
+            )
+        if T is None:
+            warnings.warn(
+                f"`{name}` is a method of the wrapped network, which does not apply {in_words(map_)} to its logits.",
                 stacklevel=2,
             )
         return method(*args, **kwargs)

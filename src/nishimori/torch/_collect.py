@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +19,7 @@ from nishimori.errors import InputError
 from nishimori.torch._batches import LABELS, Forward, Rule, batches
 from nishimori.torch._logits import is_unit
 from nishimori.torch._modes import evaluating
-from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, short
+from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, short, structure
 
 NO_SOFTMAX = "remove the softmax or sigmoid at the end of the network"
 """What to do where a network returns probabilities."""
@@ -81,26 +82,35 @@ def collect(
     found = read(model, loader, Rule(labels, forward), device, progress)
     rows = source(found.logits, found.labels, probability_remedy=NO_SOFTMAX)
     census(rows)  # reads all rows, and so checks their values as the calibrators do
-    return found
+    return Collected(found.logits, found.labels)
 
 
-def read(
-    model: nn.Module, loader: Iterable[Any], rule: Rule, device: torch.device | str | None, progress: bool | None
-) -> Collected:
-    """All logits and labels. Their shapes are checked, their values are not."""
+class Rows(NamedTuple):
+    """Logits, labels and, if they were asked for, the group of each sample of a loader, on the CPU."""
+
+    logits: Tensor
+    labels: Tensor
+    groups: np.ndarray[Any, Any] | None
+
+
+def read(model: nn.Module, loader: Iterable[Any], rule: Rule, device: torch.device | str | None, progress: bool | None) -> Rows:
+    """All logits, labels and groups. Their shapes are checked, their values are not."""
     check_module(model)
     rule.check()
     parts = batches(loader)
     place = device_of(model) if device is None else _placed(model, device)
     rows: list[Tensor] = []
     truth: list[Tensor] = []
+    groups: list[np.ndarray[Any, Any]] = []
     with evaluating(model), shown(progress) as report:
         total = _length(parts)
         report("Reading batches", 0, total)
         for number, batch in enumerate(parts):
-            logits, target = rule.apply(model, batch, number, place)
+            logits, target, names = rule.apply(model, batch, number, place)
             _check_logits(logits, rows)
             truth.append(_labels_of(target, logits, number))
+            if rule.needs_groups:
+                groups.append(_groups_of(names, len(logits), number))
             rows.append(_own(logits.flatten() if is_unit(logits) else logits))
             report("Reading batches", number + 1, total)
     if not rows:
@@ -108,7 +118,7 @@ def read(
             "`loader` must yield at least one batch, got none. Check that its dataset is not empty and that `drop_last` does "
             "not drop the only batch; a generator can be read only once."
         )
-    return Collected(_joined(rows), _joined(truth))
+    return Rows(_joined(rows), _joined(truth), _together(groups) if groups else None)
 
 
 def _placed(model: nn.Module, device: torch.device | str) -> torch.device:
@@ -196,3 +206,23 @@ def _labels_of(target: Any, logits: Tensor, number: int) -> Tensor:
     elif found.ndim == 0:
         remedy = "The loader seems to yield single samples: pass it a `batch_size`."
     raise InputError(f"The labels of each batch must have shape ({n_rows},), got {shape} in batch {number}. {remedy}")
+
+
+def _groups_of(names: Any, n_rows: int, number: int) -> np.ndarray[Any, Any]:
+    """The name of the group of each row of a batch, on the CPU."""
+    try:
+        found = names.detach().cpu().numpy() if isinstance(names, Tensor) else np.asarray(names)
+    except (TypeError, ValueError):  # rows of different lengths, a dtype that NumPy does not have
+        found = np.empty(0)
+    if found.shape != (n_rows,):
+        raise InputError(
+            f"The groups of each batch must be a flat list or tensor of {n_rows} names or numbers, one per row of the logits, "
+            f"got {structure(names)} in batch {number}."
+        )
+    return np.array(found)
+
+
+def _together(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """The groups of all batches; NumPy would turn numbers into text beside text."""
+    kinds = {"number" if part.dtype.kind in "biuf" else part.dtype.kind for part in parts}
+    return np.concatenate(parts if len(kinds) == 1 else [part.astype(object) for part in parts])

@@ -7,11 +7,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from nishimori._maps import Temperature
 from nishimori.errors import InputError
-from nishimori.torch._calibrated import Calibrated, tell_others
-from nishimori.torch._division import divide
+from nishimori.torch._calibrated import Calibrated
+from nishimori.torch._change import Division
+from nishimori.torch._folding import fold_into
 from nishimori.torch._head import Head, final_layer
 from nishimori.torch._run import check_module, number
+from nishimori.torch._wrappers import tell_others
 
 
 def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any = None) -> nn.Module:
@@ -63,8 +66,8 @@ def fold_temperature(model_or_layer: nn.Module, T: float | Tensor, *, probe: Any
     _check_uncalibrated(model_or_layer)
     head = final_layer(model_or_layer, fold="Calibrated(model, T).fold")
     _check_unfolded(head, temperature)
-    divide(model_or_layer, head, temperature, probe)
-    tell_others(head, temperature)
+    fold_into(model_or_layer, head, Division(temperature), probe)
+    tell_others(head, Temperature(temperature))
     return head.layer
 
 
@@ -82,9 +85,10 @@ def _check_uncalibrated(model: nn.Module) -> None:
 def _check_unfolded(head: Head, temperature: float) -> None:
     """Refuse a layer that has been folded, which is usually a mistake; `Calibrated.fold` may fold again."""
     folded = getattr(head.layer, "folded_temperature", None)
-    if folded is not None:
+    name, what = ("folded_temperature", f"{folded:.4g}") if folded is not None else ("folded_map", "an affine map")
+    if hasattr(head.layer, name):
         raise InputError(
-            f"`T` must be folded only once, got {temperature:.4g} for {head}, which already has {folded:.4g} folded in. If the "
+            f"`T` must be folded only once, got {temperature:.4g} for {head}, which already has {what} folded in. If the "
             "new T was found with the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after "
-            "folding, delete the attribute `folded_temperature` of the layer."
+            f"folding, delete the attribute `{name}` of the layer."
         )

@@ -1,7 +1,7 @@
 """The last linear layer of a network, whose output is the logits.
 
 The search follows the usual names of last layers through containers and wrappers. Where several layers are candidates, or
-where dividing the weights would not divide the logits, an error says what to pass or do instead.
+where changing the weights would not calibrate the logits, an error says what to pass or do instead.
 """
 
 import re
@@ -33,7 +33,7 @@ _NAMES = ("fc", "classifier", "head", "heads", "lm_head", "linear", "score", "ou
 
 _MOST_CANDIDATES = 5  # in a message
 
-INSTEAD = "keep T in a `nishimori.torch.Calibrated`, which divides the logits themselves"
+INSTEAD = "keep the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves"
 
 
 class Head(NamedTuple):
@@ -148,7 +148,8 @@ def _check_plain(head: Head) -> None:
         raise _refused(head, "its weights are quantised", "Fold before quantising")
     if isinstance(layer, nn.Softmax | nn.Softmax2d | nn.Sigmoid):
         raise InputError(
-            f"The network must return logits, got {kind} at its end. Remove it: T divides the scores before the softmax."
+            f"The network must return logits, got {kind} at its end. Remove it: calibration needs the scores before the "
+            "softmax."
         )
     if not isinstance(layer, _LINEAR):
         raise InputError(
@@ -161,7 +162,7 @@ def _check_plain(head: Head) -> None:
         raise _refused(head, "its weights are on the meta device", "Load the weights first")
     kinds = [each for each in _LINEAR if isinstance(layer, each)]
     if type(layer).forward is not kinds[0].forward:
-        remedy = "If dividing its weights and bias would divide its output, divide them yourself"
+        remedy = "If its output is still its weights times its input plus its bias, change them yourself"
         raise _refused(head, "its `forward` is not that of a linear layer", remedy)
     if own - {"weight", "bias"}:
         remedy = "Make them permanent (`remove_weight_norm`, `prune.remove`, ...) first"
@@ -199,7 +200,7 @@ def _check_uncapped(model: nn.Module, head: Head) -> None:
         if cap := getattr(config, name, None):
             raise InputError(
                 f"The logits of the network must be the output of {head}, got a soft cap after it (`config.{name}` is {cap:g}):"
-                f" dividing its weights would not divide the logits. Instead, {INSTEAD}."
+                f" folding would not calibrate the logits. Instead, {INSTEAD}."
             )
 
 

@@ -1,7 +1,7 @@
-"""The logits in the output of a network, and what a temperature makes of them.
+"""The logits in the output of a network, and their softmax.
 
 The output may be a tensor of logits, an object with ``.logits`` or a dict with the key ``"logits"``. Anything else is refused,
-because guessing could pick the wrong tensor. Logits are divided in float32 at least, whatever their own dtype.
+because guessing could pick the wrong tensor. Calibration is computed in float32 at least, whatever the dtype of the logits.
 """
 
 import copy
@@ -69,22 +69,21 @@ def rows_of(logits: Tensor) -> Tensor:
 
 
 def scaled(logits: Tensor, temperature: Tensor) -> Tensor:
-    """``logits / temperature`` in the dtype of the logits, for any shape."""
-    wide, T = _wide(logits), temperature
+    """``logits / temperature`` in float32 at least, for any shape."""
+    wide, T = wide_dtype(logits), temperature
     if T.device != logits.device:  # a network spread over devices
         T = T.to(logits.device)
     result: Tensor = divided(logits.to(wide), T.to(wide))
-    return result.to(logits.dtype)
+    return result
 
 
-def probabilities(rows: Tensor, temperature: Tensor) -> Tensor:
-    """Calibrated probabilities (n, n_classes) of `rows_of` logits; a score z means the logits (0, z)."""
-    exact = scaled(rows.to(_wide(rows)), temperature)
-    if exact.ndim == 1:
-        exact = torch.stack([torch.zeros_like(exact), exact], dim=1)
-    return exact.softmax(dim=1).to(rows.dtype)
+def probabilities(calibrated: Tensor) -> Tensor:
+    """The softmax (n, n_classes) of calibrated logits; a score z means the logits (0, z)."""
+    if calibrated.ndim == 1:
+        calibrated = torch.stack([torch.zeros_like(calibrated), calibrated], dim=1)
+    return calibrated.softmax(dim=1)
 
 
-def _wide(logits: Tensor) -> torch.dtype:
-    """The dtype for the division: at least float32."""
+def wide_dtype(logits: Tensor) -> torch.dtype:
+    """The dtype that calibration is computed in: at least float32."""
     return torch.promote_types(logits.dtype, torch.float32)

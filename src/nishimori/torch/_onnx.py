@@ -1,6 +1,6 @@
 """`to_onnx`: a calibrated network as an ONNX file, whose output has a name that says what it is.
 
-`torch.onnx.export` names outputs after the last operation, which is ``div`` for a division by T, and writes every tensor that
+`torch.onnx.export` names outputs after the last operation, such as ``div`` for a division by T, and writes every tensor that
 the network returns. Here the file has one output: the calibrated logits or their softmax.
 """
 
@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from nishimori._disk import new_file
 from nishimori._optional import require
 from nishimori.errors import InputError
-from nishimori.torch._calibrated import Calibrated, check_divided_once
-from nishimori.torch._logits import logits_of, probabilities, rows_of, scaled
+from nishimori.torch._calibrated import Calibrated
+from nishimori.torch._logits import logits_of, probabilities, rows_of
+from nishimori.torch._mapping import GroupTemperaturesModule
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import device_of, moved
 from nishimori.torch._signature import signature_of_model
+from nishimori.torch._wrappers import check_calibrated_once
 
 Output = Literal["logits", "probabilities"]
 
@@ -53,7 +55,7 @@ def to_onnx(
     path : path-like
         The file to write. Its name must end in .onnx.
     output : {"logits", "probabilities"}
-        What the file returns: logits / T as the network shapes them, or their softmax of shape (n, n_classes).
+        What the file returns: the calibrated logits as the network shapes them, or their softmax of shape (n, n_classes).
     dynamic_shapes : optional
         As for `torch.onnx.export`. By default the first dimension of every input is called "batch" and may have any size.
     overwrite : bool
@@ -102,8 +104,9 @@ class _Served(nn.Module):
     @signature_of_model
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         logits = logits_of(self.model.model(*args, **kwargs), "Wrap the model in a module that returns the logits alone.")
-        T = self.model.temperature
-        return scaled(logits, T) if self.output == "logits" else probabilities(rows_of(logits), T)
+        if self.output == "logits":
+            return self.model.mapped(logits).to(logits.dtype)
+        return probabilities(self.model.mapped(rows_of(logits))).to(logits.dtype)
 
 
 def _check(calibrated: Any, output: Any) -> None:
@@ -114,7 +117,12 @@ def _check(calibrated: Any, output: Any) -> None:
         )
     if output not in get_args(Output):
         raise InputError(f"`output` must be 'logits' or 'probabilities', got {output!r}.")
-    check_divided_once(calibrated)
+    check_calibrated_once(calibrated)
+    if isinstance(calibrated.mapping, GroupTemperaturesModule):
+        raise InputError(
+            "`calibrated` must not have one temperature per group, because an ONNX file cannot look up names of groups. Write "
+            "one file per group: `to_onnx(Calibrated(model, T), args, path)` with the T of the group."
+        )
     size = sum(each.nbytes for each in (*calibrated.parameters(), *calibrated.buffers()))
     if size > _LARGEST:
         raise InputError(

@@ -18,9 +18,18 @@ class _Bound(partial[Any]):
     @property
     def __signature__(self) -> inspect.Signature:
         try:
-            return inspect.signature(self.args[0].model.forward)
+            return _with_groups(self.args[0], inspect.signature(self.args[0].model.forward))
         except (TypeError, ValueError):  # for example TorchScript read from a file
             return inspect.signature(self.func.__get__(self.args[0]))
+
+
+def _with_groups(wrapper: Any, of_model: inspect.Signature) -> inspect.Signature:
+    """The signature of the network, with the argument ``groups`` where the wrapper takes it."""
+    if not getattr(wrapper, "needs_groups", False):
+        return of_model
+    own = inspect.Parameter("groups", inspect.Parameter.KEYWORD_ONLY)
+    before = [each for each in of_model.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    return of_model.replace(parameters=[*before, own, *list(of_model.parameters.values())[len(before) :]])
 
 
 class signature_of_model:  # noqa: N801 - a decorator

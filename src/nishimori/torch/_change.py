@@ -1,0 +1,162 @@
+"""What a map does to the outputs of a last layer, so that it can be folded into the weights of that layer.
+
+Outputs are weights times features plus a bias. A temperature divides both. An affine map u = S(z - mean z) + b multiplies both
+by the matrix S C, where C subtracts the mean over the classes, and then adds b to the bias. No other map is a function of the
+weights alone.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from nishimori._maps import Affine, ClassTemperatures, Map, Temperature
+from nishimori.errors import InputError
+from nishimori.torch._head import INSTEAD
+
+
+class Change(Protocol):
+    """What the weights of a last layer become."""
+
+    @property
+    def result(self) -> str:
+        """What folded logits must be equal to, for messages."""
+
+    @property
+    def event(self) -> str:
+        """What is done to the weights, for messages."""
+
+    def fits(self, layer: nn.Module, head: str, *, is_checked: bool) -> None:
+        """Refuse a layer that cannot take the map; ``head`` is its name. ``is_checked`` says whether there is a probe."""
+
+    def adds_bias(self, layer: nn.Module) -> bool:
+        """Whether a layer without a bias gets one."""
+
+    def weights(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The new weight and bias; a bias is added only where the map needs one."""
+
+    def logits(self, before: Tensor) -> Tensor:
+        """The calibrated logits in float64."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """Division by one temperature."""
+
+    temperature: float
+    result: ClassVar[str] = "logits / T"
+
+    @property
+    def event(self) -> str:
+        return f"divided by {self.temperature:.4g}"
+
+    def fits(self, layer: nn.Module, head: str, *, is_checked: bool) -> None:
+        """Every linear layer can be divided."""
+
+    def adds_bias(self, layer: nn.Module) -> bool:  # noqa: ARG002 - no layer does
+        return False
+
+    def weights(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        return weight / self.temperature, None if bias is None else bias / self.temperature
+
+    def logits(self, before: Tensor) -> Tensor:
+        return before.double() / self.temperature
+
+
+@dataclass(frozen=True, eq=False)
+class Mixing:
+    """An affine map without a fallback: a matrix times the logits, plus a bias per class; in float64 on the CPU."""
+
+    matrix: Tensor
+    bias: Tensor
+    result: ClassVar[str] = "the calibrated logits"
+    event: ClassVar[str] = "multiplied by the matrix of the affine map"
+
+    @classmethod
+    def of(cls, map_: Affine) -> "Mixing":
+        K, scale = map_.n_classes, torch.tensor(map_.scale, device="cpu")  # the default may differ
+        centring = torch.eye(K, dtype=torch.float64, device="cpu") - 1 / K
+        matrix = scale @ centring if scale.ndim == 2 else scale.reshape(-1, 1) * centring
+        return cls(matrix, torch.tensor(map_.bias, device="cpu"))
+
+    def fits(self, layer: nn.Module, head: str, *, is_checked: bool) -> None:
+        """Refuse another number of classes, and convolutions whose outputs might not be the logits."""
+        weight: Tensor = layer.weight  # type: ignore[assignment]
+        K, n_out = len(self.bias), len(weight)
+        if n_out != K and (n_out, K) != (1, 2):
+            raise InputError(
+                f"The last layer must have one output per class of the affine map, which has {K}, got {head} with {n_out}. "
+                "Pass the layer that computes the logits."
+            )
+        if isinstance(layer, nn.Linear):
+            return
+        if layer.groups != 1:
+            raise InputError(
+                f"The last layer must compute every class from the same features, got {head}, a convolution in "
+                f"{layer.groups} groups, which cannot mix classes. Instead, {INSTEAD}."
+            )
+        if not is_checked:  # what follows it, such as average pooling with padding, may change a bias
+            raise InputError(
+                f"`probe` must be passed to fold an affine map into a convolution, got none for {head}: only the logits of "
+                "some inputs show that its outputs are the classes. Call `calibrated.fold(probe=x)`."
+            )
+
+    def adds_bias(self, layer: nn.Module) -> bool:
+        return getattr(layer, "bias", None) is None and bool(self.bias.any())
+
+    def weights(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        matrix, shift = self._for(len(weight))
+        flat = matrix @ weight.detach().cpu().double().flatten(1)
+        new = flat.reshape(weight.shape).to(weight)
+        if bias is not None:
+            return new, (matrix @ bias.detach().cpu().double() + shift).to(bias)
+        return new, shift.to(weight) if shift.any() else None
+
+    def logits(self, before: Tensor) -> Tensor:
+        n_out = 1 if before.ndim < 2 else before.shape[-1]
+        if n_out != len(self.bias) and (n_out, len(self.bias)) != (1, 2):
+            raise InputError(
+                f"`model` must return logits with the {len(self.bias)} classes of the map in the last dimension, got shape "
+                f"{tuple(before.shape)}."
+            )
+        matrix, shift = self._for(n_out)
+        rows = before.detach().cpu().double().reshape(-1, n_out)
+        return (rows @ matrix.T + shift).reshape(before.shape).to(before.device)
+
+    def _for(self, n_out: int) -> tuple[Tensor, Tensor]:
+        """The matrix and the bias for the outputs of a layer: all classes, or one score z, which means the logits (0, z)."""
+        if n_out == len(self.bias):
+            return self.matrix, self.bias
+        return (self.matrix[1:, 1:] - self.matrix[:1, 1:]), self.bias[1:] - self.bias[:1]
+
+
+def change_of(map_: Map) -> Change:
+    """What ``map_`` does to the weights of a last layer; raises `InputError` for a map that weights cannot hold."""
+    if isinstance(map_, Temperature):
+        return Division(map_.temperature)
+    if isinstance(map_, Affine) and map_.fallback is None:
+        return Mixing.of(map_)
+    if isinstance(map_, Affine):
+        why = (
+            "an affine map with `preserve_accuracy=True`, which divides the rows whose predicted class would change by one "
+            "temperature instead. Fit it without `preserve_accuracy`; or"
+        )
+    elif isinstance(map_, ClassTemperatures):
+        why = "one temperature per predicted class: the logits of each row decide which one divides them. Instead,"
+    else:
+        why = "one temperature per group: weights do not know the group of a sample. Instead,"
+    raise InputError(
+        f"The map must be one temperature or an affine function of the logits to be folded into weights, got {why} {INSTEAD}."
+    )
+
+
+def in_words(map_: Map) -> str:
+    """What a map is called in messages."""
+    if isinstance(map_, Temperature):
+        return f"T = {map_.temperature:.4g}"
+    if isinstance(map_, Affine):
+        return "the affine map"
+    return (
+        "the temperatures of the predicted classes" if isinstance(map_, ClassTemperatures) else "the temperatures of the groups"
+    )
