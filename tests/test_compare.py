@@ -11,6 +11,7 @@ import torch
 import nishimori
 import reference
 from nishimori import ExpectationConsistency, InputError, TemperatureScaling, compare
+from small_calibrators import PerGroup, Shifted
 
 LOGITS, LABELS = reference.drawn(3000, 5)  # drawn at another temperature than 1
 VALIDATION, TEST = (LOGITS[:1500], LABELS[:1500]), (LOGITS[1500:], LABELS[1500:])
@@ -68,7 +69,8 @@ def test_verdicts_say_what_the_tests_found(found):
     assert others[0].startswith(f"The NLL is lowest after {best}; after none it is higher by more than chance; ")
     lowest = min(found, key=lambda each: each.scorecard.ece).method
     assert others[1].startswith(f"The ECE is lowest after {lowest}; after none it is higher by more than chance; ")
-    assert len(others) == 2
+    assert others[2] == f"After {best} no predicted class is off by more than noise."  # labels were drawn from one temperature
+    assert len(others) == 3
 
 
 def test_a_difference_within_chance_is_called_that():
@@ -94,7 +96,7 @@ def test_a_method_without_a_temperature_says_why_and_the_others_go_on():
     assert any(each.startswith("ec could not be fitted. No temperature fits:") for each in found.verdicts)
     assert "T = 1 is rejected" in found.verdicts[0]  # the score test exists where no temperature does
     assert list(found.tests) == ["score_test"]
-    assert found.table.rows[1] == ("ec", "-", "", "", "")
+    assert found.table.rows[1] == ("ec", "-", "", "", "", "")
     with pytest.raises(nishimori.NoTemperatureError, match="ec: No temperature fits: all 300 samples"):
         compare(logits, right, methods=("ec",))
 
@@ -138,7 +140,7 @@ def test_all_forms_have_the_same_numbers(found):
 def test_the_level_is_that_of_intervals_and_of_tests():
     found = compare(*VALIDATION, *TEST, methods=("none", "ec"), level=0.5)
     assert found["ec"].interval == pytest.approx(ExpectationConsistency().fit(*VALIDATION).confidence_interval(0.5), rel=1e-6)
-    assert found.table.headers[-1] == "ECE, 50 % interval"
+    assert found.table.headers[-2] == "ECE, 50 % interval"
     row = found.to_dict()["methods"][1]
     assert (row["nll_low"], row["nll_high"]) == found["ec"].scorecard.interval("nll", 0.5)
     p = found.tests["temperature_test"].p_value
@@ -245,3 +247,114 @@ def test_methods_share_the_readings_of_a_stream():
     compare(batches, X_test=TEST[0], y_test=TEST[1])
     # For none, at both temperatures, for the score test, at the temperature of TS.
     assert len(readings) <= alone + 5
+
+
+def after_shift(logits, by):
+    """Probabilities after `small_calibrators.Shifted`."""
+    return reference.softmax((logits - logits.mean(axis=1, keepdims=True)) / 2 + np.array([by, 0, 0, 0, 0]))
+
+
+def test_the_error_is_shown_and_judged_where_predictions_change():
+    found = compare(*VALIDATION, *TEST, methods=("none", "ts", Shifted(by=3.0)))
+    name = "small_calibrators:Shifted"
+    wrong = {"none": TEST[0].argmax(axis=1) != TEST[1], name: after_shift(TEST[0], 3.0).argmax(axis=1) != TEST[1]}
+    change = wrong[name].astype(float) - wrong["none"]
+    error = found[name].differences["error"]
+    assert (error.value, error.se) == pytest.approx((change.mean(), change.std() / np.sqrt(1500)), rel=1e-3)
+    assert found.table.headers == ("method", "T", "error", "NLL", "Brier", "ECE, 95 % interval", "class gap")
+    cells = dict(zip(found.table.headers, found.table.rows[2], strict=True))
+    assert cells["T"] == ""
+    assert cells["error"] == f"{100 * wrong[name].mean():.1f} ± {100 * wrong[name].std() / np.sqrt(1500):.1f} %"
+    assert found.difference_table.headers[1] == "error in points"
+    assert found.difference_table.rows[0][1] == "0"
+    assert found.difference_table.rows[1][1] == f"{100 * error.value:.1f} ± {100 * error.se:.1f}"
+    assert "no predicted class is off" in found.verdicts[-2]
+    points = f"{100 * change.mean():.2f} points"
+    assert found.verdicts[-1] == f"The error is higher than after none by more than chance after {name} ({points})."
+    turned = compare(*VALIDATION, *TEST, methods=(Shifted(by=3.0), "none", "ts"))
+    assert turned.verdicts[-1] == (
+        f"The error is lower than after {name} by more than chance after none ({points}) and ts ({points})."
+    )
+
+
+def test_a_change_of_the_error_within_chance_is_called_that():
+    found = compare(*VALIDATION, *TEST, methods=("none", Shifted(by=0.05)))
+    change = (after_shift(TEST[0], 0.05).argmax(axis=1) != TEST[1]).astype(float) - (TEST[0].argmax(axis=1) != TEST[1])
+    assert abs(change.mean()) < 1.9 * change.std() / np.sqrt(1500)
+    assert change.any()
+    name = "small_calibrators:Shifted"
+    assert found.verdicts[-1] == (
+        f"After {name} some predictions are not those after none, but the error does not differ by more than chance."
+    )
+
+
+def test_the_error_is_not_shown_where_all_predictions_are_the_same(found):
+    assert "error" not in found.table.headers
+    kept = compare(*VALIDATION, *TEST, methods=("none", Shifted(preserve_accuracy=True)))
+    assert "error" not in kept.table.headers
+    assert not any("error is" in each or "predictions" in each for each in (*kept.verdicts, *found.verdicts))
+
+
+def class_gaps(p, labels):
+    """Confidence minus accuracy of each predicted class."""
+    top = p.argmax(axis=1)
+    return np.array([(p.max(axis=1) - (top == labels))[top == k].mean() for k in range(p.shape[1])])
+
+
+def test_single_classes_that_are_off_are_counted_and_named():
+    rng = np.random.default_rng(5)
+    logits = 3 * rng.normal(size=(4000, 3))
+    biased = np.where(logits.argmax(axis=1)[:, None] == 2, logits / 4, logits)  # a model that is too sure of its third class
+    labels = (biased + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    names = np.array(["ant", "bee", "cat"])
+    found = compare(logits, names[labels], methods=("none", "ec"), classes=names)
+    told = found.to_dict()["methods"]
+    for row, each in zip(told, found, strict=True):
+        gaps = class_gaps(reference.softmax(logits, each.temperature), labels)
+        assert row["class_gap"] == pytest.approx(np.abs(gaps).mean())
+        assert row["class_gap_low"] < row["class_gap"] < row["class_gap_high"]
+        cells = dict(zip(found.table.headers, found.table.rows[list(found).index(each)], strict=True))
+        value, error = map(float, re.fullmatch(r"(.*) ± (.*) %", cells["class gap"]).groups())
+        assert (value, error) == pytest.approx((100 * np.abs(gaps).mean(), 100 * row["class_gap_se"]), rel=0.02)
+    best = min(found, key=lambda each: each.scorecard.nll)
+    gaps = class_gaps(reference.softmax(logits, best.temperature), labels)
+    assert found.verdicts[-1] == (
+        f"After {best.method} 3 of 3 predicted classes are off by more than noise, class cat most: its mean confidence is "
+        f"{100 * gaps[2]:.1f} points above its accuracy. The methods group and bias correct single classes."
+    )
+    named = compare(logits, names[labels], methods=("none", "group"), classes=names)
+    assert named.verdicts[-1] == "After group no predicted class is off by more than noise."
+    assert named["group"].by_class.mean_abs_gap < 0.2 * found["ec"].by_class.mean_abs_gap
+
+
+def test_groups_reach_the_methods_that_have_a_temperature_for_each():
+    names = np.array(["delta", "north", "south"])
+    sites, others = names[np.arange(1500) % 3], names[np.arange(1500) % 2]
+    found = compare(*VALIDATION, *TEST, methods=("none", PerGroup(), "ec"), groups=sites, test_groups=others)
+    by_row = np.where(others == "delta", 1.0, 2.0)
+    p = reference.softmax(TEST[0] / by_row[:, None])
+    row = found["small_calibrators:PerGroup"]
+    assert row.scorecard.nll == pytest.approx(-np.log(p[np.arange(1500), TEST[1]]).mean())
+    assert row.temperature is None
+    assert found["ec"].temperature == pytest.approx(compare(*VALIDATION, methods=("ec",))["ec"].temperature)
+    unseen = np.where(others == "delta", "west", others)
+    with pytest.warns(nishimori.InputWarning, match="The group 'west' was not seen when the temperatures were fitted"):
+        compare(*VALIDATION, *TEST, methods=("none", PerGroup()), groups=sites, test_groups=unseen)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (
+            (*VALIDATION, *TEST),
+            {"groups": np.arange(1500) % 3},
+            "`test_groups` must name the group of each sample, because the method small_calibrators:PerGroup has a temperature "
+            "for each group.",
+        ),
+        (VALIDATION, {"groups": np.arange(1500) % 3, "test_groups": [1]}, "`test_groups` must be left out where there is no"),
+        (VALIDATION, {"groups": np.arange(1499)}, "`groups` must have shape (1500,), one group per sample, got (1499,)"),
+    ],
+)
+def test_groups_that_do_not_align_are_refused(arguments, options, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        compare(*arguments, methods=("none", PerGroup()), **options)

@@ -296,6 +296,15 @@ def test_one_call_draws_what_evaluate_measures_before_and_after(ax, strategy, we
     np.testing.assert_allclose(np.sort(found[:, 1]), np.sort(np.concatenate([each for _, each in wanted])))
 
 
+def test_one_call_takes_groups_and_names_no_other_method(ax):
+    groups = np.where(np.arange(len(LABELS)) % 2, "east", "west")
+    fitted = nishimori.GroupConsistency(by="groups").fit(LOGITS, LABELS, groups=groups)
+    plot.calibration(LOGITS, LABELS, fitted, groups=groups, ax=ax)
+    after = nishimori.evaluate(LOGITS, LABELS, calibrator=fitted, groups=groups)
+    # Its parameter `method` is "ec", but EC is another calibrator.
+    assert ax.get_legend().get_texts()[1].get_text() == f"after: ECE {100 * after.ece:.2f} %"
+
+
 def test_one_call_takes_a_temperature_or_nothing():
     for options, wanted in (({"temperature": 2.0}, ["before", "after"]), ({}, [])):
         axes = Figure().add_subplot()

@@ -164,7 +164,9 @@ def test_a_map_that_does_more_than_divide_is_not_taken_for_a_temperature(tmp_pat
     assert (card.temperature, fixed.temperature_) == (None, None)
     assert card.nll == pytest.approx(reference.nll(moved, LABELS), rel=1e-12)
     np.testing.assert_array_equal(fixed.predict(LOGITS), moved.argmax(axis=1))
-    with pytest.raises(InputError, match=r"A map of the kind 'affine' cannot be saved, only temperature\."):
+    with pytest.raises(
+        InputError, match=r"A map of the class Affine cannot be saved, only maps of nishimori itself: temperature, "
+    ):
         fixed.save(tmp_path / "c.json")
     assert not list(tmp_path.iterdir())
 
@@ -176,6 +178,19 @@ def test_masked_classes_stay_masked_after_a_map():
     card = evaluate(logits, LABELS, calibrator=nishimori.FixedMap(Bias(1.5)).fit(logits, LABELS))
     assert card.brier == pytest.approx(reference.brier(moved, LABELS), rel=1e-12)
     assert card.nll == pytest.approx(reference.nll(moved, LABELS), rel=1e-12)
+
+
+@pytest.mark.parametrize("input", ["logits", "probabilities"])
+def test_confidence_and_bins_after_a_temperature_per_class_are_those_of_the_softmax(input):
+    temperatures = np.array([0.5, 1.0, 2.0, 3.0])
+    given = LOGITS if input == "logits" else reference.softmax(LOGITS)
+    calibrator = nishimori.FixedMap(nishimori.ClassTemperatures(temperatures), input=input).fit(given, LABELS)
+    card = evaluate(given, LABELS, calibrator=calibrator)
+    p = reference.softmax(LOGITS / temperatures[LOGITS.argmax(axis=1)][:, None])
+    right = reference.right(LOGITS, LABELS)
+    assert card.confidence == pytest.approx(p.max(axis=1).mean())
+    assert card.ece == pytest.approx(reference.ece(p.max(axis=1), right, np.linspace(0, 1, 16)))
+    assert card.accuracy == pytest.approx(right.mean())
 
 
 def test_what_is_no_map_is_refused():

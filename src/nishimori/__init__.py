@@ -12,29 +12,46 @@ if TYPE_CHECKING:
     from nishimori import metrics as metrics
     from nishimori import paper as paper
     from nishimori import plot as plot
+    from nishimori import report as report
     from nishimori import sources as sources
+    from nishimori import testing as testing
     from nishimori import theory as theory
     from nishimori import torch as torch
     from nishimori._bootstrap import Bootstrap as Bootstrap
     from nishimori._bootstrap import bootstrap as bootstrap
     from nishimori._calibrators import AdaptiveConsistency as AdaptiveConsistency
+    from nishimori._calibrators import BiasCorrected as BiasCorrected
     from nishimori._calibrators import Calibrator as Calibrator
     from nishimori._calibrators import ExpectationConsistency as ExpectationConsistency
     from nishimori._calibrators import FixedMap as FixedMap
     from nishimori._calibrators import FixedTemperature as FixedTemperature
+    from nishimori._calibrators import GroupConsistency as GroupConsistency
     from nishimori._calibrators import Matched as Matched
+    from nishimori._calibrators import MatrixScaling as MatrixScaling
+    from nishimori._calibrators import SeveralParameters as SeveralParameters
     from nishimori._calibrators import TemperatureScaling as TemperatureScaling
     from nishimori._calibrators import Uncalibrated as Uncalibrated
+    from nishimori._calibrators import VectorScaling as VectorScaling
     from nishimori._calibrators import calibrator as calibrator
     from nishimori._calibrators import from_temperature as from_temperature
     from nishimori._calibrators import load as load
     from nishimori._calibrators import methods as methods
     from nishimori._calibrators import register as register
+    from nishimori._checks import Check as Check
     from nishimori._compare import compare as compare
     from nishimori._comparison import Comparison as Comparison
     from nishimori._curve import TemperatureCurve as TemperatureCurve
     from nishimori._curve import temperature_curve as temperature_curve
+    from nishimori._gate import Gate as Gate
+    from nishimori._gate import gate as gate
+    from nishimori._group_gaps import GroupGap as GroupGap
+    from nishimori._group_gaps import GroupGaps as GroupGaps
+    from nishimori._group_gaps import group_gaps as group_gaps
+    from nishimori._maps import Affine as Affine
+    from nishimori._maps import ClassTemperatures as ClassTemperatures
+    from nishimori._maps import GroupTemperatures as GroupTemperatures
     from nishimori._maps import Map as Map
+    from nishimori._maps import Temperature as Temperature
     from nishimori._observables import Observable as Observable
     from nishimori._paired import Difference as Difference
     from nishimori._paired import Paired as Paired
@@ -60,6 +77,7 @@ if TYPE_CHECKING:
     from nishimori.errors import NishimoriError as NishimoriError
     from nishimori.errors import NotConvergedError as NotConvergedError
     from nishimori.errors import NoTemperatureError as NoTemperatureError
+    from nishimori.report import Report as Report
 
 __version__ = "0.1.0"
 
@@ -69,33 +87,51 @@ _HOME = {
     "metrics": "",
     "paper": "",
     "plot": "",
+    "report": "",
     "sources": "",
+    "testing": "",
     "theory": "",
     "torch": "",
     "AdaptiveConsistency": "_calibrators",
     "Bootstrap": "_bootstrap",
     "bootstrap": "_bootstrap",
+    "BiasCorrected": "_calibrators",
     "Calibrator": "_calibrators",
     "ExpectationConsistency": "_calibrators",
     "FixedMap": "_calibrators",
     "FixedTemperature": "_calibrators",
+    "GroupConsistency": "_calibrators",
     "Matched": "_calibrators",
+    "MatrixScaling": "_calibrators",
+    "SeveralParameters": "_calibrators",
     "TemperatureScaling": "_calibrators",
     "Uncalibrated": "_calibrators",
+    "VectorScaling": "_calibrators",
     "calibrator": "_calibrators",
     "from_temperature": "_calibrators",
     "load": "_calibrators",
     "methods": "_calibrators",
     "register": "_calibrators",
+    "Check": "_checks",
     "compare": "_compare",
     "Comparison": "_comparison",
     "TemperatureCurve": "_curve",
     "temperature_curve": "_curve",
+    "Gate": "_gate",
+    "gate": "_gate",
+    "GroupGap": "_group_gaps",
+    "GroupGaps": "_group_gaps",
+    "group_gaps": "_group_gaps",
+    "Affine": "_maps",
+    "ClassTemperatures": "_maps",
+    "GroupTemperatures": "_maps",
     "Map": "_maps",
+    "Temperature": "_maps",
     "Observable": "_observables",
     "Difference": "_paired",
     "Paired": "_paired",
     "paired": "_paired",
+    "Report": "report",
     "Scorecard": "_scorecard",
     "evaluate": "_scorecard",
     "Sketch": "_sketch",

@@ -1,14 +1,15 @@
 """Calibrators on data to measure: their maps, and what they say about the scores that they are applied to."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nishimori._labels import Classes, class_labels
-from nishimori._maps import Map
+from nishimori._maps import Map, Temperature, checked_groups
+from nishimori._numbers import temperature as checked_temperature
 from nishimori._scores import Input, check_input
-from nishimori._sources import Source, in_pieces, is_source, source
+from nishimori._sources import Source, groups_in, in_pieces, is_source, source
 from nishimori.errors import InputError
 
 
@@ -21,8 +22,23 @@ class Meaning:
     floor: float | None
 
 
+def chosen(temperature: Any, calibrator: Any) -> Any:
+    """The calibrator, or the map of a temperature that is given in its place; T = 1 if neither is."""
+    if calibrator is None:
+        return Temperature(1.0 if temperature is None else checked_temperature(temperature))
+    if temperature is not None:
+        raise InputError("`temperature` must be left out where `calibrator` is given, which has its own.")
+    return calibrator
+
+
 def applied(
-    used: Mapping[str, Any], logits: Any, labels: Any, sample_weight: Any, clusters: Any, meaning: Meaning
+    used: Mapping[str, Any],
+    logits: Any,
+    labels: Any,
+    sample_weight: Any,
+    clusters: Any,
+    meaning: Meaning,
+    groups: Any = None,
 ) -> tuple[Source, list[Map]]:
     """What the user passed as a source, and the maps of calibrators, which all must mean the same scores.
 
@@ -38,11 +54,21 @@ def applied(
     if fitted and not is_source(logits):  # which brings its own: the calibrators' are those of the scores to predict from
         meaning = _common(fitted)
     kind: Input = "logits" if meaning.input is None else meaning.input
-    data = source(logits, labels, sample_weight, input=kind, classes=meaning.classes, floor=meaning.floor, clusters=clusters)
+    said: dict[str, Any] = {"input": kind, "classes": meaning.classes, "floor": meaning.floor}
+    data = source(logits, labels, sample_weight, clusters=clusters, groups=groups, **said)
+    check_groups(data, maps)
     if pieces:
         for calibrator in fitted.values():
             calibrator.check_columns(data, "logits")
     return data, maps
+
+
+def check_groups(data: Source, maps: Sequence[Map]) -> None:
+    """Refuse data that do not name the groups that a map needs; says which groups it does not know."""
+    for map_ in maps:
+        if map_.needs_groups:
+            groups = groups_in(data)
+            checked_groups(map_, groups, 0 if groups is None else len(groups.codes))
 
 
 def _common(fitted: Mapping[str, Any]) -> Meaning:

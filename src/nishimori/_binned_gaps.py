@@ -76,6 +76,12 @@ class BinnedGaps:
         return found
 
     @cached_property
+    def total_se(self) -> float:
+        """The standard error of the sum of all gaps, with their signs; not less than what a calibrated model would have."""
+        least = 0.0 if self.nulls is None else float(self.nulls.sum())
+        return sqrt(max(float(self.covariance.sum()), least))
+
+    @cached_property
     def corrected(self) -> float:
         """The ECE without the bias that comes from the errors of the gaps, at least 0."""
         return float(self._sizes(np.abs(self.gaps), _lower_quantile, np.zeros(1))[0])

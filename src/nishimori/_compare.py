@@ -3,23 +3,26 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from inspect import signature
+from itertools import permutations
 from typing import Any
 
 from sklearn.base import clone
 
 from nishimori._adapted import match_both
+from nishimori._applied import check_groups
 from nishimori._calibrators import AdaptiveConsistency, Calibrator, ExpectationConsistency, TemperatureScaling, calibrator
 from nishimori._comparison import Compared, Comparison
+from nishimori._group_gaps import GroupGaps, gaps_after, names_of_groups
 from nishimori._labels import Classes
-from nishimori._maps import Map
+from nishimori._maps import Map, temperature_of
 from nishimori._match import Match
 from nishimori._numbers import between
-from nishimori._paired import Difference, compared
+from nishimori._paired import Difference, Differences, differences_of
 from nishimori._reliability import Strategy
 from nishimori._scorecard import Scorecard, scorecards
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
-from nishimori._sources import Source, is_source, source
+from nishimori._sources import Source, groups_in, is_source, source
 from nishimori._verdicts import RequiredSamples, required_samples, score_test
 from nishimori._verdicts._temperature_test import temperature_test_of
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
@@ -39,6 +42,8 @@ def compare(
     test_weight: Any = None,
     clusters: Any = None,
     test_clusters: Any = None,
+    groups: Any = None,
+    test_groups: Any = None,
     counts: bool = False,
     level: float = 0.95,
     target: float = 0.02,
@@ -54,14 +59,14 @@ def compare(
     ----------
     X_val, y_val, sample_weight, clusters, counts, input, classes, floor
         Validation data, as ``logits``, ``labels`` and so on of `temperatures`. Each method is fitted to them.
-    X_test, y_test, test_weight, test_clusters
+    X_test, y_test, test_weight, test_clusters, test_groups
         What the methods are measured on; by default the validation data, which flatters every method a little.
     methods : sequence of str or Calibrator
         Names of methods, or calibrators. Paired differences are those from the first one.
-    level : float
-        The level of intervals. A test rejects if its p-value is below 1 - level.
-    target : float
-        The relative error of T for which the number of validation samples is estimated.
+    groups : array of shape (n_samples,), optional
+        The group of each sample, such as a site; the method "group" then has a temperature per group, else per predicted class.
+    level, target : float
+        The level of intervals; a test rejects if its p-value is below 1 - level. The relative error of T to plan samples for.
     n_bins, strategy
         Bins of the calibration error, as for `metrics.ece`.
 
@@ -80,12 +85,12 @@ def compare(
     T 1.61, ECE 0.070 to 0.010
     """
     meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
-    chosen, bins = _named(methods, meaning), (n_bins, strategy)
-    between("level", level, 0, 1)
-    between("target", target, 1e-6, 0.5)
-    validation = _data((X_val, y_val, sample_weight, clusters), meaning, ("X_val", "y_val"))
+    limits = between("level", level, 0, 1), between("target", target, 1e-6, 0.5)
+    validation = _data((X_val, y_val, sample_weight, clusters, groups), meaning, ("X_val", "y_val"))
     given = {"X_test": X_test, "y_test": y_test, "test_weight": test_weight, "test_clusters": test_clusters}
-    return _compared(chosen, validation, _test_data(given, meaning, validation.n_classes), bins, level, target, counts=counts)
+    test = _test_data(given | {"test_groups": test_groups}, meaning, validation.n_classes)
+    chosen = _named(methods, meaning, by_groups=groups_in(validation) is not None)
+    return _compared(chosen, validation, test, (n_bins, strategy), *limits, counts=counts)
 
 
 def _compared(
@@ -101,7 +106,9 @@ def _compared(
     """Fit, measure and test; without test data measure on the validation data."""
     matched = match_both(validation, counts=counts)
     fitted, why = _fitted(methods, validation, matched, counts=counts)
-    measured = _Measured(test or validation, {name: each.map_ for name, each in fitted.items()}, bins, counts=counts)
+    maps = {name: each.map_ for name, each in fitted.items()}
+    classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
+    measured = _Measured(test or validation, maps, bins, classes, level, groups_name=groups_name, counts=counts)
     tests = _tests(validation, matched, fitted, target, counts=counts)
     return Comparison(
         methods=tuple(_row(name, fitted.get(name), why.get(name), measured, level) for name in methods),
@@ -118,16 +125,22 @@ def _compared(
     )
 
 
-def _named(methods: Any, meaning: Mapping[str, Any]) -> dict[str, Calibrator]:
-    """Unfitted calibrators by the names of their methods, with their parameters if two have the same name."""
+def _named(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> dict[str, Calibrator]:
+    """Unfitted calibrators by the names of their methods, with their parameters if two have the same name.
+
+    ``by_groups`` if the data name the group of each row, which the method "group" then uses.
+    """
     if isinstance(methods, str | Calibrator) or not isinstance(methods, Sequence) or not methods:
         raise InputError(f"`methods` must be a list of names or calibrators, such as ('none', 'ec'), got {methods!r}.")
-    made = [clone(each) if isinstance(each, Calibrator) else calibrator(each, **meaning) for each in methods]
+    own = {"group": {"by": "groups"}} if by_groups else {}
+    made = [
+        clone(each) if isinstance(each, Calibrator) else calibrator(each, **meaning, **own.get(each, {})) for each in methods
+    ]
     for each in made:
         _refuse_other_scores(each, meaning)
-    plain = [each.method for each in made]
+    plain = [each.method_name for each in made]
     # scikit-learn writes the parameters that are not the usual ones in brackets.
-    full = [f"{each.method}({str(each).partition('(')[2]}".removesuffix("()") for each in made]
+    full = [f"{each.method_name}({str(each).partition('(')[2]}".removesuffix("()") for each in made]
     names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
     if len(set(names)) < len(names):
         raise InputError(f"`methods` must be different from each other, got {', '.join(names)}.")
@@ -143,9 +156,9 @@ def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
 
 
 def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str]) -> Source:
-    """Logits, labels, weights and clusters as a source. A source knows what its numbers mean, and is told nothing."""
-    X, y, weights, clusters = given
-    return source(X, y, weights, clusters=clusters, names=names, **({} if is_source(X) else meaning))
+    """Logits, labels, weights, clusters and groups as a source. A source knows what its numbers mean, and is told nothing."""
+    X, y, weights, clusters, groups = given
+    return source(X, y, weights, clusters=clusters, groups=groups, names=names, **({} if is_source(X) else meaning))
 
 
 def _test_data(given: Mapping[str, Any], meaning: dict[str, Any], n_classes: int) -> Source | None:
@@ -192,32 +205,64 @@ def _fitted(
     raise NoTemperatureError(" ".join(f"{name}: {error}" for name, error in why.items()), end="flat")
 
 
+def _check_groups(data: Source, maps: Mapping[str, Map], name: str) -> None:
+    """Refuse data that do not say to which group a row belongs, if a method needs that; ``name`` is the argument's."""
+    needy = [method for method, map_ in maps.items() if map_.needs_groups]
+    if needy and groups_in(data) is None:
+        raise InputError(
+            f"`{name}` must name the group of each sample, because the method {needy[0]} has a temperature for each group."
+        )
+    check_groups(data, list(maps.values()))
+
+
 class _Measured:
     """The metrics after each method, and what they differ by from those after the first."""
 
-    def __init__(self, data: Source, maps: Mapping[str, Map], bins: tuple[int, Strategy], *, counts: bool) -> None:
+    def __init__(
+        self,
+        data: Source,
+        maps: Mapping[str, Map],
+        bins: tuple[int, Strategy],
+        classes: Classes,
+        level: float,
+        *,
+        groups_name: str,
+        counts: bool,
+    ) -> None:
         self._data, self._maps = data, maps
+        _check_groups(data, maps, groups_name)
         self._options: dict[str, Any] = {"n_bins": bins[0], "strategy": bins[1], "counts": counts}
-        first = next(iter(maps))
-        self.cards, self.differences = self._against(first)
-        self._known = {first: self.differences}  # by the method that others are compared with
+        self.cards, self._pairs = self._measured()
+        self.by_class = {} if isinstance(data, Sketch) else self._gaps_of_classes(classes, level, counts=counts)
+        self._known: dict[str, dict[str, dict[str, Difference]]] = {}  # by the method that others are compared with
 
-    def _against(self, first: str) -> tuple[dict[str, Scorecard], dict[str, dict[str, Difference]]]:
-        """Scorecards in the order of the methods, and differences from one of them; from a sketch only scorecards."""
-        names = [first, *(name for name in self._maps if name != first)]
-        maps = [self._maps[name] for name in names]
-        differences: list[dict[str, Difference]] = []
+    @property
+    def differences(self) -> dict[str, dict[str, Difference]]:
+        """What all other methods differ by from the first one."""
+        return self.differences_from(next(iter(self._maps)))
+
+    def _measured(self) -> tuple[dict[str, Scorecard], Differences | None]:
+        """Scorecards, and what any two methods differ by; from a sketch only scorecards."""
+        names, maps = list(self._maps), list(self._maps.values())
         if isinstance(self._data, Sketch):
-            cards = scorecards(self._data, maps, **self._options)
-        else:
-            cards, differences = compared(self._data, maps, **self._options)
-        by_name = dict(zip(names, cards, strict=True))
-        return {name: by_name[name] for name in self._maps}, dict(zip(names[1:], differences, strict=False))
+            return dict(zip(names, scorecards(self._data, maps, **self._options), strict=True)), None
+        cards, found = differences_of(self._data, maps, list(permutations(range(len(maps)), 2)), **self._options)
+        return dict(zip(names, cards, strict=True)), found
+
+    def _gaps_of_classes(self, classes: Classes, level: float, *, counts: bool) -> dict[str, GroupGaps]:
+        """Confidence minus accuracy of each predicted class after each method."""
+        names = names_of_groups(self._data, "prediction", classes)
+        found = gaps_after(self._data, list(self._maps.values()), "prediction", names, level, counts=counts)
+        return dict(zip(self._maps, found, strict=True))
 
     def differences_from(self, first: str) -> dict[str, dict[str, Difference]]:
-        """What all other methods differ by from this one; the data are read once for each method that is asked for."""
+        """What all other methods differ by from this one; nothing from a sketch."""
+        if self._pairs is None:
+            return {}
         if first not in self._known:
-            self._known[first] = self._against(first)[1]
+            place = {name: i for i, name in enumerate(self._maps)}
+            others = [name for name in self._maps if name != first]
+            self._known[first] = {name: self._pairs.between(place[first], place[name]) for name in others}
         return self._known[first]
 
     def verdicts(self, level: float, *, is_test: bool) -> list[str]:
@@ -237,6 +282,43 @@ class _Measured:
             parts = [f"after {_listed(worse)} it is higher by more than chance"] if worse else []
             parts += [f"after {_listed(as_good)} it is not higher by more than chance"] if as_good else []
             said.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
+        return said + self._about_classes() + self._about_predictions(level)
+
+    def _about_classes(self) -> list[str]:
+        """Whether the method of the lowest loss leaves single predicted classes off."""
+        best = min(self.cards, key=lambda name: self.cards[name].nll)
+        if best not in self.by_class:
+            return []
+        found = self.by_class[best]
+        if not found.off:
+            return [f"After {best} no predicted class is off by more than noise."]
+        worst = found[found.off[0]]
+        size = f"{100 * abs(worst.gap):.1f} points {'above' if worst.gap > 0 else 'below'} its accuracy"
+        said = (
+            f"After {best} {len(found.off)} of {len(found)} predicted classes are off by more than noise, class {worst.name} "
+            f"most: its mean confidence is {size}."
+        )
+        one = all(temperature_of(map_) is not None for map_ in self._maps.values())
+        return [said + (" The methods group and bias correct single classes." if one else "")]
+
+    def _about_predictions(self, level: float) -> list[str]:
+        """Whether the error is another one where predictions are not those of the first method."""
+        first, said = next(iter(self._maps)), []
+        sure: dict[str, list[str]] = {"lower": [], "higher": []}
+        unsure: list[str] = []
+        for name, differences in self.differences.items():
+            found = differences["error"]
+            if not found.se or found.p_value is None:  # no error, because no prediction differs, or it is not known
+                continue
+            if found.p_value >= 1 - level:
+                unsure.append(name)
+            else:
+                sure["lower" if found.value < 0 else "higher"].append(f"{name} ({100 * abs(found.value):.2f} points)")
+        for word, names in sure.items():
+            said += [f"The error is {word} than after {first} by more than chance after {_listed(names)}."] if names else []
+        if unsure:
+            differ = f"After {_listed(unsure)} some predictions are not those after {first}"
+            said.append(f"{differ}, but the error does not differ by more than chance.")
         return said
 
 
@@ -250,7 +332,8 @@ def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _Measu
     error = getattr(fitted, "temperature_se_", None)
     interval = fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None
     differences = measured.differences.get(name, {})
-    return Compared(name, fitted.temperature_, error, interval, measured.cards[name], differences)
+    by_class = measured.by_class.get(name)
+    return Compared(name, fitted.temperature_, error, interval, measured.cards[name], differences, by_class=by_class)
 
 
 def _tests(data: Source, matched: Match, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from math import isfinite
 from typing import Any
 
+from nishimori._group_gaps import GroupGaps
 from nishimori._inference import Interval
 from nishimori._optional import require
 from nishimori._paired import Difference
@@ -34,6 +35,8 @@ class Compared:
         Paired differences from the first method of the comparison, by metric: negative where this method is lower.
     why : str or None
         Why the method could not be fitted.
+    by_class : GroupGaps or None
+        Confidence minus accuracy of each predicted class; None where the method could not be fitted, and from a sketch.
     """
 
     method: str
@@ -43,6 +46,7 @@ class Compared:
     scorecard: Scorecard | None
     differences: Mapping[str, Difference]
     why: str | None = None
+    by_class: GroupGaps | None = None
 
     def numbers(self, level: float) -> dict[str, Any]:
         """Everything in one flat dictionary; what is not known is None."""
@@ -56,6 +60,12 @@ class Compared:
             low, high = (None, None) if card is None or error is None else card.interval(name, level)
             found |= {name: None if card is None else getattr(card, name), f"{name}_se": error}
             found |= {f"{name}_low": low, f"{name}_high": high}
+        gaps = self.by_class
+        found |= dict.fromkeys(("class_gap", "class_gap_se", "class_gap_low", "class_gap_high", "class_gap_corrected"))
+        if gaps is not None:
+            low, high = gaps.interval()
+            found |= {"class_gap": gaps.mean_abs_gap, "class_gap_se": gaps.mean_abs_gap_se}
+            found |= {"class_gap_low": low, "class_gap_high": high, "class_gap_corrected": gaps.mean_abs_gap_corrected}
         for name, each in self.differences.items():
             found |= {f"{name}_difference": each.value, f"{name}_difference_se": each.se, f"{name}_difference_p": each.p_value}
         return found | {"why": self.why}
@@ -99,34 +109,55 @@ class Comparison:
         return iter(self.methods)
 
     @property
+    def predictions_differ(self) -> bool:
+        """Whether some method predicts other classes than the first one."""
+        errors = [each.differences["error"] for each in self.methods if each.differences]
+        return any(each.value != 0 or each.se not in (None, 0) for each in errors)
+
+    @property
     def table(self) -> Tabular:
-        """Temperatures and metrics as they are shown."""
-        headers = ("method", "T", "NLL", "Brier", f"ECE, {100 * self.level:g} % interval")
-        return Tabular(headers, [self._row(each) for each in self.methods])
+        """Temperatures and metrics as they are shown: the error only where predictions differ, since it is equal otherwise.
+
+        The class gap is the mean of abs(confidence - accuracy) over the predicted classes.
+        """
+        by_class = any(each.by_class is not None for each in self.methods)
+        ece, gap = f"ECE, {100 * self.level:g} % interval", ("class gap",) if by_class else ()
+        headers = ("method", "T", *self._error("error"), "NLL", "Brier", ece, *gap)
+        return Tabular(headers, [self._row(each, len(headers)) for each in self.methods])
+
+    def _error(self, cell: str) -> tuple[str, ...]:
+        """A cell about the error, if that is shown."""
+        return (cell,) if self.predictions_differ else ()
 
     @property
     def difference_table(self) -> Tabular | None:
         """Paired differences from the first method as they are shown; None if there are none."""
+        names = (*self._error("error"), "nll", "brier", "ece")
         rows = [
-            (each.method, *(self._difference(each.differences[name], name) for name in ("nll", "brier", "ece")))
+            (each.method, *(self._difference(each.differences[name], name) for name in names))
             for each in self.methods
             if each.differences
         ]
-        headers = (f"minus {self.methods[0].method}", "NLL", "Brier", f"ECE in points, {100 * self.level:g} % interval")
+        ece = f"ECE in points, {100 * self.level:g} % interval"
+        headers = (f"minus {self.methods[0].method}", *self._error("error in points"), "NLL", "Brier", ece)
         return Tabular(headers, rows) if rows else None
 
-    def _row(self, each: Compared) -> tuple[str, ...]:
+    def _row(self, each: Compared, length: int) -> tuple[str, ...]:
         temperature = "" if each.temperature is None else measured(each.temperature, each.temperature_se)
         if each.scorecard is None:
-            return (each.method, "-", "", "", "")
-        card = each.scorecard
+            return (each.method, "-", *[""] * (length - 2))
+        card, gaps = each.scorecard, each.by_class
         ece = f"{100 * card.ece:.2f} %"
         if card.ece_se is not None:
             low, high = card.interval("ece", self.level)
             ece += f" ({100 * low:.2f} to {100 * high:.2f})"
-        return (each.method, temperature, _metric(card, "nll"), _metric(card, "brier"), ece)
+        error = self._error(f"{_percent(card.error, card.error_se)} %")
+        gap = () if gaps is None else (f"{_percent(gaps.mean_abs_gap, gaps.mean_abs_gap_se)} %",)
+        return (each.method, temperature, *error, _metric(card, "nll"), _metric(card, "brier"), ece, *gap)
 
     def _difference(self, each: Difference, name: str) -> str:
+        if name == "error":
+            return _percent(each.value, each.se)
         if name != "ece" or each.se is None:
             return measured(each.value, each.se)
         # That of the ECE is not symmetric, and wider than its standard error says: how large each ECE is, is open.
@@ -181,6 +212,10 @@ class Comparison:
 
 def _metric(card: Scorecard, name: str) -> str:
     return measured(getattr(card, name), getattr(card, f"{name}_se"))
+
+
+def _percent(value: float, error: float | None) -> str:
+    return measured(100 * value, None if error is None else 100 * error)
 
 
 def _plain(value: Any) -> Any:

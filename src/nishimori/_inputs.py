@@ -5,7 +5,7 @@ it, and nothing after it checks values again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import numpy as np
 from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
 from nishimori._kernels import Kernel, RowsNearBeta, kernel_for
+from nishimori._labels import coded
 
 # The spacing of float64 at 1.
 _EPSILON = 2.0**-52
@@ -72,6 +73,28 @@ class Clusters:
         return self if rows is None else Clusters(self.codes[rows], self.number)
 
 
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which group each row belongs to: the place of its name among ``names``, which are those of all the data."""
+
+    codes: HostArray
+    names: tuple[Any, ...]
+
+    @classmethod
+    def coded(cls, groups: Any, n_rows: int) -> "Groups":
+        """From the name of the group of each row: text or numbers."""
+        names, codes = coded(groups, n_rows, "group")
+        return cls(codes, tuple(names.tolist()))
+
+    def of(self, rows: slice | HostArray | None) -> "Groups":
+        """Those of some rows."""
+        return self if rows is None else Groups(self.codes[rows], self.names)
+
+    def present(self) -> list[Any]:
+        """The names of the groups that some row belongs to."""
+        return [self.names[code] for code in np.unique(self.codes)]
+
+
 @dataclass(frozen=True)
 class Batch:
     """Some rows: float32 or float64 logits (n, k), the true column of each, and a positive float64 weight for each.
@@ -79,7 +102,7 @@ class Batch:
     ``given`` are the probabilities whose logarithms the logits are, where probabilities were passed. ``masked`` says whether
     some logit is -inf; if it is None, that is looked up when it is first needed. ``stored_rounding`` is the relative error of
     probabilities as they were passed. ``kernel`` computes power sums; if it is None, the usual one for such arrays.
-    ``clusters`` say which rows are not independent, if that was said.
+    ``clusters`` say which rows are not independent, if that was said, and ``groups`` which group each row belongs to.
 
     Rows that go to a kernel unchecked may have weight zero, and their weights are None if all are one.
     """
@@ -92,6 +115,7 @@ class Batch:
     stored_rounding: float = 0.0
     kernel: Kernel | None = None
     clusters: Clusters | None = None
+    groups: Groups | None = None
 
     @property
     def n_rows(self) -> int:
@@ -249,6 +273,13 @@ class Batch:
     def weight(self) -> float:
         """The sum of the weights."""
         return float(self.xp.sum(self.weights))
+
+    def with_logits(self, logits: Array, *, same_top: bool) -> "Batch":
+        """The same rows with other logits; ``same_top`` if the predicted classes are known to stay as they are."""
+        found = replace(self, logits=logits, given=None, stored_rounding=0.0, kernel=None)
+        if same_top:  # rounding may make two new logits equal
+            found.__dict__.update(top=self.top, right=self.right)
+        return found
 
     def at(self, table: Array, columns: Array) -> Array:
         """One entry of each row."""

@@ -281,24 +281,67 @@ def _spelled(value: Any, known: set[str]) -> str:
 
 def cluster_codes(clusters: Any, n_samples: int) -> HostArray:
     """A whole number for the cluster of each sample."""
-    refuse_hidden(clusters, "clusters")
+    return coded(clusters, n_samples, "cluster")[1]
+
+
+def coded(values: Any, n_samples: int, what: str) -> tuple[HostArray, HostArray]:
+    """The different values that samples have, in order, and the place of each sample's value among them.
+
+    ``what`` is what a value is called; the caller's argument is its plural.
+    """
+    name = f"{what}s"
+    refuse_name(values, what)
+    refuse_hidden(values, name)
     try:
-        names: HostArray = _array.on_host(_array.as_array(clusters))
+        given: HostArray = _array.on_host(_array.as_array(values))
     except ValueError:
-        raise InputError("`clusters` must be a flat list, got rows of different lengths.") from None
-    if names.shape != (n_samples,):
-        raise InputError(f"`clusters` must have shape ({n_samples},), one cluster per sample, got {names.shape}.")
-    absent = [row for row, name in enumerate(names.tolist()) if name is None] if names.dtype == object else []
-    if absent:
-        raise InputError(f"`clusters` must not be missing, got None in row {absent[0]}. Give that row a cluster.")
+        raise InputError(f"`{name}` must be a flat list, got rows of different lengths.") from None
+    if given.shape != (n_samples,):
+        raise InputError(f"`{name}` must have shape ({n_samples},), one {what} per sample, got {given.shape}.")
+    # NumPy turns NaN into text in a list of text, so a list is looked at as it was given.
+    plain = values if isinstance(values, list | tuple) else given.tolist() if given.dtype == object else []
+    absent = next((row for row, value in enumerate(plain) if _is_absent(value)), None)
+    if absent is not None:
+        found = "None" if plain[absent] is None else "NaN"
+        raise InputError(f"`{name}` must not be missing, got {found} in row {absent}. Give that row a {what}.")
     try:
-        missing = names != names  # noqa: PLR0124 - NaN, in arrays of any type
-        _, codes = np.unique(names, return_inverse=True)
+        missing = given != given  # noqa: PLR0124 - NaN, in arrays of any type
+        different, codes = np.unique(given, return_inverse=True)
     except TypeError:
-        raise InputError("`clusters` must hold values of one type, such as numbers or text.") from None
+        raise InputError(f"`{name}` must hold values of one type, such as numbers or text.") from None
     if missing.any():
-        raise InputError(f"`clusters` must not be missing, got NaN in row {int(np.argmax(missing))}. Give that row a cluster.")
-    return codes
+        raise InputError(f"`{name}` must not be missing, got NaN in row {int(np.argmax(missing))}. Give that row a {what}.")
+    return different, codes
+
+
+def refuse_name(values: Any, what: str) -> None:
+    """Refuse the name of a column where there are only arrays."""
+    if isinstance(values, str):
+        raise InputError(
+            f"`{what}s` must be the {what} of each sample, got the text {values!r}. Names of columns are for files; for a data "
+            f"frame, pass the column itself, such as `frame[{values!r}]`, and the scores without it."
+        )
+
+
+def _is_absent(value: Any) -> bool:
+    """Whether it is None, NaN, or what pandas has in their place."""
+    try:
+        return value is None or bool(value != value)  # noqa: PLR0124 - NaN, of any type
+    except TypeError:  # pandas.NA is neither equal to itself nor different
+        return True
+
+
+def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Names of groups from a file: whole numbers, if every name is one as it is usually written, else as they are.
+
+    So 7 of a Parquet file, 7.0 and the text 7 of a CSV file are the same group, while the text 007 stays text.
+    """
+    texts = [str(int(each)) if isinstance(each, float) and each.is_integer() else str(each) for each in values]
+    try:
+        whole = [int(text) for text in texts]
+    except ValueError:
+        return tuple(values)
+    return tuple(whole) if [str(each) for each in whole] == texts else tuple(values)
 
 
 def check_number_of_clusters(number: int) -> None:

@@ -4,7 +4,7 @@ Scores of the same rows vary together, so the difference of two metrics is much 
 the mean of the differences row by row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from typing import Any
@@ -102,6 +102,7 @@ def paired(
     strategy: Strategy = "uniform",
     sample_weight: Any = None,
     clusters: Any = None,
+    groups: Any = None,
     counts: bool = False,
     input: Input | None = None,
     classes: Classes = None,
@@ -115,6 +116,8 @@ def paired(
         As for `temperatures`; pass None for ``labels`` where ``logits`` brings its own.
     first, second : float or calibrator
         Temperatures, or fitted calibrators; 1 is the model as it is.
+    groups : array of shape (n_samples,), optional
+        The group of each sample, for calibrators that have a temperature per group.
     n_bins, strategy
         Bins of the calibration error, as for `metrics.ece`.
     input, classes, floor
@@ -137,7 +140,7 @@ def paired(
     -0.190 ± 0.017, p = 6e-29
     """
     used = {"first": _used(first), "second": _used(second)}
-    data, maps = applied(used, logits, labels, sample_weight, clusters, Meaning(input, classes, floor))
+    data, maps = applied(used, logits, labels, sample_weight, clusters, Meaning(input, classes, floor), groups)
     cards, (found,) = compared(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
     return Paired(first=cards[0], second=cards[1], **found)
 
@@ -152,6 +155,21 @@ def compared(
     data: Source | Sketch, maps: Sequence[Map], *, n_bins: int = 15, strategy: Strategy = "uniform", counts: bool = False
 ) -> tuple[list[Scorecard], list[dict[str, Difference]]]:
     """A scorecard for each map, and the differences of each map but the first from the first, all from the same readings."""
+    pairs = [(0, other) for other in range(1, len(maps))]
+    cards, found = differences_of(data, maps, pairs, n_bins=n_bins, strategy=strategy, counts=counts)
+    return cards, [found.between(*pair) for pair in pairs]
+
+
+def differences_of(
+    data: Source | Sketch,
+    maps: Sequence[Map],
+    pairs: Sequence[tuple[int, int]],
+    *,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    counts: bool = False,
+) -> tuple[list[Scorecard], "Differences"]:
+    """A scorecard for each map, and what the second of each pair of places differs by from the first, all from one reading."""
     if isinstance(data, Sketch):
         raise InputError(
             "`logits` must not be a sketch for paired differences: it keeps sums for each temperature, and not how two vary "
@@ -161,11 +179,23 @@ def compared(
     if n_bins > MOST_BINS:
         raise InputError(f"`n_bins` must be at most {MOST_BINS} for differences, got {n_bins}.")
     edges = edges_for(data, tuple(maps), n_bins, strategy)
-    found = data.gather(_Compare(tuple(maps), edges, counts)).items
-    sums, pairs = found[: len(maps)], found[len(maps) :]
+    found = data.gather(_Compare(tuple(maps), edges, tuple(pairs), counts)).items
+    sums, together = found[: len(maps)], found[len(maps) :]
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     cards = [card_of(each, temperature_of(map_)) for map_, each in zip(maps, sums, strict=True)]
-    return cards, [pair.differences(sums[0], each) for pair, each in zip(pairs, sums[1:], strict=True)]
+    return cards, Differences(sums, dict(zip(pairs, together, strict=True)))
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What pairs of maps differ by, computed when it is asked for: p-values take as long as ten thousand rows."""
+
+    sums: Sequence[ScoreSums]
+    pairs: Mapping[tuple[int, int], "_Pair"]
+
+    def between(self, first: int, second: int) -> dict[str, Difference]:
+        """What the second map differs by from the first, by the name of the metric."""
+        return self.pairs[first, second].differences(self.sums[first], self.sums[second])
 
 
 @dataclass(frozen=True)
@@ -233,14 +263,15 @@ def _difference(value: float, error: float) -> Difference:
 
 @dataclass(frozen=True, eq=False)
 class _Compare:
-    """The pass: the sums of each map, and those of each map but the first together with the first."""
+    """The pass: the sums of each map, and those of each pair of maps together."""
 
     maps: tuple[Map, ...]
     edges: tuple[HostArray, ...]
+    pairs: tuple[tuple[int, int], ...]
     counts: bool
 
     def __call__(self, batch: Batch) -> Sums:
         zeros = at_zeros(batch)
         scored = [Scored.of(batch, map_, edges) for map_, edges in zip(self.maps, self.edges, strict=True)]
         sums = [ScoreSums.of(each, zeros, counts=self.counts) for each in scored]
-        return Sums((*sums, *(_Pair.of(scored[0], each, counts=self.counts) for each in scored[1:])))
+        return Sums((*sums, *(_Pair.of(scored[a], scored[b], counts=self.counts) for a, b in self.pairs)))

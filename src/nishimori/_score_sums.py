@@ -191,4 +191,4 @@ def after(map_: Map, batch: Batch) -> tuple[Batch, float]:
     temperature = temperature_of(map_)
     if temperature is not None:
         return batch, 1 / temperature
-    return Batch(map_.apply(batch.double), batch.labels, batch.weights, clusters=batch.clusters), 1.0
+    return batch.with_logits(map_.apply(batch.double, batch.groups), same_top=map_.keeps_predictions), 1.0

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._applied import Meaning, applied
+from nishimori._applied import Meaning, applied, chosen
 from nishimori._array import HostArray
 from nishimori._binned_gaps import BinnedGaps
 from nishimori._census import warn_of_zeros
 from nishimori._inference import Interval, interval_around, interval_in_ratio, interval_of_share, number_behind
 from nishimori._labels import Classes
-from nishimori._maps import Map, Temperature, temperature_of
-from nishimori._numbers import temperature as checked_temperature
+from nishimori._maps import Map, temperature_of
 from nishimori._reliability import Bins, Reliability, Strategy, check_bins, uniform_edges
 from nishimori._score_sums import SCORES, Claim, Score, ScoreSums
 from nishimori._scores import Input
@@ -60,6 +59,9 @@ class Scorecard:
         Their standard errors; None where they are not known.
     ece_corrected : float or None
         The ECE without the bias of small bins, at least 0.
+    gap, gap_se : float
+        Confidence minus accuracy, and its standard error or None: what the samples show, but not less than what a calibrated
+        model would have.
     why_no_se : dict
         For each standard error that is not known, by the name of the metric, a sentence that says why.
     """
@@ -88,6 +90,35 @@ class Scorecard:
     @property
     def ece_corrected(self) -> float | None:
         return None if self.gaps is None or "ece" in self.why_no_se else self.gaps.corrected
+
+    @property
+    def gap(self) -> float:
+        return self.confidence - self.accuracy
+
+    @property
+    def gap_se(self) -> float | None:
+        return None if self.gaps is None or "ece" in self.why_no_se else self.gaps.total_se
+
+    def to_dict(self) -> dict[str, float]:
+        """All numbers by name, in one level, as trackers of experiments log them.
+
+        Returns
+        -------
+        dict of str to float
+            Metrics, their standard errors (``ece_se`` and so on), ``n_samples`` and ``temperature``. What is not known is left
+            out, and so is the reliability curve.
+
+        Examples
+        --------
+        >>> import nishimori
+        >>> numbers = nishimori.evaluate([[2.0, 0.0], [0.0, 2.0]], [0, 0]).to_dict()
+        >>> {name: round(numbers[name], 3) for name in ("n_samples", "accuracy", "confidence", "gap", "nll")}
+        {'n_samples': 2, 'accuracy': 0.5, 'confidence': 0.881, 'gap': 0.381, 'nll': 1.127}
+        """
+        names = ("error", "accuracy", "confidence", "gap", "ece", "brier", "nll")
+        named = ["n_samples", "temperature", *(each for name in names for each in (name, f"{name}_se")), "ece_corrected"]
+        found = {name: getattr(self, name) for name in named}
+        return {name: value for name, value in found.items() if value is not None}
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
         """The range of a metric that the data leave possible.
@@ -153,6 +184,7 @@ def evaluate(
     strategy: Strategy = "uniform",
     sample_weight: Any = None,
     clusters: Any = None,
+    groups: Any = None,
     counts: bool = False,
     input: Input | None = None,
     classes: Classes = None,
@@ -168,6 +200,8 @@ def evaluate(
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
         A fitted calibrator to apply first, instead of a temperature.
+    groups : array of shape (n_samples,), optional
+        The group of each sample, for a calibrator that has a temperature per group.
     n_bins, strategy
         Bins of the calibration error, as for `metrics.ece`.
     input : {"logits", "probabilities"}, optional
@@ -190,11 +224,9 @@ def evaluate(
     >>> print(f"{card.accuracy} {card.confidence:.3f} {card.ece:.3f} {card.nll:.3f}")
     0.5 0.731 0.231 0.813
     """
-    if calibrator is not None and temperature is not None:
-        raise InputError("`temperature` must be left out where `calibrator` is given, which has its own.")
-    used = Temperature(1.0 if temperature is None else checked_temperature(temperature)) if calibrator is None else calibrator
+    used = chosen(temperature, calibrator)
     meaning = Meaning(input, classes, floor)
-    data, maps = applied({"calibrator": used}, logits, labels, sample_weight, clusters, meaning)
+    data, maps = applied({"calibrator": used}, logits, labels, sample_weight, clusters, meaning, groups)
     (card,) = scorecards(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
     return card
 

@@ -79,6 +79,7 @@ def array(
     *,
     sample_weight: Any = None,
     clusters: Any = None,
+    groups: Any = None,
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
@@ -91,8 +92,9 @@ def array(
     logits : path of a .npy file, numpy.memmap, or array in chunks
         Scores of shape (n_samples, n_classes), or (n_samples,) for a binary score. An array in chunks has a shape, a dtype,
         chunks and slices, as those of Zarr and h5py have.
-    labels, sample_weight, clusters : array of shape (n_samples,), or path of a .npy file
-        The true class of each sample, its weight, and the cluster that it belongs to, for standard errors.
+    labels, sample_weight, clusters, groups : array of shape (n_samples,), or path of a .npy file
+        The true class of each sample, its weight, the cluster that it belongs to, for standard errors, and its group, for
+        calibrators with a temperature per group.
     input, classes, floor, progress
         As for `batches`.
 
@@ -118,7 +120,8 @@ def array(
             "Pass an array in memory as it is to the function that reads it."
         )
     meaning = Meaning(input, classes, floor)
-    return StoredSource(found, loaded(labels), loaded(sample_weight), meaning, clusters=loaded(clusters), progress=progress)
+    parts = {"clusters": loaded(clusters), "groups": loaded(groups)}
+    return StoredSource(found, loaded(labels), loaded(sample_weight), meaning, **parts, progress=progress)
 
 
 def table(
@@ -127,6 +130,7 @@ def table(
     labels: str = "labels",
     sample_weight: str | None = None,
     clusters: str | None = None,
+    groups: str | None = None,
     columns: Sequence[str] | None = None,
     input: Input = "logits",
     classes: Classes = None,
@@ -139,8 +143,9 @@ def table(
     ----------
     path : path
         The file or the folder.
-    labels, sample_weight, clusters : str
-        The names of the columns of labels, of weights, and of clusters, for standard errors.
+    labels, sample_weight, clusters, groups : str
+        The names of the columns of labels, of weights, of clusters, for standard errors, and of groups, for calibrators with a
+        temperature per group.
     columns : sequence of str, optional
         The columns of scores in the order of the classes, one per class or one of lists; patterns such as ``"z_*"`` are
         allowed. By default a column of lists called as ``input``, or all others if their names leave no doubt, as z_0, z_1, ...
@@ -150,5 +155,5 @@ def table(
     """
     check_input(input, floor)
     names = [columns] if isinstance(columns, str) else columns
-    chosen = Columns(names, labels, sample_weight, clusters)
+    chosen = Columns(names, labels, sample_weight, clusters, groups)
     return TableSource(path, chosen, Meaning(input, classes, floor), progress=progress)

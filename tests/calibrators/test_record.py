@@ -89,6 +89,7 @@ def test_the_file_is_json_that_says_everything(tmp_path):
             "columns": list(ANIMALS),
             "label_column": None,
             "score_column": None,
+            "group_column": None,
             "n_classes": 3,
             "n_samples": 300,
             "estimates": None,
@@ -315,13 +316,13 @@ def test_a_version_that_is_none_is_damage(version, tmp_path):
 
 
 def test_a_newer_version_is_refused_with_how_to_upgrade(tmp_path):
-    newer = json.loads(SECOND_VERSION) | {"format_version": 3}
+    newer = json.loads(SECOND_VERSION) | {"format_version": 4}
     newer["provenance"]["library_version"] = "9.0"
     (tmp_path / "c.json").write_text(json.dumps(newer))
     with pytest.raises(FormatError) as error:
         load(tmp_path / "c.json")
     assert str(error.value) == (
-        f"{tmp_path / 'c.json'} has format version 3, written by nishimori 9.0; this one reads up to 2. "
+        f"{tmp_path / 'c.json'} has format version 4, written by nishimori 9.0; this one reads up to 3. "
         "Run `pip install --upgrade nishimori`."
     )
 
@@ -368,6 +369,7 @@ WITHIN = [
     "columns",
     "label_column",
     "score_column",
+    "group_column",
     "n_classes",
     "n_samples",
     "residual",

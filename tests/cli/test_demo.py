@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import reference
-from nishimori import data
+from nishimori import BiasCorrected, data
 
 
 def test_the_demo_calibrates_a_bundled_network_and_draws_it(run, tmp_path):
@@ -14,13 +14,19 @@ def test_the_demo_calibrates_a_bundled_network_and_draws_it(run, tmp_path):
     assert code == 0
     network = data.load("cifar10/resnet20")
     table = json.loads(out)
-    assert list(table) == ["before", "after EC", "after TS"]
+    assert list(table) == ["before", "after EC", "after TS", "after bias"]
     validation = (network.validation.logits, network.validation.labels)
     assert table["after EC"]["temperature"] == pytest.approx(reference.ec_temperature(*validation, low=0.1, high=10), rel=1e-8)
     assert table["after TS"]["temperature"] == pytest.approx(reference.ts_temperature(*validation, low=0.1, high=10), rel=1e-8)
     assert table["before"]["error"] == pytest.approx(network.provenance["test_error"])
     assert table["before"]["confidence"] > 1 - table["before"]["error"] + 0.02
     assert table["after EC"]["ece"] < table["before"]["ece"] / 2
+    chosen = BiasCorrected().fit(*validation).map_
+    centred = network.test.logits - network.test.logits.mean(axis=1, keepdims=True)
+    mapped = chosen.scale * centred.astype(np.float64) + chosen.bias
+    wrong = (mapped.argmax(axis=1) != network.test.labels).mean()
+    assert (table["after bias"]["temperature"], table["after bias"]["error"]) == (None, pytest.approx(wrong))
+    assert wrong < table["before"]["error"] - 0.02
     what, *rest = err.splitlines()
     assert what.startswith("cifar10/resnet20: 269,722 parameters; trained by nishimori; 45,000 training images; data: CIFAR-10")
     assert len(rest) == 2
@@ -45,6 +51,17 @@ def test_the_demo_takes_a_stored_network_that_says_nothing_of_itself(run):
     assert code == 0
     assert out.startswith("300 test images; T from 400 others")
     assert err.startswith("mine: its file says no more\n")
+
+
+def test_a_bias_is_left_out_where_classes_are_masked(run):
+    parts = []
+    for logits, labels in (reference.drawn(400, 4, seed=1), reference.drawn(300, 4, seed=2)):
+        logits[labels != 3, 3] = -np.inf
+        parts.append(data.Labelled(logits, labels))
+    data.save(data.Network("mine", *parts), "mine.npz")
+    code, out, _ = run("demo --network mine.npz --json")
+    assert code == 0
+    assert list(json.loads(out)) == ["before", "after EC", "after TS"]
 
 
 def test_the_demo_keeps_existing_files_unless_told_to(run, tmp_path):

@@ -70,6 +70,8 @@ def test_machines_get_everything_that_people_see_and_the_bins(place):
         "classes": NAMES,
         "columns": None,
         "label_column": "labels",
+        "group_column": None,
+        "by": None,
         "calibration": "c.json",
         "plot": "t.svg",
         "files": ["t.npz"],

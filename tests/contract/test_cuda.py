@@ -227,3 +227,75 @@ def test_methods_are_compared_on_the_device():
     there, here = nishimori.compare(tensor, torch.from_numpy(labels).cuda()), nishimori.compare(stored, labels)
     assert there.table.rows == here.table.rows
     assert there.verdicts == here.verdicts
+
+
+# More than one temperature: the same maps and the same fits on the device and on the host.
+
+GROUPS = np.array(["north", "south", "west"])[np.random.default_rng(3).integers(0, 3, 6000)]
+
+MAPS = {
+    "class": nishimori.ClassTemperatures(np.linspace(0.5, 3, 10)),
+    "group": nishimori.GroupTemperatures(("north", "south", "west"), (0.7, 1.5, 2.5), 1.2),
+    "matrix": nishimori.Affine(0.5 * np.eye(10) + 0.02, np.linspace(-1, 1, 10)),
+    "fallback": nishimori.Affine(np.linspace(0.3, 0.7, 10), np.linspace(-1, 1, 10), 2.0),
+}
+
+
+@DTYPES
+@pytest.mark.parametrize("name", MAPS)
+def test_maps_do_the_same_on_the_device_and_stay_there(name, dtype):
+    tensor, stored, labels = on_device(6000, 10, dtype)
+    fixed, given = nishimori.FixedMap(MAPS[name]).fit(stored, labels), {"groups": GROUPS} if name == "group" else {}
+    there, here = fixed.predict_proba(tensor, **given), fixed.predict_proba(stored, **given)
+    assert there.is_cuda
+    assert there.dtype is dtype
+    np.testing.assert_allclose(there.double().cpu().numpy(), here, atol={8: 1e-12, 4: 1e-5, 2: 1e-2}[dtype.itemsize])
+    cards = [nishimori.evaluate(each, labels, calibrator=fixed, **given) for each in (tensor, stored)]
+    assert cards[0].nll == pytest.approx(cards[1].nll, rel=1e-6)
+
+
+@HALF_AND_SINGLE
+@pytest.mark.parametrize(
+    "fitted",
+    [
+        nishimori.GroupConsistency(),
+        nishimori.GroupConsistency(by="groups", method="ts"),
+        nishimori.BiasCorrected(),
+        nishimori.BiasCorrected(method="ts", shrink=False, preserve_accuracy=True),
+        nishimori.VectorScaling(),
+        nishimori.MatrixScaling(),
+    ],
+    ids=str,
+)
+def test_fits_of_several_parameters_are_those_of_the_host(fitted, dtype):
+    tensor, stored, labels = on_device(6000, 10, dtype)
+    given = {"groups": GROUPS} if getattr(fitted, "by", None) == "groups" else {}
+    there = fitted.fit(tensor, torch.from_numpy(labels).cuda(), **given).predict_proba(stored, **given)
+    here = fitted.fit(stored, labels, **given).predict_proba(stored, **given)
+    np.testing.assert_allclose(there, here, atol=1e-6)
+
+
+def test_gaps_of_groups_are_those_of_the_host():
+    tensor, stored, labels = on_device(6000, 10, torch.float32)
+    there, here = nishimori.group_gaps(tensor, labels), nishimori.group_gaps(stored, labels)
+    assert there.mean_abs_gap == pytest.approx(here.mean_abs_gap, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", ["ec", "ts"])
+def test_temperatures_and_gaps_of_groups_are_those_of_the_host(method):
+    tensor, stored, labels = on_device(6000, 10, torch.float32)
+    wide = stored.argmax(axis=1) < 4
+    tensor[torch.from_numpy(wide).cuda()] *= 2
+    stored = tensor.double().cpu().numpy()
+    at, sites = torch.from_numpy(labels).cuda(), np.where(wide, "wide", "narrow")
+    for by, groups in (("prediction", None), ("groups", sites)):
+        there = nishimori.GroupConsistency(by=by, method=method).fit(tensor, at, groups=groups)
+        here = nishimori.GroupConsistency(by=by, method=method).fit(stored, labels, groups=groups)
+        np.testing.assert_allclose(there.temperatures_, here.temperatures_, rtol=1e-6)
+        np.testing.assert_allclose(there.temperatures_se_, here.temperatures_se_, rtol=1e-4)
+        assert there.predict_proba(tensor, groups=groups).is_cuda
+        gaps = [
+            nishimori.group_gaps(*rows, by=by, groups=groups, calibrator=there) for rows in ((tensor, at), (stored, labels))
+        ]
+        np.testing.assert_allclose([each.gap for each in gaps[0]], [each.gap for each in gaps[1]], rtol=1e-5)
+        np.testing.assert_allclose([each.se for each in gaps[0]], [each.se for each in gaps[1]], rtol=1e-5)

@@ -59,7 +59,7 @@ def test_the_readme_has_blocks_of_every_kind():
     kinds = [(block.language, block.extra) for block in blocks()]
     assert kinds.count(("console", None)) >= 3
     assert kinds.count(("python", None)) >= 3
-    assert {extra for _, extra in kinds} == {None, "plot", "torch"}
+    assert {extra for _, extra in kinds} == {None, "plot", "report", "torch"}
 
 
 @pytest.mark.parametrize("printed", ["T = 1.614 in 3 passes", "T = 1.612 in 3 passes"])

@@ -14,7 +14,17 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import reference
-from nishimori import AdaptiveConsistency, ExpectationConsistency, FixedTemperature, TemperatureScaling, Uncalibrated
+from nishimori import (
+    AdaptiveConsistency,
+    BiasCorrected,
+    ExpectationConsistency,
+    FixedTemperature,
+    GroupConsistency,
+    MatrixScaling,
+    TemperatureScaling,
+    Uncalibrated,
+    VectorScaling,
+)
 
 CLASSES = "it has two columns and labels other than 0 and 1, but a column of logits is a class"
 NAMES = "labels that are text need `classes=`: only the caller knows which column is which"
@@ -22,6 +32,8 @@ LEARNS = "a calibrator keeps the model's answer and does not learn labels from f
 CHANCE = "its random columns do no better than chance at its labels, so there is no temperature"
 COLUMN = "a column vector of labels is refused with the remedy, not flattened with a warning"
 COPIES = "T depends on how many independent samples there are, and a weight of 2 is one of them; with `counts=True` it is two"
+FEW = "some classes have no or few rows, of which there is a warning, and warnings are errors here"
+OPEN = "some classes are predicted for fewer than two of its rows, of which there is a warning, and warnings are errors here"
 TYPE = "an entry that is no number is an InputError, which is a ValueError, and not a TypeError"
 
 OF_ALL = {
@@ -50,19 +62,33 @@ OF_BOTH_METHODS = OF_ALL | {
     "check_methods_sample_order_invariance": CHANCE,
     "check_methods_subset_invariance": CHANCE,
 }
+OF_AFFINE = OF_BOTH_METHODS | {
+    "check_n_features_in_after_fitting": CHANCE,
+    "check_sample_weight_equivalence_on_dense_data": COPIES,
+}
 EXPECTED_FAILURES = {
     ExpectationConsistency: OF_BOTH_METHODS | {"check_fit2d_1sample": CHANCE, "check_fit_idempotent": CHANCE},
     TemperatureScaling: OF_BOTH_METHODS | {"check_n_features_in_after_fitting": CHANCE},
     AdaptiveConsistency: OF_BOTH_METHODS
     | {"check_n_features_in_after_fitting": CHANCE, "check_fit_idempotent": CHANCE}
     | {"check_classifiers_one_label_sample_weights": LEARNS, "check_sample_weight_equivalence_on_dense_data": COPIES},
+    GroupConsistency: OF_BOTH_METHODS
+    | {"check_fit2d_1sample": CHANCE, "check_fit_idempotent": CHANCE, "check_sample_weight_equivalence_on_dense_data": COPIES}
+    | {"check_n_features_in_after_fitting": OPEN, "check_positive_only_tag_during_fit": OPEN},
+    VectorScaling: OF_AFFINE,
+    MatrixScaling: OF_AFFINE,
+    BiasCorrected: OF_BOTH_METHODS
+    | {"check_fit2d_1sample": CHANCE, "check_fit_idempotent": CHANCE, "check_sample_weight_equivalence_on_dense_data": COPIES}
+    | {"check_n_features_in_after_fitting": CHANCE, "check_classifiers_one_label_sample_weights": LEARNS}
+    | {"check_positive_only_tag_during_fit": FEW, "check_transformer_data_not_an_array": FEW}
+    | {"check_transformer_general": FEW, "check_transformer_preserve_dtypes": FEW},
     FixedTemperature: OF_ALL,
     Uncalibrated: OF_ALL,
 }
 
 
 @parametrize_with_checks(
-    [ExpectationConsistency(), TemperatureScaling(), AdaptiveConsistency(), FixedTemperature(2.0), Uncalibrated()],
+    [cls() for cls in EXPECTED_FAILURES if cls is not FixedTemperature] + [FixedTemperature(2.0)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator)],
 )
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):

@@ -8,6 +8,9 @@ from nishimori import metrics
 from nishimori._reliability import Tally, uniform_edges
 from nishimori._sources import source
 
+# Random logits may look like probabilities.
+pytestmark = pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")
+
 N, K = 14, 3
 FEW = settings(max_examples=25, deadline=None)
 ROUNDING = 1e-12

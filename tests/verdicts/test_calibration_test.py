@@ -259,3 +259,14 @@ def test_bad_arguments_are_refused():
     for method in ("mean", "spiegelhalter", "ece"):
         with pytest.raises(InputError, match="A sketch keeps sums and no rows"):
             calibration_test(nishimori.Sketch().update(logits, labels), method=method)
+
+
+@pytest.mark.parametrize("method", ["mean", "spiegelhalter", "ece"])
+def test_groups_go_to_a_calibrator_that_needs_them(method):
+    logits, labels = reference.drawn(400, 5)
+    groups = np.where(np.arange(400) % 2, "east", "west")
+    map_ = nishimori.GroupTemperatures(("east", "west"), [0.7, 2.0], 1.0)
+    fixed = nishimori.FixedMap(map_).fit(logits, labels)
+    found = calibration_test(logits, labels, method=method, calibrator=fixed, groups=groups)
+    scaled = logits / np.where(groups == "east", 0.7, 2.0)[:, None]
+    assert found.p_value == pytest.approx(calibration_test(scaled, labels, method=method).p_value)

@@ -17,8 +17,9 @@ from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
 from nishimori._calibrators import _registry
 from nishimori._calibrators._record import Provenance, Record
+from nishimori._inputs import Groups
 from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
-from nishimori._maps import Map, in_blocks, temperature_of
+from nishimori._maps import Map, checked_groups, in_blocks, temperature_of
 from nishimori._scores import Input, Scores, numeric, scores_of, warn_if_probabilities
 from nishimori._sources import Source, is_source, source
 from nishimori.errors import InputError
@@ -42,6 +43,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     n_features_in_: int
     label_column_: str | None
     score_column_: str | None
+    group_column_: str | None
     n_samples_: int | None
     residual_: float | None
     temperature_se_: float | None
@@ -51,9 +53,14 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         """Learn from scores ``X`` and true classes ``y``."""
 
     @property
-    def method(self) -> str:
+    def method_name(self) -> str:
         """What the method is called: its registered name, else where it can be imported from."""
         return _registry.name_of(type(self))
+
+    @property
+    def method(self) -> str:
+        """The same, except where it is a parameter of the calibrator, such as "ec" or "ts" of `BiasCorrected`."""
+        return self.method_name
 
     @property
     def temperature_(self) -> float | None:
@@ -62,12 +69,12 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
         return temperature_of(self.map_)
 
-    def source_from(self, X: Any, y: Any, sample_weight: Any, clusters: Any = None) -> Source:
+    def source_from(self, X: Any, y: Any, sample_weight: Any, clusters: Any = None, groups: Any = None) -> Source:
         """The data to fit to; values are checked when they are first read."""
         meaning: dict[str, Any] = {"input": self.input, "classes": self.classes, "floor": self.floor}
         if is_source(X):  # `input` and `classes` are then those of the scores to predict from
             meaning = {}
-        return source(X, y, sample_weight, clusters=clusters, names=("X", "y"), **meaning)
+        return source(X, y, sample_weight, clusters=clusters, groups=groups, names=("X", "y"), **meaning)
 
     def learn(
         self,
@@ -99,13 +106,17 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         if origin.n_classes is not None:
             self.classes_ = class_labels(origin.classes, origin.n_classes)
             self.n_features_in_ = origin.n_classes
-        self.name_columns(origin.columns, origin.label_column, origin.score_column)
+        self.name_columns(origin.columns, origin.label_column, origin.score_column, origin.group_column)
         return self
 
     def name_columns(
-        self, names: Sequence[str] | None, label_column: str | None = None, score_column: str | None = None
+        self,
+        names: Sequence[str] | None,
+        label_column: str | None = None,
+        score_column: str | None = None,
+        group_column: str | None = None,
     ) -> None:
-        """Note what the columns of ``X`` and of the labels are called, where ``X`` itself cannot say.
+        """Note what the columns of ``X``, of the labels and of the groups are called, where ``X`` itself cannot say.
 
         Other names of the columns of ``X`` are refused from then on. ``score_column`` is where a single column or array holds
         all scores.
@@ -117,6 +128,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             del self.feature_names_in_
         self.label_column_ = label_column
         self.score_column_ = score_column
+        self.group_column_ = group_column
 
     def check_columns(self, X: Any, name: str = "X") -> None:
         """Refuse scores whose number or names of columns are not those that the calibrator was fitted to."""
@@ -163,54 +175,71 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         warn_if_probabilities(given, "fit a calibrator with `input='probabilities'`")
         return given
 
-    def predict_proba(self, X: Any) -> Array:
-        """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``."""
-        return self._from_logits(self._scores(X), self.map_.probabilities)
+    def predict_proba(self, X: Any, groups: Any = None) -> Array:
+        """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``.
 
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1."""
-        return self._from_logits(self._scores(X), self.map_.log_probabilities)
+        ``groups`` name the group of each sample, for calibrators that have a temperature per group; all others refuse it.
+        """
+        return self._from_logits(self._scores(X), self.map_.probabilities, groups)
 
-    def predict(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Any, groups: Any = None) -> Array:
+        """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1; ``groups`` as there."""
+        return self._from_logits(self._scores(X), self.map_.log_probabilities, groups)
+
+    def predict(self, X: Any, groups: Any = None) -> Array:
         """The predicted label of each sample; of equal largest scores the first.
 
         Without ``classes`` these are column numbers, in the array library of ``X``; with it, a NumPy array of its labels.
+        ``groups`` are as for `predict_proba`, and can be left out where the calibrator keeps predictions.
         """
         given = self._scores(X)
-        columns = in_blocks(given, lambda rows: self._columns(given, rows))
+        known = None if groups is None and self.map_.keeps_predictions else self._groups(groups, given)
+        columns = in_blocks(given, lambda rows: self._columns(given, rows, known))
         if self.classes is not None:
             return self.classes_[_array.on_host(columns)]
         return columns
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, groups: Any = None) -> Array:
         """The calibrated logits, ``logits / temperature_`` for one temperature; flat if ``X`` is flat.
 
-        What the dtype of ``X`` cannot hold becomes infinite, as in float16 beyond 65,504.
+        What the dtype of ``X`` cannot hold becomes infinite, as in float16 beyond 65,504. ``groups`` are as for
+        `predict_proba`.
         """
         given = self._scores(X)
-        return self._from_logits(given, self._binary_logit if given.is_binary_score else self.map_.apply)
+        return self._from_logits(given, self._binary_logit if given.is_binary_score else self.map_.apply, groups)
 
-    def _from_logits(self, given: Scores, rule: Callable[[Array], Array]) -> Array:
-        """``rule`` of the logits of all rows, in the array library, dtype and device of the scores."""
+    def _groups(self, groups: Any, given: Scores) -> Groups | None:
+        """The groups of all rows, if the map needs them."""
+        if self.map_.needs_groups:
+            return checked_groups(self.map_, groups, given.n_samples)
+        if groups is not None:
+            raise InputError("`groups` must be left out: this calibrator treats all groups alike.")
+        return None
+
+    def _from_logits(self, given: Scores, rule: Callable[[Array, Any], Array], groups: Any) -> Array:
+        """``rule`` of the logits and groups of all rows, in the array library, dtype and device of the scores."""
+        known = self._groups(groups, given)
 
         def of_rows(rows: slice | None) -> Array:
             with np.errstate(over="ignore"):  # beyond the range of float16: infinite
-                return _array.rounded(rule(given.logits(rows=rows)), given.array)
+                found = rule(given.logits(rows=rows), None if known is None else known.of(rows))
+                return _array.rounded(found, given.array)
 
         return in_blocks(given, of_rows)
 
-    def _columns(self, given: Scores, rows: slice | None) -> Array:
+    def _columns(self, given: Scores, rows: slice | None, groups: Groups | None) -> Array:
         """The column of the largest calibrated score of each row."""
-        # One temperature keeps the order of the classes, and different probabilities can have the same logarithm.
-        keeps_order = temperature_of(self.map_) is not None
-        ranked = given.table(rows=rows) if keeps_order else self.map_.apply(given.logits(rows=rows))
+        if self.map_.keeps_predictions:  # different probabilities can have the same logarithm
+            ranked = given.table(rows=rows)
+        else:
+            ranked = self.map_.apply(given.logits(rows=rows), None if groups is None else groups.of(rows))
         return namespace(ranked).argmax(ranked, axis=1)
 
-    def _binary_logit(self, logits: Array) -> Array:
+    def _binary_logit(self, logits: Array, groups: Any) -> Array:
         """The calibrated logit of the second class over the first, one number per row."""
         if temperature_of(self.map_) is not None:  # the difference first: that of two infinite logits is NaN
             return self.map_.apply((logits[:, 1] - logits[:, 0])[:, None])[:, 0]
-        mapped = self.map_.apply(logits)
+        mapped = self.map_.apply(logits, groups)
         return mapped[:, 1] - mapped[:, 0]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -226,12 +255,13 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         check_is_fitted(self, "map_")
         names = getattr(self, "feature_names_in_", None)
         origin = Provenance(
-            method=self.method,
+            method=self.method_name,
             params=self.method_params(),
             classes=None if self.classes is None else self.classes_.tolist(),
             columns=None if names is None else names.tolist(),
             label_column=self.label_column_,
             score_column=self.score_column_,
+            group_column=self.group_column_,
             n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
             n_samples=self.n_samples_,
             residual=self.residual_,
@@ -253,5 +283,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
 
 
 def plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as Python's numbers and lists."""
+    """NumPy's numbers and arrays, and tuples, as Python's numbers and lists."""
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

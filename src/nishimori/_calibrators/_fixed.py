@@ -46,7 +46,7 @@ class FixedTemperature(Calibrator):
         return cast("float", super().temperature_)
 
     @property
-    def method(self) -> str:
+    def method_name(self) -> str:
         return FIXED
 
 
@@ -128,7 +128,13 @@ class FixedMap(Calibrator):
         if not isinstance(self.map, Map):
             raise InputError(f"`map` must be a Map, got {self.map!r}.")
         data = self.source_from(X, y, sample_weight)
+        if self.map.n_classes not in (None, data.n_classes):
+            raise InputError(f"`X` must have {self.map.n_classes} classes, as the map has, got {data.n_classes}.")
         return self.learn(X, data, self.map, census(data).n_rows)
+
+    @property
+    def method_name(self) -> str:
+        return self.method
 
     def method_params(self) -> dict[str, Any]:
         """Those that the method had."""

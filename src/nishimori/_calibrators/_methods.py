@@ -8,10 +8,14 @@ from typing import Any
 
 from nishimori._calibrators import _registry
 from nishimori._calibrators._adaptive import AdaptiveConsistency
+from nishimori._calibrators._bias_corrected import BiasCorrected
 from nishimori._calibrators._calibrator import COMMON, Calibrator
 from nishimori._calibrators._fixed import FIXED, FixedMap, FixedTemperature, Uncalibrated
+from nishimori._calibrators._groups import GroupConsistency
 from nishimori._calibrators._one_temperature import ExpectationConsistency, Matched, OneTemperature, TemperatureScaling
 from nishimori._calibrators._record import Record
+from nishimori._calibrators._scaling import MatrixScaling, VectorScaling
+from nishimori._maps import Temperature
 from nishimori._observables import Observable
 from nishimori.errors import FormatError, InputError
 
@@ -20,6 +24,10 @@ _BUILT_IN: dict[str, type[Calibrator]] = {
     "ts": TemperatureScaling,
     "auto": AdaptiveConsistency,
     "none": Uncalibrated,
+    "group": GroupConsistency,
+    "bias": BiasCorrected,
+    "vector": VectorScaling,
+    "matrix": MatrixScaling,
 }
 for _name, _class in _BUILT_IN.items():
     _registry.add(_name, _class)
@@ -86,11 +94,19 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     try:
         return _made(target, params)
     except TypeError as error:
-        common = () if isinstance(target, type) and issubclass(target, Calibrator) else COMMON
-        taken = [*(signature(target).parameters if isinstance(target, type) else ()), *common]
+        taken = ", ".join((*_own_parameters(target), *COMMON))
         raise InputError(
-            f"The method {name!r} takes the parameters {', '.join(taken)}, got {', '.join(params) or 'none'} ({error})."
+            f"The method {name!r} takes the parameters {taken}, got {', '.join(params) or 'none'} ({error})."
         ) from None
+
+
+def own_parameters(name: str) -> tuple[str, ...]:
+    """The names of the parameters of a method, without those that all methods have."""
+    return _own_parameters(_target_of(name))
+
+
+def _own_parameters(target: Any) -> tuple[str, ...]:
+    return tuple(each for each in signature(target).parameters if each not in COMMON) if isinstance(target, type) else ()
 
 
 def _target_of(name: Any) -> Any:
@@ -146,8 +162,8 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     common: dict[str, Any] = {"input": record.input, "classes": origin.classes}
     if record.floor is not None:
         common["floor"] = record.floor
-    if origin.method == FIXED:
-        made: Calibrator = FixedTemperature(**record.map.parameters, **common)
+    if origin.method == FIXED and isinstance(record.map, Temperature):
+        made: Calibrator = FixedTemperature(record.map.temperature, **common)
     else:
         made = _of_method(record, common, path) or FixedMap(record.map, method=origin.method, params=origin.params, **common)
     return made.restore(record)

@@ -236,7 +236,7 @@ class Matched(OneTemperature):
         self.floor = floor
 
     @property
-    def method(self) -> str:
+    def method_name(self) -> str:
         return _registry.name_of(self.observable)
 
     def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
@@ -249,7 +249,7 @@ class Matched(OneTemperature):
 
     def method_params(self) -> dict[str, Any]:
         """What an observable that was registered as a class is made from: the arguments of `__init__`, by their names."""
-        if isinstance(_registry.find(self.method), Observable):
+        if isinstance(_registry.find(self.method_name), Observable):
             return {}  # it was registered with its parameters
         names = list(signature(type(self.observable)).parameters)
         if lost := [name for name in names if not hasattr(self.observable, name)]:

@@ -2,11 +2,13 @@
 
 Version 2 holds what is done to logits (``map``: its kind and parameters), what the input must be, and where the map comes from
 (``provenance``). Using the map needs nothing else, so a file of a method that this installation does not have still works.
-Version 1 had one temperature at the top level; it is still read.
+Version 3 is the same with further kinds of maps; one temperature is still written as version 2, so that earlier releases read
+it. Version 1 had one temperature at the top level; it is still read.
 """
 
 import json
 import os
+import re
 import reprlib
 from dataclasses import asdict, dataclass, field, fields
 from math import inf
@@ -16,17 +18,17 @@ from typing import Any, get_args
 from nishimori._disk import new_file
 from nishimori._json import JsonError, read_json
 from nishimori._labels import refuse_permuted
-from nishimori._maps import KINDS, Map, from_parameters
+from nishimori._maps import KINDS, Map, Temperature, can_be_saved, from_parameters
 from nishimori._scores import Input, check_input
 from nishimori.errors import FormatError, InputError
 
 FORMAT = "nishimori-calibration"
-VERSION = 2
+VERSION = 3
 
 _REMEDY = "Fit and save again."
 
 # What the first files of version 2 do not have.
-_ADDED = ("label_column", "score_column", "temperature_se", "estimates")
+_ADDED = ("label_column", "score_column", "group_column", "temperature_se", "estimates")
 
 # A hundred times the largest vocabulary; a calibrator lists its classes, so this bounds what a small file can ask for.
 _MOST_CLASSES = 2**24
@@ -42,6 +44,7 @@ class Provenance:
     columns: list[str] | None = None
     label_column: str | None = None
     score_column: str | None = None
+    group_column: str | None = None
     n_classes: int | None = None
     n_samples: int | None = None
     residual: float | None = None
@@ -63,6 +66,7 @@ class Provenance:
             "columns": _are_distinct(self.columns, (str,), self.n_classes),
             "label_column": isinstance(self.label_column, str | None),
             "score_column": isinstance(self.score_column, str | None),
+            "group_column": isinstance(self.group_column, str | None),
             "library_version": isinstance(self.library_version, str),
         }
         faults = [name for name, right in known.items() if not right]
@@ -95,20 +99,21 @@ class Record:
                 f"The parameters of {self.provenance.method!r} must be numbers, text or lists of them to be saved as JSON, got "
                 f"{params!r}. Register an observable that has its parameters already, or pickle the calibrator."
             )
-        if self.map.kind not in KINDS:
+        if not can_be_saved(self.map):
             raise InputError(
-                f"A map of the kind {self.map.kind!r} cannot be saved, only {', '.join(KINDS)}. Pickle the calibrator instead."
+                f"A map of the class {type(self.map).__name__} cannot be saved, only maps of nishimori itself: "
+                f"{', '.join(KINDS)}. Pickle the calibrator instead."
             )
         content = {
             "format": FORMAT,
-            "format_version": VERSION,
+            "format_version": 2 if isinstance(self.map, Temperature) else VERSION,
             "map": {"kind": self.map.kind, "parameters": dict(self.map.parameters)},
             "input": self.input,
             "floor": self.floor,
             "provenance": asdict(self.provenance),
         }
         with new_file(path, overwrite=overwrite) as temporary:
-            temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            temporary.write_text(_as_text(content), encoding="utf-8")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Record":
@@ -135,7 +140,7 @@ class Record:
 
     @classmethod
     def _checked(cls, content: dict[str, Any], path: Path) -> "Record":
-        """From the fields of version 2."""
+        """From the fields of versions 2 and 3."""
         _refuse_missing(("map", "input", "provenance"), content, path)
         for name in ("map", "provenance"):
             if not isinstance(content[name], dict):
@@ -153,12 +158,21 @@ class Record:
         provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
         for name in provenance.faults():
             raise _damaged(path, name, told[name])
+        if used.n_classes is not None and used.n_classes != provenance.n_classes:
+            raise _damaged(path, "n_classes", provenance.n_classes)
         floor = content.get("floor")
         try:
             check_input(content["input"], floor)
         except InputError:
             raise _damaged(path, "floor", floor) from None
         return cls(used, content["input"], provenance, None if floor is None else float(floor))
+
+
+def _as_text(content: dict[str, Any]) -> str:
+    """JSON in which a list of numbers, such as a row of a matrix, takes one line."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    # A name in quotes cannot contain the end of a line, so that only lists are found.
+    return re.sub(r"\[\n([-+.,eE\d\s]+)\n\s*\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
 
 def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:

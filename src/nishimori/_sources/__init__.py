@@ -11,9 +11,9 @@ from nishimori._sources._files import Mapped, NpyFile
 from nishimori._sources._folder import open_tables, parquet_files
 from nishimori._sources._given import in_pieces, loaded, source, stored
 from nishimori._sources._pieces import Meaning, rows_per_piece
-from nishimori._sources._source import Reported, Source, Sum, clusters_in, counts_of_clusters, is_fused, is_source
+from nishimori._sources._source import Reported, Source, Sum, clusters_in, counts_of_clusters, groups_in, is_fused, is_source
 from nishimori._sources._stored import Chunked, Kept, Stored, StoredSource
-from nishimori._sources._table import KEPT, Columns, TableSource, cluster_values, flat
+from nishimori._sources._table import KEPT, Columns, TableSource, flat, row_values
 
 __all__ = [
     "KEPT",
@@ -32,16 +32,17 @@ __all__ = [
     "StoredSource",
     "Sum",
     "TableSource",
-    "cluster_values",
     "clusters_in",
     "counts_of_clusters",
     "flat",
+    "groups_in",
     "in_pieces",
     "is_fused",
     "is_source",
     "loaded",
     "open_tables",
     "parquet_files",
+    "row_values",
     "rows_per_piece",
     "source",
     "stored",

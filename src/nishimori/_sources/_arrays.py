@@ -8,7 +8,7 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import HostArray
-from nishimori._inputs import Batch, Clusters
+from nishimori._inputs import Batch, Clusters, Groups
 from nishimori._kernels import kernel_for
 from nishimori._labels import check_number_of_clusters, cluster_codes
 from nishimori._progress import Report, silent
@@ -43,12 +43,14 @@ class ArraySource(Source):
         first_row: int = 0,
         n_rows_in_all: int | None = None,
         clusters: Clusters | None = None,
+        groups: Groups | None = None,
     ) -> None:
         self.scores = replace(scores, array=_array.shared_with_numpy(scores.array))
         self.kernel = kernel_for(self.scores.array, (n_rows_in_all or scores.n_samples) * scores.n_classes)
         self.labels = labels
         self.weights = weights
         self.clusters = clusters
+        self.groups = groups
         self._first_row = first_row
         self._masked: dict[int, bool | None] = {}  # by the first row of a block that was checked
         is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray)
@@ -95,7 +97,9 @@ class ArraySource(Source):
             logits, given = self.scores.as_logits(values)
             true, heavy = _array.beside(labels, logits), _array.beside(weights, logits)
             clusters = None if self.clusters is None else self.clusters.of(rows).of(kept)
-            yield Batch(logits, true, heavy, given, self._masked[rows.start], self.scores.rounding, self.kernel, clusters)
+            groups = None if self.groups is None else self.groups.of(rows).of(kept)
+            masked, rounding = self._masked[rows.start], self.scores.rounding
+            yield Batch(logits, true, heavy, given, masked, rounding, self.kernel, clusters, groups)
 
     def _blocks(self) -> Iterator[slice]:
         return self.scores.blocks(_FUSED_ROWS if self.kernel.fused is not None else None)

@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import Array, HostArray
-from nishimori._inputs import Batch, Clusters
+from nishimori._inputs import Batch, Clusters, Groups
 from nishimori._kernels import Kernel, kernel_for
 from nishimori._labels import Classes, class_indices
 from nishimori._progress import Report, silent
@@ -25,7 +25,7 @@ class DeviceSource(Source):
     refuse. If there are any, and for all other passes, the rows are read in blocks, and each block is checked.
 
     ``labels`` are columns on the device, ``weights`` are there too, or None for ones. ``in_blocks`` makes the other source,
-    which has the same ``clusters``.
+    which has the same ``clusters`` and ``groups``.
     """
 
     sums_at_once = True
@@ -38,6 +38,7 @@ class DeviceSource(Source):
         kernel: Kernel,
         in_blocks: Callable[[], ArraySource],
         clusters: Clusters | None = None,
+        groups: Groups | None = None,
     ) -> None:
         self.scores = scores
         self.labels = labels
@@ -45,6 +46,7 @@ class DeviceSource(Source):
         self.kernel = kernel
         self._make_blocks = in_blocks
         self.clusters = clusters
+        self.groups = groups
 
     @property
     def n_classes(self) -> int:
@@ -102,6 +104,7 @@ def on_device(
     classes: Classes,
     name: str,
     clusters: Clusters | None = None,
+    groups: Groups | None = None,
 ) -> DeviceSource | None:
     """The rows as a source of their device, or None if no kernel can read them all at once there.
 
@@ -113,13 +116,14 @@ def on_device(
 
     def in_blocks() -> ArraySource:
         heavy = _ones(scores.n_samples) if weights is None else weights
-        return ArraySource(scores, class_indices(labels, classes, scores, name, heavy), heavy, clusters=clusters)
+        columns = class_indices(labels, classes, scores, name, heavy)
+        return ArraySource(scores, columns, heavy, clusters=clusters, groups=groups)
 
     columns = _columns(labels, scores) if classes is None else None
     if columns is None:
         columns = _array.beside(in_blocks().labels, scores.array)
     heavy = None if weights is None else _array.beside(weights, scores.array)
-    return DeviceSource(scores, columns, heavy, kernel, in_blocks, clusters)
+    return DeviceSource(scores, columns, heavy, kernel, in_blocks, clusters, groups)
 
 
 def _columns(labels: Any, scores: Scores) -> Array | None:

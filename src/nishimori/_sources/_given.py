@@ -13,7 +13,8 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._disk import existing_file
-from nishimori._labels import Classes, checked_weights, class_indices, column_names, refuse_permuted
+from nishimori._inputs import Groups
+from nishimori._labels import Classes, checked_weights, class_indices, column_names, refuse_name, refuse_permuted
 from nishimori._scores import SAY_PROBABILITIES, Input, check_input, scores, warn_if_probabilities
 from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._batches import WHAT_A_BATCH_IS, Batches
@@ -36,12 +37,13 @@ def source(
     classes: Classes = None,
     floor: float | None = None,
     clusters: Any = None,
+    groups: Any = None,
     names: tuple[str, str] = ("logits", "labels"),
     probability_remedy: str = SAY_PROBABILITIES,
 ) -> Source:
     """What the user passed, as a source; a source passes as it is.
 
-    ``clusters`` say which rows are not independent; they are for standard errors.
+    ``clusters`` say which rows are not independent, for standard errors; ``groups`` name the group of each row.
 
     ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what the user can do if
     the logits look like probabilities.
@@ -53,6 +55,7 @@ def source(
             "classes": classes,
             "floor": floor,
             "clusters": clusters,
+            "groups": groups,
             "input": None if input == "logits" else input,
         }
         for name, value in given.items():
@@ -63,17 +66,21 @@ def source(
     refuse_permuted(column_names(logits, names[0]), classes)
     if in_pieces(logits, labels):
         meaning = Meaning(input, classes, floor, names, probability_remedy)
-        return _pieces(logits, labels, sample_weight, clusters, meaning)
+        return _pieces(logits, labels, sample_weight, {"clusters": clusters, "groups": groups}, meaning)
     _refuse_samples(logits, labels, names[0])
+    refuse_name(groups, "group")
     table = scores(logits, input=input, name=names[0], floor=floor)
     weights = checked_weights(sample_weight, table.n_samples)
     warn_if_probabilities(table, probability_remedy, weights)
     together = None if clusters is None else clusters_of(clusters, weights)
+    grouped = None if groups is None else Groups.coded(groups, table.n_samples)
     if _array.is_on_cuda(table.array):
-        there = on_device(table, labels, None if sample_weight is None else weights, classes, names[1], together)
+        given_weights = None if sample_weight is None else weights
+        there = on_device(table, labels, given_weights, classes, names[1], together, grouped)
         if there is not None:
             return there
-    return ArraySource(table, class_indices(labels, classes, table, names[1], weights), weights, clusters=together)
+    columns = class_indices(labels, classes, table, names[1], weights)
+    return ArraySource(table, columns, weights, clusters=together, groups=grouped)
 
 
 def in_pieces(logits: Any, labels: Any = None) -> bool:
@@ -83,17 +90,24 @@ def in_pieces(logits: Any, labels: Any = None) -> bool:
     return _is_table(logits) or _is_stored(logits) or _yields_batches(logits, labels)
 
 
-def _pieces(logits: Any, labels: Any, sample_weight: Any, clusters: Any, meaning: Meaning) -> Pieces[Any]:
+def _pieces(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning) -> Pieces[Any]:
+    """A source that is read piece by piece; ``parts`` are clusters and groups."""
     if _is_table(logits):
-        return _from_table(logits, labels, sample_weight, clusters, meaning)
+        return _from_table(logits, labels, sample_weight, parts, meaning)
     found = stored(logits)
     if found is not None:
-        return StoredSource(found, loaded(labels), loaded(sample_weight), meaning, clusters=loaded(clusters))
+        kept = {name: loaded(values) for name, values in parts.items()}
+        return StoredSource(found, loaded(labels), loaded(sample_weight), meaning, **kept)
     check_input(meaning.input, meaning.floor)
-    if clusters is not None:
+    if parts["clusters"] is not None:
         raise InputError(
             f"`clusters` must be left out where `{meaning.names[0]}` yields batches. Add each batch to a Sketch, with "
             "`sketch.update(logits, labels, clusters=...)`, and fit to the sketch."
+        )
+    if parts["groups"] is not None:
+        raise InputError(
+            f"`groups` must be left out where `{meaning.names[0]}` yields batches, which do not say which rows they hold. Pass "
+            "arrays, or a table with a column of groups."
         )
     for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight}.items():
         if value is not None:
@@ -154,16 +168,18 @@ def _is_array_like(value: Any) -> bool:
     return _array.is_array(value) or any(hasattr(value, name) for name in ("shape", "__array__", "__dlpack__", "__dataframe__"))
 
 
-def _from_table(path: str | os.PathLike[str], labels: Any, sample_weight: Any, clusters: Any, meaning: Meaning) -> TableSource:
-    given = {meaning.names[1]: labels, "sample_weight": sample_weight, "clusters": clusters}
+def _from_table(
+    path: str | os.PathLike[str], labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning
+) -> TableSource:
+    given = {meaning.names[1]: labels, "sample_weight": sample_weight, **parts}
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
             raise InputError(f"`{name}` must be the name of a column of {path}, got a {type(value).__name__}.")
-    return TableSource(path, Columns(labels=labels or "labels", weights=sample_weight, clusters=clusters), meaning)
+    return TableSource(path, Columns(labels=labels or "labels", weights=sample_weight, **parts), meaning)
 
 
 def loaded(values: Any) -> Any:
-    """Labels, weights or clusters, from their .npy file if that is what was passed."""
+    """Labels, weights, clusters or groups, from their .npy file if that is what was passed."""
     if not isinstance(values, str | os.PathLike) or Path(values).suffix.lower() != ".npy":
         return values
     file = NpyFile(existing_file(values))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, Self, TypeVar
 
-from nishimori._inputs import Batch, Clusters
+from nishimori._inputs import Batch, Clusters, Groups
 from nishimori._kernels import Kernel
 from nishimori._progress import Report, silent
 from nishimori.errors import InputError
@@ -26,6 +26,9 @@ class Source(Protocol):
 
     clusters: Clusters | None = None
     """Which rows are not independent; None if all are."""
+
+    groups: Groups | None = None
+    """Which group each row belongs to, if that was said."""
 
     @property
     def n_classes(self) -> int:
@@ -78,6 +81,12 @@ def clusters_in(data: Any) -> Clusters | None:
     return found
 
 
+def groups_in(data: Any) -> Groups | None:
+    """Which groups the rows of a source belong to, if it says so. A source of somebody's own need not."""
+    found: Groups | None = getattr(data, "groups", None)
+    return found
+
+
 def counts_of_clusters() -> InputError:
     """The error if weights are said to be counts where rows belong together."""
     return InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
@@ -123,6 +132,10 @@ class Reported(Source):
     @property
     def clusters(self) -> Clusters | None:  # type: ignore[override]
         return clusters_in(self._inner)
+
+    @property
+    def groups(self) -> Groups | None:  # type: ignore[override]
+        return groups_in(self._inner)
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._inner)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._array import HostArray
+from nishimori._inputs import Groups
 from nishimori._labels import checked_weights, class_indices
 from nishimori._scores import numeric, scores_of
 from nishimori._sources._arrays import ArraySource, clusters_of
@@ -55,7 +56,7 @@ class _Block:
 
 
 class StoredSource(Pieces[_Block]):
-    """Stored scores with labels, weights and clusters that are in memory."""
+    """Stored scores with labels, weights, clusters and groups that are in memory."""
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class StoredSource(Pieces[_Block]):
         meaning: Meaning,
         *,
         clusters: Any = None,
+        groups: Any = None,
         progress: bool | None = None,
     ) -> None:
         super().__init__(meaning, progress=progress, read_ahead=True)
@@ -75,6 +77,7 @@ class StoredSource(Pieces[_Block]):
         self.weights = checked_weights(sample_weight, table.n_samples)
         self.labels = class_indices(labels, meaning.classes, table, label_name, self.weights)
         self.clusters = None if clusters is None else clusters_of(clusters, self.weights)
+        self.groups = None if groups is None else Groups.coded(groups, table.n_samples)
         self._n_classes = table.n_classes
 
     @property
@@ -96,8 +99,9 @@ class StoredSource(Pieces[_Block]):
     def _taken(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArraySource:
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
         clusters = None if self.clusters is None else self.clusters.of(rows)
+        groups = None if self.groups is None else self.groups.of(rows)
         scores = self.meaning.scores(native)
-        return ArraySource(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters)
+        return ArraySource(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
 
     def placed(self, text: str, piece: _Block) -> str:  # noqa: ARG002 - rows are counted through all pieces
         """The message as it is."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._inputs import Clusters
-from nishimori._labels import spelled_as
+from nishimori._inputs import Groups
+from nishimori._labels import group_names, spelled_as
 from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._folder import open_tables
 from nishimori._sources._pieces import Meaning, Pieces
@@ -32,17 +32,18 @@ _ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns of scores, labels, weights and clusters; without names of scores, those that leave no doubt."""
+    """The names of the columns of scores, labels and so on; without names of scores, those that leave no doubt."""
 
     scores: Sequence[str] | None = None
     labels: str = "labels"
     weights: str | None = None
     clusters: str | None = None
+    groups: str | None = None
 
     @property
     def special(self) -> dict[str, str]:
         """What the columns that are not scores are, by name."""
-        others = {self.weights: "weights", self.clusters: "clusters"}
+        others = {self.weights: "weights", self.clusters: "clusters", self.groups: "groups"}
         return {self.labels: "labels"} | {name: what for name, what in others.items() if name}
 
 
@@ -73,20 +74,28 @@ class TableSource(Pieces[_Part]):
         with open_tables(self.path) as table:
             self.scores = _score_columns(table, columns, meaning)
             self._place = {name: index for index, name in enumerate(table.names)}
-            if columns.clusters is not None:
-                self.clusters = self._read_clusters(table, self._place[columns.clusters])
+            if columns.clusters is not None or columns.groups is not None:
+                self._read_parts(table)
         self._kept: list[_Part] | None = None
 
-    def _read_clusters(self, table: Table, index: int) -> Clusters:
-        """The clusters of all rows, which are few bytes per row."""
-        known: dict[Any, int] = {}
-        codes, weights = [], []
+    def _read_parts(self, table: Table) -> None:
+        """The clusters and groups of all rows, which are few bytes per row."""
+        wanted = {"cluster": self._columns.clusters, "group": self._columns.groups}
+        places = {what: self._place[name] for what, name in wanted.items() if name is not None}
+        known: dict[str, dict[Any, int]] = {what: {} for what in places}
+        codes: dict[str, list[HostArray]] = {what: [] for what in places}
+        weights = []
         for block in table.blocks():
-            codes.append([known.setdefault(each, len(known)) for each in cluster_values(block, index)])
+            for what, index in places.items():
+                places_in = [known[what].setdefault(each, len(known[what])) for each in row_values(block, index, what)]
+                codes[what].append(np.array(places_in, dtype=np.int64))
             weights.append(np.ones(block.n_rows))
             if self._columns.weights is not None:
                 weights[-1] = block.numbers([self._place[self._columns.weights]])[:, 0]
-        return clusters_of(np.concatenate(codes), np.concatenate(weights))
+        if "cluster" in places:
+            self.clusters = clusters_of(np.concatenate(codes["cluster"]), np.concatenate(weights))
+        if "group" in places:
+            self.groups = Groups(np.concatenate(codes["group"]), group_names(list(known["group"])))
 
     @property
     def names(self) -> list[str] | None:
@@ -130,6 +139,8 @@ class TableSource(Pieces[_Part]):
         rows = self.meaning.rows(piece.scores, labels, piece.weights, piece.first_row, self._n_classes)
         if self.clusters is not None:
             rows.clusters = self.clusters.of(slice(piece.place, piece.place + rows.n_rows))
+        if self.groups is not None:
+            rows.groups = self.groups.of(slice(piece.place, piece.place + rows.n_rows))
         return rows
 
     def placed(self, text: str, piece: _Part) -> str:
@@ -153,14 +164,14 @@ def flat(scores: HostArray) -> HostArray:
     return scores[:, 0] if scores.shape[1:] == (1,) else scores
 
 
-def cluster_values(block: Block, index: int) -> list[Any]:
-    """The clusters of the rows of a block; refuses one that is missing or that cannot be one."""
+def row_values(block: Block, index: int, what: str) -> list[Any]:
+    """The cluster or the group of each row of a block; refuses one that is missing or that cannot be one."""
     values = block.values(index)
     for row, value in enumerate(values):
         if value is None or value == "" or (isinstance(value, float) and isnan(value)):
-            raise FormatError(f"{block.where(row, index)}: a cluster is missing. Fill it in, or drop the row.")
+            raise FormatError(f"{block.where(row, index)}: a {what} is missing. Fill it in, or drop the row.")
         if isinstance(value, list | dict):
-            raise FormatError(f"{block.where(row, index)}: a cluster must be text or a number, got {value!r:.60}.")
+            raise FormatError(f"{block.where(row, index)}: a {what} must be text or a number, got {value!r:.60}.")
     return values
 
 

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from math import copysign, inf
 from typing import Any, Literal, get_args
 
-from nishimori._applied import Meaning, applied
+from nishimori._applied import Meaning, applied, chosen
 from nishimori._inference import two_sided
 from nishimori._labels import Classes
-from nishimori._maps import Map, Temperature, temperature_of
-from nishimori._numbers import temperature as checked_temperature
+from nishimori._maps import Map, temperature_of
 from nishimori._numbers import whole
 from nishimori._reliability import Strategy, check_bins
 from nishimori._scorecard import edges_for
@@ -102,6 +101,7 @@ def calibration_test(
     seed: int = 0,
     sample_weight: Any = None,
     clusters: Any = None,
+    groups: Any = None,
     counts: bool = False,
     input: Input | None = None,
     classes: Classes = None,
@@ -114,7 +114,7 @@ def calibration_test(
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, counts, temperature, calibrator, input, classes, floor
+    logits, labels, sample_weight, clusters, groups, counts, temperature, calibrator, input, classes, floor
         As for `evaluate`; clusters and counts are not for "ece".
     method : {"mean", "spiegelhalter", "ece"}
         "mean": mean confidence equals accuracy. "spiegelhalter": the Brier score of all classes has the mean that the model
@@ -141,21 +141,12 @@ def calibration_test(
     """
     if not isinstance(method, str) or method not in get_args(Method):
         raise InputError(f"`method` must be 'mean', 'spiegelhalter' or 'ece', got {method!r}.")
-    chosen, meaning = _chosen(temperature, calibrator), Meaning(input, classes, floor)
-    data, (used,) = applied({"calibrator": chosen}, logits, labels, sample_weight, clusters, meaning)
+    given, meaning = chosen(temperature, calibrator), Meaning(input, classes, floor)
+    data, (used,) = applied({"calibrator": given}, logits, labels, sample_weight, clusters, meaning, groups)
     if method == "ece":
         _refuse_dependence(data, counts)
         return _by_redrawing(data, used, n_bins, strategy, n_draws, seed)
     return _by_deviation(data, used, method, counts=counts)
-
-
-def _chosen(temperature: float | None, calibrator: Any) -> Any:
-    """The calibrator, or the map of the temperature."""
-    if calibrator is None:
-        return Temperature(1.0 if temperature is None else checked_temperature(temperature))
-    if temperature is not None:
-        raise InputError("`temperature` must be left out where `calibrator` is given, which has its own.")
-    return calibrator
 
 
 def _by_deviation(data: Source, used: Map, method: Method, *, counts: bool) -> CalibrationTest:

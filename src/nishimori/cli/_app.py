@@ -14,33 +14,45 @@ from typer.rich_utils import rich_format_error
 
 import nishimori
 from nishimori._progress import printable
-from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _paper, _sketch, _theory
+from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _gate, _paper, _report, _sketch, _theory
+from nishimori.cli._help import FLAG, epilog
 from nishimori.cli._terminal import one_line_errors, print_text
 from nishimori.errors import InputError
 
 app = typer.Typer(
     help="Make classifiers honest about their confidence: fit a temperature, apply it, and see the difference.",
+    epilog=epilog(
+        "nishimori demo",
+        "nishimori fit nishimori-demo/val.npz -o c.json",
+        "nishimori eval nishimori-demo/test.npz --calibration c.json",
+        "nishimori gate nishimori-demo/test.npz --calibration c.json --max-gap 0.02",
+        codes={3: "a check says no (gate, paper check)"},
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command()(_fit.fit)
-app.command()(_apply.apply)
-app.command("eval")(_evaluate.evaluate)
-app.command()(_compare.compare)
-app.command()(_sketch.sketch)
-app.command()(_sketch.merge)
-app.command()(_demo.demo)
-app.command()(_theory.theory)
+app.command(epilog=_fit.EPILOG)(_fit.fit)
+app.command(epilog=_apply.EPILOG)(_apply.apply)
+app.command("eval", epilog=_evaluate.EPILOG)(_evaluate.evaluate)
+app.command(epilog=_compare.EPILOG)(_compare.compare)
+app.command(epilog=_gate.EPILOG)(_gate.gate)
+app.command(epilog=_report.EPILOG)(_report.report)
+app.command(epilog=_sketch.EPILOG)(_sketch.sketch)
+app.command(epilog=_sketch.MERGE_EPILOG)(_sketch.merge)
+app.command(epilog=_demo.EPILOG)(_demo.demo)
+app.command(epilog=_theory.EPILOG)(_theory.theory)
 app.add_typer(_paper.app, name="paper")
 
 _UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
-_PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot")
+_PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", metavar=FLAG)] = False,
+) -> None:
     if version:
         print_text(nishimori.__version__)
         raise typer.Exit

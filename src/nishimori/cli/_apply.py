@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -13,16 +13,21 @@ import typer
 import nishimori
 from nishimori._array import HostArray, like
 from nishimori._disk import check_target
+from nishimori._inputs import Groups
 from nishimori._progress import Report, shown
 from nishimori._scores import scores, warn_if_probabilities
+from nishimori._sources import row_values
 from nishimori._tables import Block, Table, is_table, is_text, listed, new_table, open_table
 from nishimori.cli import _files
-from nishimori.cli._arrays import new_arrays, open_arrays
+from nishimori.cli._arrays import ArrayFile, StoredArray, new_arrays, open_arrays
+from nishimori.cli._group_names import GroupNames
+from nishimori.cli._help import epilog
 from nishimori.cli._options import (
     FIT_AGAIN,
     ColumnsOption,
     DecimalOption,
     DelimiterOption,
+    GroupsOption,
     IgnoreOption,
     LabelsOption,
     ScoresOption,
@@ -41,13 +46,31 @@ if TYPE_CHECKING:
 _NUMBERS = 2**18
 
 
+CalibrationArgument = Annotated[
+    Path, typer.Argument(help="The calibration file that fit wrote.", show_default=False, metavar="CALIBRATION")
+]
+FileArgument = Annotated[
+    Path, typer.Argument(help="Scores to calibrate; labels in the file are not used.", show_default=False, metavar="FILE")
+]
+OutputOption = Annotated[
+    Path,
+    typer.Option("--output", "-o", help="Where to write probabilities, in the format of its ending.", metavar="FILE"),
+]
+
+EPILOG = epilog(
+    "nishimori apply calibration.json test.npz -o probabilities.npz",
+    "nishimori apply calibration.json new.csv -o new-calibrated.csv",
+)
+
+
 def apply(
-    calibration: Annotated[Path, typer.Argument(help="The calibration file that fit wrote.", show_default=False)],
-    file: Annotated[Path, typer.Argument(help="Scores to calibrate; labels in the file are not used.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write probabilities, in the format of its ending.")],
+    calibration: CalibrationArgument,
+    file: FileArgument,
+    output: OutputOption,
     scores_name: ScoresOption = None,
     labels: LabelsOption = None,
     weights: WeightsOption = None,
+    groups: GroupsOption = None,
     columns: ColumnsOption = None,
     ignore: IgnoreOption = None,
     delimiter: DelimiterOption = None,
@@ -55,18 +78,24 @@ def apply(
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Turn scores into calibrated probabilities; the other columns of a table are kept."""
+    """Turn scores into calibrated probabilities.
+
+    The other columns of a table are kept.
+    """
     if calibration.name.lower().endswith(_files.SUFFIXES):
         swapped = file.suffix.lower() == ".json"
         example = f": apply {shlex.quote(str(file))} {shlex.quote(str(calibration))}" if swapped else ""
         raise InputError(f"{calibration} is not a calibration. Pass the calibration first, then the file of scores{example}.")
     calibrator = nishimori.load(calibration)
+    if groups is not None and not calibrator.map_.needs_groups:
+        raise InputError("--groups must be left out: the calibration treats all groups alike.")
     _files.check_inputs([file])
     _check_output(output, file, overwrite=force)
     if (delimiter is not None or decimal != ".") and not (is_text(file) or is_text(output)):
         raise InputError("--delimiter and --decimal are for .csv and .tsv files. Leave them out.")
     text = (delimiter, decimal)
-    names = names_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, calibrator.classes, calibrator)
+    known = calibrator.classes
+    names = names_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
     with heard() as told, _opened(file, names) as data, shown(None) as report:
         plan = _plan(calibrator, data)
         results = _probabilities(calibrator, data, report)
@@ -101,11 +130,19 @@ def _check_output(output: Path, file: Path, *, overwrite: bool) -> None:
     check_target(output, overwrite=overwrite)
 
 
+class _Rows(NamedTuple):
+    """Scores of some rows, the block of a table that they come from, and their groups where those are asked for."""
+
+    scores: HostArray
+    block: Block | None = None
+    groups: Groups | None = None
+
+
 @dataclass(frozen=True)
 class _Data:
     """Scores that are read in blocks; ``table`` and ``columns`` (the places of its scores) if they come from a table."""
 
-    blocks: Callable[[], Iterator[tuple[HostArray, Block | None]]]
+    blocks: Callable[[], Iterator[_Rows]]
     n_rows: int | None
     first: HostArray
     table: Table | None = None
@@ -121,8 +158,8 @@ class _Data:
         if self.n_rows is not None:
             return self.n_rows
         n_rows = 0
-        for rows, _ in self.blocks():
-            n_rows += len(rows)
+        for rows in self.blocks():
+            n_rows += len(rows.scores)
             report("Counting", n_rows, None)
         return n_rows
 
@@ -136,19 +173,33 @@ def _opened(path: Path, names: Names) -> Iterator[_Data]:
             table = stack.enter_context(open_table(path, **text))  # type: ignore[arg-type]
             chosen = selected(table, names, labelled=False)
             place = {name: index for index, name in enumerate(table.names)}
-            columns = [place[name] for name in chosen.scores]
-            first = next(_table_blocks(table, columns))[0]
-            yield _Data(lambda: _table_blocks(table, columns), table.n_rows, first, table, columns)
+            columns, groups = [place[name] for name in chosen.scores], place[names.groups] if names.groups else None
+            first = next(_table_rows(table, columns, groups)).scores
+            yield _Data(lambda: _table_rows(table, columns, groups), table.n_rows, first, table, columns)
             return
         _files.check_array_options(path, replace(names, delimiter=None, decimal="."))  # which are for the output
         file = stack.enter_context(open_arrays(path))
         array = file.array(_files.array_name(file, "scores", names))
         n_rows = max(1, _NUMBERS // max(1, int(np.prod(array.shape[1:]))))
         first = _files.flat(next(array.blocks(1)))
-        yield _Data(lambda: ((_files.flat(block), None) for block in array.blocks(n_rows)), array.shape[0], first)
+        belongs = _groups_in(file, names, array.shape[0]) if names.groups else None
+        yield _Data(lambda: _array_rows(array, n_rows, belongs), array.shape[0], first)
 
 
-def _table_blocks(table: Table, columns: Sequence[int]) -> Iterator[tuple[HostArray, Block]]:
+def _groups_in(file: ArrayFile, names: Names, n_rows: int) -> Groups:
+    """The groups of all rows of a file of arrays."""
+    with _files.located(None, None):
+        return Groups.coded(file.labels(_files.array_name(file, "groups", names)).whole(), n_rows)
+
+
+def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Iterator[_Rows]:
+    done = 0
+    for block in array.blocks(n_rows):
+        yield _Rows(_files.flat(block), groups=None if groups is None else groups.of(slice(done, done + len(block))))
+        done += len(block)
+
+
+def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Iterator[_Rows]:
     width = None
     for block in table.blocks():
         rows = block.numbers(columns)
@@ -156,7 +207,14 @@ def _table_blocks(table: Table, columns: Sequence[int]) -> Iterator[tuple[HostAr
         width = rows.shape[1] if width is None else width
         if rows.shape[1] != width:
             raise FormatError(f"{block.where(0)}: a list of {rows.shape[1]} numbers after lists of {width}.")
-        yield _files.flat(rows), block
+        yield _Rows(_files.flat(rows), block, None if groups is None else _groups_of(block, groups))
+
+
+def _groups_of(block: Block, index: int) -> Groups:
+    """The groups of the rows of a block; values may be of several types."""
+    known: dict[Any, int] = {}
+    codes = [known.setdefault(each, len(known)) for each in row_values(block, index, "group")]
+    return Groups(np.array(codes), tuple(known))
 
 
 @dataclass(frozen=True)
@@ -204,17 +262,18 @@ Results = Iterator[tuple[HostArray, Block | None]]
 
 def _probabilities(calibrator: "Calibrator", data: _Data, report: Report) -> Results:
     """Calibrated, block by block."""
-    done = 0
-    for values, block in data.blocks():
+    done, named = 0, GroupNames(calibrator.map_)
+    for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
         with _files.located(lines, data.names, done):
             given = scores(values, input=calibrator.input, name="scores", floor=calibrator.floor)
             if done == 0:
                 warn_if_probabilities(given, FIT_AGAIN)
-            calibrated = like(calibrator.map_.probabilities(given.logits(done)), given.array)
+            calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spelled(groups)), given.array)
         yield calibrated, block
         done += len(values)
         report("Applying", done, data.n_rows)
+    named.warn_of_others()
 
 
 def _to_table(output: Path, results: Results, plan: _Plan, names: Names, *, overwrite: bool) -> int:

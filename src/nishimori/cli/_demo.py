@@ -1,5 +1,6 @@
 """``nishimori demo``: calibrate a real network whose logits are bundled, and show what that does."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -7,38 +8,58 @@ from typing import Annotated
 import numpy as np
 import typer
 
+import nishimori
 from nishimori import data, plot
 from nishimori._curve import temperature_curve
 from nishimori._disk import check_folder, check_target, new_file
-from nishimori._maps import Temperature
+from nishimori._maps import Map, Temperature
 from nishimori._optional import require
 from nishimori._scorecard import Scorecard, scorecards
 from nishimori._sources import source
 from nishimori._temperatures import Temperatures, temperatures
+from nishimori.cli._help import epilog
 from nishimori.cli._terminal import ForceOption, JsonOption, as_row, note, print_json, print_table
 from nishimori.data import Labelled, Network
+from nishimori.errors import NishimoriError
 
 
 @dataclass(frozen=True)
 class Demo:
-    """A network's logits, the temperatures of its validation images, and the scores of its test images before and after."""
+    """A network's logits, the temperatures of its validation images, and the scores of its test images before and after.
+
+    A temperature with a bias per class is measured too, where it can be fitted.
+    """
 
     network: Network
     found: Temperatures
     cards: dict[str, Scorecard]
 
 
-def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the logits and the picture.")] = Path(
-        "nishimori-demo"
+def _networks(incomplete: str) -> list[str]:
+    """The bundled networks whose names begin with what was typed, for the completion of the shell."""
+    return [name for name in data.names() if name.startswith(incomplete)]
+
+
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Folder for the logits and the picture.", metavar="FOLDER")]
+NetworkOption = Annotated[
+    str,
+    typer.Option(
+        help="A bundled network, such as cifar100/vgg19; a name that does not exist lists them all.",
+        metavar="NAME",
+        autocompletion=_networks,
     ),
-    network: Annotated[
-        str, typer.Option(help="A bundled network, such as cifar100/vgg19; a name that does not exist lists them all.")
-    ] = "cifar10/resnet20",
+]
+
+EPILOG = epilog("nishimori demo", "nishimori demo --network cifar100/vgg19 -o vgg")
+
+
+def demo(
+    output: OutputOption = Path("nishimori-demo"),
+    network: NetworkOption = "cifar10/resnet20",
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Calibrate a real network whose logits come with nishimori, and show what that does."""
+    """Calibrate a real network from its bundled logits."""
     check_folder(output, for_="the demo needs")
     validation, test, picture = output / "val.npz", output / "test.npz", output / "demo.png"
     result = run(network)
@@ -64,11 +85,13 @@ def demo(
 
 
 def run(name: str) -> Demo:
-    """Load a bundled network, find both temperatures and measure what they do."""
+    """Load a bundled network, find both temperatures, and biases of classes, and measure what they do."""
     network = data.load(name)
     found = temperatures(network.validation.logits, network.validation.labels)
     chosen = {"before": 1.0, "after EC": found.ec, "after TS": found.ts}
-    maps = {when: Temperature(T) for when, T in chosen.items() if T is not None}
+    maps: dict[str, Map] = {when: Temperature(T) for when, T in chosen.items() if T is not None}
+    with suppress(NishimoriError):
+        maps["after bias"] = nishimori.calibrator("bias").fit(network.validation.logits, network.validation.labels).map_
     cards = scorecards(source(network.test.logits, network.test.labels), list(maps.values()))
     return Demo(network, found, dict(zip(maps, cards, strict=True)))
 

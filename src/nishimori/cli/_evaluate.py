@@ -1,31 +1,33 @@
 """``nishimori eval``: a table of metrics before and after calibration, and their picture."""
 
-import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import nishimori
-from nishimori._array import HostArray
+from nishimori._applied import check_groups
 from nishimori._disk import check_target, new_file
+from nishimori._group_gaps import GroupGaps
+from nishimori._group_sums import By
 from nishimori._inference import normal_quantile
-from nishimori._labels import refuse_permuted, spelled_as
 from nishimori._maps import Map, Temperature
 from nishimori._optional import require
 from nishimori._paired import MOST_BINS, Difference, compared
-from nishimori._progress import shown
 from nishimori._reliability import Reliability, Strategy
 from nishimori._scorecard import METRICS, Scorecard, scorecards
-from nishimori._scores import SAY_PROBABILITIES, Input, check_input
+from nishimori._scores import Input
 from nishimori._sketch import Sketch
-from nishimori._sources import Reported, source
-from nishimori._tables import listed
+from nishimori._sources import Source
 from nishimori.cli import _files
+from nishimori.cli._calibrated_rows import agreed, opened_rows, refuse_swapped
+from nishimori.cli._files import Names
+from nishimori.cli._group_table import group_gaps_of, print_group_gaps
+from nishimori.cli._help import MEASURES, OUTPUT, epilog
 from nishimori.cli._options import (
-    FIT_AGAIN,
+    BinsOption,
     ClassesOption,
     ClustersOption,
     ColumnsOption,
@@ -34,11 +36,14 @@ from nishimori.cli._options import (
     DelimiterOption,
     Files,
     FloorOption,
+    GroupsOption,
     IgnoreOption,
+    InputAsCalibratedOption,
     LabelsOption,
+    LevelOption,
     ScoresOption,
+    StrategyOption,
     WeightsOption,
-    check_n_classes,
     names_from,
     split,
 )
@@ -49,7 +54,6 @@ from nishimori.cli._terminal import (
     as_row,
     heard,
     note,
-    note_columns,
     print_json,
     print_table,
     print_text,
@@ -62,66 +66,116 @@ if TYPE_CHECKING:
 _PICTURES = (".png", ".pdf", ".svg")
 
 
+CalibrationOption = Annotated[
+    Path | None,
+    typer.Option(help="The calibration file that fit wrote; adds a row after calibration.", show_default=False, metavar="FILE"),
+]
+ByOption = Annotated[
+    By | None,
+    typer.Option(
+        help="Also print how far confidence is from accuracy for each predicted class (prediction), or for each of --groups "
+        "(groups), which is the default where those are named.",
+        show_default=False,
+        metavar="KIND",
+        rich_help_panel=MEASURES,
+    ),
+]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Draw a reliability diagram to this .png, .pdf or .svg file.",
+        show_default=False,
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+EPILOG = epilog(
+    "nishimori eval test.npz",
+    "nishimori eval test.npz --calibration calibration.json --plot after.png",
+    "nishimori eval test.csv --labels label --ignore id --by prediction",
+)
+
+
 def evaluate(
     files: Files,
-    calibration: Annotated[
-        Path | None, typer.Option(help="The calibration file that fit wrote; adds a row after calibration.", show_default=False)
-    ] = None,
-    input: Annotated[
-        Input | None,
-        typer.Option(help="What the scores are; by default as calibrated, else logits.", show_default=False),
-    ] = None,
+    calibration: CalibrationOption = None,
+    level: LevelOption = 0.95,
+    by: ByOption = None,
+    n_bins: BinsOption = 15,
+    strategy: StrategyOption = "uniform",
+    input: InputAsCalibratedOption = None,
     floor: FloorOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsOption = None,
+    classes: ClassesOption = None,
     weights: WeightsOption = None,
-    clusters: ClustersOption = None,
     counts: CountsOption = False,
+    clusters: ClustersOption = None,
+    groups: GroupsOption = None,
     columns: ColumnsOption = None,
     ignore: IgnoreOption = None,
-    classes: ClassesOption = None,
     delimiter: DelimiterOption = None,
     decimal: DecimalOption = ".",
-    n_bins: Annotated[int, typer.Option(help="Bins of the ECE.")] = 15,
-    strategy: Annotated[Strategy, typer.Option(help="Bins of equal width, or of equal weight as in the paper.")] = "uniform",
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw a reliability diagram to this .png, .pdf or .svg file.", show_default=False)
-    ] = None,
-    level: Annotated[float, typer.Option(help="Level of the intervals, between 0 and 1.")] = 0.95,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Measure error, confidence, ECE, Brier score and loss with standard errors, before and after calibration."""
-    _refuse_swapped(files, calibration)
+    """Measure error, confidence, ECE and losses, with standard errors.
+
+    With a calibration: before and after it, and what it changed.
+    """
+    refuse_swapped("eval", files, calibration)
     normal_quantile(level)  # which checks it
-    said = (input, floor, scores_name, labels, weights, clusters, counts, columns, ignore, classes, delimiter)
+    shown_by: By | None = "groups" if by is None and groups else by
+    wanted = _Wanted(files, calibration, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
+    said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     if (sums := opened_sketch(files, *said, decimal != ".")) is not None:
-        _evaluate_sketch(sums, files, calibration, (n_bins, strategy, level), plot, as_json=as_json, force=force)
+        _evaluate_sketch(sums, wanted)
         return
     _files.check_inputs(files, folders=True)
     calibrator = None if calibration is None else nishimori.load(calibration)
-    kind, floor, known = _agreed(calibrator, input, floor, None if classes is None else split(classes))
+    meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
     _check_plot(plot, overwrite=force)
-    names = names_from(kind, scores_name, labels, weights, columns, ignore, (delimiter, decimal), known, calibrator, clusters)
-    with shown(None) as report:
-        data = _files.read(files, names, report)
-    if calibrator is not None:
-        check_n_classes(calibrator, data.like_scores, data.columns)
-    refuse_permuted(data.columns, known)
-    note_columns(data.columns)
-    maps = {"before": Temperature(1.0)} | ({} if calibrator is None else {"after": calibrator.map_})
-    truth = spelled_as(data.labels, known)
-    column = None if len(files) == 2 else names.labels
-    with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column, files=data.files):
-        _refuse_other_labels(truth, data.weights, None if calibrator is None or calibrator.classes is None else known)
-        given: dict[str, Any] = {"input": kind, "classes": known, "floor": floor, "names": ("scores", "labels")}
-        remedy = SAY_PROBABILITIES if calibrator is None else FIT_AGAIN
-        rows = source(data.scores, truth, data.weights, clusters=data.clusters, probability_remedy=remedy, **given)
-        results = _measured(Reported(rows, "Measuring", report), maps, n_bins, strategy, counts=counts)
-    about: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "input": kind, "floor": floor, "classes": known}
-    about |= {"columns": data.columns, "label_column": column, "calibration": _text(calibration), "files": files}
-    results = replace(results, temperature_se=getattr(calibrator, "temperature_se_", None))
-    _show(results, about | {"level": level, "warnings": told}, plot, as_json=as_json, force=force)
+    about = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
+    names = names_from(meaning[0], scores_name, labels, weights, *about, clusters=clusters, groups=groups)
+    if by == "groups" and names.groups is None:
+        raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
+    _evaluate_rows(names, meaning, calibrator, wanted)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What to measure, and what to do with the result."""
+
+    files: Sequence[Path]
+    calibration: Path | None
+    n_bins: int
+    strategy: Strategy
+    level: float
+    counts: bool
+    by: By | None
+    plot: Path | None
+    as_json: bool
+    force: bool
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The same for machines."""
+        paths = {"calibration": _text(self.calibration), "plot": _text(self.plot), "files": [str(path) for path in self.files]}
+        return {"n_bins": self.n_bins, "strategy": self.strategy, "level": self.level, "by": self.by, **paths}
+
+
+def _evaluate_rows(
+    names: Names, meaning: tuple[Input, float | None, list[str] | None], calibrator: "Calibrator | None", wanted: _Wanted
+) -> None:
+    """Read the rows, measure them, and show what was found."""
+    kind, floor, known = meaning
+    with heard() as told, opened_rows(wanted.files, names, meaning, calibrator) as rows:
+        results = _measured(rows.source, calibrator, known, wanted)
+    about: dict[str, Any] = {"input": kind, "floor": floor, "classes": known, "columns": rows.columns}
+    about |= {"label_column": rows.label_column, "group_column": names.groups, "warnings": told}
+    _show(results, about, wanted)
 
 
 @dataclass(frozen=True)
@@ -131,6 +185,7 @@ class _Results:
     cards: dict[str, Scorecard]
     differences: dict[str, Difference] | None = None
     temperature_se: float | None = None
+    by_group: Mapping[str, GroupGaps] = field(default_factory=dict)
 
     def rows(self) -> dict[str, dict[str, float | None]]:
         """Rows of the table."""
@@ -143,107 +198,71 @@ class _Results:
         return rows
 
 
-def _show(results: _Results, about: dict[str, Any], plot: Path | None, *, as_json: bool, force: bool) -> None:
+def _show(results: _Results, about: dict[str, Any], wanted: _Wanted) -> None:
     """Draw the picture, if one is wanted, and print all numbers."""
-    cards, level = results.cards, about["level"]
-    if plot is not None:
-        _draw(cards, plot, overwrite=force)
-    if as_json:
-        about = {"n_samples": cards["before"].n_samples, **about, "plot": _text(plot), "library_version": nishimori.__version__}
-        about["files"] = [str(path) for path in about["files"]]
+    cards, level = results.cards, wanted.level
+    if wanted.plot is not None:
+        _draw(results, wanted.plot, overwrite=wanted.force)
+    if wanted.as_json:
+        about = {"n_samples": cards["before"].n_samples, **wanted.about, **about, "library_version": nishimori.__version__}
         told: dict[str, Any] = {name: _told(card, level) for name, card in cards.items()}
         if "after" in told:
             told["after"]["temperature_se"] = results.temperature_se
             told["change"] = _told_change(results.differences, level)
+        for name, found in results.by_group.items():
+            told[name]["by_group"] = found.to_dict()
         print_json(told | about)
     else:
         print_table(results.rows())
         print_text(_about_ece(cards, level))
-    if plot is not None:
-        note(f"Wrote {plot}")
+        if results.by_group:
+            print_text("")
+            print_group_gaps(results.by_group)
+    if wanted.plot is not None:
+        note(f"Wrote {wanted.plot}")
 
 
-def _evaluate_sketch(
-    sums: Sketch,
-    files: Sequence[Path],
-    calibration: Path | None,
-    options: tuple[int, Strategy, float],
-    plot: Path | None,
-    *,
-    as_json: bool,
-    force: bool,
-) -> None:
+def _evaluate_sketch(sums: Sketch, wanted: _Wanted) -> None:
     """The same from the sums that the command sketch has written."""
-    calibrator = None if calibration is None else nishimori.load(calibration)
-    _agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
-    _check_plot(plot, overwrite=force)
-    maps = {"before": Temperature(1.0)} | ({} if calibrator is None else {"after": calibrator.map_})
+    calibrator = None if wanted.calibration is None else nishimori.load(wanted.calibration)
+    agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
+    _check_plot(wanted.plot, overwrite=wanted.force)
+    maps = _maps(calibrator)
     with heard() as told, about_sketches():
         if calibrator is not None:
             calibrator.check_columns(sums, "sketch")
-        found = scorecards(sums, list(maps.values()), n_bins=options[0], strategy=options[1])
-    about: dict[str, Any] = {"n_bins": options[0], "strategy": options[1], "input": sums.input, "floor": sums.floor}
-    about |= {"classes": sums.classes, "columns": None, "label_column": None, "calibration": _text(calibration)}
+        found = scorecards(sums, list(maps.values()), n_bins=wanted.n_bins, strategy=wanted.strategy)
     results = _Results(dict(zip(maps, found, strict=True)), None, getattr(calibrator, "temperature_se_", None))
-    _show(results, about | {"files": files, "level": options[2], "warnings": told}, plot, as_json=as_json, force=force)
+    about: dict[str, Any] = {"input": sums.input, "floor": sums.floor, "classes": sums.classes}
+    about |= dict.fromkeys(("columns", "label_column", "group_column"))
+    _show(results, about | {"warnings": told}, wanted)
+
+
+def _maps(calibrator: "Calibrator | None") -> dict[str, Map]:
+    """What is done to logits, by the names of the rows of the table."""
+    return {"before": Temperature(1.0)} | ({} if calibrator is None else {"after": calibrator.map_})
 
 
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _refuse_swapped(files: Sequence[Path], calibration: Path | None) -> None:
-    """Say so if the calibration and the file of scores are in each other's place."""
-    if calibration is None or not calibration.name.lower().endswith(_files.SUFFIXES):
-        return
-    if [path.suffix.lower() for path in files] == [".json"]:
-        example = f"eval {shlex.quote(str(calibration))} --calibration {shlex.quote(str(files[0]))}"
-        raise InputError(f"{calibration} is not a calibration. Pass the file of scores first: {example}.")
-
-
-def _refuse_other_labels(labels: Any, weights: HostArray | None, classes: Sequence[str] | None) -> None:
-    """Refuse labels that are not the classes of the calibration, if it has any; other shapes are refused later."""
-    if classes is None or not isinstance(labels, list) or (weights is not None and weights.shape != (len(labels),)):
-        return
-    known = set(classes)
-    rows = [row for row, label in enumerate(labels) if label not in known and (weights is None or weights[row] != 0)]
-    if rows:
-        other = list(dict.fromkeys(labels[row] for row in rows))
-        raise InputError(
-            f"`labels` must be among the classes of the calibration, {listed(classes)}, got {listed(other)}, first in row "
-            f"{rows[0]}. Name the right column with --labels, drop these samples, or fit again."
-        )
-
-
-def _agreed(
-    calibrator: "Calibrator | None", input: Input | None, floor: float | None, classes: list[str] | None
-) -> tuple[Input, float | None, list[str] | None]:
-    """What the scores are, by the options and by the calibration; they must not contradict each other."""
-    if calibrator is None:
-        check_input(input or "logits", floor)
-        return input or "logits", floor, classes
-    if input is not None and input != calibrator.input:
-        raise InputError(f"--input must be {calibrator.input}, which the calibration was fitted to, got {input}.")
-    if floor is not None and floor != calibrator.floor:
-        raise InputError(f"--floor must be that of the calibration, which is {calibrator.floor or 'none'}, got {floor:g}.")
-    if calibrator.classes is None:
-        return calibrator.input, calibrator.floor, classes
-    known = [str(label) for label in calibrator.classes_.tolist()]
-    if classes is not None and classes != known:
-        raise InputError(
-            f"--classes must be those of the calibration in its order, {listed(known)}, got {listed(classes)}. Leave it out."
-        )
-    return calibrator.input, calibrator.floor, known
-
-
-def _measured(rows: Reported, maps: Mapping[str, Map], n_bins: int, strategy: Strategy, *, counts: bool) -> _Results:
-    """All cards, and what the second differs from the first by, from the same readings."""
+def _measured(rows: Source, calibrator: "Calibrator | None", classes: Sequence[str] | None, wanted: _Wanted) -> _Results:
+    """All cards, and what the second differs from the first by, from the same readings; groups take others."""
+    maps, counts = _maps(calibrator), wanted.counts
     chosen = list(maps.values())
-    options: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "counts": counts}
-    if len(chosen) == 1 or n_bins > MOST_BINS:
-        return _Results(dict(zip(maps, scorecards(rows, chosen, **options), strict=True)))
-    cards, (differences,) = compared(rows, chosen, **options)
-    return _Results(dict(zip(maps, cards, strict=True)), differences)
+    check_groups(rows, chosen)
+    options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": counts}
+    differences = None
+    if len(chosen) == 1 or wanted.n_bins > MOST_BINS:
+        cards = scorecards(rows, chosen, **options)
+    else:
+        cards, (differences,) = compared(rows, chosen, **options)
+    by_group = {}
+    if wanted.by is not None:
+        by_group = group_gaps_of(rows, maps, wanted.by, classes, wanted.level, counts=counts)
+    error = getattr(calibrator, "temperature_se_", None)
+    return _Results(dict(zip(maps, cards, strict=True)), differences, error, by_group)
 
 
 def _told(card: Scorecard, level: float) -> dict[str, Any]:
@@ -286,8 +305,12 @@ def _check_plot(path: Path | None, *, overwrite: bool) -> None:
     require("matplotlib", extra="plot", for_="--plot")
 
 
-def _draw(cards: Mapping[str, Scorecard], path: Path, *, overwrite: bool) -> None:
-    figure = require("matplotlib.figure", extra="plot", for_="--plot").Figure(figsize=(4.8, 5.4), layout="constrained")
-    nishimori.plot.reliability_diagram(dict(cards), ax=figure.add_subplot())
+def _draw(results: _Results, path: Path, *, overwrite: bool) -> None:
+    """The reliability diagram and, where groups were asked for, a second panel with their gaps."""
+    panels = 2 if results.by_group else 1
+    figure = require("matplotlib.figure", extra="plot", for_="--plot").Figure(figsize=(4.8 * panels, 5.4), layout="constrained")
+    nishimori.plot.reliability_diagram(dict(results.cards), ax=figure.add_subplot(1, panels, 1))
+    if results.by_group:
+        nishimori.plot.group_gaps(dict(results.by_group), ax=figure.add_subplot(1, panels, 2))
     with new_file(path, overwrite=overwrite) as temporary:
         figure.savefig(temporary, format=path.suffix.lower().removeprefix("."), dpi=150)

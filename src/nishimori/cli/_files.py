@@ -22,7 +22,7 @@ from nishimori._tables import is_table, listed
 from nishimori.cli import _arrays
 from nishimori.cli._arrays import ArrayFile, open_arrays
 from nishimori.cli._labelled_table import LabelledTable
-from nishimori.cli._selection import Names, label_remedy
+from nishimori.cli._selection import Names, remedy_for
 from nishimori.errors import InputError
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
 
 SUFFIXES = (*_arrays.SUFFIXES, *_tables.ENDINGS)
 
+_WITH_GROUPS = "Pass a file of scores and groups, such as .npz."
 _ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
 
 
@@ -52,7 +53,7 @@ class LogitFile:
     ----------
     scores : Stored
         The scores, which are read in blocks.
-    labels, weights, clusters : arrays
+    labels, weights, clusters, groups : arrays
         What was asked for.
     columns : list of str or None
         The names of the columns of scores, where there is one per class.
@@ -68,6 +69,7 @@ class LogitFile:
     labels: HostArray
     weights: HostArray | None = None
     clusters: HostArray | None = None
+    groups: HostArray | None = None
     columns: list[str] | None = None
     column: str | None = None
     lines: HostArray | None = None
@@ -122,16 +124,19 @@ def read(paths: Sequence[Path], names: Names, report: Report = silent) -> LogitF
         labels = file.labels(array_name(file, "labels", names)).whole()
         weights = file.array(array_name(file, "weights", names)).whole() if names.weights else None
         clusters = file.labels(array_name(file, "clusters", names)).whole() if names.clusters else None
+        groups = file.labels(array_name(file, "groups", names)).whole() if names.groups else None
         kept = _kept(scores.rows(file)) if path.suffix.lower() == ".npz" else None  # which takes long to unpack
-    return LogitFile(kept or scores, labels, weights, clusters, column=names.scores)
+    return LogitFile(kept or scores, labels, weights, clusters, groups, column=names.scores)
 
 
 def _from_npy(paths: Sequence[Path], names: Names) -> LogitFile:
     check_array_options(paths[0], names)
-    if names.weights or names.clusters or names.scores:
+    if names.groups_remembered:
+        raise InputError(f"{paths[0]} holds scores only, and the calibration has a temperature per group. {_WITH_GROUPS}")
+    if names.weights or names.clusters or names.groups or names.scores:
         raise InputError(
-            "--weights, --clusters and --scores must be left out for .npy files, which hold one unnamed array. Use .npz for "
-            "weights and clusters."
+            "--weights, --clusters, --groups and --scores must be left out for .npy files, which hold one unnamed array. Use "
+            ".npz for weights, clusters and groups."
         )
     if len(paths) != 2:
         raise InputError(f"Pass two .npy files: scores first, labels second, got {len(paths)}.")
@@ -183,16 +188,18 @@ def check_array_options(path: Path, names: Names) -> None:
 
 
 def array_name(file: ArrayFile, option: str, names: Names) -> str:
-    """The name of an array that is there; ``option`` is scores, labels, weights or clusters."""
-    if file.names == [""]:
-        return ""  # a .npy file
-    wanted = {"scores": names.array, "labels": names.labels, "weights": names.weights, "clusters": names.clusters}[option]
+    """The name of an array that is there; ``option`` is scores, labels, weights, clusters or groups."""
+    if file.names == [""]:  # a .npy file
+        if option == "groups":
+            raise InputError(f"{file.path} holds scores only, and the calibration has a temperature per group. {_WITH_GROUPS}")
+        return ""
+    wanted = names.array if option == "scores" else getattr(names, option)
     if option == "scores" and names.scores is None and names.fitted is not None and len(names.fitted) == 1:
         wanted = next((name for name in names.fitted if name in file.names), wanted)
     assert wanted is not None
     if wanted in file.names:
         return wanted
-    remedy = label_remedy(file.names) if option == "labels" else f"Name yours with --{option}."
+    remedy = remedy_for(option, names, file.names)
     if option == "scores" and "probabilities" in file.names:
         remedy = "Name yours with --scores, or pass --input probabilities."
         if names.calibrated:
@@ -208,6 +215,7 @@ def _from_table(path: Path, names: Names, report: Report) -> LogitFile:
         labels=table.labels,
         weights=table.weights,
         clusters=table.clusters,
+        groups=table.groups,
         columns=table.columns if several else None,
         column=None if several else table.columns[0],
         lines=table.lines,

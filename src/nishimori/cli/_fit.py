@@ -1,6 +1,9 @@
 """``nishimori fit``: from validation scores and labels to a calibration."""
 
+import json
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +17,9 @@ from nishimori._progress import shown
 from nishimori._scores import Input, check_input
 from nishimori._sketch import Sketch
 from nishimori._sources import Reported, source
-from nishimori._tabular import measured
 from nishimori.cli import _files
+from nishimori.cli._description import description, verdict
+from nishimori.cli._help import FLAG, epilog
 from nishimori.cli._options import (
     ClassesOption,
     ClustersOption,
@@ -25,7 +29,9 @@ from nishimori.cli._options import (
     DelimiterOption,
     Files,
     FloorOption,
+    GroupsToFitOption,
     IgnoreOption,
+    InputOption,
     LabelsToFitOption,
     ScoresOption,
     WeightsOption,
@@ -34,54 +40,113 @@ from nishimori.cli._options import (
 )
 from nishimori.cli._sketch_file import about_sketches, opened_sketch
 from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, note_columns, print_json, print_text
+from nishimori.cli._wording import with_options
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn
 
+
+def _methods(incomplete: str) -> list[str]:
+    """The methods whose names begin with what was typed, for the completion of the shell."""
+    return [name for name in nishimori.methods() if name.startswith(incomplete)]
+
+
 MethodOption = Annotated[
     str | None,
     typer.Option(
-        help="auto, the default: between ts and ec, and closer to ec the better the samples tell them apart. ec, the default "
-        "with --top-n: mean confidence = accuracy. ts: lowest cross-entropy. none: T = 1. Or an installed method, or "
-        "package.module:Name.",
+        help="auto (default): T between those of ts and ec. ec: mean confidence = accuracy. ts: lowest cross-entropy. group: "
+        "one T per predicted class, or per group of --groups. bias: T and a bias per class; vector, matrix: more. none: T = 1. "
+        "Or an installed method, or package.module:Name.",
+        show_default=False,
+        metavar="NAME",
+        autocompletion=_methods,
+    ),
+]
+
+PreserveOption = Annotated[
+    bool,
+    typer.Option(
+        "--preserve-accuracy",
+        help="With bias, vector and matrix: samples whose predicted class would change are only divided by a temperature.",
+        metavar=FLAG,
+    ),
+]
+ParamOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        metavar="NAME=VALUE",
+        help="A parameter of the method, such as method=ts for group; may be repeated. Numbers, true, false and null are "
+        "written as in JSON.",
         show_default=False,
     ),
 ]
 
+TopNOption = Annotated[
+    int,
+    typer.Option(help="Only ec has it: match the mean top-N probability to the top-N accuracy.", metavar="N"),
+]
+OutputOption = Annotated[
+    Path, typer.Option("--output", "-o", help="Where to write the calibration, a .json file.", metavar="FILE")
+]
+
+EPILOG = epilog(
+    "nishimori fit val.npz -o calibration.json",
+    "nishimori fit val.csv --labels label --ignore id --method ec -o ec.json",
+    "nishimori fit val.parquet --method group --groups site -o sites.json",
+)
+
+# False as text would be true.
+_IN_PYTHON = {"True": "true", "False": "false", "None": "null"}
+
+# What methods keep besides a temperature, for machines.
+_FITTED = (
+    *("ec", "ts", "weight"),
+    *("groups", "temperatures", "temperatures_se", "common_temperature", "spread", "used_spread", "open_groups"),
+    *("condition", "penalties", "determined", "parameters_se", "why_no_se"),
+)
+
 
 def fit(
     files: Files,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the calibration, a .json file.")],
+    output: OutputOption,
     method: MethodOption = None,
-    top_n: Annotated[int, typer.Option(help="Only ec has it: match the mean top-N probability to the top-N accuracy.")] = 1,
-    input: Annotated[Input, typer.Option(help="What the scores are; nothing is guessed.")] = "logits",
+    top_n: TopNOption = 1,
+    preserve_accuracy: PreserveOption = False,
+    param: ParamOption = None,
+    input: InputOption = "logits",
     floor: FloorOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsToFitOption = None,
+    classes: ClassesOption = None,
     weights: WeightsOption = None,
-    clusters: ClustersOption = None,
     counts: CountsOption = False,
+    clusters: ClustersOption = None,
+    groups: GroupsToFitOption = None,
     columns: ColumnsOption = None,
     ignore: IgnoreOption = None,
-    classes: ClassesOption = None,
     delimiter: DelimiterOption = None,
     decimal: DecimalOption = ".",
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Choose a temperature from validation scores and labels and write it to a file."""
+    """Fit a calibration to validation scores and labels.
+
+    It is one temperature with most methods, and several parameters with others. It is written to a file for apply and eval.
+    """
     known = None if classes is None else split(classes)
-    method = method or ("auto" if top_n == 1 else "ec")
-    said = (input != "logits", floor, scores_name, labels, weights, clusters, columns, ignore, classes, delimiter)
+    wanted = _Wanted(method or ("auto" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
+    said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
     if (sums := opened_sketch(files, *said, decimal != ".")) is not None:
-        _fit_to_sketch(sums, output, method, top_n, counts=counts, as_json=as_json, force=force)
+        _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)
         return
     check_input(input, floor)
-    calibrator = _calibrator(method, top_n, input, known, floor)
+    calibrator = wanted.calibrator(input, known, floor)
     _files.check_inputs(files, folders=True)
     _check_output(output, overwrite=force)
-    names = names_from(input, scores_name, labels, weights, columns, ignore, (delimiter, decimal), known, clusters=clusters)
+    text = (delimiter, decimal)
+    names = names_from(input, scores_name, labels, weights, columns, ignore, text, known, clusters=clusters, groups=groups)
     with shown(None) as report:
         data = _files.read(files, names, report)
     refuse_permuted(data.columns, known)
@@ -90,28 +155,28 @@ def fit(
     column = None if len(files) == 2 else names.labels
     with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column, files=data.files):
         meaning: dict[str, Any] = {"input": input, "classes": known, "floor": floor, "names": ("scores", "labels")}
-        rows = source(data.scores, truth, data.weights, clusters=data.clusters, **meaning)
+        rows = source(data.scores, truth, data.weights, clusters=data.clusters, groups=data.groups, **meaning)
         _learn(calibrator, Reported(rows, "Fitting", report), counts=counts)
-    calibrator.name_columns(data.columns, column, data.column)
+    calibrator.name_columns(data.columns, column, data.column, groups)
     calibrator.save(output, overwrite=force)
-    _show(calibrator, top_n, output, told, as_json=as_json)
+    _show(calibrator, wanted.top_n, output, told, as_json=as_json)
 
 
 def _learn(calibrator: "Calibrator", data: Any, *, counts: bool) -> None:
     """Fit; not every method has a standard error."""
     if counts and "counts" not in signature(calibrator.fit).parameters:
-        raise typer.BadParameter(f"the method {calibrator.method} has no standard error.", param_hint="--counts")
+        raise typer.BadParameter(f"the method {calibrator.method_name} has no standard error.", param_hint="--counts")
     calibrator.fit(data, **({"counts": True} if counts else {}))
 
 
-def _fit_to_sketch(sums: Sketch, output: Path, method: str, top_n: int, *, counts: bool, as_json: bool, force: bool) -> None:
+def _fit_to_sketch(sums: Sketch, output: Path, wanted: "_Wanted", *, counts: bool, as_json: bool, force: bool) -> None:
     """The same from the sums that the command sketch has written."""
-    calibrator = _calibrator(method, top_n, sums.input, sums.classes, sums.floor)
+    calibrator = wanted.calibrator(sums.input, sums.classes, sums.floor)
     _check_output(output, overwrite=force)
     with heard() as told, about_sketches():
         _learn(calibrator, sums, counts=counts)
     calibrator.save(output, overwrite=force)
-    _show(calibrator, top_n, output, told, as_json=as_json)
+    _show(calibrator, wanted.top_n, output, told, as_json=as_json)
 
 
 def _check_output(output: Path, *, overwrite: bool) -> None:
@@ -122,53 +187,101 @@ def _check_output(output: Path, *, overwrite: bool) -> None:
     check_target(output, overwrite=overwrite)
 
 
-def _calibrator(method: str, top_n: int, input: Input, classes: list[str] | None, floor: float | None) -> "Calibrator":
-    """The calibrator that the options ask for; an unknown method is wrong usage."""
-    if top_n != 1 and method != "ec":
-        raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
-    if ":" in method:
-        sys.path.append(str(Path.cwd()))  # a module beside the data, but never instead of an installed one
-    given = {"top_n": (top_n, 1), "floor": (floor, None)}
-    chosen: dict[str, Any] = {name: value for name, (value, default) in given.items() if value != default}
+@dataclass(frozen=True)
+class _Wanted:
+    """What the options say about the method; ``params`` are texts such as ``shrink=false``."""
+
+    method: str
+    top_n: int
+    preserve_accuracy: bool
+    params: Sequence[str]
+    groups: str | None
+
+    def calibrator(self, input: Input, classes: Any, floor: float | None) -> "Calibrator":
+        """The calibrator that was asked for; an unknown method or parameter is wrong usage."""
+        if self.top_n != 1 and self.method != "ec":
+            raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
+        if ":" in self.method:
+            sys.path.append(str(Path.cwd()))  # a module beside the data, but never instead of an installed one
+        common: dict[str, Any] = {"input": input, "classes": classes} | ({} if floor is None else {"floor": floor})
+        from nishimori._calibrators._methods import own_parameters  # noqa: PLC0415 - scikit-learn
+
+        try:
+            taken = own_parameters(self.method)
+            made = nishimori.calibrator(self.method, **common, **self._own(taken))
+        except InputError as error:
+            raise typer.BadParameter(str(error), param_hint="--method") from None
+        if self.groups is not None and "groups" not in signature(made.fit).parameters:
+            raise typer.BadParameter(
+                f"the method {self.method} makes no use of groups. Pass --method group.", param_hint="--groups"
+            )
+        return made
+
+    def _own(self, taken: Sequence[str]) -> dict[str, Any]:
+        """The parameters of the method, of which only those in ``taken`` exist."""
+        own: dict[str, Any] = {} if self.top_n == 1 else {"top_n": self.top_n}
+        own |= {"by": "groups"} if self.groups is not None and self.method == "group" else {}
+        if self.preserve_accuracy:
+            if "preserve_accuracy" not in taken:
+                raise typer.BadParameter(f"the method {self.method} does not have it.", param_hint="--preserve-accuracy")
+            own["preserve_accuracy"] = True
+        for each in self.params:
+            name, sign, text = each.partition("=")
+            if not sign:
+                raise typer.BadParameter(f"must be NAME=VALUE, such as shrink=false, got {each!r}.", param_hint="--param")
+            if name not in taken:
+                has = f"only {', '.join(taken)}" if taken else "it has none"
+                raise typer.BadParameter(f"the method {self.method} has no parameter {name!r}, {has}.", param_hint="--param")
+            if name in own:
+                raise typer.BadParameter(f"{name} is given twice, or follows from another option.", param_hint="--param")
+            own[name] = _value(text)
+        return own
+
+
+def _value(text: str) -> Any:
+    """A number, true, false, null or a list as JSON writes them, or True, False or None; anything else is text."""
     try:
-        return nishimori.calibrator(method, input=input, classes=classes, **chosen)
-    except InputError as error:
-        raise typer.BadParameter(str(error), param_hint="--method") from None
+        return json.loads(_IN_PYTHON.get(text, text))
+    except ValueError:
+        return text
+
+
+def _fitted(calibrator: Any) -> dict[str, Any]:
+    """What the method keeps besides a temperature; sentences name options."""
+    found = {name: getattr(calibrator, f"{name}_") for name in _FITTED if hasattr(calibrator, f"{name}_")}
+    return {name: with_options(value) if isinstance(value, str) else value for name, value in found.items()}
 
 
 def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json: bool) -> None:
-    receipt, temperature = getattr(calibrator, "receipt_", None), calibrator.temperature_
-    method, n_samples, error = calibrator.method, calibrator.n_samples_, getattr(calibrator, "temperature_se_", None)
-    verdict = None if temperature is None or method == "none" else f"{'over' if temperature > 1 else 'under'}confident"
     if as_json:
-        columns = getattr(calibrator, "feature_names_in_", None)
+        receipt, columns = getattr(calibrator, "receipt_", None), getattr(calibrator, "feature_names_in_", None)
         numbers = ("accuracy", "n_passes", "residual", "n_zeros", "n_masked")
         print_json(
             {
-                "method": method,
-                "temperature": temperature,
-                "temperature_se": error,
-                **{name: getattr(calibrator, f"{name}_") for name in ("ec", "ts", "weight") if hasattr(calibrator, f"{name}_")},
+                "method": calibrator.method_name,
+                "params": calibrator.method_params(),
+                "temperature": calibrator.temperature_,
+                "temperature_se": getattr(calibrator, "temperature_se_", None),
+                **_fitted(calibrator),
                 "map": {"kind": calibrator.map_.kind, "parameters": dict(calibrator.map_.parameters)},
-                "verdict": verdict,
+                "verdict": verdict(calibrator),
                 "top_n": top_n,
-                "n_samples": n_samples,
+                "n_samples": calibrator.n_samples_,
                 "n_classes": len(calibrator.classes_),
-                **{name: getattr(receipt, name, None) for name in numbers},
+                **{name: getattr(receipt, name, getattr(calibrator, f"{name}_", None)) for name in numbers},
                 "input": calibrator.input,
                 "floor": calibrator.floor,
                 "classes": None if calibrator.classes is None else list(calibrator.classes),
                 "columns": None if columns is None else columns.tolist(),
                 "label_column": calibrator.label_column_,
                 "score_column": calibrator.score_column_,
+                "group_column": calibrator.group_column_,
                 "file": str(output),
                 "library_version": nishimori.__version__,
                 "warnings": told,
             }
         )
-    elif temperature is None:
-        print_text(f"{calibrator.map_}  ({method}, {n_samples} samples)")
     else:
-        found = "nothing was fitted" if verdict is None else f"the model is {verdict}"
-        print_text(f"T = {measured(temperature, error)}  ({method}, {n_samples} samples: {found})")
+        for line in description(calibrator):
+            print_text(line)
     note(f"Wrote {output}")

@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 
 from nishimori._array import HostArray
+from nishimori._labels import group_names
 from nishimori._progress import Report
-from nishimori._sources import KEPT, Kept, Stored, cluster_values, flat, open_tables
+from nishimori._sources import KEPT, Kept, Stored, flat, open_tables, row_values
 from nishimori._tables import Block, Table
 from nishimori._tables._columns import by_values
 from nishimori.cli._selection import Names, Selection, selected, undecided
 from nishimori.errors import FormatError, InputError
+
+# Columns that must have one value per row, and how an error says so.
+_SINGLE = {"weights": "weight is one number", "clusters": "cluster is one value", "groups": "group is one value"}
 
 
 class LabelledTable:
@@ -31,8 +35,8 @@ class LabelledTable:
         The scores, which are read in blocks.
     labels : array
         The labels as the file has them, None where the weight is zero.
-    weights, clusters, lines : array or None
-        The weight, the cluster and the line of each row, where there are any.
+    weights, clusters, groups, lines : array or None
+        The weight, the cluster, the group and the line of each row, where there are any.
     files : sequence of (int, path)
         The first row of each file.
     """
@@ -40,8 +44,8 @@ class LabelledTable:
     def __init__(self, path: Path, names: Names, report: Report) -> None:
         with open_tables(path, delimiter=names.delimiter, decimal=names.decimal) as table:
             self._table, self._names, self._chosen = table, names, selected(table, names, labelled=True)
-            single = {"weights": (names.weights, "weight is one number"), "clusters": (names.clusters, "cluster is one value")}
-            for option, (name, what) in single.items():
+            for option, what in _SINGLE.items():
+                name = getattr(names, option)
                 if name and table.is_list(name):
                     raise InputError(f"{table.path} has lists in column {name!r}, and a {what}. Pass another --{option}.")
             self._place = {name: index for index, name in enumerate(table.names)}
@@ -52,8 +56,8 @@ class LabelledTable:
     def _read(self, report: Report) -> None:
         columns = [self._place[name] for name in self.columns]
         kept: list[HostArray] = []
-        parts: list[tuple[HostArray, HostArray | None, HostArray | None, HostArray | None]] = []
-        groups: dict[Any, int] = {}
+        parts: list[tuple[HostArray | None, ...]] = []
+        clusters, groups = dict[Any, int](), dict[Any, int]()
         n_rows = n_bytes = 0
         shape, extremes, texts = None, None, dict[str, str]()
         for block in self._table.blocks():
@@ -65,7 +69,8 @@ class LabelledTable:
                 extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
             # Equal texts are one object, which takes a fraction of the memory.
             labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
-            parts.append((_as_array(labels), weights, block.lines, self._clusters(block, groups)))
+            belongs = self._codes(block, "clusters", clusters), self._codes(block, "groups", groups)
+            parts.append((_as_array(labels), weights, block.lines, *belongs))
             if not self.files or self.files[-1][1] != block.path:
                 self.files.append((n_rows, block.path))
             n_rows, n_bytes = n_rows + block.n_rows, n_bytes + scores.nbytes
@@ -75,8 +80,10 @@ class LabelledTable:
                 kept.clear()
             report("Reading", n_rows, self._table.n_rows)
         assert shape is not None, "a table without rows is refused"
-        self.labels: HostArray = np.concatenate([part[0] for part in parts])
-        self.weights, self.lines, self.clusters = (_joined([part[place] for part in parts]) for place in (1, 2, 3))
+        truth, self.weights, self.lines, self.clusters, codes = map(_joined, zip(*parts, strict=True))
+        assert truth is not None, "every row has a label"
+        self.labels: HostArray = truth
+        self.groups: HostArray | None = None if codes is None else np.array(group_names(list(groups)))[codes]
         self._refuse_doubt(extremes)
         whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
         self.scores: Stored = Kept(kept) if kept else TableScores(self._table.path, self._names, columns, whole, scores.dtype)
@@ -93,11 +100,12 @@ class LabelledTable:
         block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
         return scores, _labels(block, self._place[self._names.labels], counted), weights, counted
 
-    def _clusters(self, block: Block, known: dict[Any, int]) -> HostArray | None:
-        """A number for the cluster of each row; equal values have the same number in all blocks."""
-        if self._names.clusters is None:
+    def _codes(self, block: Block, option: str, known: dict[Any, int]) -> HostArray | None:
+        """A number for the cluster or the group of each row; equal values have the same number in all blocks."""
+        name = getattr(self._names, option)
+        if name is None:
             return None
-        values = cluster_values(block, self._place[self._names.clusters])
+        values = row_values(block, self._place[name], option.removesuffix("s"))
         return np.array([known.setdefault(each, len(known)) for each in values])
 
     def _refuse_doubt(self, extremes: HostArray | None) -> None:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from nishimori._array import HostArray
+from nishimori._reliability import Strategy
 from nishimori._scores import Input, scores
 from nishimori._tables import listed
+from nishimori.cli._help import DATA, FLAG, MEASURES, TABLES
 from nishimori.cli._selection import Names
 from nishimori.errors import InputError
 
@@ -23,63 +25,157 @@ Files = Annotated[
         help="One file of arrays (.npz .pt .safetensors) or a table (.csv .tsv .jsonl .parquet .feather), a folder of "
         "Parquet files, or two .npy files: scores, labels.",
         show_default=False,
+        metavar="FILES",
+    ),
+]
+InputOption = Annotated[
+    Input,
+    typer.Option(
+        help="What the scores are: logits or probabilities. Nothing is guessed.", metavar="KIND", rich_help_panel=DATA
+    ),
+]
+InputAsCalibratedOption = Annotated[
+    Input | None,
+    typer.Option(
+        help="What the scores are: logits or probabilities; by default as calibrated, else logits.",
+        show_default=False,
+        metavar="KIND",
+        rich_help_panel=DATA,
     ),
 ]
 ScoresOption = Annotated[
     str | None,
     typer.Option(
         "--scores",
-        help="Name of the array or of the one column of scores; logits or probabilities by default.",
+        help="Array of scores, or the one column that holds them; logits or probabilities by default.",
         show_default=False,
+        metavar="NAME",
+        rich_help_panel=DATA,
     ),
 ]
 LabelsOption = Annotated[
     str | None,
     typer.Option(
-        help="Name of the array or column of labels; by default that of the calibration, else labels.", show_default=False
+        help="Array or column of labels; by default that of the calibration, else labels.",
+        show_default=False,
+        metavar="NAME",
+        rich_help_panel=DATA,
     ),
 ]
 LabelsToFitOption = Annotated[
-    str | None, typer.Option(help="Name of the array or column of labels; labels by default.", show_default=False)
+    str | None,
+    typer.Option(
+        help="Name of the array or column of labels; labels by default.",
+        show_default=False,
+        metavar="NAME",
+        rich_help_panel=DATA,
+    ),
 ]
 WeightsOption = Annotated[
-    str | None, typer.Option(help="Name of the array or column of sample weights, if any.", show_default=False)
+    str | None,
+    typer.Option(
+        help="Array or column of sample weights; samples of weight 0 are ignored.",
+        show_default=False,
+        metavar="NAME",
+        rich_help_panel=DATA,
+    ),
 ]
 ClustersOption = Annotated[
     str | None,
     typer.Option(
-        help="Name of the array or column that says which samples belong together, such as documents; for standard errors, and "
-        "for T of auto.",
+        help="Array or column that says which samples belong together, such as those of one document. It changes standard "
+        "errors, and T of auto.",
         show_default=False,
+        metavar="NAME",
+        rich_help_panel=DATA,
     ),
 ]
 CountsOption = Annotated[
-    bool, typer.Option("--counts", help="A weight of w stands for w independent samples, in standard errors and in T of auto.")
-]
-ColumnsOption = Annotated[
-    str | None,
+    bool,
     typer.Option(
-        help="Columns of a table that hold the scores: names or patterns such as 'z_*', comma-separated.", show_default=False
+        "--counts",
+        help="A weight of w stands for w independent samples, in standard errors and in T of auto.",
+        metavar=FLAG,
+        rich_help_panel=DATA,
     ),
 ]
-IgnoreOption = Annotated[
+GroupsOption = Annotated[
     str | None,
-    typer.Option(help="Columns of a table that do not hold scores: names or patterns, comma-separated.", show_default=False),
+    typer.Option(
+        help="Array or column that says which group each sample belongs to, such as a site or a language; by default that of "
+        "the calibration.",
+        show_default=False,
+        metavar="NAME",
+        rich_help_panel=DATA,
+    ),
+]
+GroupsToFitOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Array or column that says which group each sample belongs to, such as a site or a language; with the method "
+        "group each of them gets a temperature of its own.",
+        show_default=False,
+        metavar="NAME",
+        rich_help_panel=DATA,
+    ),
 ]
 ClassesOption = Annotated[
     str | None,
-    typer.Option(help="Label of each column in order, comma-separated, where labels are not 0, 1, ...", show_default=False),
+    typer.Option(
+        help="Label of each column in order, comma-separated, where labels are not 0, 1, ...",
+        show_default=False,
+        metavar="NAMES",
+        rich_help_panel=DATA,
+    ),
 ]
-DelimiterOption = Annotated[
-    str | None,
-    typer.Option(help="What separates the fields of a .csv file, such as ';' or tab; a comma by default.", show_default=False),
-]
-DecimalOption = Annotated[Literal[".", ","], typer.Option(help="Decimal mark of the numbers in a .csv or .tsv file.")]
 FloorOption = Annotated[
     float | None,
     typer.Option(
         help="With --input probabilities: raise smaller probabilities to this; by default only exact zeros are raised.",
         show_default=False,
+        metavar="P",
+        rich_help_panel=DATA,
+    ),
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns that hold the scores: names or patterns such as 'z_*', comma-separated.",
+        show_default=False,
+        metavar="NAMES",
+        rich_help_panel=TABLES,
+    ),
+]
+IgnoreOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns that do not hold scores: names or patterns, comma-separated.",
+        show_default=False,
+        metavar="NAMES",
+        rich_help_panel=TABLES,
+    ),
+]
+DelimiterOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What separates the fields of a .csv file, such as ';' or tab; a comma by default.",
+        show_default=False,
+        metavar="TEXT",
+        rich_help_panel=TABLES,
+    ),
+]
+DecimalOption = Annotated[
+    Literal[".", ","],
+    typer.Option(help="Decimal mark of the numbers in a .csv or .tsv file.", metavar="MARK", rich_help_panel=TABLES),
+]
+LevelOption = Annotated[float, typer.Option(help="Level of the intervals, between 0 and 1.", metavar="SHARE")]
+BinsOption = Annotated[int, typer.Option(help="Bins of the ECE.", metavar="NUMBER", rich_help_panel=MEASURES)]
+StrategyOption = Annotated[
+    Strategy,
+    typer.Option(
+        help="Bins of the ECE have equal widths (uniform), or equal weights as in the paper (quantile).",
+        metavar="KIND",
+        rich_help_panel=MEASURES,
     ),
 ]
 
@@ -95,25 +191,38 @@ def names_from(
     classes: Any = None,
     calibrator: "Calibrator | None" = None,
     clusters: str | None = None,
+    groups: str | None = None,
 ) -> Names:
     """What options say about a file, and what the calibration says where no option does; ``text`` is delimiter and decimal."""
     fitted = getattr(calibrator, "feature_names_in_", None)
     remembered = None if calibrator is None else calibrator.label_column_
     one = None if calibrator is None or calibrator.score_column_ is None else (calibrator.score_column_,)
+    needed = None if groups else _remembered_groups(calibrator)
     return Names(
         input=input,
         scores=scores,
         labels=labels or remembered or "labels",
         weights=weights,
         clusters=clusters,
+        groups=groups or needed,
         columns=None if columns is None else tuple(split(columns)),
         ignore=() if ignore is None else tuple(split(ignore)),
         classes=classes,
         fitted=one if fitted is None else tuple(fitted.tolist()),
         calibrated=calibrator is not None,
+        groups_remembered=needed is not None,
         delimiter=text[0],
         decimal=text[1],
     )
+
+
+def _remembered_groups(calibrator: "Calibrator | None") -> str | None:
+    """The array or column of groups that a calibration needs, by the name that it remembers."""
+    if calibrator is None or not calibrator.map_.needs_groups:
+        return None
+    if calibrator.group_column_ is None:
+        raise InputError("The calibration has a temperature per group. Name the array or column of groups with --groups.")
+    return calibrator.group_column_
 
 
 def split(text: str) -> list[str]:

@@ -8,21 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nishimori.cli import _training
+from nishimori.cli._help import FLAG, epilog
 from nishimori.cli._terminal import JsonOption, note, print_json, print_rows
 from nishimori.cli._training import DataOption, DeviceOption, ForceOption, SeedOption
 
 if TYPE_CHECKING:
     from nishimori.paper import Claim, Finding
 
+_CHECKED = {3: "check: a number differs unexplained, or a claim is contradicted"}
+
 app = typer.Typer(
-    help="Compute the tables and figures of arXiv:2303.02644 and compare them with the printed numbers.", no_args_is_help=True
+    help="Make the tables and figures of arXiv:2303.02644 and compare.",
+    no_args_is_help=True,
+    epilog=epilog("nishimori paper list", "nishimori paper check all --quick", codes=_CHECKED),
 )
 
-Names = Annotated[list[str], typer.Argument(help="Names from `nishimori paper list`, or all.", show_default=False)]
-QuickOption = Annotated[bool, typer.Option("--quick", help="Less work, for a first look: fewer seeds, dimensions and points.")]
+Names = Annotated[
+    list[str], typer.Argument(help="Names from `nishimori paper list`, or all.", show_default=False, metavar="NAMES")
+]
+QuickOption = Annotated[
+    bool, typer.Option("--quick", help="Less work, for a first look: fewer seeds, dimensions and points.", metavar=FLAG)
+]
 
 
-@app.command("list")
+@app.command("list", epilog=epilog("nishimori paper list"))
 def list_(as_json: JsonOption = False) -> None:
     """List the tables and figures that can be run and checked."""
     from nishimori import paper  # noqa: PLC0415 - SciPy takes a while to import
@@ -34,16 +43,20 @@ def list_(as_json: JsonOption = False) -> None:
         print_rows(rows)
 
 
-@app.command()
+@app.command(epilog=epilog("nishimori paper run table-real -o results", "nishimori paper run all --quick"))
 def run(
     names: Names,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for pictures and numbers.")] = Path("nishimori-paper"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for pictures and numbers.", metavar="FOLDER")] = Path(
+        "nishimori-paper"
+    ),
     quick: QuickOption = False,
     seed: SeedOption = 0,
     train: Annotated[
         bool,
         typer.Option(
-            "--train", help="First train the networks, into `networks` in the folder, instead of using the bundled logits."
+            "--train",
+            help="First train the networks, into `networks` in the folder, instead of using the bundled logits.",
+            metavar=FLAG,
         ),
     ] = False,
     data: DataOption = None,
@@ -51,7 +64,10 @@ def run(
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Compute tables and figures and write PNG, SVG, CSV and JSON. An interrupted run continues when it is repeated."""
+    """Compute tables and figures and write PNG, SVG, CSV and JSON.
+
+    An interrupted run continues when it is repeated.
+    """
     from nishimori import paper  # noqa: PLC0415
 
     written = {}
@@ -79,18 +95,20 @@ def run(
         print_json(written)
 
 
-@app.command()
+@app.command(epilog=epilog("nishimori paper check all --quick", "nishimori paper check claims", codes=_CHECKED))
 def check(
     names: Names,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder of a finished run; without it, compute now.", show_default=False),
+        typer.Option(
+            "--output", "-o", help="Folder of a finished run; without it, compute now.", show_default=False, metavar="FOLDER"
+        ),
     ] = None,
     quick: QuickOption = False,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare with the paper; exit code 3 if a number differs without an explanation or a claim is contradicted."""
+    """Compare numbers and claims with the paper."""
     from nishimori import paper  # noqa: PLC0415
 
     found: dict[str, Sequence[Finding]] = {}
@@ -109,8 +127,8 @@ def check(
         raise typer.Exit(3)
 
 
-for command in (_training.train, _training.logits, _training.recipes):
-    app.command()(command)
+for command, example in _training.EXAMPLES.items():
+    app.command(epilog=epilog(example))(command)
 
 
 def _known(names: Sequence[str]) -> Sequence[str]:

@@ -43,8 +43,8 @@ class Names:
         What the scores are, which is also the default name of their array.
     scores : str or None
         The name of the array, or of the one column, of scores, where an option gives it.
-    labels, weights, clusters : str or None
-        The names of the arrays or columns of labels, weights and clusters.
+    labels, weights, clusters, groups : str or None
+        The names of the arrays or columns of labels, weights, clusters and groups.
     columns, ignore : tuple of str
         Names or patterns of the columns that hold scores, and of those that do not.
     classes : sequence or None
@@ -53,6 +53,8 @@ class Names:
         The columns that the calibration was fitted to.
     calibrated : bool
         Whether a calibration says what the scores are.
+    groups_remembered : bool
+        Whether ``groups`` is what a calibration says that it needs, and not an option.
     delimiter, decimal : str
         How delimited text is written.
     """
@@ -62,11 +64,13 @@ class Names:
     labels: str = "labels"
     weights: str | None = None
     clusters: str | None = None
+    groups: str | None = None
     columns: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     classes: Sequence[Any] | None = None
     fitted: tuple[str, ...] | None = None
     calibrated: bool = False
+    groups_remembered: bool = False
     delimiter: str | None = None
     decimal: str = "."
 
@@ -78,7 +82,7 @@ class Names:
     @property
     def special(self) -> dict[str, str]:
         """What the columns that are not scores are, by name."""
-        others = {self.weights: "weights", self.clusters: "clusters"}
+        others = {self.weights: "weights", self.clusters: "clusters", self.groups: "groups"}
         return {self.labels: "labels"} | {name: what for name, what in others.items() if name}
 
 
@@ -91,12 +95,16 @@ class Selection:
 
 
 def selected(table: Table, names: Names, *, labelled: bool) -> Selection:
-    """The columns of scores of a table, or an error that lists its columns; ``labelled`` if labels must be there too."""
+    """The columns of scores of a table, or an error that lists its columns; ``labelled`` if labels must be there too.
+
+    The groups of rows are needed with and without labels.
+    """
     where, known = str(table.path), set(table.names)
-    for name, what in names.special.items() if labelled else ():
-        if name not in known:
-            remedy = label_remedy(table.names) if what == "labels" else f"Name yours with --{what}."
-            raise InputError(f"{where} has no column {name!r}, only {listed(table.names)}. {remedy}")
+    for name, what in names.special.items():
+        if name not in known and (labelled or what == "groups"):
+            raise InputError(
+                f"{where} has no column {name!r}, only {listed(table.names)}. {remedy_for(what, names, table.names)}"
+            )
     ignored = set(matched(names.ignore, table.names, argument="ignore", where=where))
     left = [name for name in table.names if name not in ignored]
     if names.scores is not None:
@@ -119,12 +127,14 @@ def selected(table: Table, names: Names, *, labelled: bool) -> Selection:
     return Selection(candidates, by_values=not sure)
 
 
-def label_remedy(names: Sequence[str]) -> str:
-    """What to do where no column or array has the name of the labels."""
-    likely = [name for name in names if name.lower() in _LABELS]
-    return (
-        f"If its labels are {likely[0]!r}, pass --labels {shlex.quote(likely[0])}." if likely else "Name yours with --labels."
-    )
+def remedy_for(what: str, names: Names, present: Sequence[str]) -> str:
+    """What to do where no column or array has the name of ``what``: scores, labels, weights, clusters or groups."""
+    likely = [name for name in present if name.lower() in _LABELS] if what == "labels" else []
+    if likely:
+        return f"If its labels are {likely[0]!r}, pass --labels {shlex.quote(likely[0])}."
+    if what == "groups" and names.groups_remembered:
+        return "The calibration has a temperature per group: name the groups of this file with --groups."
+    return f"Name yours with --{what}."
 
 
 def _one_column(names: Names, left: Sequence[str], where: str) -> list[str]:

@@ -17,6 +17,7 @@ from nishimori._scores import Input, check_input
 from nishimori._sketch import is_sketch_file
 from nishimori._sources import Reported, source
 from nishimori.cli import _files
+from nishimori.cli._help import DATA, epilog
 from nishimori.cli._options import (
     ClassesOption,
     ClustersOption,
@@ -25,6 +26,7 @@ from nishimori.cli._options import (
     DelimiterOption,
     FloorOption,
     IgnoreOption,
+    InputOption,
     ScoresOption,
     WeightsOption,
     names_from,
@@ -40,37 +42,59 @@ Rows = Annotated[
         help="Files of arrays (.npz .pt .safetensors) or tables (.csv .tsv .jsonl .parquet .feather), folders of "
         "Parquet files, or two .npy files: scores, labels.",
         show_default=False,
+        metavar="FILES",
     ),
 ]
 LabelsOption = Annotated[
     str | None,
-    typer.Option("--labels", "-l", help="Name of the array or column of labels; labels by default.", show_default=False),
+    typer.Option(
+        "--labels",
+        "-l",
+        help="Name of the array or column of labels; labels by default.",
+        show_default=False,
+        metavar="NAME",
+        rich_help_panel=DATA,
+    ),
 ]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Where to write the sketch, a .npz file.")]
+OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Where to write the sketch, a .npz file.", metavar="FILE")]
+
+
+TemperaturesOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Lowest and highest temperature that a fit can find, such as 0.01,100.", show_default="1/22,22", metavar="LOW,HIGH"
+    ),
+]
+
+EPILOG = epilog(
+    "nishimori sketch monday.parquet -o monday.npz",
+    "nishimori sketch tuesday/ more.csv --labels label -o tuesday.npz",
+)
+MERGE_EPILOG = epilog(
+    "nishimori merge monday.npz tuesday.npz -o both.npz",
+    "nishimori fit both.npz -o calibration.json",
+)
 
 
 def sketch(
     files: Rows,
     output: OutputOption,
-    temperatures: Annotated[
-        str | None,
-        typer.Option(help="Lowest and highest temperature that a fit can find, such as 0.01,100.", show_default="1/22,22"),
-    ] = None,
-    input: Annotated[Input, typer.Option(help="What the scores are; nothing is guessed.")] = "logits",
+    temperatures: TemperaturesOption = None,
+    input: InputOption = "logits",
     floor: FloorOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsOption = None,
+    classes: ClassesOption = None,
     weights: WeightsOption = None,
     clusters: ClustersOption = None,
     columns: ColumnsOption = None,
     ignore: IgnoreOption = None,
-    classes: ClassesOption = None,
     delimiter: DelimiterOption = None,
     decimal: DecimalOption = ".",
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Sum up validation scores and labels in a small file, which fit and eval take in their place, and merge adds."""
+    """Sum up rows in a small file, which fit, eval, gate and merge read."""
     known = None if classes is None else split(classes)
     check_input(input, floor)
     made = _empty(temperatures, input, known, floor)
@@ -85,7 +109,7 @@ def sketch(
 
 
 def merge(
-    files: Annotated[list[Path], typer.Argument(help="The sketches to add.", show_default=False)],
+    files: Annotated[list[Path], typer.Argument(help="The sketches to add.", show_default=False, metavar="FILES")],
     output: OutputOption,
     as_json: JsonOption = False,
     force: ForceOption = False,

@@ -28,8 +28,9 @@ def opened_sketch(files: Sequence[Path], *options: Any) -> Sketch | None:
 
 @contextmanager
 def about_sketches() -> Iterator[None]:
-    """Name the option of the command sketch in errors about the range of temperatures."""
+    """Name the file, and the option of the command sketch in errors about the range of temperatures."""
     try:
         yield
     except InputError as error:
-        raise InputError(_RANGE.sub(r"--temperatures \1,\2", str(error))) from None
+        text = str(error).replace("`X` must not be a sketch", "The file must not be a sketch")
+        raise InputError(_RANGE.sub(r"--temperatures \1,\2", text)) from None

@@ -4,11 +4,8 @@ Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for
 signal that ended the program: 129 SIGHUP, 130 SIGINT (Ctrl-C), 143 SIGTERM, and 141 if nobody reads the output any more.
 """
 
-import ast
 import json
 import os
-import re
-import shlex
 import shutil
 import sys
 import textwrap
@@ -16,12 +13,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from functools import partial
 from io import TextIOWrapper
 from math import isfinite
 from typing import Annotated, Any, NoReturn
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -30,58 +26,20 @@ from rich.text import Text
 from nishimori._progress import printable, say
 from nishimori._scorecard import Scorecard
 from nishimori._tabular import Tabular, decimals_of
+from nishimori.cli._help import FLAG, OUTPUT
+from nishimori.cli._wording import command_options, with_options
 from nishimori.errors import NishimoriError
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as one JSON object.", metavar=FLAG, rich_help_panel=OUTPUT)
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.", metavar=FLAG, rich_help_panel=OUTPUT)]
 
 # Characters of a message; the longest of ours, a list of twelve names, has about a thousand.
 _LONGEST = 4000
 
 # So many names of columns are listed; of more, the first and the last are shown.
 _NAMES = 12
-
-# The options of the command that runs.
-_command_options: ContextVar[Callable[[], set[str]]] = ContextVar("_command_options", default=set)
-
-# Errors and warnings of the library name Python arguments; in the shell these options stand for them.
-_OPTIONS = {
-    "`overwrite=True`": "--force",
-    "`temperatures`": "--temperatures",
-    "`input='logits'`": "--input logits",
-    "`input='probabilities'`": "--input probabilities",
-    "`input`": "--input",
-    "`classes=[...]`": "--classes",
-    "`classes`": "--classes",
-    "`top_n`": "--top-n",
-    "`n_bins`": "--n-bins",
-    "`strategy`": "--strategy",
-    "`methods`": "--methods",
-    "`clusters`": "--clusters",
-    "`counts`": "--counts",
-    "`level`": "--level",
-    "`target`": "--target",
-    "`floor`": "--floor",
-    "`floor=`": "--floor",
-    "`columns`": "--columns",
-    "`ignore`": "--ignore",
-    "`delimiter=';'`": "--delimiter ';'",
-    "`delimiter='\\t'`": "--delimiter tab",
-    "`delimiter='|'`": "--delimiter '|'",
-    "`delimiter=','`": "--delimiter ','",
-    "`delimiter`": "--delimiter",
-    "`decimal=','`": "--decimal ','",
-    "`decimal='.'`": "--decimal '.'",
-    "`decimal`": "--decimal",
-    "ExpectationConsistency": "--method ec",
-    "`folder`": "-o",
-    "`path`": "-o",
-    "`data=`": "--data",
-    "`train=True`": "--train",
-    "`model`": "--model",
-    "`fraction`": "--fraction",
-    "`epochs`": "--epochs",
-}
 
 HEADERS = {
     "temperature": "T",
@@ -171,9 +129,12 @@ def _flush_or_abandon() -> None:
 
 
 def _finite(value: Any) -> Any:
+    """The same with lists in place of arrays, and None in place of numbers that are not finite."""
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, np.ndarray | np.generic):
+        return _finite(value.tolist())
+    if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
@@ -281,7 +242,7 @@ def _print_listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None
 @contextmanager
 def one_line_errors(options: Callable[[], set[str]]) -> Iterator[None]:
     """Show warnings and errors as one line each; the latter end the program with code 1."""
-    _command_options.set(options)
+    command_options.set(options)
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -303,7 +264,7 @@ def one_line_errors(options: Callable[[], set[str]]) -> Iterator[None]:
             sys.exit(130)
         if os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
             raise
-        _fail(_with_options(_in_words(error)))
+        _fail(with_options(_in_words(error)))
     finally:
         _flush_or_abandon()
 
@@ -339,28 +300,12 @@ def _in_words(error: Exception) -> str:
     )
 
 
-def _with_options(message: str) -> str:
-    """A message of the library, with the command's options in place of the arguments that it names."""
-    known = _command_options.get()()
-    for option in {"--classes", "--columns"} & known:  # "Pass `classes=['a', 'b']`" with the names themselves
-        message = re.sub(rf"`{option[2:]}=(\[['\"].*?['\"]\])`", partial(_typed, option), message)
-    for argument, option in _OPTIONS.items():
-        if option.split()[0] in known:
-            message = message.replace(argument, option)
-    return message
-
-
-def _typed(option: str, found: re.Match[str]) -> str:
-    """An option with the texts of the Python list that was found, as it is typed."""
-    return f"{option} {shlex.quote(','.join(ast.literal_eval(found[1])))}"
-
-
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     say(_in_one_line(message), label="warning:", style="bold yellow")
 
 
 def _in_one_line(message: Warning | str) -> str:
-    return _brief(_with_options(" ".join(str(message).split())))
+    return _brief(with_options(" ".join(str(message).split())))
 
 
 def _brief(text: str) -> str:

@@ -4,22 +4,35 @@ from typing import Annotated
 
 import typer
 
+from nishimori.cli._help import epilog
 from nishimori.cli._terminal import HEADERS, JsonOption, print_json, print_table
 from nishimori.errors import InputError
 
+EPILOG = epilog(
+    "nishimori theory affine --alpha 20 --penalty 1e-4",
+    "nishimori theory logit --alpha 5 --penalty error --json",
+)
+
 
 def theory(
-    teacher: Annotated[str, typer.Argument(help="logit, affine, constant or probit.", show_default=False)],
-    alpha: Annotated[float, typer.Option(help="Training samples per dimension.", show_default=False)],
+    teacher: Annotated[str, typer.Argument(help="logit, affine, constant or probit.", show_default=False, metavar="TEACHER")],
+    alpha: Annotated[float, typer.Option(help="Training samples per dimension.", show_default=False, metavar="NUMBER")],
     penalty: Annotated[
         str,
-        typer.Option(help="λ of the penalty λ/2 |w|², or error or loss for the λ at which that is lowest.", show_default=False),
+        typer.Option(
+            help="λ of the penalty λ/2 |w|², or error or loss for the λ at which that is lowest.",
+            show_default=False,
+            metavar="NUMBER",
+        ),
     ],
-    temperature: Annotated[float, typer.Option(help="T* of the teacher.")] = 1.0,
-    rho: Annotated[float, typer.Option(help="ρ = |w*|²/d of the teacher.")] = 1.0,
+    temperature: Annotated[float, typer.Option(help="T* of the teacher.", metavar="NUMBER")] = 1.0,
+    rho: Annotated[float, typer.Option(help="ρ = |w*|²/d of the teacher.", metavar="NUMBER")] = 1.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Logistic regression on αd samples of a teacher with d → ∞: before and after TS and EC."""
+    """Print what calibration does to a model with an exact solution.
+
+    The model is logistic regression on αd samples of a teacher, with d → ∞, before and after EC and TS.
+    """
     from nishimori.theory import TEACHERS, optimal_penalty, state_evolution  # noqa: PLC0415 - SciPy takes a while to import
 
     if teacher not in TEACHERS:

@@ -1,10 +1,12 @@
 """``nishimori paper train``, ``logits`` and ``recipes``: the paper's networks, from images to logits."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nishimori.cli._help import FLAG, OUTPUT
 from nishimori.cli._terminal import JsonOption, note, print_json, print_rows
 
 if TYPE_CHECKING:
@@ -12,41 +14,60 @@ if TYPE_CHECKING:
 
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", help="Folder with the images; without it, the public originals are downloaded.", show_default=False),
+    typer.Option(
+        "--data",
+        help="Folder with the images; without it, the public originals are downloaded.",
+        show_default=False,
+        metavar="FOLDER",
+    ),
 ]
-SeedOption = Annotated[int, typer.Option(help="Random seed.", min=0)]
-_Dataset = Annotated[str, typer.Option("--dataset", help="svhn, cifar10 or cifar100.", show_default=False)]
+SeedOption = Annotated[int, typer.Option(help="Random seed.", min=0, metavar="NUMBER")]
+_Dataset = Annotated[str, typer.Option("--dataset", help="svhn, cifar10 or cifar100.", show_default=False, metavar="NAME")]
 _Model = Annotated[
     str,
     typer.Option(
-        "--model", help="resnet20, -32, -44, -56, -110, each also as -conv, densenet121, vgg19, repvgg-a2.", show_default=False
+        "--model",
+        help="resnet20, -32, -44, -56, -110, each also as -conv, densenet121, vgg19, repvgg-a2.",
+        show_default=False,
+        metavar="NAME",
     ),
 ]
 DeviceOption = Annotated[
-    str | None, typer.Option(help="PyTorch device; by default the GPU if there is one.", show_default=False)
+    str | None, typer.Option(help="PyTorch device; by default the GPU if there is one.", show_default=False, metavar="NAME")
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Start over and replace existing files.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Start over and replace existing files.", metavar=FLAG, rich_help_panel=OUTPUT)
+]
 
 
 def train(
     dataset: _Dataset,
     model: _Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for logits and weights.")] = Path("nishimori-networks"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for logits and weights.", metavar="FOLDER")] = Path(
+        "nishimori-networks"
+    ),
     data: DataOption = None,
     fraction: Annotated[
         float | None,
-        typer.Option(help="Share of training and validation images to train on, at most 0.9.", show_default=False),
+        typer.Option(
+            help="Share of training and validation images to train on, at most 0.9.", show_default=False, metavar="SHARE"
+        ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Epochs; by default those of the recipe.", min=1, show_default=False)
+        int | None, typer.Option(help="Epochs; by default those of the recipe.", min=1, show_default=False, metavar="NUMBER")
     ] = None,
     seed: SeedOption = 0,
     device: DeviceOption = None,
-    repeatable: Annotated[bool, typer.Option("--repeatable", help="Get the same bits every time; a little slower.")] = False,
+    repeatable: Annotated[
+        bool, typer.Option("--repeatable", help="Get the same bits every time; a little slower.", metavar=FLAG)
+    ] = False,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Train a network with the paper's recipe and store its logits. An interrupted run continues when it is repeated."""
+    """Train a network with the paper's recipe and store its logits.
+
+    An interrupted run continues when it is repeated.
+    """
     from nishimori import paper  # noqa: PLC0415 - SciPy and PyTorch take a while to import
     from nishimori.paper._names import NetworkName  # noqa: PLC0415
 
@@ -75,17 +96,19 @@ def train(
 
 
 def logits(
-    weights: Annotated[Path, typer.Argument(help="A PyTorch state dict (.pt).", show_default=False)],
+    weights: Annotated[Path, typer.Argument(help="A PyTorch state dict (.pt).", show_default=False, metavar="FILE")],
     dataset: _Dataset,
     model: _Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File for the logits (.npz).", show_default=False)],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File for the logits (.npz).", show_default=False, metavar="FILE")
+    ],
     data: DataOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = None,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Compute the logits of a network whose weights are in a file, such as the authors'."""
+    """Compute the logits of a network from its stored weights."""
     from nishimori import paper  # noqa: PLC0415
 
     found = paper.logits(weights, dataset, model, output, data=data, seed=seed, device=device, overwrite=force, progress=True)
@@ -101,6 +124,14 @@ def recipes(as_json: JsonOption = False) -> None:
         print_json({"recipes": rows})
     else:
         print_rows([{key: value for key, value in row.items() if key != "fraction"} for row in rows])
+
+
+EXAMPLES: dict[Callable[..., None], str] = {
+    train: "nishimori paper train --dataset cifar10 --model resnet20 -o networks",
+    logits: "nishimori paper logits w.pt --dataset cifar10 --model resnet56 -o z.npz",
+    recipes: "nishimori paper recipes",
+}
+"""The commands, each with an example."""
 
 
 def _show(network: "Network", path: Path, *, as_json: bool) -> None:

@@ -1,14 +1,15 @@
 """Pictures of calibration, drawn on the axes that you pass. Needs matplotlib: ``pip install 'nishimori[plot]'``.
 
-Each function returns the axes and changes no global settings. `reliability_diagram` and `temperature_curve` draw a result that
-was computed before; `calibration` measures and draws in one call.
+Each function returns the axes and changes no global settings. `reliability_diagram`, `temperature_curve` and
+`group_gaps` draw a result that was computed before; `calibration` measures and draws in one call.
 """
 
 from nishimori.plot._calibration import calibration
+from nishimori.plot._group_gaps import group_gaps
 from nishimori.plot._reliability_diagram import reliability_diagram
 from nishimori.plot._temperature_curve import temperature_curve
 
-__all__ = ["calibration", "reliability_diagram", "temperature_curve"]
+__all__ = ["calibration", "group_gaps", "reliability_diagram", "temperature_curve"]
 
 
 def __dir__() -> list[str]:

@@ -24,6 +24,7 @@ def calibration(
     n_bins: int = 15,
     strategy: Strategy = "uniform",
     sample_weight: Any = None,
+    groups: Any = None,
     input: Input | None = None,
     classes: Classes = None,
     floor: float | None = None,
@@ -37,7 +38,7 @@ def calibration(
 
     Parameters
     ----------
-    logits, labels, sample_weight, input, classes, floor, n_bins, strategy
+    logits, labels, sample_weight, groups, input, classes, floor, n_bins, strategy
         As for `evaluate`. Use data that the calibrator was not fitted to.
     calibrator : calibrator, optional
         A fitted calibrator.
@@ -58,13 +59,12 @@ def calibration(
     >>> from nishimori import plot
     >>> network = nishimori.data.load("cifar10/resnet20")
     >>> ec = nishimori.ExpectationConsistency().fit(network.validation.logits, network.validation.labels)
-    >>> figure, ax = plt.subplots()
-    >>> ax = plot.calibration(network.test.logits, network.test.labels, ec, ax=ax)
+    >>> ax = plot.calibration(network.test.logits, network.test.labels, ec)
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['before: ECE 6.99 %', 'after EC: ECE 1.04 %']
-    >>> plt.close(figure)
+    >>> plt.close()
     """
-    measured = partial(evaluate, logits, labels, n_bins=n_bins, strategy=strategy, sample_weight=sample_weight)
+    measured = partial(evaluate, logits, labels, n_bins=n_bins, strategy=strategy, sample_weight=sample_weight, groups=groups)
     draw = partial(reliability_diagram, ax=ax, histogram=histogram, min_count=min_count)
     scores: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
     if calibrator is None and temperature is None:
@@ -73,5 +73,5 @@ def calibration(
     if calibrator is not None and not is_source(logits):
         scores = {name: getattr(calibrator, name) for name in scores}
     before = measured(**scores)
-    method = getattr(calibrator, "method", None)
+    method = getattr(calibrator, "method_name", None)
     return draw({"before": before, f"after {method.upper()}" if method in MARKERS else "after": after})

@@ -1,0 +1,259 @@
+"""The affine map of least penalised cross-entropy, with strengths that are given or chosen by marginal likelihood.
+
+The loss is convex, so there is one minimum. Up to `MOST_EXACT` parameters every reading of the data gives loss, gradient and
+the whole curvature, and damped Newton steps reach the minimum in a few readings. A larger matrix is searched by L-BFGS, in the
+units of an approximate curvature. Between searches the strengths follow from the departures that were found.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
+
+from nishimori._affine._kronecker import Kronecker
+from nishimori._affine._parameters import Parameters
+from nishimori._affine._strengths import Evidence, usual_strengths
+from nishimori._affine._sums import Curve, Factor, Loss, LossSums, Point
+from nishimori._array import HostArray
+from nishimori._inputs import Batch
+from nishimori._sources import Source, Sum
+from nishimori.errors import InputError, NotConvergedError
+
+T = TypeVar("T", bound=Sum)
+
+MOST_EXACT = 1000
+"""A matrix with so many factors and biases is searched with its exact curvature; larger ones with an approximate one."""
+
+# The search for the minimum ends where the next step would lower the loss by less than this, a log-likelihood of all rows.
+_ENOUGH = 1e-9
+
+# Strengths have settled when they change by less than this; the loss hardly depends on them.
+_SETTLED = 0.02
+_MOST_ROUNDS, _MOST_ROUNDS_OF_LARGE = 25, 10
+
+# Newton's method needs a handful of readings; more mean that there is no minimum.
+_MOST_STEPS = 60
+
+# Where the data are separated, parameters go on by such steps while the loss hardly falls.
+_SHORT = 0.05
+
+# L-BFGS: readings of one search while strengths still change, and in all.
+_ROUGH_READINGS, _MOST_READINGS = 6, 400
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Where the penalised loss is least, and how it was found.
+
+    Attributes
+    ----------
+    theta : array
+        The parameters.
+    strengths : array
+        Of each block of parameters.
+    determined : array or None
+        How many parameters of each block the data determine; None if the strengths were given.
+    residual : float
+        The largest derivative that is left, per unit of weight.
+    n_readings : int
+        How often the data were read.
+    """
+
+    theta: HostArray
+    strengths: HostArray
+    determined: HostArray | None
+    residual: float
+    n_readings: int
+
+
+@dataclass
+class Search:
+    """A search in one data set; it counts its readings.
+
+    ``unit`` multiplies all weights, so that they sum to the number of independent rows; ``given`` are the strengths, or None.
+    """
+
+    data: Source
+    parameters: Parameters
+    temperature: float
+    unit: float
+    given: HostArray | None
+    n_readings: int = field(default=0, init=False)
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.parameters.is_matrix or self.parameters.size - 1 <= MOST_EXACT
+
+    def minimum(self) -> Minimum:
+        """The minimum, at the strengths that were given or at those that fit best."""
+        method = _Newton(self) if self.is_exact else _LBFGS(self)
+        theta = self.parameters.start()
+        if self.given is not None:
+            self._refuse_empty_classes(theta, self.given)
+            theta, residual = method.least(theta, self.given, final=True)
+            return Minimum(theta, self.given, None, residual, self.n_readings)
+        usual = usual_strengths(self.parameters, method.curvatures(theta))
+        strengths = usual
+        for _ in range(_MOST_ROUNDS if self.is_exact else _MOST_ROUNDS_OF_LARGE):
+            theta, _ = method.least(theta, strengths, final=False)
+            evidence = Evidence.of(self.parameters, theta, method.variances(theta, strengths), strengths)
+            before, strengths = strengths, evidence.strengths(usual)
+            if np.abs(np.log(strengths / before)).max() < _SETTLED:
+                break
+        theta, residual = method.least(theta, strengths, final=True)
+        return Minimum(theta, strengths, evidence.determined, residual, self.n_readings)
+
+    def _refuse_empty_classes(self, theta: HostArray, strengths: HostArray) -> None:
+        """Raise if a class has no samples and nothing keeps its bias from going to minus infinity."""
+        if strengths[-1] > 0:
+            return
+        empty = np.flatnonzero(self.read(Loss(self.point(theta))).frequencies == 0)
+        if len(empty):
+            which = f"class {empty[0]} has" if len(empty) == 1 else f"classes {', '.join(map(str, empty))} have"
+            raise InputError(
+                f"The `penalty` of the biases must be positive where a class has no samples: {which} none. Use "
+                "`penalty='auto'`, or more data."
+            )
+
+    def point(self, theta: HostArray) -> Point:
+        """The affine map of these parameters."""
+        return self.parameters.point(theta, self.temperature)
+
+    def read(self, pass_: Callable[[Batch], T]) -> T:
+        """The sums of a pass over the data."""
+        self.n_readings += 1
+        return self.data.gather(pass_)
+
+
+class _Newton:
+    """Newton steps with the exact curvature. The last reading is kept: strengths change without a new one."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.at: HostArray | None = None
+
+    def _measure(self, theta: HostArray) -> None:
+        search = self.search
+        sums = search.read(Curve(search.point(theta)))
+        self.at, self.frequencies = theta, sums.first.frequencies
+        self.loss = search.unit * sums.first.loss
+        self.gradient = search.unit * search.parameters.gradient(sums.first)
+        self.hessian = search.unit * search.parameters.hessian(sums.hessian)
+
+    def curvatures(self, theta: HostArray) -> HostArray:
+        """The mean second derivative of each block."""
+        self._measure(theta)
+        seconds = np.diag(self.hessian)
+        return np.array([seconds[places].mean() for places in self.search.parameters.members])
+
+    def variances(self, theta: HostArray, strengths: HostArray) -> HostArray:
+        """The posterior variance of each parameter at a minimum that was just found."""
+        assert self.at is theta
+        precisions = self.search.parameters.precisions(strengths)
+        return np.diag(_solved(self.hessian, precisions, np.eye(len(precisions))))
+
+    def least(self, theta: HostArray, strengths: HostArray, *, final: bool) -> tuple[HostArray, float]:
+        """The minimum, and the largest derivative there."""
+        precisions = self.search.parameters.precisions(strengths)
+        if self.at is not theta:
+            self._measure(theta)
+        enough = _ENOUGH if final else 1e-3 * _SETTLED
+        for _ in range(_MOST_STEPS):
+            loss = self.loss + precisions @ theta**2 / 2
+            gradient = self.gradient + precisions * theta
+            step = _solved(self.hessian, precisions, gradient)
+            gain = gradient @ step
+            if gain <= enough:
+                if np.abs(step).max() > _SHORT:  # the loss hardly falls, and yet the step is long
+                    raise _no_minimum(self.search.n_readings)
+                return theta, float(np.abs(gradient).max() / self.frequencies.sum() / self.search.unit)
+            theta = self._lower(theta, step, precisions, loss, gain)
+        raise _no_minimum(self.search.n_readings)
+
+    def _lower(self, theta: HostArray, step: HostArray, precisions: HostArray, loss: float, gain: float) -> HostArray:
+        """A point along the step where the loss is lower by a fair share of what was promised."""
+        share = 1.0
+        while share > 2.0**-30:
+            there = theta - share * step
+            self._measure(there)
+            if self.loss + precisions @ there**2 / 2 <= loss - 1e-4 * share * gain + 1e-13 * abs(loss):
+                return there
+            share /= 2
+        raise _no_minimum(self.search.n_readings)
+
+
+class _LBFGS:
+    """L-BFGS in the units of an approximate curvature, which is measured once per search."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+        self.at: HostArray | None = None
+
+    def _factors(self, theta: HostArray, strengths: HostArray) -> Kronecker:
+        search = self.search
+        if self.at is not theta:
+            self.sums = search.read(Factor(search.point(theta))) * search.unit
+            self.at = theta
+        return Kronecker(search.parameters, self.sums, strengths)
+
+    def curvatures(self, theta: HostArray) -> HostArray:
+        """The mean second derivative of each block."""
+        n = self.search.parameters.n_classes
+        self._factors(theta, np.ones(3))
+        seconds = np.diag(self.sums.diagonal)
+        return np.array([seconds[:n].mean(), self.sums.off_diagonal / (n * (n - 1)), seconds[n:].mean()])
+
+    def variances(self, theta: HostArray, strengths: HostArray) -> HostArray:
+        """The approximate posterior variance of each parameter."""
+        return self._factors(theta, strengths).variances
+
+    def least(self, theta: HostArray, strengths: HostArray, *, final: bool) -> tuple[HostArray, float]:
+        """The minimum, or while strengths still change a point near it, and the largest derivative there."""
+        search, factors = self.search, self._factors(theta, strengths)
+        precisions = search.parameters.precisions(strengths)
+
+        def measure(z: HostArray) -> tuple[float, HostArray]:
+            there = theta + factors.step(z)
+            sums = search.read(Loss(search.point(there)))
+            gradient = search.unit * search.parameters.gradient(sums) + precisions * there
+            return search.unit * sums.loss + precisions @ there**2 / 2, factors.gradient(gradient)
+
+        readings = _MOST_READINGS if final else _ROUGH_READINGS
+        # Derivatives are in units of a standard deviation of the posterior distribution.
+        options = {"maxcor": 20, "maxfun": readings, "maxiter": readings, "gtol": 1e-3 if final else 1e-2, "ftol": 0.0}
+        found = minimize(measure, np.zeros(search.parameters.size), jac=True, method="L-BFGS-B", options=options)
+        if final and not found.success:
+            raise _no_minimum(search.n_readings)
+        there = theta + factors.step(found.x)
+        return there, self._residual(there, strengths) if final else 0.0
+
+    def _residual(self, theta: HostArray, strengths: HostArray) -> float:
+        """The largest derivative that is left, per unit of weight; raises where the next step would still be long."""
+        search = self.search
+        sums: LossSums = search.read(Loss(search.point(theta)))
+        gradient = search.unit * search.parameters.gradient(sums) + search.parameters.precisions(strengths) * theta
+        if not strengths.all():
+            factors = self._factors(theta, strengths)
+            if np.abs(factors.step(factors.gradient(gradient))).max() > _SHORT:
+                raise _no_minimum(search.n_readings)
+        return float(np.abs(gradient).max() / sums.frequencies.sum() / search.unit)
+
+
+def _solved(hessian: HostArray, precisions: HostArray, right: HostArray) -> HostArray:
+    """The solution of the linear equations whose matrix is the curvature with its penalties; the shortest if there are many."""
+    matrix = hessian + np.diag(precisions)
+    if (precisions[1:] > 0).all():
+        found: HostArray = cho_solve(cho_factor(matrix), right)
+    else:  # some changes have no effect, such as that of all biases by the same number
+        found = np.linalg.pinv(matrix, rcond=1e-11, hermitian=True) @ right
+    return found
+
+
+def _no_minimum(readings: int) -> NotConvergedError:
+    return NotConvergedError(
+        f"The search did not converge in {readings} readings: without penalties, parameters grow without limit where the data "
+        "can be separated perfectly. Use `penalty='auto'`, or more data."
+    )

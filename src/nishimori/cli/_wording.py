@@ -1,0 +1,81 @@
+"""Messages of the library in the words of the shell: options in place of the Python arguments that they name."""
+
+import ast
+import re
+import shlex
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial
+
+command_options: ContextVar[Callable[[], set[str]]] = ContextVar("command_options", default=set)
+"""The options of the command that runs."""
+
+# Errors and warnings of the library name Python arguments; in the shell these options stand for them.
+_OPTIONS = {
+    "`overwrite=True`": "--force",
+    "`temperatures`": "--temperatures",
+    "`input='logits'`": "--input logits",
+    "`input='probabilities'`": "--input probabilities",
+    "`input`": "--input",
+    "`classes=[...]`": "--classes",
+    "`classes`": "--classes",
+    "`top_n`": "--top-n",
+    "`n_bins`": "--n-bins",
+    "`strategy`": "--strategy",
+    "`methods`": "--methods",
+    "`clusters`": "--clusters",
+    "`groups`": "--groups",
+    "`test_groups`": "--groups",
+    "`counts`": "--counts",
+    "`shrink=False`": "--param shrink=false",
+    "`penalty=None`": "--param penalty=null",
+    "`level`": "--level",
+    "`max_ece`": "--max-ece",
+    "`max_gap`": "--max-gap",
+    "`max_error`": "--max-error",
+    "`max_brier`": "--max-brier",
+    "`max_nll`": "--max-nll",
+    "`max_group_gap`": "--max-group-gap",
+    "`by`": "--by",
+    "`target`": "--target",
+    "`floor`": "--floor",
+    "`floor=`": "--floor",
+    "`columns`": "--columns",
+    "`ignore`": "--ignore",
+    "`delimiter=';'`": "--delimiter ';'",
+    "`delimiter='\\t'`": "--delimiter tab",
+    "`delimiter='|'`": "--delimiter '|'",
+    "`delimiter=','`": "--delimiter ','",
+    "`delimiter`": "--delimiter",
+    "`decimal=','`": "--decimal ','",
+    "`decimal='.'`": "--decimal '.'",
+    "`decimal`": "--decimal",
+    "ExpectationConsistency": "--method ec",
+    "BiasCorrected": "--method bias",
+    "VectorScaling": "--method vector",
+    "MatrixScaling": "--method matrix",
+    "`calibrator`": "--calibration",
+    "`folder`": "-o",
+    "`path`": "-o",
+    "`data=`": "--data",
+    "`train=True`": "--train",
+    "`model`": "--model",
+    "`fraction`": "--fraction",
+    "`epochs`": "--epochs",
+}
+
+
+def with_options(message: str) -> str:
+    """A message of the library, with the command's options in place of the arguments that it names."""
+    known = command_options.get()()
+    for option in {"--classes", "--columns"} & known:  # "Pass `classes=['a', 'b']`" with the names themselves
+        message = re.sub(rf"`{option[2:]}=(\[['\"].*?['\"]\])`", partial(_typed, option), message)
+    for argument, option in _OPTIONS.items():
+        if option.split()[0] in known:
+            message = message.replace(argument, option)
+    return message
+
+
+def _typed(option: str, found: re.Match[str]) -> str:
+    """An option with the texts of the Python list that was found, as it is typed."""
+    return f"{option} {shlex.quote(','.join(ast.literal_eval(found[1])))}"

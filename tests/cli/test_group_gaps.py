@@ -1,0 +1,189 @@
+"""`eval --by` and `fit --method group`: which predicted classes or groups are off, before and after calibration."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nishimori
+import reference
+import shell
+
+RNG = np.random.default_rng(5)
+LOGITS = 3 * RNG.normal(size=(1200, 3))
+SITES = np.array(["east", "west"])[RNG.integers(0, 2, 1200)]
+DRAWN = LOGITS / np.where(SITES == "west", 4.0, 1.0)[:, None]  # a model that is too sure in the west
+LABELS = (DRAWN + RNG.gumbel(size=LOGITS.shape)).argmax(axis=1)
+NAMES = np.array(["ant", "bee", "cat"])
+
+
+@pytest.fixture
+def place(tmp_path):
+    np.savez(tmp_path / "t.npz", logits=LOGITS, labels=LABELS, site=SITES)
+    frame = pd.DataFrame(LOGITS, columns=NAMES).assign(labels=NAMES[LABELS], site=SITES)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    return tmp_path
+
+
+def gaps(p, of):
+    """Size, accuracy and confidence minus accuracy of each group of rows."""
+    right, sure = p.argmax(axis=1) == LABELS, p.max(axis=1)
+    return {name: ((of == name).sum(), right[of == name].mean(), (sure - right)[of == name].mean()) for name in np.unique(of)}
+
+
+def told(place, line):
+    ended = shell.nishimori(f"{line} --json", place=place)
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out)
+
+
+def check(found, expected):
+    assert [each["name"] for each in found["groups"]] == list(expected)
+    for each in found["groups"]:
+        assert (each["n"], each["accuracy"], each["gap"]) == pytest.approx(expected[each["name"]])
+    assert found["mean_abs_gap"] == pytest.approx(np.mean([abs(gap) for _, _, gap in expected.values()]))
+
+
+def test_group_is_by_prediction_unless_groups_are_named(place):
+    assert shell.nishimori("fit t.npz -o p.json --method group", place=place).code == 0
+    assert shell.nishimori("fit t.npz -o g.json --method group --groups site", place=place).code == 0
+    by_class, by_site = nishimori.load(place / "p.json"), nishimori.load(place / "g.json")
+    assert (by_class.by, by_class.map_.kind) == ("prediction", "class_temperatures")
+    assert (by_site.by, by_site.map_.kind, by_site.map_.groups) == ("groups", "group_temperatures", ("east", "west"))
+    np.testing.assert_allclose(by_site.map_.temperatures, [1.0, 4.0], rtol=0.3)  # from which labels were drawn
+    alone = nishimori.GroupConsistency(by="groups").fit(LOGITS, LABELS, groups=SITES)
+    np.testing.assert_allclose(by_site.map_.temperatures, alone.temperatures_, rtol=1e-9)
+
+
+def test_parameters_of_the_method_reach_it(place):
+    assert shell.nishimori("fit t.npz -o c.json --method group --groups site --param method=ts", place=place).code == 0
+    found = nishimori.load(place / "c.json")
+    alone = nishimori.GroupConsistency(by="groups", method="ts").fit(LOGITS, LABELS, groups=SITES)
+    np.testing.assert_allclose(found.map_.temperatures, alone.temperatures_, rtol=1e-9)
+    ended = shell.nishimori("fit t.npz -o d.json --method group --groups site --param by=prediction", place=place)
+    assert (ended.code, ended.out) == (2, "")
+    assert "by is given twice, or follows from another option." in ended.err
+
+
+@pytest.mark.parametrize("options", ["--groups site", "--by groups --groups site"])
+def test_the_gaps_of_groups_are_those_of_their_rows(place, options):
+    assert shell.nishimori("fit t.npz -o c.json --method group --groups site", place=place).code == 0
+    result = told(place, f"eval t.npz --calibration c.json {options}")
+    by_row = nishimori.load(place / "c.json").map_.temperatures[(SITES == "west").astype(int)]
+    check(result["before"]["by_group"], gaps(reference.softmax(LOGITS), SITES))
+    check(result["after"]["by_group"], gaps(reference.softmax(LOGITS / by_row[:, None]), SITES))
+    assert (result["by"], result["group_column"]) == ("groups", "site")
+    before = {each["name"]: each["is_off"] for each in result["before"]["by_group"]["groups"]}
+    assert before == {"east": False, "west": True}
+
+
+def test_without_a_calibration_there_is_one_column_of_gaps(place):
+    result = told(place, "eval t.csv --classes ant,bee,cat --ignore site --by prediction --level 0.9")
+    check(result["before"]["by_group"], gaps(reference.softmax(LOGITS), NAMES[LOGITS.argmax(axis=1)]))
+    assert result["before"]["by_group"]["level"] == 0.9
+    ended = shell.nishimori("eval t.csv --classes ant,bee,cat --ignore site --by prediction", place=place)
+    assert ended.code == 0, ended.err
+    assert "class  n    accuracy  gap\n" in ended.out
+
+
+def test_people_see_the_worst_groups_first_and_marks(place):
+    nishimori.from_temperature(4.0).save(place / "c.json")  # the right one for the west, where the model was off before
+    ended = shell.nishimori("eval t.npz --calibration c.json --groups site", place=place)
+    assert ended.code == 0, ended.err
+    before, after = (gaps(reference.softmax(LOGITS, each), SITES) for each in (1.0, 4.0))
+    lines = ended.out.splitlines()
+    start = lines.index(next(line for line in lines if line.startswith("group  ")))
+    assert lines[start].split() == ["group", "n", "accuracy", "gap", "before", "gap", "after"]
+    assert [line.split()[0] for line in lines[start + 2 : start + 4]] == ["east", "west"]
+    assert abs(after["east"][2]) > abs(after["west"][2])
+    assert abs(before["east"][2]) < abs(before["west"][2])
+    for line in lines[start + 2 : start + 4]:
+        name = line.split()[0]
+        assert f"{before[name][0]}" in line
+        assert f"{100 * before[name][1]:.1f} %" in line
+        assert f"{100 * before[name][2]:+.1f} ± " in line
+        assert f"{100 * after[name][2]:+.1f} ± " in line
+    assert lines[start + 2].endswith(" *")
+    means = [100 * np.mean([abs(each[2]) for each in found.values()]) for found in (before, after)]
+    found = told(place, "eval t.npz --calibration c.json --groups site")
+    clean = [100 * found[when]["by_group"]["mean_abs_gap_corrected"] for when in ("before", "after")]
+    assert ended.out.rstrip().endswith(
+        f"Mean absolute value over groups: before {means[0]:.2f} ({clean[0]:.2f} without noise), after {means[1]:.2f} "
+        f"({clean[1]:.2f} without noise)"
+    )
+
+
+def test_where_predictions_change_each_side_has_its_own_sizes(place):
+    assert shell.nishimori("fit t.npz -o c.json --method small_calibrators:Shifted", place=place).code == 0
+    result = told(place, "eval t.npz --calibration c.json --by prediction")
+    centred = LOGITS - LOGITS.mean(axis=1, keepdims=True)
+    p = reference.softmax(centred / 2 + np.array([3.0, 0, 0]))
+    check(result["after"]["by_group"], gaps(p, p.argmax(axis=1)))
+    out = shell.nishimori("eval t.npz --calibration c.json --by prediction", place=place).out
+    assert "class  n before  accuracy before  n after  accuracy after  gap before" in out
+
+
+def test_many_classes_are_cut_to_the_worst(tmp_path):
+    logits, labels = reference.drawn(600, 25, seed=1)
+    np.savez(tmp_path / "t.npz", logits=logits, labels=labels)
+    n_predicted = len(np.unique(logits.argmax(axis=1)))
+    out = shell.nishimori("eval t.npz --by prediction", place=tmp_path).out
+    assert f"{n_predicted - 20} more are not shown; --json prints all." in out
+    lines = out.splitlines()
+    start = lines.index(next(line for line in lines if line.startswith("class  ")))
+    assert lines[start + 22] == ""
+    assert len(told(tmp_path, "eval t.npz --by prediction")["before"]["by_group"]["groups"]) == n_predicted
+
+
+def test_a_sketch_has_no_groups(place):
+    assert shell.nishimori("sketch t.npz -o s.npz", place=place).code == 0
+    for line in ("eval s.npz --by prediction", "fit s.npz -o c.json --method group --groups site"):
+        ended = shell.nishimori(line, place=place)
+        assert (ended.code, ended.out) == (1, "")
+        assert "s.npz is a sketch, which knows what its rows are." in ended.err
+    ended = shell.nishimori("fit s.npz -o c.json --method group", place=place)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("error: ")
+    assert "Pass logits" in ended.err
+
+
+def test_the_group_method_tells_machines_everything(place):
+    found = told(place, "fit t.npz -o c.json --method group --groups site")
+    alone = nishimori.GroupConsistency(by="groups").fit(LOGITS, LABELS, groups=SITES)
+    assert found["params"] == {"by": "groups", "method": "ec"}
+    assert found["groups"] == ["east", "west"]
+    assert found["temperatures"] == pytest.approx(alone.temperatures_.tolist())
+    assert found["temperatures_se"] == pytest.approx(alone.temperatures_se_.tolist())
+    assert (found["common_temperature"], found["spread"]) == pytest.approx((alone.common_temperature_, alone.spread_))
+    ended = shell.nishimori("fit t.npz -o d.json --method group --groups site", place=place)
+    first, second = ended.out.splitlines()
+    assert first.startswith(f"common T = {alone.common_temperature_:.4g}, T from {alone.temperatures_[0]:.4g} to ")
+    assert second.startswith("Furthest from the common T: ")
+
+
+def test_compare_takes_groups_by_name(place):
+    found = told(place, "compare t.csv t.csv --classes ant,bee,cat --groups site --methods none,ec,group")
+    expected = nishimori.compare(
+        LOGITS, LABELS, LOGITS, LABELS, methods=("none", "ec", "group"), groups=SITES, test_groups=SITES
+    )
+    assert found["methods"][2]["nll"] == pytest.approx(expected["group"].scorecard.nll)
+    assert found["methods"][2]["nll"] < found["methods"][1]["nll"] - 0.02
+    assert found["methods"][2]["temperature"] is None
+    assert any(each.startswith("After group no predicted class is off") for each in found["verdicts"])
+    (place / "east.csv").write_text((place / "t.csv").read_text().replace(",site", ",hospital", 1))
+    ended = shell.nishimori("compare t.csv east.csv --classes ant,bee,cat --groups site --methods none,group", place=place)
+    assert (ended.code, ended.out) == (1, "")
+    assert (
+        "east.csv has no column 'site', only 'ant', 'bee', 'cat', 'labels', 'hospital'. Name yours with --groups." in ended.err
+    )
+
+
+def test_the_picture_has_a_second_panel_for_groups(place):
+    nishimori.from_temperature(2.0).save(place / "c.json")
+    widths = []
+    for options in ("", "--groups site"):
+        ended = shell.nishimori(f"eval t.npz --calibration c.json --plot p.png --force {options}", place=place)
+        assert (ended.code, ended.err) == (0, "Wrote p.png\n")
+        widths.append(int.from_bytes((place / "p.png").read_bytes()[16:20], "big"))  # where a PNG file has its width
+    assert widths[1] == 2 * widths[0]

@@ -1,0 +1,192 @@
+"""Methods with several parameters from the shell: how they are asked for, what is printed, and what they do to rows."""
+
+import json
+
+import numpy as np
+import pytest
+
+import nishimori
+import reference
+import shell
+
+LOGITS, LABELS = reference.drawn(300, 3, seed=3)
+SITES = np.array(["delta", "north", "south"])[np.arange(300) % 3]
+SHIFTED = "--method small_calibrators:Shifted"
+
+
+@pytest.fixture
+def place(tmp_path):
+    np.savez(tmp_path / "t.npz", logits=LOGITS, labels=LABELS, site=SITES)
+    return tmp_path
+
+
+def in_one_line(text):
+    return " ".join(text.replace("│", " ").split())
+
+
+def shifted(by, keep=False):
+    """Probabilities after `small_calibrators.Shifted`."""
+    centred = LOGITS - LOGITS.mean(axis=1, keepdims=True)
+    mapped = centred / 2 + np.array([by, 0, 0])
+    if keep:
+        same = mapped.argmax(axis=1) == LOGITS.argmax(axis=1)
+        mapped = np.where(same[:, None], mapped, LOGITS / 2)
+    return reference.softmax(mapped)
+
+
+@pytest.mark.parametrize(("options", "by"), [("", 3.0), ("--param by=-1.5", -1.5), ("--param by=1e0", 1.0)])
+def test_parameters_of_a_method_are_options(place, options, by):
+    ended = shell.nishimori(f"fit t.npz -o c.json {SHIFTED} {options} --json", place=place)
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    assert told["params"] == {"by": by, "preserve_accuracy": False}
+    assert (told["temperature"], told["verdict"]) == (None, None)
+    assert told["map"] == {"kind": "affine", "parameters": {"scale": 0.5, "bias": [by, 0.0, 0.0], "fallback": None}}
+    assert shell.nishimori("apply c.json t.npz -o p.npy", place=place).code == 0
+    np.testing.assert_allclose(np.load(place / "p.npy"), shifted(by), rtol=1e-10)
+
+
+def test_predictions_can_be_kept(place):
+    assert shell.nishimori(f"fit t.npz -o c.json {SHIFTED} --preserve-accuracy", place=place).code == 0
+    assert shell.nishimori("apply c.json t.npz -o p.npy", place=place).code == 0
+    np.testing.assert_allclose(np.load(place / "p.npy"), shifted(3.0, keep=True), rtol=1e-10)
+    told = json.loads(shell.nishimori("eval t.npz --calibration c.json --json", place=place).out)
+    assert told["after"]["error"] == told["before"]["error"]
+    assert told["after"]["nll"] == pytest.approx(-np.log(shifted(3.0, keep=True)[np.arange(300), LABELS]).mean())
+
+
+def test_eval_shows_how_much_the_error_changes(place):
+    assert shell.nishimori(f"fit t.npz -o c.json {SHIFTED}", place=place).code == 0
+    told = json.loads(shell.nishimori("eval t.npz --calibration c.json --json", place=place).out)
+    changes = (shifted(3.0).argmax(axis=1) != LABELS).astype(float) - (LOGITS.argmax(axis=1) != LABELS)
+    assert told["change"]["error"]["value"] == pytest.approx(changes.mean())
+    assert told["change"]["error"]["se"] == pytest.approx(changes.std() / np.sqrt(300), rel=1e-3)
+    assert told["after"]["temperature"] is None
+
+
+@pytest.mark.parametrize(
+    ("method", "lines"),
+    [
+        (
+            SHIFTED,
+            [
+                "inverse temperature 0.5, biases from 0 (class 1) to 3 (class 0)  (small_calibrators:Shifted, 3 classes, 300 "
+                "samples)"
+            ],
+        ),
+        (
+            f"{SHIFTED} --preserve-accuracy --param by=-1",
+            [
+                "inverse temperature 0.5, biases from -1 (class 0) to 0 (class 1)  (small_calibrators:Shifted, 3 classes, 300 "
+                "samples)",
+                "Rows whose predicted class would change are divided by T = 2 instead.",
+            ],
+        ),
+        (
+            f"{SHIFTED} --param by=0",
+            [
+                "inverse temperature 0.5, no biases, which the samples do not tell from zero  (small_calibrators:Shifted, 3 "
+                "classes, 300 samples)",
+            ],
+        ),
+        (
+            "--method small_calibrators:PerGroup --groups site",
+            [
+                "common T = 4, T from 1 to 3 for 3 groups  (small_calibrators:PerGroup, 300 samples)",
+                "Furthest from the common T: delta (T = 1), north (T = 2), south (T = 3)",
+            ],
+        ),
+        (
+            "--method small_calibrators:PerGroup --groups site --param step=0",
+            ["T = 1 for all 3 groups, which the samples do not tell apart  (small_calibrators:PerGroup, 300 samples)"],
+        ),
+    ],
+)
+def test_people_see_what_was_fitted_in_a_few_words(place, method, lines):
+    ended = shell.nishimori(f"fit t.npz -o c.json {method}", place=place)
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--method ec --preserve-accuracy", "the method ec does not have it."),
+        ("--method ec --param shrink=1", "the method ec has no parameter 'shrink', only top_n."),
+        ("--method ts --param shrink=1", "the method ts has no parameter 'shrink', it has none."),
+        (f"{SHIFTED} --param by", "must be NAME=VALUE, such as shrink=false, got 'by'."),
+        (f"{SHIFTED} --param by=1 --param by=2", "by is given twice, or follows from another option."),
+        (f"{SHIFTED} --param input=probabilities", "has no parameter 'input', only by, preserve_accuracy."),
+        (f"{SHIFTED} --groups site", "makes no use of groups. Pass --method group."),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(place, options, message):
+    ended = shell.nishimori(f"fit t.npz -o c.json {options}", place=place)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in in_one_line(ended.err)
+    assert not (place / "c.json").exists()
+
+
+@pytest.mark.parametrize("method", ["bias", "vector", "matrix", "group"])
+def test_a_sketch_does_not_tell_several_parameters(place, method):
+    assert shell.nishimori("sketch t.npz -o s.npz", place=place).code == 0
+    ended = shell.nishimori(f"fit s.npz -o c.json --method {method}", place=place)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("error: The file must not be a sketch")
+    assert "Pass logits" in ended.err or "Pass the logits" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("value", ["false", "False"])
+def test_shrinking_can_be_switched_off_and_there_are_errors_then(place, value):
+    told = json.loads(shell.nishimori(f"fit t.npz -o c.json --method bias --param shrink={value} --json", place=place).out)
+    alone = nishimori.BiasCorrected(shrink=False).fit(LOGITS, LABELS)
+    assert told["params"]["shrink"] is False
+    assert told["map"]["parameters"]["bias"] == pytest.approx(alone.biases_.tolist())
+    assert told["parameters_se"]["biases"] == pytest.approx(alone.parameters_se_["biases"].tolist())
+    assert told["why_no_se"] is None
+    told = json.loads(shell.nishimori("fit t.npz -o d.json --method bias --json", place=place).out)
+    assert told["parameters_se"] is None
+    assert "Fit with --param shrink=false to have standard errors." in told["why_no_se"]
+
+
+@pytest.mark.parametrize(
+    ("method", "made"),
+    [
+        ("bias", nishimori.BiasCorrected),
+        ("vector", nishimori.VectorScaling),
+        ("matrix", nishimori.MatrixScaling),
+    ],
+)
+def test_affine_methods_are_fitted_saved_applied_and_measured(place, method, made):
+    fitted = made().fit(LOGITS, LABELS)
+    ended = shell.nishimori(f"fit t.npz -o c.json --method {method}", place=place)
+    assert ended.code == 0, ended.err
+    assert ended.out.endswith(f"({method}, 3 classes, 300 samples)\n")
+    assert "Affine(" not in ended.out
+    assert shell.nishimori("apply c.json t.npz -o p.npy", place=place).code == 0
+    centred = LOGITS - LOGITS.mean(axis=1, keepdims=True)
+    scale, bias = fitted.map_.scale, fitted.map_.bias
+    mapped = (centred @ scale.T if scale.ndim == 2 else centred * scale) + bias
+    np.testing.assert_allclose(np.load(place / "p.npy"), reference.softmax(mapped), rtol=1e-6)
+    told = json.loads(shell.nishimori("eval t.npz --calibration c.json --json", place=place).out)
+    assert told["after"]["nll"] == pytest.approx(-np.log(reference.softmax(mapped)[np.arange(300), LABELS]).mean(), rel=1e-6)
+
+
+def test_masked_classes_are_refused_where_classes_are_added_up(place):
+    assert shell.nishimori(f"fit t.npz -o c.json {SHIFTED}", place=place).code == 0
+    masked = np.where((np.arange(300) == 7)[:, None] & (np.arange(3) != LABELS[:, None]), -np.inf, LOGITS)
+    np.savez(place / "m.npz", logits=masked, labels=LABELS)
+    for line in ("apply c.json m.npz -o p.npy", "eval m.npz --calibration c.json"):
+        ended = shell.nishimori(line, place=place)
+        assert (ended.code, ended.out) == (1, "")
+        assert "must not have masked classes (-inf)" in ended.err
+        assert ended.err.count("\n") == 1
+
+
+def test_a_sketch_is_not_measured_after_a_map_with_several_parameters(place):
+    assert shell.nishimori(f"fit t.npz -o c.json {SHIFTED}", place=place).code == 0
+    assert shell.nishimori("sketch t.npz -o s.npz", place=place).code == 0
+    ended = shell.nishimori("eval s.npz --calibration c.json", place=place)
+    assert (ended.code, ended.out) == (1, "")
+    assert "Pass logits" in ended.err
