@@ -23,7 +23,7 @@ from nishimori._numbers import between
 from nishimori._observables import Confidence, Energy
 from nishimori._roots import Root
 from nishimori._sketch import Sketch
-from nishimori._sources import Source, clusters_in
+from nishimori._sources import Source, has_clusters
 from nishimori.errors import InputError, InputWarning, NishimoriError
 
 # The larger, the longer T stays near that of TS. Chosen by the study in docs/adaptive.md.
@@ -56,8 +56,7 @@ def match_both(data: Source | Sketch, *, label_name: str = "labels", counts: boo
     on the kernel and on where the search started; T is promised to eight digits.
     """
     matched = match(data, Confidence(), Energy(), label_name=label_name, counts=counts)
-    clusters = clusters_in(data)
-    if isinstance(data, Sketch) or (clusters is not None and not clusters.are_rows):
+    if isinstance(data, Sketch) or has_clusters(data):
         return matched  # whose sums are at the temperatures already
     return matched.at_roots(data, counts=counts)
 

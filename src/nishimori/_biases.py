@@ -21,6 +21,7 @@ from nishimori._array import HostArray
 from nishimori._bias_sums import BiasGaps, BiasSums, MeasureBiases, Point
 from nishimori._conditions import NOISE, gap_products, sandwich
 from nishimori._newton import Equations, Solution, solve
+from nishimori._random_effects import variance_limit
 from nishimori._sources import Source
 from nishimori.errors import NotConvergedError
 
@@ -186,25 +187,14 @@ def equations_of(sums: BiasSums, point: Point, penalty: float, *, by_confidence:
 
 def common_spread(sums: BiasSums, biases: HostArray, dispersion: float) -> float:
     """τ, from the biases that one more step without shrinking would give, and their covariance; 0 if noise explains them."""
-    from scipy.special import chdtri  # noqa: PLC0415 - slow to import
-
     # What remains for the biases once β has followed them.
     slopes = sums.by_bias - np.outer(sums.by_beta, sums.by_beta) / sums.energy_slope
     scores = slopes @ biases - (sums.classes - sums.by_beta * (sums.energy / sums.energy_slope))
     values, directions = np.linalg.eigh(slopes)
     telling = values > _FLAT * values.max()
-    values, squares = values[telling], (directions.T @ scores)[telling] ** 2
-    target = float(chdtri(len(values), 1 - _LEVEL))
-    variance = 0.0
-    # In τ² the sum falls and is convex, so that Newton's method comes from below and never overshoots.
-    for _ in range(100):
-        expected = dispersion * values + variance * values**2
-        excess = float((squares / expected).sum()) - target
-        step = excess / float((squares * (values / expected) ** 2).sum())
-        if step <= 1e-9 * variance:
-            break
-        variance += step
-    return sqrt(variance)
+    values, scores = values[telling], (directions.T @ scores)[telling]
+    # Along these directions biases are independent estimates, scores / values, around zero.
+    return sqrt(variance_limit(scores / values, dispersion / values, _LEVEL, centre=0.0))
 
 
 def standard_errors(data: Source, found: Biases, *, counts: bool) -> tuple[float, HostArray]:

@@ -16,7 +16,7 @@ from nishimori._array import HostArray
 from nishimori._clusters import ClusterSums, cluster_sums
 from nishimori._inputs import Batch
 from nishimori._newton import Equations
-from nishimori._sources import Source, clusters_in, counts_of_clusters
+from nishimori._sources import Source, has_clusters
 from nishimori._spread import unit_weights
 from nishimori.errors import InputError
 
@@ -86,17 +86,9 @@ class GapProducts:
         return Products(gaps.T @ (gaps * units[:, None]))
 
 
-def refuse_counted_clusters(data: Source, *, counts: bool) -> None:
-    """Raise if weights are said to be counts where rows belong together."""
-    if counts and clusters_in(data) is not None:
-        raise counts_of_clusters()
-
-
 def gap_products(data: Source, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
     """The sums of products over what is independent in the data, rows or clusters, from one reading."""
-    clusters = clusters_in(data)
-    clustered = clusters is not None and not clusters.are_rows
-    found: HostArray = data.gather(GapProducts(gaps_of, counts, clustered)).products
+    found: HostArray = data.gather(GapProducts(gaps_of, counts, has_clusters(data))).products
     return found
 
 

@@ -17,21 +17,21 @@ from nishimori._kernels import boltzmann
 class Gibbs:
     """The distribution of each row of a batch at inverse temperature ``beta``, from 0 (uniform) to infinity (the maximum).
 
-    ``powers`` are the power sums of the rows, as far as they are known already.
+    ``powers`` are the power sums of the rows, and ``squares`` those of squared weights, as far as they are known already.
     """
 
-    def __init__(self, batch: Any, beta: float, powers: Array | None = None) -> None:
+    def __init__(self, batch: Any, beta: float, powers: Array | None = None, squares: Array | None = None) -> None:
         self.batch = batch
         self.beta = beta
         self._powers = powers
+        if squares is not None:
+            self.__dict__["squares"] = squares
 
     @classmethod
     def with_squares(cls, batch: Any, beta: float) -> "Gibbs":
         """The same, with what the Brier score needs from the same call of the kernel."""
         sums = batch.power_sums((beta, 2 * beta), 0)
-        found = cls(batch, beta, sums[0, ...])
-        found.__dict__["squares"] = sums[1, 0, ...]
-        return found
+        return cls(batch, beta, sums[0, ...], sums[1, 0, ...])
 
     @cached_property
     def squares(self) -> Array:

@@ -21,7 +21,7 @@ from nishimori._optional import require
 from nishimori._passes import together
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
-from nishimori._sources import Source, clusters_in, counts_of_clusters, groups_in
+from nishimori._sources import Source, groups_in, has_clusters, refuse_counted_clusters
 from nishimori._tabular import Tabular, decimals_of
 from nishimori.errors import InputError
 
@@ -261,11 +261,8 @@ def gaps_after(
     data: Source, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool
 ) -> list[GroupGaps]:
     """The gaps of the groups of a source after each of several maps, all from one reading."""
-    joined = clusters_in(data)
-    if joined is not None and counts:
-        raise counts_of_clusters()
-    clustered = joined is not None and not joined.are_rows
-    passes = [TallyGroups(Grouping(by, len(names)), map_, counts, clustered) for map_ in maps]
+    refuse_counted_clusters(data, counts=counts)
+    passes = [TallyGroups(Grouping(by, len(names)), map_, counts, has_clusters(data)) for map_ in maps]
     return [_found(by, names, sums, level) for sums in data.gather(together(*passes)).items]
 
 

@@ -22,7 +22,7 @@ from nishimori._array import HostArray
 from nishimori._group_sums import Grouping, GroupSums, MeasureGroups
 from nishimori._observables import Confidence, Energy
 from nishimori._random_effects import variance_between, variance_limit
-from nishimori._sources import Source, clusters_in
+from nishimori._sources import Source, has_clusters
 from nishimori.errors import NotConvergedError
 
 # Expectation consistency shrinks with the lower limit of the 95 % interval of the spread. With the estimate itself, some fits
@@ -101,9 +101,7 @@ def match_groups(
     counts: bool = False,
 ) -> GroupMatch:
     """The temperature of each group, where that of all rows is known."""
-    clusters = clusters_in(data)
-    clustered = clusters is not None and not clusters.are_rows
-    search = _Search(data, grouping, observable, -log(common), counts, clustered)
+    search = _Search(data, grouping, observable, -log(common), counts, has_clusters(data))
     first = search.read(np.zeros(grouping.number))
     is_open = (first.n_units < 2) | ~(_LARGEST_ERROR**2 * first.slope**2 > first.variance)
     spread, used, possible = _spreads(first, ~is_open, observable)

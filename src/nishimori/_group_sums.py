@@ -13,15 +13,12 @@ import numpy as np
 from nishimori import _array
 from nishimori._array import Array, HostArray
 from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch
+from nishimori._inputs import MOST_CLUSTER_SUMS, Batch
 from nishimori._observables import Confidence, Energy, Gap
 from nishimori.errors import InputError
 
 By = Literal["prediction", "groups"]
 """What makes a group: the predicted class of a row, or what the user says."""
-
-# Sums per group and cluster that are in memory at most: 1 GiB.
-_MOST_CLUSTER_SUMS = 2**27
 
 
 @dataclass(frozen=True)
@@ -41,9 +38,9 @@ class Grouping:
     def pairs(self, batch: Batch, codes: HostArray) -> HostArray:
         """The place of each row in a table of groups by clusters, which is refused if it is too large."""
         assert batch.clusters is not None, "asked for only where there are clusters"
-        if self.number * batch.clusters.number > _MOST_CLUSTER_SUMS:
+        if self.number * batch.clusters.number > MOST_CLUSTER_SUMS:
             raise InputError(
-                f"`clusters` must be at most {_MOST_CLUSTER_SUMS // self.number:,} where there are {self.number:,} groups, got "
+                f"`clusters` must be at most {MOST_CLUSTER_SUMS // self.number:,} where there are {self.number:,} groups, got "
                 f"{batch.clusters.number:,}. Join small clusters."
             )
         return codes * batch.clusters.number + batch.clusters.codes

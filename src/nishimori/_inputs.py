@@ -56,6 +56,10 @@ N_SUMS = 22
 _N_WITH_ANSWERS = N_SUMS + len(Answers._fields)
 
 
+MOST_CLUSTER_SUMS = 2**27
+"""Sums per cluster and bin or group that are in memory at most: 1 GiB."""
+
+
 @dataclass(frozen=True, eq=False)
 class Clusters:
     """Which rows belong together: the number of the cluster of each row, out of ``number`` in all the data."""

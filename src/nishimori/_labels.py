@@ -331,6 +331,11 @@ def _is_absent(value: Any) -> bool:
         return True
 
 
+def first_names(names: Sequence[Any]) -> str:
+    """The first five of some names, as text."""
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
 def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
     """Names of groups from a file: whole numbers, if every name is one as it is usually written, else as they are.
 

@@ -12,7 +12,7 @@ from nishimori._moments import GapSums, Measure
 from nishimori._observables import Energy, Observable
 from nishimori._passes import together
 from nishimori._roots import Root
-from nishimori._sources import Source, clusters_in
+from nishimori._sources import Source, has_clusters
 from nishimori.errors import NishimoriError
 
 
@@ -146,8 +146,7 @@ class Match:
 def gaps_at(data: Source, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:
     """The sums of some observables, each at one β, with the squares of what is independent in the data: rows or clusters."""
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
-    clusters = clusters_in(data)
-    if clusters is not None and not clusters.are_rows:
+    if has_clusters(data):
         gaps, sums = data.gather(together(measure, ClusterGaps(tuple(wanted)))).items
         clustered: GapSums = replace(gaps, square_products=sums.products)
         return clustered

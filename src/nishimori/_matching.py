@@ -17,7 +17,7 @@ from nishimori._readings import LastGaps, Readings, in_log_beta, measure_at, ref
 from nishimori._roots import Point, Root, drive, increasing_root
 from nishimori._row_means import MeasureRows, RowMeans
 from nishimori._sketch import Sketch
-from nishimori._sources import Source, clusters_in, counts_of_clusters
+from nishimori._sources import Source, counts_of_clusters, has_clusters, refuse_counted_clusters
 from nishimori._starts import (
     ANYWHERE,
     MANY,
@@ -69,10 +69,8 @@ def match(
     if isinstance(data, Sketch):
         return _match_in_sketch(data, observables, right, label_name, counts=counts)
     found = _matched(data, observables, right, starts, label_name)
-    clusters = clusters_in(data)
-    if clusters is not None and counts:
-        raise counts_of_clusters()
-    if clusters is not None and not clusters.are_rows:
+    refuse_counted_clusters(data, counts=counts)
+    if has_clusters(data):
         return found.at_roots(data)
     return found.with_counts() if counts else found
 

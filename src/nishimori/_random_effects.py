@@ -21,26 +21,27 @@ def variance_between(estimates: HostArray, variances: HostArray) -> float:
     return _variance_at(estimates, variances, len(estimates) - 1)
 
 
-def variance_limit(estimates: HostArray, variances: HostArray, level: float) -> float:
+def variance_limit(estimates: HostArray, variances: HostArray, level: float, *, centre: float | None = None) -> float:
     """The limit that lies below the true variance between groups in a share ``level`` of all data sets, at least 0.
 
-    At a level of 0.95 it is 0 where all groups may be the same; at a low level it is an upper limit.
+    At a level of 0.95 it is 0 where all groups may be the same; at a low level it is an upper limit. ``centre`` is the common
+    mean, if it is known, so that Q has as many degrees of freedom as there are groups.
     """
     from scipy.special import chdtri  # noqa: PLC0415 - slow to import
 
-    degrees = len(estimates) - 1
-    return _variance_at(estimates, variances, float(chdtri(degrees, 1 - level))) if degrees > 0 else 0.0
+    degrees = len(estimates) - (centre is None)
+    return _variance_at(estimates, variances, float(chdtri(degrees, 1 - level)), centre) if degrees > 0 else 0.0
 
 
-def _variance_at(estimates: HostArray, variances: HostArray, target: float) -> float:
+def _variance_at(estimates: HostArray, variances: HostArray, target: float, centre: float | None = None) -> float:
     """The τ² at which Q is ``target``, at least 0."""
-    if len(estimates) < 2:
+    if not len(estimates):
         return 0.0
     found = 0.0
     for _ in range(_MOST_STEPS):
         weights = 1 / (variances + found)
         # Relative to their sum, which may overflow where a group is known much better than others.
-        mean = float(estimates @ (weights / weights.sum()))
+        mean = float(estimates @ (weights / weights.sum())) if centre is None else centre
         squares = weights * (estimates - mean) ** 2
         excess, slope = float(squares.sum()) - target, float((weights * squares).sum())
         if excess <= 0 or excess <= _PRECISION * found * slope:

@@ -11,7 +11,7 @@ from nishimori._binned_gaps import BinnedGaps
 from nishimori._census import at_zeros
 from nishimori._clusters import ClusterSums
 from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch
+from nishimori._inputs import MOST_CLUSTER_SUMS, Batch
 from nishimori._maps import Map, temperature_of
 from nishimori._observables import Confidence
 from nishimori._passes import Sums
@@ -21,9 +21,6 @@ from nishimori.errors import InputError
 
 SCORES = ("error", "confidence", "brier", "nll")
 """The scores of a row whose means are metrics, in the order of all arrays here."""
-
-# Sums per cluster and bin that are in memory at most: 1 GiB.
-_MOST_CLUSTER_SUMS = 2**27
 
 
 @dataclass(frozen=True)
@@ -110,8 +107,8 @@ class Scored:
         clusters, weights = self.batch.clusters, self.claims.weights[:, 0]
         assert clusters is not None, "asked for only where there are clusters"
         n_bins = self.edges.shape[1] - 1
-        if n_bins * clusters.number > _MOST_CLUSTER_SUMS:
-            most = _MOST_CLUSTER_SUMS // clusters.number
+        if n_bins * clusters.number > MOST_CLUSTER_SUMS:
+            most = MOST_CLUSTER_SUMS // clusters.number
             raise InputError(f"`n_bins` must be at most {most} where there are {clusters.number} clusters, got {n_bins}.")
         places = self.claims.places[:, 0] * clusters.number + clusters.codes
         gaps = np.bincount(places, weights * self.misses, n_bins * clusters.number).reshape(n_bins, clusters.number)

@@ -11,7 +11,7 @@ from nishimori._biases import Biases, Search, standard_errors
 from nishimori._calibrators._calibrator import Calibrator
 from nishimori._calibrators._record import Record
 from nishimori._calibrators._several_parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, refuse_sketch, too_many, written
-from nishimori._conditions import refuse_counted_clusters, refuse_masks
+from nishimori._conditions import refuse_masks
 from nishimori._labels import Classes, class_labels
 from nishimori._maps import Affine
 from nishimori._match import Match
@@ -19,7 +19,7 @@ from nishimori._matching import match
 from nishimori._notice import notice
 from nishimori._observables import Confidence, Energy
 from nishimori._scores import Input
-from nishimori._sources import is_source
+from nishimori._sources import is_source, refuse_counted_clusters
 from nishimori.errors import InputError, InputWarning, NishimoriError, NotConvergedError
 
 # The sums have a table of so many rows and columns: 800 MB.

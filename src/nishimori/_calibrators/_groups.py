@@ -10,7 +10,7 @@ from nishimori._calibrators._calibrator import Calibrator
 from nishimori._calibrators._record import Record
 from nishimori._group_matching import GroupMatch, match_groups
 from nishimori._group_sums import By, Grouping
-from nishimori._labels import Classes, class_labels
+from nishimori._labels import Classes, class_labels, first_names
 from nishimori._maps import ClassTemperatures, GroupTemperatures, Map
 from nishimori._matching import match
 from nishimori._notice import notice
@@ -19,9 +19,6 @@ from nishimori._scores import Input
 from nishimori._sketch import Sketch
 from nishimori._sources import Source, groups_in, is_source
 from nishimori.errors import FormatError, InputError, InputWarning
-
-# How many names of groups a warning lists.
-_SHOWN = 5
 
 
 class GroupConsistency(Calibrator):
@@ -240,7 +237,7 @@ def _warn_of_open(names: tuple[Any, ...], by: By, common: float) -> None:
     """Say which groups have the common temperature."""
     if not names:
         return
-    shown = ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    shown = first_names(names)
     one, many = ("class", "classes") if by == "prediction" else ("group", "groups")
     some = f"The {one} {shown} has" if len(names) == 1 else f"{len(names)} {many} ({shown}) have"
     of_class = "" if by == "groups" else " that are predicted as such"

@@ -22,7 +22,7 @@ from nishimori._matching import match
 from nishimori._moments import Measure
 from nishimori._observables import Energy
 from nishimori._scores import Input
-from nishimori._sources import Source, clusters_in, is_source
+from nishimori._sources import Source, has_clusters, is_source
 from nishimori.errors import InputError
 
 Penalty = Literal["auto"] | float | Sequence[float] | None
@@ -89,7 +89,7 @@ class AffineScaling(Calibrator):
         errors = self._errors(data, point, found, counts=counts)
         fallback = temperature if self.preserve_accuracy else None
         self.learn(X, data, Affine(point.scale / temperature, point.bias, fallback), receipt.n_samples, found.residual)
-        clusters_read = not counts and _has_clusters(data)
+        clusters_read = not counts and has_clusters(data)
         self.n_passes_ = receipt.n_passes + clusters_read + found.n_readings + (0 if isinstance(errors, str) else 2)
         self.ts_ = temperature
         self.penalties_ = _named(parameters, found.strengths)
@@ -308,17 +308,11 @@ def _named(parameters: Parameters, values: HostArray) -> dict[str, float]:
     return dict(zip(parameters.blocks, values.tolist(), strict=True))
 
 
-def _has_clusters(data: Source) -> bool:
-    """Whether some rows are not independent."""
-    clusters = clusters_in(data)
-    return clusters is not None and not clusters.are_rows
-
-
 def _unit(matched: Match, data: Source) -> float:
     """What weights are multiplied with, so that their sum is the number of independent samples that are worth as much."""
     census = matched.census
     unit = census.weight / (census.right_squares + census.wrong_squares)
-    if not _has_clusters(data):
+    if not has_clusters(data):
         return unit
     temperature, _ = matched.chosen(0)
     alone = replace(matched, gaps=data.gather(Measure(((Energy(), (1 / temperature,)),))))

@@ -11,7 +11,7 @@ import numpy as np
 from nishimori._array import HostArray
 from nishimori._calibrators._calibrator import Calibrator
 from nishimori._calibrators._record import Record
-from nishimori._conditions import gap_products, refuse_counted_clusters, refuse_masks, sandwich
+from nishimori._conditions import gap_products, refuse_masks, sandwich
 from nishimori._features import CheckFeatures, Family, MatchFeatures
 from nishimori._maps import Map
 from nishimori._matching import match
@@ -19,7 +19,7 @@ from nishimori._newton import solve
 from nishimori._observables import Energy
 from nishimori._scores import numeric
 from nishimori._sketch import Sketch
-from nishimori._sources import Source, is_source
+from nishimori._sources import Source, is_source, refuse_counted_clusters
 from nishimori.errors import InputError
 
 MOST_WITH_ERRORS = 1000

@@ -1,5 +1,6 @@
 """What calibration does to logits: the maps, and how files describe them."""
 
+from dataclasses import fields
 from typing import Any
 
 from nishimori._maps._affine import Affine
@@ -27,13 +28,6 @@ _SAVED: dict[str, type[Temperature | ClassTemperatures | GroupTemperatures | Aff
     each.kind: each for each in (Temperature, ClassTemperatures, GroupTemperatures, Affine)
 }
 
-_PARAMETERS = {
-    "temperature": {"temperature"},
-    "class_temperatures": {"temperatures"},
-    "group_temperatures": {"groups", "temperatures", "common"},
-    "affine": {"scale", "bias", "fallback"},
-}
-
 KINDS: tuple[str, ...] = tuple(_SAVED)
 """What can be saved and loaded."""
 
@@ -47,7 +41,7 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
     """The map that a file describes; raises `InputError` if it describes none."""
     if not isinstance(kind, str) or kind not in _SAVED:
         raise InputError(f"`kind` must be one of {', '.join(KINDS)}, got {kind!r}.")
-    wanted = _PARAMETERS[kind]
+    wanted = {each.name for each in fields(_SAVED[kind]) if each.init}
     if not isinstance(parameters, dict) or set(parameters) != wanted:
         raise InputError(f"`parameters` must hold {', '.join(sorted(wanted))}, got {parameters!r:.60}.")
     return _SAVED[kind].described(parameters)

@@ -10,6 +10,8 @@ from nishimori._array import HostArray
 from nishimori._numbers import temperature
 from nishimori.errors import InputError
 
+_LISTS = (list, tuple, np.ndarray)
+
 
 def number_in(parameters: Mapping[str, Any], name: str) -> Any:
     """One plain number."""
@@ -45,16 +47,8 @@ def temperatures(values: Any, name: str = "temperatures") -> HostArray:
 def group_names(values: Any) -> tuple[Any, ...]:
     """The names of groups: text or numbers, each once."""
     names = tuple(values.tolist() if isinstance(values, np.ndarray) else values) if isinstance(values, _LISTS) else ()
-    if not names or not all(isinstance(each, str | int | float) and abs_below_infinity(each) for each in names):
+    if not names or not all(isinstance(each, str) or (isinstance(each, int | float) and abs(each) < inf) for each in names):
         raise InputError(f"`groups` must be a list of text or numbers, got {values!r:.60}.")
     if len(set(names)) < len(names):
         raise InputError(f"`groups` must name each group once, got {values!r:.60}.")
     return names
-
-
-_LISTS = (list, tuple, np.ndarray)
-
-
-def abs_below_infinity(value: str | float) -> bool:
-    """Whether a name is text, or a number that is neither infinite nor NaN."""
-    return isinstance(value, str) or abs(value) < inf

@@ -9,14 +9,12 @@ import numpy as np
 
 from nishimori._array import Array, HostArray, beside, like, namespace, row_max, to_compute
 from nishimori._inputs import Groups
+from nishimori._labels import first_names
 from nishimori._maps._described import group_names, number_in, temperatures
 from nishimori._maps._map import Map
 from nishimori._notice import notice
 from nishimori._numbers import temperature as checked_temperature
 from nishimori.errors import InputError, InputWarning
-
-# How many names of groups a warning lists.
-_SHOWN = 5
 
 
 class _PerRow(Map):
@@ -120,7 +118,7 @@ class GroupTemperatures(_PerRow):
         """Say which groups have no temperature of their own."""
         others = [name for name in groups.present() if name not in self._places]
         if others:
-            shown = ", ".join(map(repr, others[:_SHOWN])) + (", ..." if len(others) > _SHOWN else "")
+            shown = first_names(others)
             which = f"The group {shown} was" if len(others) == 1 else f"{len(others)} groups ({shown}) were"
             notice(
                 f"{which} not seen when the temperatures were fitted: the common T = {self.common:.4g} is used.", InputWarning

@@ -11,7 +11,18 @@ from nishimori._sources._files import Mapped, NpyFile
 from nishimori._sources._folder import open_tables, parquet_files
 from nishimori._sources._given import in_pieces, loaded, source, stored
 from nishimori._sources._pieces import Meaning, rows_per_piece
-from nishimori._sources._source import Reported, Source, Sum, clusters_in, counts_of_clusters, groups_in, is_fused, is_source
+from nishimori._sources._source import (
+    Reported,
+    Source,
+    Sum,
+    clusters_in,
+    counts_of_clusters,
+    groups_in,
+    has_clusters,
+    is_fused,
+    is_source,
+    refuse_counted_clusters,
+)
 from nishimori._sources._stored import Chunked, Kept, Stored, StoredSource
 from nishimori._sources._table import KEPT, Columns, TableSource, flat, row_values
 
@@ -36,12 +47,14 @@ __all__ = [
     "counts_of_clusters",
     "flat",
     "groups_in",
+    "has_clusters",
     "in_pieces",
     "is_fused",
     "is_source",
     "loaded",
     "open_tables",
     "parquet_files",
+    "refuse_counted_clusters",
     "row_values",
     "rows_per_piece",
     "source",

@@ -87,8 +87,20 @@ def groups_in(data: Any) -> Groups | None:
     return found
 
 
+def has_clusters(data: Any) -> bool:
+    """Whether some rows of a source are not independent. Where each row is a cluster of its own, all of them are."""
+    clusters = clusters_in(data)
+    return clusters is not None and not clusters.are_rows
+
+
+def refuse_counted_clusters(data: Any, *, counts: bool) -> None:
+    """Raise if weights are said to be counts where rows belong together."""
+    if counts and clusters_in(data) is not None:
+        raise counts_of_clusters()
+
+
 def counts_of_clusters() -> InputError:
-    """The error if weights are said to be counts where rows belong together."""
+    """The error for that."""
     return InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
 
 

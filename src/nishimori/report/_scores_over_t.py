@@ -71,6 +71,5 @@ class _ScoresOverT:
         return Sums(tuple(self._at(beta, place, sums, batch, zeros) for beta in self.betas))
 
     def _at(self, beta: float, place: dict[float, int], sums: HostArray, batch: Batch, zeros: int) -> ScoreSums:
-        gibbs = Gibbs(batch, beta, sums[place[beta], ...])
-        gibbs.__dict__["squares"] = sums[place[2 * beta], 0, ...]
+        gibbs = Gibbs(batch, beta, sums[place[beta], ...], sums[place[2 * beta], 0, ...])
         return ScoreSums.of(Scored(gibbs, self.edges), zeros, counts=self.counts)
