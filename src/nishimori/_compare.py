@@ -12,7 +12,7 @@ from nishimori._adapted import match_both
 from nishimori._applied import check_groups
 from nishimori._calibrators import AdaptiveConsistency, Calibrator, ExpectationConsistency, TemperatureScaling, calibrator
 from nishimori._comparison import Compared, Comparison
-from nishimori._group_gaps import GroupGaps, gaps_after, names_of_groups
+from nishimori._group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
 from nishimori._labels import Classes
 from nishimori._maps import Map, temperature_of
 from nishimori._match import Match
@@ -232,8 +232,13 @@ class _Measured:
         self._data, self._maps = data, maps
         _check_groups(data, maps, groups_name)
         self._options: dict[str, Any] = {"n_bins": bins[0], "strategy": bins[1], "counts": counts}
-        self.cards, self._pairs = self._measured()
-        self.by_class = {} if isinstance(data, Sketch) else self._gaps_of_classes(classes, level, counts=counts)
+        self.cards: dict[str, Scorecard]
+        self.by_class: dict[str, GroupGaps] = {}
+        self._pairs: Differences | None = None  # which a sketch does not tell
+        if isinstance(data, Sketch):
+            self.cards = dict(zip(maps, scorecards(data, list(maps.values()), **self._options), strict=True))
+        else:
+            self._read(names_of_groups(data, "prediction", classes), level, counts=counts)
         self._known: dict[str, dict[str, dict[str, Difference]]] = {}  # by the method that others are compared with
 
     @property
@@ -241,19 +246,14 @@ class _Measured:
         """What all other methods differ by from the first one."""
         return self.differences_from(next(iter(self._maps)))
 
-    def _measured(self) -> tuple[dict[str, Scorecard], Differences | None]:
-        """Scorecards, and what any two methods differ by; from a sketch only scorecards."""
-        names, maps = list(self._maps), list(self._maps.values())
-        if isinstance(self._data, Sketch):
-            return dict(zip(names, scorecards(self._data, maps, **self._options), strict=True)), None
-        cards, found = differences_of(self._data, maps, list(permutations(range(len(maps)), 2)), **self._options)
-        return dict(zip(names, cards, strict=True)), found
-
-    def _gaps_of_classes(self, classes: Classes, level: float, *, counts: bool) -> dict[str, GroupGaps]:
-        """Confidence minus accuracy of each predicted class after each method."""
-        names = names_of_groups(self._data, "prediction", classes)
-        found = gaps_after(self._data, list(self._maps.values()), "prediction", names, level, counts=counts)
-        return dict(zip(self._maps, found, strict=True))
+    def _read(self, classes: list[Any], level: float, *, counts: bool) -> None:
+        """Scorecards, what any two methods differ by, and the gaps of each predicted class after each method."""
+        pairs, maps = list(permutations(range(len(self._maps)), 2)), list(self._maps.values())
+        tally = tally_of(self._data, "prediction", classes, counts=counts)
+        cards, self._pairs = differences_of(self._data, maps, pairs, tally=tally, **self._options)
+        self.cards = dict(zip(self._maps, cards, strict=True))
+        gaps = (gaps_in("prediction", classes, each, level) for each in self._pairs.groups)
+        self.by_class = dict(zip(self._maps, gaps, strict=True))
 
     def differences_from(self, first: str) -> dict[str, dict[str, Difference]]:
         """What all other methods differ by from this one; nothing from a sketch."""

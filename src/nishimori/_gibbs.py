@@ -17,26 +17,24 @@ from nishimori._kernels import boltzmann
 class Gibbs:
     """The distribution of each row of a batch at inverse temperature ``beta``, from 0 (uniform) to infinity (the maximum).
 
-    ``powers`` are the power sums of the rows, and ``squares`` those of squared weights, as far as they are known already.
+    ``powers`` are the power sums of the rows, as far as they are known already.
     """
 
-    def __init__(self, batch: Any, beta: float, powers: Array | None = None, squares: Array | None = None) -> None:
+    def __init__(self, batch: Any, beta: float, powers: Array | None = None) -> None:
         self.batch = batch
         self.beta = beta
         self._powers = powers
-        if squares is not None:
-            self.__dict__["squares"] = squares
 
     @classmethod
-    def with_squares(cls, batch: Any, beta: float) -> "Gibbs":
-        """The same, with what the Brier score needs from the same call of the kernel."""
-        sums = batch.power_sums((beta, 2 * beta), 0)
-        return cls(batch, beta, sums[0, ...], sums[1, 0, ...])
+    def of_scores(cls, batch: Any, betas: Sequence[float]) -> "list[Gibbs]":
+        """One for each β, with what their losses and Brier scores need from one call of the kernel."""
+        batch.rests([*betas, *(2 * beta for beta in betas)])
+        return [cls(batch, beta) for beta in betas]
 
-    @cached_property
+    @property
     def squares(self) -> Array:
         """The sum of the squared weights of all classes but the top one: of the weights at 2β."""
-        return self.batch.power_sums((2 * self.beta,), 0)[0, 0, ...]
+        return self.batch.rests((2 * self.beta,))[0]
 
     def powers(self, order: int) -> Array:
         """Σ d^j exp(βd) over the classes other than the top one, for j from 0 to at least ``order``."""
@@ -47,7 +45,7 @@ class Gibbs:
     @property
     def rest(self) -> Array:
         """The weight of all classes but the top one, whose own is 1."""
-        return self.powers(0)[0, ...]
+        return self.batch.rests((self.beta,))[0] if self._powers is None else self._powers[0, ...]
 
     @cached_property
     def partition(self) -> Array:

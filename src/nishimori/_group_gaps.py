@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -18,7 +18,6 @@ from nishimori._labels import Classes, class_labels
 from nishimori._maps import Map
 from nishimori._numbers import between
 from nishimori._optional import require
-from nishimori._passes import together
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
 from nishimori._sources import Source, groups_in, has_clusters, refuse_counted_clusters
@@ -232,10 +231,9 @@ def group_gaps(
     --------
     >>> import nishimori
     >>> network = nishimori.data.load("cifar10/resnet20")
-    >>> validation, test = network.validation, network.test
-    >>> one = nishimori.ExpectationConsistency().fit(validation.logits, validation.labels)
+    >>> val, test = network.validation, network.test
+    >>> one, each = (nishimori.calibrator(name).fit(val.logits, val.labels) for name in ("ec", "group"))
     >>> before = nishimori.group_gaps(test.logits, test.labels, calibrator=one)
-    >>> each = nishimori.GroupConsistency().fit(validation.logits, validation.labels)
     >>> after = nishimori.group_gaps(test.logits, test.labels, calibrator=each)
     >>> print(f"{100 * before.mean_abs_gap:.1f} points, now {100 * after.mean_abs_gap:.1f}")
     8.4 points, now 0.8
@@ -243,8 +241,8 @@ def group_gaps(
     if by not in get_args(By):
         raise InputError(f"`by` must be 'prediction' or 'groups', got {by!r}.")
     between("level", level, 0, 1)
-    used, meaning = chosen(temperature, calibrator), Meaning(input, classes, floor)
-    data, (map_,) = applied({"calibrator": used}, logits, labels, sample_weight, clusters, meaning, groups)
+    used, said = chosen(temperature, calibrator), Meaning(input, classes, floor)
+    data, (map_,) = applied({"calibrator": used}, logits, labels, sample_weight, clusters, said, groups)
     if isinstance(data, Sketch):
         raise InputError("`logits` must not be a sketch, which has no sums per group. Pass logits and labels.")
     if by == "prediction" and groups is not None and not map_.needs_groups:
@@ -261,9 +259,14 @@ def gaps_after(
     data: Source, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool
 ) -> list[GroupGaps]:
     """The gaps of the groups of a source after each of several maps, all from one reading."""
+    tally = tally_of(data, by, names, counts=counts)
+    return [gaps_in(by, names, sums, level) for sums in data.gather(replace(tally, maps=tuple(maps))).items]
+
+
+def tally_of(data: Source, by: By, names: Sequence[Any], *, counts: bool) -> TallyGroups:
+    """What sums over the groups of a source."""
     refuse_counted_clusters(data, counts=counts)
-    passes = [TallyGroups(Grouping(by, len(names)), map_, counts, has_clusters(data)) for map_ in maps]
-    return [_found(by, names, sums, level) for sums in data.gather(together(*passes)).items]
+    return TallyGroups(Grouping(by, len(names)), counts, has_clusters(data))
 
 
 def names_of_groups(data: Source, by: By, classes: Classes) -> list[Any]:
@@ -280,8 +283,8 @@ def names_of_groups(data: Source, by: By, classes: Classes) -> list[Any]:
     return list(groups.names)
 
 
-def _found(by: By, names: Sequence[Any], sums: GroupTally, level: float) -> GroupGaps:
-    """The gaps of the groups that have rows."""
+def gaps_in(by: By, names: Sequence[Any], sums: GroupTally, level: float) -> GroupGaps:
+    """The gaps of the groups that have rows, from their sums."""
     (known,) = np.nonzero(sums.n_rows)
     sums = sums.of(known)
     weight, confidence, right, differences = sums.totals

@@ -14,7 +14,7 @@ from nishimori import _array
 from nishimori._array import Array, HostArray
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import MOST_CLUSTER_SUMS, Batch
-from nishimori._observables import Confidence, Energy, Gap
+from nishimori._observables import Confidence, Energy
 from nishimori.errors import InputError
 
 By = Literal["prediction", "groups"]
@@ -127,10 +127,11 @@ class MeasureGroups:
     def __call__(self, batch: Batch) -> GroupSums:
         codes = self.grouping.codes(batch)
         scaled = scaled_rows(batch, self.betas[codes])
-        gibbs = Gibbs(scaled, 1.0)
-        gap = self.observable.gap(gibbs, self.observable.observed(scaled))
+        # Neither curvature nor higher derivatives are used, so that one power more than the value needs is enough.
+        gibbs = Gibbs(scaled, 1.0, scaled.power_sums((1.0,), self.observable.powers + 1)[0, ...])
+        gap = self.observable.value(gibbs, self.observable.observed(scaled))
         # Copied from a device together.
-        table = _array.on_host(batch.xp.stack([batch.weights, gap.value, gap.slope, self._variance(gibbs, gap)]))
+        table = _array.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(gibbs)]))
         weights, value, slope, variance = table
         units = weights if self.counts else weights**2
         number = self.grouping.number
@@ -148,14 +149,18 @@ class MeasureGroups:
             clusters=self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None,
         )
 
-    def _variance(self, gibbs: Gibbs, gap: Gap) -> Array:
-        """That of the observable under the model: of a choice between two, or of the scaled logit, which is its slope."""
-        return gibbs.top * gibbs.doubt if isinstance(self.observable, Confidence) else gap.slope
+    def _slope_and_variance(self, gibbs: Gibbs) -> tuple[Array, Array]:
+        """The slope of the gap, and the variance of the observable under the model: of a choice of two, or of the logit."""
+        mean = gibbs.powers(1)[1, ...] * gibbs.top
+        if isinstance(self.observable, Confidence):
+            return -gibbs.top * mean, gibbs.top * gibbs.doubt
+        variance = gibbs.powers(2)[2, ...] * gibbs.top - mean**2
+        return variance, variance
 
 
 def scaled_rows(batch: Batch, betas: HostArray) -> Batch:
     """The same rows with logits times a positive number per row, counted from the largest of each row."""
     # The difference first: a product of large logits would lose its digits.
-    drops = batch.double - _array.in_double(batch.peak)[:, None]
-    scaled = drops * _array.beside(betas, batch.double)[:, None]
-    return batch.with_logits(scaled, same_top=True)
+    drops = _array.minus_in_double(batch.logits, batch.peak)
+    drops *= _array.beside(betas, drops)[:, None]
+    return batch.with_logits(drops, same_top=True)

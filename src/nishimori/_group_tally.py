@@ -9,7 +9,8 @@ from nishimori._array import HostArray
 from nishimori._gibbs import Gibbs
 from nishimori._group_sums import Grouping
 from nishimori._inputs import Batch
-from nishimori._maps import Map
+from nishimori._maps import Map, temperature_of
+from nishimori._passes import Sums
 from nishimori._score_sums import after
 
 
@@ -54,18 +55,22 @@ class GroupTally:
 
 @dataclass(frozen=True, eq=False)
 class TallyGroups:
-    """The pass that sums over each group after a map; ``clustered`` if clusters of rows are independent."""
+    """The pass that sums over each group after each of several maps; ``clustered`` if clusters of rows are independent."""
 
     grouping: Grouping
-    map: Map
     counts: bool
     clustered: bool
+    maps: tuple[Map, ...] = ()
 
-    def __call__(self, batch: Batch) -> GroupTally:
-        mapped, beta = after(self.map, batch)
-        gibbs = Gibbs(mapped, beta)
-        codes, number = self.grouping.codes(mapped), self.grouping.number
-        right = batch.xp.astype(mapped.right, batch.weights.dtype)
+    def __call__(self, batch: Batch) -> Sums:
+        batch.rests([1 / temperature for map_ in self.maps if (temperature := temperature_of(map_)) is not None])
+        return Sums(tuple(self.sums_of(Gibbs(*after(map_, batch))) for map_ in self.maps))
+
+    def sums_of(self, gibbs: Gibbs) -> GroupTally:
+        """Those of the rows of a batch, from their distribution after a map."""
+        batch = gibbs.batch
+        codes, number = self.grouping.codes(batch), self.grouping.number
+        right = batch.xp.astype(batch.right, batch.weights.dtype)
         weights, confidence, doubt, hits = _array.on_host(batch.xp.stack([batch.weights, gibbs.top, gibbs.doubt, right]))
         gaps = np.where(hits > 0, -doubt, confidence)  # keeps its digits where the model is nearly sure
         units = weights if self.counts else weights**2
@@ -76,7 +81,7 @@ class TallyGroups:
         clusters = None
         if self.clustered:
             by_cluster = self.grouping.by_cluster
-            clusters = np.stack([by_cluster(mapped, codes, weights * gaps), by_cluster(mapped, codes, weights)])
+            clusters = np.stack([by_cluster(batch, codes, weights * gaps), by_cluster(batch, codes, weights)])
         return GroupTally(
             np.bincount(codes, minlength=number),
             summed(weights, weights * confidence, weights * hits, weights * gaps),

@@ -136,8 +136,9 @@ class Batch:
 
     @cached_property
     def double(self) -> Array:
-        """The logits in float64."""
-        return _array.in_double(self.logits)
+        """The logits in float64; the same array if they are."""
+        is_double = isinstance(self.logits, np.ndarray) and self.logits.dtype == np.float64
+        return self.logits if is_double else _array.in_double(self.logits)
 
     @cached_property
     def chosen_kernel(self) -> Kernel:
@@ -164,6 +165,15 @@ class Batch:
                 self.__dict__.setdefault("top", found.top)
             self.__dict__.setdefault("right", self._is_right(found.top))
         return found.sums
+
+    def rests(self, betas: Sequence[float]) -> list[Array]:
+        """Σ exp(βd) over the classes outside the largest, for each β, in float64. None is computed twice, and all at once."""
+        known: dict[float, Array] = self.__dict__.setdefault("_rests", {})
+        new = [beta for beta in dict.fromkeys(betas) if beta not in known]
+        if new:
+            sums = self.power_sums(new, 0)
+            known.update({beta: sums[i, 0, ...] for i, beta in enumerate(new)})
+        return [known[beta] for beta in betas]
 
     def block_sums(self, beta_ec: float, beta_ts: float, *, exact: bool) -> HostArray | None:
         """The sums of a pair of observables, where the kernel can do without a number per row; see `_pairs`."""
@@ -280,7 +290,7 @@ class Batch:
 
     def with_logits(self, logits: Array, *, same_top: bool) -> "Batch":
         """The same rows with other logits; ``same_top`` if the predicted classes are known to stay as they are."""
-        found = replace(self, logits=logits, given=None, stored_rounding=0.0, kernel=None)
+        found = replace(self, logits=logits, given=None, stored_rounding=0.0)
         if same_top:  # rounding may make two new logits equal
             found.__dict__.update(top=self.top, right=self.right)
         return found

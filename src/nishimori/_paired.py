@@ -15,6 +15,7 @@ from nishimori._applied import Meaning, applied
 from nishimori._array import HostArray
 from nishimori._census import at_zeros, warn_of_zeros
 from nishimori._ece_difference import EceDifference
+from nishimori._group_tally import GroupTally, TallyGroups
 from nishimori._inference import Interval, interval_around, two_sided
 from nishimori._inputs import Batch
 from nishimori._labels import Classes
@@ -22,7 +23,7 @@ from nishimori._maps import Map, Temperature, temperature_of
 from nishimori._numbers import temperature as checked_temperature
 from nishimori._passes import Sums
 from nishimori._reliability import Strategy, check_bins
-from nishimori._score_sums import SCORES, ClusterGapSpread, Scored, ScoreSums
+from nishimori._score_sums import SCORES, ClusterGapSpread, Scored, ScoreSums, scored_after
 from nishimori._scorecard import Scorecard, card_of, edges_for
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
@@ -168,8 +169,12 @@ def differences_of(
     n_bins: int = 15,
     strategy: Strategy = "uniform",
     counts: bool = False,
+    tally: TallyGroups | None = None,
 ) -> tuple[list[Scorecard], "Differences"]:
-    """A scorecard for each map, and what the second of each pair of places differs by from the first, all from one reading."""
+    """A scorecard for each map, and what the second of each pair of places differs by from the first, all from one reading.
+
+    With ``tally`` the sums of groups of rows after each map come from the same reading.
+    """
     if isinstance(data, Sketch):
         raise InputError(
             "`logits` must not be a sketch for paired differences: it keeps sums for each temperature, and not how two vary "
@@ -179,19 +184,24 @@ def differences_of(
     if n_bins > MOST_BINS:
         raise InputError(f"`n_bins` must be at most {MOST_BINS} for differences, got {n_bins}.")
     edges = edges_for(data, tuple(maps), n_bins, strategy)
-    found = data.gather(_Compare(tuple(maps), edges, tuple(pairs), counts)).items
-    sums, together = found[: len(maps)], found[len(maps) :]
+    sums, together, groups = (
+        each.items for each in data.gather(_Compare(tuple(maps), edges, tuple(pairs), counts, tally)).items
+    )
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     cards = [card_of(each, temperature_of(map_)) for map_, each in zip(maps, sums, strict=True)]
-    return cards, Differences(sums, dict(zip(pairs, together, strict=True)))
+    return cards, Differences(sums, dict(zip(pairs, together, strict=True)), groups)
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What pairs of maps differ by, computed when it is asked for: p-values take as long as ten thousand rows."""
+    """What pairs of maps differ by, computed when it is asked for: p-values take as long as ten thousand rows.
+
+    ``groups`` are the sums of groups after each map, if they were wanted.
+    """
 
     sums: Sequence[ScoreSums]
     pairs: Mapping[tuple[int, int], "_Pair"]
+    groups: Sequence[GroupTally]
 
     def between(self, first: int, second: int) -> dict[str, Difference]:
         """What the second map differs by from the first, by the name of the metric."""
@@ -263,15 +273,18 @@ def _difference(value: float, error: float) -> Difference:
 
 @dataclass(frozen=True, eq=False)
 class _Compare:
-    """The pass: the sums of each map, and those of each pair of maps together."""
+    """The pass: the sums of each map, those of each pair of maps together, and those of groups after each map, if wanted."""
 
     maps: tuple[Map, ...]
     edges: tuple[HostArray, ...]
     pairs: tuple[tuple[int, int], ...]
     counts: bool
+    tally: TallyGroups | None
 
     def __call__(self, batch: Batch) -> Sums:
         zeros = at_zeros(batch)
-        scored = [Scored.of(batch, map_, edges) for map_, edges in zip(self.maps, self.edges, strict=True)]
-        sums = [ScoreSums.of(each, zeros, counts=self.counts) for each in scored]
-        return Sums((*sums, *(_Pair.of(scored[a], scored[b], counts=self.counts) for a, b in self.pairs)))
+        scored = list(scored_after(self.maps, self.edges, batch))
+        sums = Sums(tuple(ScoreSums.of(each, zeros, counts=self.counts) for each in scored))
+        pairs = Sums(tuple(_Pair.of(scored[a], scored[b], counts=self.counts) for a, b in self.pairs))
+        groups = () if self.tally is None else (self.tally.sums_of(each.gibbs) for each in scored)
+        return Sums((sums, pairs, Sums(tuple(groups))))

@@ -1,5 +1,6 @@
 """The sums behind scorecards, from one reading: totals of the scores of each row, sums per bin, and how both vary."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -65,11 +66,6 @@ class Scored:
 
     gibbs: Gibbs
     edges: HostArray
-
-    @classmethod
-    def of(cls, batch: Batch, map_: Map, edges: HostArray) -> "Scored":
-        """Those after one map."""
-        return cls(Gibbs.with_squares(*after(map_, batch)), edges)
 
     @property
     def batch(self) -> Batch:
@@ -169,8 +165,8 @@ class Score:
     counts: bool = False
 
     def __call__(self, batch: Batch) -> Sums:
-        zeros, pairs = at_zeros(batch), zip(self.maps, self.edges, strict=True)
-        return Sums(tuple(ScoreSums.of(Scored.of(batch, map_, edges), zeros, counts=self.counts) for map_, edges in pairs))
+        zeros, scored = at_zeros(batch), scored_after(self.maps, self.edges, batch)
+        return Sums(tuple(ScoreSums.of(each, zeros, counts=self.counts) for each in scored))
 
 
 @dataclass(frozen=True)
@@ -181,6 +177,16 @@ class Claim:
 
     def __call__(self, batch: Batch) -> Sums:
         return Sums(tuple(Claims.of(Gibbs(*after(each, batch)), "top") for each in self.maps))
+
+
+def scored_after(maps: Sequence[Map], edges: Sequence[HostArray], batch: Batch) -> Iterator[Scored]:
+    """A batch after each of several maps, one at a time; all that are temperatures take one call of the kernel together."""
+    inverses = [1 / temperature for map_ in maps if (temperature := temperature_of(map_)) is not None]
+    Gibbs.of_scores(batch, inverses)
+    for map_, own in zip(maps, edges, strict=True):
+        mapped, beta = after(map_, batch)
+        (gibbs,) = Gibbs.of_scores(mapped, [beta])
+        yield Scored(gibbs, own)
 
 
 def after(map_: Map, batch: Batch) -> tuple[Batch, float]:

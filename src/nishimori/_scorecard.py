@@ -276,7 +276,7 @@ def card_of(sums: ScoreSums, temperature: float | None) -> Scorecard:
     errors = {name: value if isfinite(value) else None for name, value in zip(SCORES, sums.errors.tolist(), strict=True)}
     absent = {}
     if errors["nll"] is None:
-        absent["nll"] = "the loss is infinite or too large, because a true class is masked or T is close to 0."
+        absent["nll"] = "the loss is infinite or too large: a true class is masked or has probability 0, or T is close to 0."
     if sums.n_rows == 1:
         errors, absent = dict.fromkeys(SCORES), dict.fromkeys(METRICS, "there is only one sample.")
     return Scorecard(

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -157,27 +158,42 @@ def test_the_command_line_on_the_page_can_be_typed_again(run, files):
     assert re.fullmatch(r"nishimori report val.npz --json --title a --level 0.9", command)
 
 
-def test_large_files_make_the_scripts_of_the_page_in_another_process(run, files, monkeypatch):
+def test_large_files_let_another_process_draw_the_page(run, files, monkeypatch):
     from nishimori.cli import _report
     from nishimori.report import _vega
 
-    made = []
+    drawn = "import json, sys; print(json.dumps(['window.made = 1', ['<svg >another</svg>'] * len(json.load(sys.stdin))]))"
     monkeypatch.setattr(_report, "_LARGE", 0)
-    monkeypatch.setattr(_vega, "_PROGRAM", "print('window.made = 1')")
-    _vega.javascript.cache_clear()
-    try:
-        assert run("report val.npz").code == 0
-        made.append((files / "report.html").read_text())
-    finally:
-        _vega.javascript.cache_clear()
-    assert "<script>window.made = 1\n</script>" in made[0]
-    assert _vega._running == []
+    monkeypatch.setattr(_vega, "_PROGRAM", drawn)
+    assert run("report val.npz").code == 0
+    page = (files / "report.html").read_text()
+    assert "<script>window.made = 1</script>" in page
+    assert page.count(">another</svg>") == 3
+    assert _vega._running.get() is None
 
 
-def test_scripts_are_made_here_if_the_other_process_fails(monkeypatch):
+def test_the_page_is_drawn_here_if_the_other_process_fails(monkeypatch):
     from nishimori.report import _vega
 
     monkeypatch.setattr(_vega, "_PROGRAM", "raise SystemExit(1)")
-    _vega.javascript.cache_clear()
-    with _vega.made_meanwhile():
-        assert "vegaEmbed" in _vega.javascript()
+    with _vega.started_meanwhile():
+        found = _vega.drawn([{"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"text": {"field": "a"}}}])
+    assert "vegaEmbed" in found.javascript
+    assert [each[:4] for each in found.pictures] == ["<svg"]
+
+
+def test_a_process_draws_only_for_the_thread_that_started_it(monkeypatch):
+    from nishimori.report import _vega
+
+    monkeypatch.setattr(_vega, "_PROGRAM", "import json, sys; json.load(sys.stdin); print(json.dumps(['another', []]))")
+    with _vega.started_meanwhile(), ThreadPoolExecutor(1) as thread:
+        assert "vegaEmbed" in thread.submit(_vega.drawn, []).result().javascript
+        assert _vega.drawn([]).javascript == "another"
+
+
+def test_test_data_with_other_classes_are_refused_by_the_names_of_the_files(run, files):
+    with np.load("val.npz") as val:
+        np.savez("wide.npz", logits=np.c_[val["logits"], val["logits"][:, :1]], labels=np.zeros(len(val["logits"]), int))
+        n_classes = val["logits"].shape[1]
+    said = refused(run("report val.npz wide.npz"))
+    assert said == f"error: wide.npz must have {n_classes} classes, as val.npz has, got {n_classes + 1}."

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from readme import blocks, commands
-from test_readme import assert_alike
+from readme import assert_alike, blocks, commands
 
 import nishimori
 import shell
@@ -28,8 +27,7 @@ def only(part):
 
 
 def ran(code, folder, **environment):
-    """Run a program in a folder that has a report."""
-    (folder / "report.html").write_text("<p>report</p>", encoding="utf-8")
+    """Run a program in a folder of its own."""
     settings = os.environ | {"HOME": str(folder), "MPLBACKEND": "agg"} | environment
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -43,24 +41,37 @@ def needs(*packages):
 SETUP = only("card = nishimori.evaluate")
 
 
-@needs("mlflow")
+def assert_a_report(path):
+    """That a page is the report of the program above: its verdict, its slider and its charts are in it."""
+    page = path.read_text(encoding="utf-8")
+    assert "ResNet-20 on CIFAR-10" in page
+    assert "confidence is 6.87 ± 0.32 points above accuracy" in page
+    assert page.count('<input type="range"') == 1
+    assert page.count("<svg role='img'") == 3
+
+
+@needs("mlflow", "vl_convert")
 def test_mlflow_logs_the_scorecard_the_picture_and_the_report(tmp_path):
     store = {"MLFLOW_TRACKING_URI": (tmp_path / "runs").as_uri(), "MLFLOW_ALLOW_FILE_STORE": "true"}  # as a server would
     ran(SETUP + only("import mlflow"), tmp_path, **store)
     (line,) = next((tmp_path / "runs").rglob("metrics/ece_corrected")).read_text().splitlines()
     assert 0 < float(line.split()[1]) < 0.02
-    assert {path.name for path in (tmp_path / "runs").rglob("artifacts/*")} == {"calibration.png", "report.html"}
+    artifacts = {path.name: path for path in (tmp_path / "runs").rglob("artifacts/*")}
+    assert set(artifacts) == {"calibration.png", "report.html"}
+    assert_a_report(artifacts["report.html"])
 
 
-@needs("wandb")
+@needs("wandb", "vl_convert")
 def test_wandb_logs_the_scorecard_the_picture_and_the_report(tmp_path):
     ran(SETUP + only("import wandb"), tmp_path, WANDB_MODE="offline", WANDB_SILENT="true")
     (log,) = tmp_path.rglob("run-*.wandb")
     assert b"ece_corrected" in log.read_bytes()
-    assert {path.suffix for path in tmp_path.rglob("files/media/**/*.*")} == {".html", ".png"}
+    media = {path.suffix: path for path in tmp_path.rglob("files/media/**/*.*")}
+    assert set(media) == {".html", ".png"}
+    assert_a_report(media[".html"])
 
 
-@needs("tensorboard", "torch")
+@needs("tensorboard", "torch", "vl_convert")
 def test_tensorboard_logs_the_scorecard_and_the_picture(tmp_path):
     ran(SETUP + only("SummaryWriter"), tmp_path)
     (log,) = (tmp_path / "runs").iterdir()

@@ -118,9 +118,13 @@ def test_groups_have_a_row_each_with_and_without_calibration(results):
     assert made().to_dict()["groups"] is None
 
 
-def test_a_group_with_one_class_only_has_a_row_like_all_others():
+def test_a_group_with_one_class_only_has_a_row_like_all_others_and_is_named():
     groups = np.where(Y == 2, "only class 2", "others")
-    rows = {each["name"]: each for each in Report(X, Y, groups=groups).to_dict()["groups"]["rows"]}
+    found = Report(X, Y, groups=groups)
+    table = found.to_dict()["groups"]
+    assert table["of_one_class"] == ["only class 2"]
+    assert "All samples of the group 'only class 2' have the same true class: the numbers may not hold" in found.to_markdown()
+    rows = {each["name"]: each for each in table["rows"]}
     assert rows["only class 2"]["accuracy"] == pytest.approx((X.argmax(axis=1) == Y)[Y == 2].mean())
     assert np.isfinite(rows["only class 2"]["temperature"])
 

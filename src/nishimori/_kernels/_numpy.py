@@ -139,9 +139,8 @@ class _Piece(ABC):
 
     def square(self) -> None:
         """Weights at twice the β."""
-        smallest = _LEAST_SQUARED[self.drops.dtype]
-        if self.weights.min() < smallest:
-            np.maximum(self.weights, self.drops.dtype.type(smallest), out=self.weights)
+        # There is always a weight that is too small: that of the top class is zero.
+        np.maximum(self.weights, self.drops.dtype.type(_LEAST_SQUARED[self.drops.dtype]), out=self.weights)
         np.multiply(self.weights, self.weights, out=self.weights)
 
     @abstractmethod

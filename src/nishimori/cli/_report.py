@@ -133,6 +133,7 @@ def _made(sets: Sequence[list[Path]], told: Told, ids: str | None, options: dict
     """The report, with the files and the command that it comes from."""
     with heard() as warned, shown(None) as progress:
         data = [opened(each, told, progress) for each in sets]
+        _refuse_other_classes(data, sets)
         names = None if ids is None else _ids(sets[-1], told, ids)
         with about_sketches():
             found = nishimori.Report(data[0], X_test=data[1] if len(data) > 1 else None, ids=names, **options)
@@ -141,15 +142,22 @@ def _made(sets: Sequence[list[Path]], told: Told, ids: str | None, options: dict
     return nishimori.Report.from_dict(about | {"code": python_lines(sets, told), "warnings": warned})
 
 
+def _refuse_other_classes(data: Sequence[Any], sets: Sequence[list[Path]]) -> None:
+    """Refuse test data with another number of classes, by the names of the files."""
+    first, last = data[0].n_classes, data[-1].n_classes
+    if last != first:
+        raise InputError(f"{sets[-1][0]} must have {first} classes, as {sets[0][0]} has, got {last}.")
+
+
 def _preparing(target: Path | None, files: Sequence[Path]) -> AbstractContextManager[None]:
-    """Make the scripts of the page while large files are read; for small ones another process would take longer."""
+    """Start what draws the page while large files are read; for small ones another process would take longer."""
     is_page = target is not None and target.suffix.lower() in (".html", ".htm")
     large = sum(path.stat().st_size for path in files if path.is_file()) > _LARGE
     if not (is_page and large):
         return nullcontext()
-    from nishimori.report._vega import made_meanwhile  # noqa: PLC0415 - with which scikit-learn comes
+    from nishimori.report._vega import started_meanwhile  # noqa: PLC0415 - with which scikit-learn comes
 
-    return made_meanwhile()
+    return started_meanwhile()
 
 
 def _show(found: "nishimori.Report", target: Path | None, *, as_json: bool, as_markdown: bool, force: bool) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nishimori._labels import first_names
 from nishimori.report._text import digits, four, gap, measured, percent, whole
 
 _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "auto": "auto"}
@@ -117,7 +118,12 @@ def _about(table: Mapping[str, Any], noun: str, *, several: bool) -> str:
         return f"{off} {plural} are off by more than noise; the mean gap is {100 * found['mean_abs_gap']:.2f} points {limits}."
 
     text = f"As it is, {said('before')} With one temperature, {said('one')}"
-    return f"{text} With a temperature per {noun}, {said('several')}" if several else text
+    if several:
+        text += f" With a temperature per {noun}, {said('several')}"
+    if alike := table.get("of_one_class"):
+        which = f"the group {alike[0]!r} have" if len(alike) == 1 else f"each of the groups {first_names(alike)} have"
+        text += f" All samples of {which} the same true class: the numbers may not hold for samples of other classes."
+    return text
 
 
 def provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:

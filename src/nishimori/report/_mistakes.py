@@ -54,8 +54,8 @@ class FindMistakes:
     temperature: float
 
     def __call__(self, batch: Batch) -> Mistakes:
-        powers = batch.power_sums((1.0, 1 / self.temperature), 0)
-        as_is, after = Gibbs(batch, 1.0, powers[0, ...]), Gibbs(batch, 1 / self.temperature, powers[1, ...])
+        batch.rests((1.0, 1 / self.temperature))
+        as_is, after = Gibbs(batch, 1.0), Gibbs(batch, 1 / self.temperature)
         true = batch.xp.exp(batch.label_drops) * as_is.top
         numbers = _array.on_host(batch.xp.stack([as_is.doubt, as_is.top, true, after.top]))
         (wrong,) = np.nonzero(~_array.on_host(batch.right))

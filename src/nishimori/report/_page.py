@@ -10,19 +10,17 @@ from typing import Any
 from nishimori._optional import require
 from nishimori.report import _charts, _content
 from nishimori.report._text import FILTERS
-from nishimori.report._vega import VEGA_LITE, javascript
+from nishimori.report._vega import drawn
 
 
 def page(results: Mapping[str, Any]) -> str:
     """The whole file."""
     jinja2 = require("jinja2", extra="report", for_="The report")
     markup = require("markupsafe", extra="report", for_="The report").Markup
-    vl_convert = require("vl_convert", extra="report", for_="The report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
     environment.filters |= FILTERS
-    script, vega = _asset("page.js"), javascript()
     specs = {"reliability": _charts.reliability(results), "curves": _charts.curves(results)}
-    pictures = {name: markup(each) for name, each in _pictures(results, specs, vl_convert).items()}
+    (vega, pictures), script = _drawn(results, specs), _asset("page.js")
     places = results["slider"]["places"]
     after = results["recommended"]
     return str(
@@ -38,7 +36,7 @@ def page(results: Mapping[str, Any]) -> str:
             mistake_heads=_mistake_heads(results),
             has_ids=_has_ids(results),
             after=next((each["temperature"] for each in results["methods"] if each["method"] == after), 1.0),
-            pictures=pictures,
+            pictures={name: markup(each) for name, each in pictures.items()},
             scroll=lambda label: markup(' tabindex="0" role="region" aria-label="{}"').format(label),
             style=markup(_asset("page.css")),
             script=markup(script),
@@ -53,19 +51,22 @@ def _asset(name: str) -> str:
     return files("nishimori.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _pictures(results: Mapping[str, Any], specs: Mapping[str, Any], vl_convert: Any) -> dict[str, str]:
-    """The charts as they are before the slider moves, or without JavaScript; an empty text if there is nothing to draw."""
+def _drawn(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """The JavaScript of Vega, and the charts as they are before the slider moves, or without JavaScript.
+
+    A chart is an empty text if there is nothing to draw.
+    """
     slider = results["slider"]
     as_is = next(i for i, each in enumerate(slider["places"]) if each["temperature"] == 1)
     rows = _charts.datasets(slider, sorted({slider["start"], as_is}))
-    drawn = {**specs, "temperatures": _charts.temperatures(results)}
-
-    def picture(spec: dict[str, Any]) -> str:
-        svg = vl_convert.vegalite_to_svg({**spec, "datasets": rows}, vl_version=VEGA_LITE)
+    temperatures = _charts.temperatures(results)
+    charts = dict(specs) if temperatures is None else {**specs, "temperatures": temperatures}
+    found = drawn([{**spec, "datasets": rows} for spec in charts.values()])
+    pictures = {"temperatures": ""}
+    for (name, spec), svg in zip(charts.items(), found.pictures, strict=True):
         label = json.dumps(spec["description"])  # a sentence of ours, without anything to escape but its quotes
-        return str(svg).replace("<svg ", f"<svg role='img' aria-label={label} ", 1)
-
-    return {name: "" if spec is None else picture(spec) for name, spec in drawn.items()}
+        pictures[name] = svg.replace("<svg ", f"<svg role='img' aria-label={label} ", 1)
+    return found.javascript, pictures
 
 
 def _has_ids(results: Mapping[str, Any]) -> bool:

@@ -24,6 +24,7 @@ from nishimori._scorecard import Scorecard
 from nishimori._sketch import Sketch
 from nishimori._sources import Source, groups_in
 from nishimori.errors import InputError, InputWarning, NishimoriError
+from nishimori.report._group_classes import groups_of_one_class
 from nishimori.report._mistakes import worst_mistakes
 from nishimori.report._rows import group_table, method_rows, mistake_rows
 from nishimori.report._scores_over_t import scores_over_t
@@ -166,7 +167,7 @@ def _groups(data: Source, one: float, fitted: GroupConsistency | None, asked: As
         maps["several"] = fitted.map_
     names = names_of_groups(data, "groups", None)
     gaps = gaps_after(data, list(maps.values()), "groups", names, asked.level, counts=asked.counts)
-    return group_table(dict(zip(maps, gaps, strict=True)), fitted)
+    return {**group_table(dict(zip(maps, gaps, strict=True)), fitted), "of_one_class": groups_of_one_class(data)}
 
 
 def _mistakes(data: Source, one: float, ids: Any, asked: Asked) -> list[dict[str, Any]]:

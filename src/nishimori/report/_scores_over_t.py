@@ -5,17 +5,11 @@ give the Brier score, and the kernels get those at 2β by squaring. So the whole
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, floor, log2
 
-from nishimori._array import HostArray
-from nishimori._census import at_zeros
-from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch
 from nishimori._maps import Temperature
-from nishimori._passes import Sums
 from nishimori._reliability import uniform_edges
-from nishimori._score_sums import Scored, ScoreSums
+from nishimori._score_sums import Score
 from nishimori._scorecard import Scorecard, card_of, scorecards
 from nishimori._sketch import Sketch
 from nishimori._sketch._grid import Grid
@@ -28,7 +22,7 @@ _PER_OCTAVE = (12, 8, 6, 4, 2, 1)
 _MOST = 100
 
 # From this many logits on the grid is coarser: 6 temperatures from T to 2T.
-_LARGE = 2**25
+_LARGE = 2**24
 
 # How far the grid reaches below the lowest temperature of interest and above the highest.
 _REACH = 4.0
@@ -51,25 +45,6 @@ def scores_over_t(data: Source, chosen: Sequence[float], *, n_bins: int, counts:
         nodes = [1 / beta for beta in reversed(Grid.over(data.temperatures).betas) if low <= 1 / beta <= high]
         return scorecards(data, [Temperature(each) for each in nodes], n_bins=n_bins)
     temperatures = grid_of(chosen, (data.n_rows or 0) * data.n_classes)
-    betas = tuple(1 / each for each in temperatures)
-    sums = data.gather(_ScoresOverT(betas, uniform_edges(n_bins), counts)).items
+    maps = tuple(Temperature(each) for each in temperatures)
+    sums = data.gather(Score(maps, (uniform_edges(n_bins),) * len(maps), counts)).items
     return [card_of(each, temperature) for each, temperature in zip(sums, temperatures, strict=True)]
-
-
-@dataclass(frozen=True, eq=False)
-class _ScoresOverT:
-    """The pass: the sums of scorecards at several β, all from one call of the kernel."""
-
-    betas: tuple[float, ...]
-    edges: HostArray
-    counts: bool
-
-    def __call__(self, batch: Batch) -> Sums:
-        wanted = sorted({*self.betas, *(2 * beta for beta in self.betas)})
-        sums, zeros = batch.power_sums(wanted, 0), at_zeros(batch)
-        place = {beta: i for i, beta in enumerate(wanted)}
-        return Sums(tuple(self._at(beta, place, sums, batch, zeros) for beta in self.betas))
-
-    def _at(self, beta: float, place: dict[float, int], sums: HostArray, batch: Batch, zeros: int) -> ScoreSums:
-        gibbs = Gibbs(batch, beta, sums[place[beta], ...], sums[place[2 * beta], 0, ...])
-        return ScoreSums.of(Scored(gibbs, self.edges), zeros, counts=self.counts)
