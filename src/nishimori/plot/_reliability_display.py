@@ -1,0 +1,302 @@
+"""A reliability diagram in the manner of scikit-learn's displays: from an estimator, or from its predictions."""
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from nishimori import _array
+from nishimori._array import HostArray
+from nishimori._labels import Classes, class_labels
+from nishimori._reliability import Of, Reliability, Strategy, reliability_of
+from nishimori._sources import source
+from nishimori.errors import InputError
+from nishimori.plot._reliability_diagram import Scale, reliability_diagram
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+# What true classes and probabilities are called in errors.
+_OF_ESTIMATOR, _OF_PREDICTIONS = ("y", "estimator.predict_proba(X)"), ("y_true", "y_prob")
+
+
+class ReliabilityDisplay:
+    """A reliability diagram, as scikit-learn's `CalibrationDisplay` but also for several classes, with error bars and the ECE.
+
+    Make it with `from_estimator` or `from_predictions`, which also draw it. By default it shows how often the *predicted*
+    class is right at each confidence. With ``pos_label`` it shows how often that class is the true one at each of its
+    predicted probabilities.
+
+    Parameters
+    ----------
+    curve : Reliability
+        What is drawn, as from `nishimori.metrics.reliability`.
+    name : str, optional
+        The name in the legend, next to the ECE.
+    pos_label : optional
+        The class that the probabilities are about, for the labels of the axes; by default the predicted class.
+
+    Attributes
+    ----------
+    curve, name, pos_label
+        As passed, or as found by `from_estimator` and `from_predictions`.
+    prob_pred, prob_true : array
+        The mean probability and the share of true claims of each bin that is not empty, under scikit-learn's names.
+    ece : float
+        The expected calibration error, the weighted mean of abs(prob_pred - prob_true).
+    ax_, figure_ : matplotlib axes and figure
+        Where the diagram was drawn.
+    line_ : matplotlib line
+        What joins the bins.
+    histogram_ax_ : matplotlib axes or None
+        The strip above with the histogram of the probabilities.
+
+    See Also
+    --------
+    reliability_diagram : the same from a curve, a scorecard or several of them.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from nishimori.plot import ReliabilityDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = GaussianNB().fit(X[:900], y[:900])
+    >>> display = ReliabilityDisplay.from_estimator(model, X[900:], y[900:])
+    >>> print(f"{display.name}: ECE {display.ece:.3f}")
+    GaussianNB: ECE 0.181
+    >>> plt.close(display.figure_)
+    """
+
+    ax_: "Axes"
+    figure_: "Figure"
+    line_: "Line2D"
+    histogram_ax_: Any
+
+    def __init__(self, curve: Reliability, *, name: str | None = None, pos_label: Any = None) -> None:
+        self.curve = curve
+        self.name = name
+        self.pos_label = pos_label
+
+    @property
+    def prob_pred(self) -> HostArray:
+        return self.curve.confidence
+
+    @property
+    def prob_true(self) -> HostArray:
+        return self.curve.accuracy
+
+    @property
+    def ece(self) -> float:
+        return self.curve.error()
+
+    def plot(
+        self,
+        *,
+        ax: "Axes | None" = None,
+        name: str | None = None,
+        color: Any = None,
+        marker: str | None = None,
+        histogram: bool = True,
+        min_count: float = 10,
+        scale: Scale = "linear",
+    ) -> Self:
+        """Draw the diagram; ``name`` replaces that of the display, and the other parameters are those of `reliability_diagram`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            This display, with the attributes that end in an underscore.
+        """
+        before = set() if ax is None else set(ax.get_lines())
+        label = self.name if name is None else name
+        self.ax_ = reliability_diagram(
+            self.curve,
+            ax=ax,
+            label=label,
+            color=color,
+            marker=marker,
+            histogram=histogram,
+            min_count=min_count,
+            scale=scale,
+        )
+        if self.pos_label is not None:
+            self.ax_.set(xlabel=f"probability of {self.pos_label}", ylabel=f"frequency of {self.pos_label}")
+        self.figure_ = self.ax_.figure.get_figure(root=True)
+        self.line_ = next(line for line in self.ax_.get_lines() if line not in before)
+        self.histogram_ax_ = next(iter(self.ax_.child_axes), None) if histogram else None
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        n_bins: int = 15,
+        strategy: Strategy = "uniform",
+        pos_label: Any = None,
+        name: str | None = None,
+        ax: "Axes | None" = None,
+        color: Any = None,
+        marker: str | None = None,
+        histogram: bool = True,
+        min_count: float = 10,
+        scale: Scale = "linear",
+    ) -> Self:
+        """Draw the reliability diagram of a fitted classifier on data that it was not fitted to.
+
+        Parameters
+        ----------
+        estimator : classifier
+            A fitted classifier with `predict_proba`: one of scikit-learn, a `Pipeline`, or a calibrator of nishimori, for
+            which ``X`` holds the scores.
+        X : array
+            What `predict_proba` takes.
+        y : array of shape (n_samples,)
+            True classes, as in ``estimator.classes_``.
+        name : str, optional
+            The name in the legend; the class of the estimator by default.
+        sample_weight, n_bins, strategy, pos_label, ax, color, marker, histogram, min_count, scale
+            As for `from_predictions`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            With the axes, the figure and the numbers that were drawn.
+        """
+        probabilities = _probabilities_of(estimator, X)
+        classes = getattr(estimator, "classes_", None)
+        curve, label = _curve_of(y, probabilities, _OF_ESTIMATOR, classes, pos_label, (sample_weight, n_bins, strategy))
+        display = cls(curve, name=type(estimator).__name__ if name is None else name, pos_label=label)
+        return display.plot(ax=ax, color=color, marker=marker, histogram=histogram, min_count=min_count, scale=scale)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_prob: Any,
+        *,
+        classes: Classes = None,
+        sample_weight: Any = None,
+        n_bins: int = 15,
+        strategy: Strategy = "uniform",
+        pos_label: Any = None,
+        name: str | None = None,
+        ax: "Axes | None" = None,
+        color: Any = None,
+        marker: str | None = None,
+        histogram: bool = True,
+        min_count: float = 10,
+        scale: Scale = "linear",
+    ) -> Self:
+        """Draw the reliability diagram of predicted probabilities; true classes come first, as in scikit-learn.
+
+        Parameters
+        ----------
+        y_true : array of shape (n_samples,)
+            True classes.
+        y_prob : array of shape (n_samples, n_classes), or (n_samples,)
+            Predicted probabilities. A flat array holds those of ``pos_label``.
+        classes : sequence, optional
+            The label of each column of ``y_prob`` in order; by default 0, 1, ...
+        sample_weight : array of shape (n_samples,), optional
+            A weight of w counts a sample w times as much.
+        n_bins, strategy
+            The bins, as for `nishimori.metrics.ece`.
+        pos_label : optional
+            Show the probability of this class instead of that of the predicted class. For a flat ``y_prob`` it is 1 by
+            default, if all labels are 0 and 1, or -1 and 1.
+        name, ax, color, marker, histogram, min_count, scale
+            As for `reliability_diagram`, whose ``label`` is ``name``.
+        """
+        curve, label = _curve_of(y_true, y_prob, _OF_PREDICTIONS, classes, pos_label, (sample_weight, n_bins, strategy))
+        display = cls(curve, name=name, pos_label=label)
+        return display.plot(ax=ax, color=color, marker=marker, histogram=histogram, min_count=min_count, scale=scale)
+
+
+def _probabilities_of(estimator: Any, X: Any) -> Any:
+    kind = type(estimator).__name__
+    if isinstance(estimator, type) or not hasattr(estimator, "predict_proba"):
+        kind = f"the class {estimator.__name__}" if isinstance(estimator, type) else kind
+        raise InputError(
+            f"`estimator` must be a fitted classifier with `predict_proba`, got {kind}. Calibrate its scores first, or pass "
+            "probabilities to `ReliabilityDisplay.from_predictions`."
+        )
+    found = estimator.predict_proba(X)
+    if isinstance(found, list):
+        raise InputError(
+            f"`estimator` must predict one class per sample, got {len(found)} outputs. Pass the probabilities of one output to "
+            "`ReliabilityDisplay.from_predictions`."
+        )
+    return found
+
+
+def _curve_of(
+    y: Any,
+    probabilities: Any,
+    names: tuple[str, str],
+    classes: Classes,
+    pos_label: Any,
+    measured: tuple[Any, int, Strategy],
+) -> tuple[Reliability, Any]:
+    """The curve, and the class that the probabilities are about: None for the predicted class."""
+    labels, table = _labels(y, names), _array.as_array(probabilities)
+    if len(table.shape) == 1:
+        pos_label = _positive(labels, pos_label)
+    else:
+        known = class_labels(classes, int(table.shape[-1])).tolist()
+        if pos_label is not None and pos_label not in known:
+            raise InputError(f"`pos_label` must be one of the classes {', '.join(map(repr, known))}, got {pos_label!r}.")
+        top = _measured(table, labels, names, classes, "top", measured)  # which also checks the other columns and all labels
+        if pos_label is None:
+            return top, None
+        table = table[:, known.index(pos_label)]
+    is_positive = np.array([each == pos_label for each in labels.tolist()], dtype=int)
+    return _measured(table, is_positive, names, None, "positive", measured), pos_label
+
+
+def _measured(
+    table: Any, labels: HostArray, names: tuple[str, str], classes: Classes, of: Of, measured: tuple[Any, int, Strategy]
+) -> Reliability:
+    sample_weight, n_bins, strategy = measured
+    try:
+        data = source(table, labels, sample_weight, input="probabilities", classes=classes, names=(names[1], names[0]))
+        return reliability_of(data, beta=1.0, n_bins=n_bins, strategy=strategy, of=of)
+    except InputError as error:
+        # The library's remedy is an argument that scikit-learn's displays do not have.
+        remedy = "pass their softmax, such as `scipy.special.softmax(logits, axis=1)`"
+        raise InputError(str(error).replace("pass `input='logits'`", remedy)) from None
+
+
+def _labels(y: Any, names: tuple[str, str]) -> HostArray:
+    """True classes; refuses what looks like probabilities."""
+    found: HostArray = _array.on_host(_array.as_array(y))
+    swapped = (
+        f"Pass true classes first: `from_predictions({', '.join(names)})`." if names is _OF_PREDICTIONS else "Pass labels."
+    )
+    if found.ndim != 1:
+        raise InputError(f"`{names[0]}` must be one label per sample, got shape {found.shape}. {swapped}")
+    if found.dtype.kind == "f" and (found[np.isfinite(found)] % 1 != 0).any():
+        broken = found[np.isfinite(found)]
+        raise InputError(f"`{names[0]}` must be labels, got {broken[broken % 1 != 0][0]:.6g}. {swapped}")
+    return found
+
+
+def _positive(labels: HostArray, pos_label: Any) -> Any:
+    """The class that flat probabilities are about."""
+    known = np.unique(labels).tolist()
+    if pos_label is None:
+        if not (set(known) <= {0, 1} or set(known) <= {-1, 1}):
+            raise InputError(
+                "`pos_label` must be the class that the flat array of probabilities is about, if labels are not 0 and 1, or "
+                f"-1 and 1, got None for the labels {', '.join(map(repr, known[:5]))}."
+            )
+        return 1
+    if pos_label not in known:
+        raise InputError(f"`pos_label` must be one of the labels {', '.join(map(repr, known[:5]))}, got {pos_label!r}.")
+    return pos_label

@@ -1,0 +1,30 @@
+"""The study of classifiers runs at a small size, and its tables say the same about the same fits."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+
+
+def test_the_study_of_classifiers_fills_its_tables(monkeypatch, tmp_path):
+    spec = importlib.util.spec_from_file_location("classifier", BENCH / "classifier.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    out = tmp_path / "classifier.md"
+    words = ["classifier", "--splits", "1", "--data", "iris", "--models", "neighbours", "tree", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", words)
+    module.main()
+    lines = [line for line in out.read_text(encoding="utf-8").splitlines() if line.startswith(("| iris", "| mean"))]
+    ways, mean, floors = lines[:2], lines[2], lines[3:]
+    pooled = [float(line.split("|")[3].split("(")[0]) for line in ways]
+    assert all(0 < loss < 1.1 for loss in pooled)  # less than log 3, which is the loss of equal probabilities
+    assert float(mean.split("|")[3].split("(")[0]) == pytest.approx(np.mean(pooled), abs=1e-3)
+    for line, loss in zip(floors, pooled, strict=True):
+        chosen, *fixed = (float(cell) for cell in line.split("|")[3:-1])
+        assert chosen == loss
+        assert len(fixed) == len(module.FLOORS) - 1
+        assert min(fixed) <= chosen <= max(fixed)
