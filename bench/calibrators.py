@@ -2,13 +2,15 @@
 
     python bench/calibrators.py --logits FOLDER --peers PYTHON    # everything, some minutes on one core
     python bench/calibrators.py --quick                           # one network, in seconds; the numbers mean little
+    python bench/calibrators.py --methods isotonic platt          # these only; the numbers of the others stay
     python bench/calibrators.py --tables-only                     # tables and picture, from the numbers of the last run
 
-Each method is fitted to the validation set of each bundled network and measured on its test set. FOLDER (by default the folder
-``logits`` in $NISHIMORI_DATA, if that is set) holds further networks, as .npz files with ``logits`` and ``labels``. Each is
-divided into random halves with fixed seeds. Everything is repeated with 100, 500 and 1,000 validation rows. Measured are NLL,
-Brier score, ECE (15 bins of equal width), the gap per predicted class, the error, and the time of the fit. Differences from
-one temperature (TS, EC) are paired.
+Each method of `nishimori.methods` is fitted to the validation set of each bundled network and measured on its test set. FOLDER
+(by default the folder ``logits`` in $NISHIMORI_DATA, if that is set) holds further networks, as .npz files with ``logits`` and
+``labels``. Each is divided into random halves with fixed seeds. Methods for two classes are fitted to the bundled CIFAR-10
+networks with the classes joined into animals and machines, as in CalArena. Everything is repeated with 100, 500 and 1,000
+validation rows. Measured are NLL, Brier score, ECE (15 bins of equal width), the gap per predicted class, the error, and the
+processor time of the fit. Differences from one temperature (TS, EC) are paired.
 
 PYTHON is an interpreter that has probmetrics 1.3 (by default the running one, if it has it). Its vector, matrix and structured
 scaling are then fitted to the same rows. Without it that part is left out.
@@ -21,7 +23,7 @@ import argparse
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,21 +43,18 @@ from nishimori._sources import source
 
 ROOT = Path(__file__).parent.parent
 SIZES, SEEDS = (100, 500, 1000), 3
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "none": ("none", {}),
-    "ts": ("ts", {}),
-    "ec": ("ec", {}),
-    "auto": ("auto", {}),
-    "group": ("group", {}),
-    "bias": ("bias", {}),
-    "vector": ("vector", {}),
-    "matrix": ("matrix", {}),
+FIRST = ("none", "ts", "ec", "auto")  # what the others are compared with
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "group, ts": ("group", {"method": "ts"}),
     "bias, ts": ("bias", {"method": "ts"}),
+    "platt, not smooth": ("platt", {"smooth_labels": False}),
     "bias, keeps": ("bias", {"preserve_accuracy": True}),
     "vector, keeps": ("vector", {"preserve_accuracy": True}),
     "matrix, keeps": ("matrix", {"preserve_accuracy": True}),
 }
+NAMES = (*FIRST, *(name for name in nishimori.methods() if name not in FIRST))
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in NAMES}
+METHODS |= {label: (name, options) for label, (name, options) in VARIANTS.items() if name in NAMES}
 
 
 @dataclass(frozen=True)
@@ -90,12 +89,21 @@ class Row:
     nll_from_ec_se: float
 
 
-def fits(split: Split) -> dict[str, tuple[Any, float]]:
+def suits(name: str, n_classes: int) -> bool:
+    """Whether a method works for so many classes."""
+    traits = nishimori.calibrator(name).traits
+    return traits is None or traits.n_classes == "any" or n_classes == 2
+
+
+def fits(split: Split, labels: Iterable[str]) -> dict[str, tuple[Any, float]]:
     """The map of each method that could be fitted, and the seconds that it took."""
     found: dict[str, tuple[Any, float]] = {}
-    for label, (name, options) in METHODS.items():
+    for label in labels:
+        name, options = METHODS[label]
         if split.size != "all" and "preserve_accuracy" in options:
             continue  # the same fit as without it, so that little is learnt for half of the time
+        if not suits(name, split.test.logits.shape[1]):
+            continue
         try:
             found[label] = timed(name, options, split.validation)
         except nishimori.NishimoriError as error:
@@ -103,16 +111,20 @@ def fits(split: Split) -> dict[str, tuple[Any, float]]:
     return found
 
 
-def measured(split: Split) -> Iterator[Row]:
+def measured(split: Split, labels: Sequence[str]) -> Iterator[Row]:
     """One row per method that could be fitted."""
-    fitted = fits(split)
+    fitted = fits(split, [label for label in METHODS if label in ("ts", "ec", *labels)])
+    if "ts" not in fitted:
+        return  # nothing to compare with
     maps = {label: found for label, (found, _) in fitted.items()}
     cards, differences = scored(split.test, maps)
     logs = {label: np.asarray(map_.log_probabilities(split.test.logits)) for label, map_ in maps.items()}
     before = split.test.logits.argmax(axis=1)
     for label, (_, seconds) in fitted.items():
+        if label not in labels:
+            continue
         card, ts = cards[label], differences[label]
-        from_ec, from_ec_se = paired_nll(logs["ec"], logs[label], split.test.labels)
+        from_ec, from_ec_se = paired_nll(logs["ec"], logs[label], split.test.labels) if "ec" in logs else (np.nan, np.nan)
         gap, chance = class_gap(np.exp(logs[label]), split.test.labels)
         yield Row(
             data=split.name,
@@ -142,13 +154,13 @@ def measured(split: Split) -> Iterator[Row]:
 
 
 def timed(name: str, options: dict[str, Any], rows: Rows) -> tuple[Any, float]:
-    """The map that a method finds, and the seconds that it takes."""
+    """The map that a method finds, and the seconds of processor time that it takes, whatever else the machine does."""
     with warnings.catch_warnings():
         for kind in (nishimori.InputWarning, nishimori.FewErrorsWarning):
             warnings.simplefilter("ignore", kind)  # degenerate groups and few errors: what a method then does is measured
-        start = time.perf_counter()
+        start = time.process_time()
         map_ = nishimori.calibrator(name, **options).fit(rows.logits, rows.labels).map_
-        return map_, time.perf_counter() - start
+        return map_, time.process_time() - start
 
 
 def scored(test: Rows, maps: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Difference]]]:
@@ -179,13 +191,15 @@ def class_gap(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, flo
     return float(np.mean(np.abs(gaps[seen]) / n[seen])), float(np.mean(np.sqrt(2 / np.pi * variances[seen]) / n[seen]))
 
 
-def run(found: Iterable[Split], path: Path) -> list[Row]:
-    """The rows of all methods, written as they come."""
-    rows: list[Row] = []
+def run(found: Iterable[Split], path: Path, labels: Sequence[str]) -> list[Row]:
+    """The rows of these methods, written as they come, after those of other methods from the last run."""
+    rows: list[Row] = [row for row in read(Row, path) if row.method in METHODS and row.method not in labels]
     with Table(Row, path) as table:
+        for row in rows:
+            table.write(row)
         for split in found:
             start = time.perf_counter()
-            for row in measured(split):
+            for row in measured(split, labels):
                 rows.append(row)
                 table.write(row)
             print(f"{split.name}, seed {split.seed}, {split.size} rows: {time.perf_counter() - start:.1f} s", flush=True)
@@ -215,6 +229,7 @@ def main() -> None:
     parser.add_argument("--logits", type=Path, default=shared and Path(shared) / "logits", help="folder of further networks")
     parser.add_argument("--peers", metavar="PYTHON", help="an interpreter that has probmetrics")
     parser.add_argument("--quick", action="store_true", help="one network, 500 validation rows or all")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=tuple(METHODS), help="only these")
     parser.add_argument("--tables-only", action="store_true", help="from the numbers of the last run")
     parser.add_argument("--out", type=Path, default=ROOT / "bench/results", help="folder of numbers and tables")
     parser.add_argument("--images", type=Path, default=ROOT / "docs/images", help="folder of pictures")
@@ -225,8 +240,9 @@ def main() -> None:
     if options.tables_only:
         rows, peers = read(Row, paths[0]), read(PeerRow, paths[1])
     else:
-        rows = run(found(sizes=sizes), paths[0])
+        rows = run(found(sizes=sizes), paths[0], options.methods)
         peers = run_peers(interpreter(options.peers), found(sizes=()), paths[1])
+    rows.sort(key=lambda row: list(METHODS).index(row.method))  # the order of the tables
     (options.out / "calibrators.md").write_text(report(rows, section(peers)), encoding="utf-8")
     picture(rows, options.images / "calibrators.png")
     decision(rows, options.images / "which-calibrator.png")

@@ -20,11 +20,11 @@ LOOKS = {
 
 
 def picture(rows: Sequence[Any], path: Path) -> None:
-    """Relative change of the NLL with error bars, and the gap per predicted class, one line per data set."""
+    """Relative change of the NLL with error bars, and the gap per predicted class, one line per data set of several classes."""
     matplotlib.use("Agg")
     from matplotlib import pyplot  # noqa: PLC0415 - after the choice of the backend
 
-    numbers = Numbers(rows)
+    numbers = Numbers([row for row in rows if row.n_classes > 2])
     best = [method for method in LOOKS if method in numbers.methods][-1]
     order = np.argsort(-numbers.of("nll_from_ts", best) / numbers.of("nll", "ts"))
     names = [numbers.data[i] for i in order]

@@ -11,6 +11,7 @@ from nishimori import data
 CAL_ARENA = "cifar10/densenet40-calarena"
 PAIR = ("nncal__cifar10_val5000__densenet40", "nncal__cifar10_test__densenet40")
 QUICK = ("cifar10/resnet20",)
+ANIMALS = [2, 3, 4, 5, 6, 7]  # of the classes of CIFAR-10; the others are machines
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,16 @@ class Split:
 def splits(folder: Path | None, *, sizes: tuple[int, ...], seeds: int, quick: bool) -> Iterator[Split]:
     """Every data set with all its validation rows, then with fewer of them.
 
-    Bundled networks have their own validation and test sets, drawn from once. A file in ``folder`` is divided into two random
+    Bundled networks have their own validation and test sets, drawn from once. Those of CIFAR-10 come a second time with two
+    classes. A file in ``folder`` is divided into two random
     halves, once for each seed, and only the first has fewer rows, too. The pair of files that CalArena uses stays as it is.
     """
-    for name in QUICK if quick else data.names():
+    names = QUICK if quick else data.names()
+    for name in names:
         yield from _with_fewer(_bundled(name), sizes)
+    for name in names:
+        if name.startswith("cifar10/"):
+            yield from _with_fewer(_animals(_bundled(name)), sizes)
     if folder is None:
         return
     found = {path.stem: path for path in sorted(folder.glob("*.npz"))}
@@ -73,6 +79,18 @@ def _bundled(name: str) -> Split:
     network = data.load(name)
     validation, test = (Rows(each.logits.astype(float), each.labels) for each in (network.validation, network.test))
     return Split(name, "bundled", 0, "all", validation, test)
+
+
+def _animals(split: Split) -> Split:
+    """The same network with two classes, machines and animals: the sums of the probabilities of the ten."""
+    is_animal = np.isin(np.arange(split.test.logits.shape[1]), ANIMALS)
+
+    def joined(rows: Rows) -> Rows:
+        columns = [np.logaddexp.reduce(rows.logits[:, chosen], axis=1) for chosen in (~is_animal, is_animal)]
+        return Rows(np.stack(columns, axis=1), is_animal[rows.labels].astype(int))
+
+    name = f"{split.name}, animals"
+    return replace(split, name=name, origin="binary", validation=joined(split.validation), test=joined(split.test))
 
 
 def _read(path: Path) -> Rows:

@@ -9,7 +9,11 @@ from calibrators_splits import CAL_ARENA
 
 HARM = 2.0  # paired standard errors
 ROUNDING = 1e-8  # a method that falls back to one temperature finds the T of TS to nine digits, not to all
-TITLES = {"bundled": "Bundled networks, each with its own validation set", "file": "Networks from files"}
+TITLES = {
+    "bundled": "Bundled networks, each with its own validation set",
+    "file": "Networks from files",
+    "binary": "Two classes: the bundled CIFAR-10 networks, animals against machines",
+}
 # Log-loss, Brier score and ECE (15 bins) of CalArena (arXiv:2605.30188, repository probkit/CalArena) for the DenseNet-40 of
 # this pair of files, from the files of results of that repository.
 PUBLISHED = {
@@ -64,26 +68,30 @@ def report(rows: Sequence[Any], peers: str) -> str:
         parts += [f"## {TITLES[origin]}: {len(numbers.data)} data sets", summary(numbers)]
     parts += ["## How often each method is better", wins(rows, origins)]
     parts += ["## Fewer validation rows", by_size(rows, [*sizes, "all"])]
+    parts += ["## NLL after each method, minus NLL after TS", NLL_NOTE]
+    kinds = [[row for row in rows if (row.n_classes == 2) is two] for two in (False, True)]
+    parts += [nll_by_data(Numbers(each)) for each in kinds if each]
     numbers = Numbers(rows)
-    parts += ["## NLL after each method, minus NLL after TS", NLL_NOTE, nll_by_data(numbers)]
-    parts += ["## Gap per predicted class, points", GAP_NOTE, gaps_by_data(numbers)]
+    parts += ["## Gap per predicted class, points", GAP_NOTE, gaps_by_data(Numbers(kinds[0]))]
     if CAL_ARENA in numbers.data:
         parts += ["## The DenseNet-40 of CalArena", CAL_ARENA_NOTE, cal_arena(numbers)]
     return "\n\n".join([*parts, "## Agreement with probmetrics", peers]) + "\n"
 
 
 INTRODUCTION = """Written by `bench/calibrators.py`, which says what is fitted and measured. "keeps" stands for
-`preserve_accuracy=True`, and "group, ts" and "bias, ts" for `method="ts"` instead of `"ec"`. Differences are those from
-temperature scaling (TS), paired row by row; ± is one standard error. A file is divided into random halves three times, and the
-mean is given. Its standard error stays that of one half, because the halves share rows. The class gap is the mean over
-predicted classes of |mean confidence - accuracy|. *Chance* is what it would be if the model were calibrated: it is not zero,
-because each class has few test rows. ECE has 15 bins of equal width. The three files whose names begin with ecpaper hold the
-test rows of bundled networks whose names end in -authors."""
+`preserve_accuracy=True`, "group, ts" and "bias, ts" for `method="ts"` instead of `"ec"`, and "platt, not smooth" for
+`smooth_labels=False`. Differences are those from temperature scaling (TS), paired row by row; ± is one standard error. A file
+is divided into random halves three times, and the mean is given. Its standard error stays that of one half, because the
+halves share rows. The class gap is the mean over predicted classes of |mean confidence - accuracy|. *Chance* is what it would
+be if the model were calibrated: it is not zero, because each class has few test rows. ECE has 15 bins of equal width. Times
+of fits are medians of processor time, on one core. For two classes, the probabilities of the ten classes of CIFAR-10 are
+added up, those of six animals and those of four machines, as in CalArena. The three files whose names begin with ecpaper hold
+the test rows of bundled networks whose names end in -authors."""
 SIZE_NOTE = """Mean over data sets of the NLL after each method minus that after TS, times 1,000. In brackets: on how many
 data sets the method is worse than TS by more than two paired standard errors, out of those that it could be fitted to."""
 NLL_NOTE = """Times 1,000. Negative: better than TS. Bold: by more than two paired standard errors, in either direction."""
-GAP_NOTE = """Then the error in percent, which only the affine methods change: bold if by more than two paired standard
-errors."""
+GAP_NOTE = """Then the error in percent after methods that change predictions: bold if it differs from that after TS by more
+than two paired standard errors."""
 CAL_ARENA_NOTE = """Fitted to 5,000 rows, measured on 10,000. The published numbers are those of CalArena
 ([arXiv:2605.30188](https://arxiv.org/abs/2605.30188)): SVS and SMS are structured vector and matrix scaling
 ([arXiv:2511.03685](https://arxiv.org/abs/2511.03685)), VS and MS vector and matrix scaling without a penalty. ± is the paired
@@ -98,8 +106,10 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def summary(numbers: Numbers) -> str:
     """Means over data sets, one line per method."""
-    head = ["method", "NLL", "Brier", "ECE %", "class gap", "chance", "error %", "changed %", "fit, 10 classes", "100 classes"]
     classes = numbers.of("n_classes", "ts")
+    counts = sorted(set(classes))
+    head = ["method", "NLL", "Brier", "ECE %", "class gap", "chance", "error %", "changed %"]
+    head += [f"fit, {k:.0f} classes" for k in counts]
 
     def line(method: str) -> list[str]:
         nll, brier, ece, gap, chance, error, changed = (
@@ -107,7 +117,7 @@ def summary(numbers: Numbers) -> str:
             for name in ("nll", "brier", "ece", "class_gap", "class_gap_chance", "error", "changed")
         )
         seconds = numbers.of("seconds", method)
-        times = [duration(np.median(seconds[classes == k])) if (classes == k).any() else "-" for k in (10, 100)]
+        times = [duration(np.median(seconds[classes == k])) for k in counts]
         shares = [f"{100 * value:.2f}" for value in (ece, gap, chance, error, changed)]
         return [method, f"{nll:.4f}", f"{brier:.4f}", *shares, *times]
 
@@ -169,17 +179,26 @@ def wilson(won: float, n: int, z: float = 1.96) -> tuple[float, float]:
     return float(centre - half), float(centre + half)
 
 
-def win_rates(values: np.ndarray, draws: int = 2000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def win_rates(
+    values: np.ndarray, draws: int = 2000, blocks: Sequence[Any] | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean win rates, as CalArena has them, with 95 % intervals from a bootstrap over data sets.
 
-    ``values`` has one row per method and one column per data set. Each method is compared with each other one on each
-    data set: 1 if it is lower, 1/2 if equal.
+    ``values`` has one row per method and one column per data set; NaN where a method could not be fitted. Each method is
+    compared with each other one on each data set: 1 if it is lower, 1/2 if equal. ``blocks`` names, for each column, what is
+    drawn as a whole, such as the data set behind several models; by default each column by itself.
     """
     n_methods, n_data = values.shape
+    values = np.where(np.isnan(values), np.inf, values)
     won = (values[:, None] < values[None]) + 0.5 * (values[:, None] == values[None])
     won[np.arange(n_methods), np.arange(n_methods)] = 0
     by_data = won.sum(axis=1) / (n_methods - 1)
-    drawn = by_data[:, np.random.default_rng(0).integers(n_data, size=(draws, n_data))].mean(axis=2)
+    _, block = np.unique(np.arange(n_data) if blocks is None else np.asarray(blocks), return_inverse=True)
+    n_blocks = block.max() + 1
+    sums, counts = np.zeros((n_methods, n_blocks)), np.bincount(block)
+    np.add.at(sums.T, block, by_data.T)
+    chosen = np.random.default_rng(0).integers(n_blocks, size=(draws, n_blocks))
+    drawn = sums[:, chosen].sum(axis=2) / counts[chosen].sum(axis=1)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=1)
     return by_data.mean(axis=1), low, high
 
@@ -193,7 +212,7 @@ def rate_of(method: str, numbers: Numbers, rates: tuple[np.ndarray, np.ndarray, 
 
 
 def by_size(rows: Sequence[Any], sizes: Sequence[str]) -> str:
-    """Mean differences from TS at each number of validation rows, for ten and for a hundred classes."""
+    """Mean differences from TS at each number of validation rows, for each number of classes."""
     head = ["method", "classes", *(f"n = {int(size):,}" if size != "all" else "all" for size in sizes)]
     lines = []
     for k in sorted({row.n_classes for row in rows}):
@@ -230,15 +249,15 @@ def nll_by_data(numbers: Numbers) -> str:
 
 def gaps_by_data(numbers: Numbers) -> str:
     """Class gaps, then errors, one line per data set."""
-    affine = [method for method in ("bias", "vector", "matrix") if method in numbers.methods]
+    changing = [method for method in numbers.contestants if np.nanmax(numbers.of("changed", method)) > 0]
     keeps = [method for method in numbers.contestants if method not in ("auto",)]
 
     def line(data: str) -> list[str]:
         gaps = [f"{100 * numbers.one('class_gap', data, method):.2f}" for method in keeps]
-        errors = [error_cell(numbers, data, method) for method in ("ts", *affine)]
+        errors = [error_cell(numbers, data, method) for method in ("ts", *changing)]
         return [data, *gaps, f"{100 * numbers.one('class_gap_chance', data, 'ts'):.2f}", *errors]
 
-    head = ["data", *(f"gap, {method}" for method in keeps), "chance", "error %", *(f"error, {method}" for method in affine)]
+    head = ["data", *(f"gap, {method}" for method in keeps), "chance", "error %", *(f"error, {method}" for method in changing)]
     return table(head, map(line, numbers.data))
 
 
@@ -255,6 +274,8 @@ def cal_arena(numbers: Numbers) -> str:
     for name, (nll, brier, ece) in PUBLISHED.items():
         lines.append((nll, [f"{name} (CalArena)", f"{nll:.6f}", "", f"{brier:.6f}", f"{ece:.6f}", ""]))
     for method in numbers.methods:
+        if np.isnan(numbers.one("nll", CAL_ARENA, method)):
+            continue  # a method for two classes
         nll, brier, ece, error, change, se = (
             numbers.one(name, CAL_ARENA, method) for name in ("nll", "brier", "ece", "error", "nll_from_ts", "nll_from_ts_se")
         )
