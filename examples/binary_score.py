@@ -9,7 +9,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from nishimori import TemperatureScaling, metrics
+from nishimori import Platt, TemperatureScaling, evaluate, metrics
 
 images, digits = load_digits(return_X_y=True)
 x, y = StandardScaler().fit_transform(images), digits >= 5  # is the digit one of 5 to 9?
@@ -26,3 +26,7 @@ print(f"P(y = 1) is the sigmoid of z / T: {np.allclose(p[:, 1], 1 / (1 + np.exp(
 for name, temperature in (("before", 1.0), ("after", calibrator.temperature_)):
     ece = metrics.ece(test, test_y, of="positive", temperature=temperature)
     print(f"{name}: ECE of P(y = 1) {ece:.2%}, NLL {metrics.nll(test, test_y, temperature=temperature):.3f}")
+
+platt = Platt().fit(val, val_y)  # a slope and an intercept, which may change predictions
+shown = ", ".join(f"{name} {value:.3f}" for name, value in platt.parameters_.items())
+print(f"Platt scaling: {shown}, NLL {evaluate(test, test_y, calibrator=platt).nll:.3f}")

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from nishimori import Affine, ClassTemperatures, GroupTemperatures
+from nishimori import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture
 
 K = 5
 _rng = np.random.default_rng(0)
@@ -27,12 +27,35 @@ def affine(z, scale, bias=BIAS, fallback=None):
     return np.array(rows)
 
 
+def log_affine(z, matrix=MATRIX, bias=BIAS, fallback=None):
+    """The definition, row by row."""
+    rows = []
+    for row in z:
+        mapped = matrix @ (row - np.log(np.sum(np.exp(row)))) + bias
+        changed = fallback is not None and mapped.argmax() != row.argmax()
+        rows.append((row - row.max()) / fallback if changed else mapped)
+    return np.array(rows)
+
+
+def mixture(z, temperature, weights):
+    """The definition, row by row."""
+    rows = []
+    for row in z:
+        parts = [np.exp(row / temperature), np.exp(row), np.ones(len(row))]
+        rows.append(np.log(sum(weight * part / part.sum() for weight, part in zip(weights, parts, strict=True))))
+    return np.array(rows)
+
+
 MAPS = {
     "number": (Affine(0.7, BIAS), lambda z: affine(z, 0.7)),
     "diagonal": (Affine(DIAGONAL, BIAS), lambda z: affine(z, DIAGONAL)),
     "matrix": (Affine(MATRIX, BIAS), lambda z: affine(z, MATRIX)),
     "fallback": (Affine(MATRIX, BIAS, FALLBACK), lambda z: affine(z, MATRIX, fallback=FALLBACK)),
     "classes": (ClassTemperatures(TEMPERATURES), lambda z: np.array([row / TEMPERATURES[row.argmax()] for row in z])),
+    "log": (LogAffine(MATRIX, BIAS), log_affine),
+    "log, fallback": (LogAffine(MATRIX, BIAS, FALLBACK), lambda z: log_affine(z, fallback=FALLBACK)),
+    "mixture": (Mixture(2.0, [0.6, 0.3, 0.1]), lambda z: mixture(z, 2.0, [0.6, 0.3, 0.1])),
+    "two of three": (Mixture(2.0, [0.0, 0.9, 0.1]), lambda z: mixture(z, 2.0, [0.0, 0.9, 0.1])),
 }
 """Maps that need no groups, and what they make of logits."""
 

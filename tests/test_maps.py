@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import reference
-from nishimori._maps import Temperature, from_parameters
+from nishimori._maps import Affine, Temperature, from_parameters
 from nishimori.errors import InputError
 
 LOGITS, _ = reference.drawn(20, 4)
@@ -26,6 +26,10 @@ def test_probabilities_do_not_lose_digits_to_a_constant_per_row():
 
 def test_what_a_dtype_cannot_hold_is_infinite_without_a_warning():
     assert Temperature(1e-3).apply(np.array([[1000.0, 0.0]], dtype=np.float16)).tolist() == [[np.inf, 0.0]]
+    tripled = Affine(np.array(3.0), np.zeros(2))
+    logits = np.array([[6e4, -6e4]], dtype=np.float16)
+    assert tripled.apply(logits).tolist() == [[np.inf, -np.inf]]
+    assert tripled.probabilities(logits).tolist() == [[1.0, 0.0]]
 
 
 def test_a_map_is_its_kind_and_parameters_again():

@@ -12,7 +12,7 @@ import torch
 
 import nishimori
 import reference
-from nishimori import Affine, ClassTemperatures, GroupTemperatures, sources
+from nishimori import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture, sources
 from nishimori._maps import from_parameters
 from nishimori.errors import InputError, InputWarning
 
@@ -32,6 +32,9 @@ MAPS = {
     "diagonal": Affine([0.4, 0.5, 0.6, 0.7], BIAS),
     "matrix": Affine(MATRIX, BIAS),
     "fallback": Affine(MATRIX, BIAS, 2.0),
+    "log": LogAffine(MATRIX, BIAS),
+    "log, fallback": LogAffine(MATRIX, BIAS, 2.0),
+    "mixture": Mixture(2.0, [0.6, 0.3, 0.1]),
 }
 
 
@@ -41,10 +44,11 @@ def expected(name, logits=LOGITS):
     for z, group in zip(np.asarray(logits, dtype=float), GROUPS, strict=True):
         x = z - z.mean()
         scale = {"number": 0.6 * np.eye(K), "diagonal": np.diag([0.4, 0.5, 0.6, 0.7])}.get(name, MATRIX)
-        u = scale @ x + BIAS
-        if name == "fallback" and u.argmax() != z.argmax():
+        u = scale @ (np.log(reference.softmax(z[None])[0]) if name.startswith("log") else x) + BIAS
+        if name.endswith("fallback") and u.argmax() != z.argmax():
             u = x / 2.0
-        rows.append({"class": z / BY_CLASS[z.argmax()], "group": z / BY_GROUP[group]}.get(name, u))
+        mixed = np.log(0.6 * reference.softmax(z[None], 2.0)[0] + 0.3 * reference.softmax(z[None])[0] + 0.1 / K)
+        rows.append({"class": z / BY_CLASS[z.argmax()], "group": z / BY_GROUP[group], "mixture": mixed}.get(name, u))
     return np.array(rows)
 
 
@@ -70,7 +74,7 @@ def test_predictions_are_those_of_the_formula(name):
 @pytest.mark.parametrize("name", MAPS)
 def test_what_keeps_predictions_says_so(name):
     kept = (expected(name).argmax(axis=1) == LOGITS.argmax(axis=1)).all()
-    assert MAPS[name].keeps_predictions == kept == (name in ("class", "group", "fallback"))
+    assert MAPS[name].keeps_predictions == kept == (name in ("class", "group", "fallback", "log, fallback", "mixture"))
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -111,7 +115,8 @@ def test_a_saved_map_predicts_the_same(name, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(LOGITS, **given), fixed.predict_proba(LOGITS, **given))
     sent = pickle.loads(pickle.dumps(fixed))
     np.testing.assert_array_equal(sent.predict_proba(LOGITS, **given), fixed.predict_proba(LOGITS, **given))
-    assert json.loads((tmp_path / "c.json").read_text())["format_version"] == 3
+    version = 4 if name in ("log", "log, fallback", "mixture") else 3
+    assert json.loads((tmp_path / "c.json").read_text())["format_version"] == version
 
 
 def test_a_binary_score_stays_flat():
@@ -120,6 +125,9 @@ def test_a_binary_score_stays_flat():
     fixed = nishimori.FixedMap(Affine(0.5, [0.3, -0.3])).fit(score, LABELS % 2)
     np.testing.assert_allclose(fixed.transform(score), 0.5 * score - 0.6, atol=1e-12)
     np.testing.assert_allclose(fixed.predict_proba(score), reference.softmax(0.5 * table + [0.3, -0.3]), rtol=1e-12)
+    p = 0.6 * reference.softmax(table, 2.0) + 0.3 * reference.softmax(table) + 0.1 / 2
+    mixture = nishimori.FixedMap(MAPS["mixture"]).fit(score, LABELS % 2)
+    np.testing.assert_allclose(mixture.transform(score), np.log(p[:, 1] / p[:, 0]), atol=1e-12)
     by_class = nishimori.FixedMap(ClassTemperatures([2.0, 4.0])).fit(score, LABELS % 2)
     np.testing.assert_allclose(by_class.transform(score), score / np.where(score > 0, 4.0, 2.0), rtol=1e-12)
 
@@ -129,8 +137,14 @@ def test_masked_classes_stay_masked_or_are_refused():
     masked[::3, 2] = -np.inf
     p = nishimori.FixedMap(MAPS["class"]).fit(LOGITS, LABELS).predict_proba(masked)
     assert (p[::3, 2] == 0).all()
-    with pytest.raises(InputError, match=r"must not have masked classes \(-inf\).*Use a method with temperatures only"):
-        nishimori.FixedMap(MAPS["number"]).fit(LOGITS, LABELS).predict_proba(masked)
+    p = nishimori.FixedMap(MAPS["mixture"]).fit(LOGITS, LABELS).predict_proba(masked)
+    expected = (
+        0.6 * reference.softmax(masked, 2.0) + 0.3 * reference.softmax(masked) + 0.1 / np.isfinite(masked).sum(axis=1)[:, None]
+    )
+    np.testing.assert_allclose(p, np.where(np.isfinite(masked), expected, 0), rtol=1e-12)
+    for name in ("number", "log"):
+        with pytest.raises(InputError, match=r"must not have masked classes \(-inf\).*Use a method with temperatures only"):
+            nishimori.FixedMap(MAPS[name]).fit(LOGITS, LABELS).predict_proba(masked)
 
 
 def test_groups_that_were_not_seen_get_the_common_temperature_and_a_warning():
@@ -249,6 +263,14 @@ def test_groups_that_files_cannot_give_are_refused(tmp_path):
             r"`scale` must be a number, or have shape \(2,\) or \(2, 2\), got \(3,\)",
         ),
         (lambda: Affine(1.0, [0.0, 0.0], -1), r"`fallback` must be a finite positive number, got -1\."),
+        (lambda: LogAffine(np.eye(3), [0.0, 0.0]), r"`matrix` must have shape \(2, 2\), got \(3, 3\)\."),
+        (lambda: LogAffine([[1.0]], [0.0]), r"`bias` must have one number per class, got shape \(1,\)\."),
+        (lambda: LogAffine(np.eye(2), [0.0, 0.0], 0), r"`fallback` must be a finite positive number, got 0\."),
+        (lambda: MAPS["log"].apply(LOGITS[:, :3]), r"`logits` must have 4 classes, as the map has, got 3\."),
+        (lambda: Mixture(0.0, [1, 0, 0]), r"`temperature` must be a finite positive number, got 0\.0\."),
+        (lambda: Mixture(1.0, [0.5, 0.5]), r"`weights` must be three numbers from 0 to 1 whose sum is 1, got \[0\.5, 0\.5\]\."),
+        (lambda: Mixture(1.0, [1.5, -0.5, 0.0]), r"`weights` must be three numbers from 0 to 1 whose sum is 1"),
+        (lambda: Mixture(1.0, [0.5, 0.4, 0.0]), r"`weights` must be three numbers from 0 to 1 whose sum is 1"),
         (lambda: MAPS["number"].apply(LOGITS[:, :3]), r"`logits` must have 4 classes, as the map has, got 3\."),
         (lambda: nishimori.FixedMap(MAPS["class"]).fit(LOGITS[:, :3], LABELS % 3), r"`X` must have 4 classes, as the map has"),
     ],
@@ -269,6 +291,10 @@ def test_what_cannot_be_a_map_is_refused(make, message):
         ("affine", {"scale": 1.0, "bias": [0.0, 10**400], "fallback": None}),
         ("affine", {"scale": True, "bias": [0.0, 0.0], "fallback": None}),
         ("affine", {"scale": 1.0, "bias": [0.0, 0.0], "fallback": "2"}),
+        ("log_affine", {"matrix": [[1.0, 0.0], [0.0]], "bias": [0.0, 0.0], "fallback": None}),
+        ("log_affine", {"matrix": [[1.0, 0.0], [0.0, 1.0]], "bias": [0.0, 0.0], "fallback": "2"}),
+        ("mixture", {"temperature": "2", "weights": [1.0, 0.0, 0.0]}),
+        ("mixture", {"temperature": 2.0, "weights": 1.0}),
     ],
 )
 def test_what_describes_no_map_is_refused(kind, parameters):

@@ -179,8 +179,8 @@ UNUSABLE = {
     "one-hot": (np.eye(3)[[0, 1, 2, 0]], f"{PER_SAMPLE}, which looks one-hot. Pass `y.argmax(axis=1)`."),
     "multi-hot": (
         MULTI_HOT,
-        f"{PER_SAMPLE}, with several true classes, or none, in some rows. nishimori calibrates classes that exclude each "
-        "other: for labels that do not, calibrate each column as a binary score.",
+        f"{PER_SAMPLE}, with several true classes, or none, in some rows. For labels that do not exclude each other use "
+        "nishimori.MultilabelCalibrator and nishimori.evaluate_multilabel, in Python.",
     ),
     "table": (np.full((4, 3), 0.2), f"{PER_SAMPLE}. Pass the true class of each sample."),
 }

@@ -20,24 +20,36 @@ if TYPE_CHECKING:
     from nishimori._bootstrap import Bootstrap as Bootstrap
     from nishimori._bootstrap import bootstrap as bootstrap
     from nishimori._calibrators import AdaptiveConsistency as AdaptiveConsistency
+    from nishimori._calibrators import Beta as Beta
     from nishimori._calibrators import BiasCorrected as BiasCorrected
     from nishimori._calibrators import Calibrator as Calibrator
+    from nishimori._calibrators import ClasswiseTemperature as ClasswiseTemperature
+    from nishimori._calibrators import Dirichlet as Dirichlet
+    from nishimori._calibrators import EnsembleTemperature as EnsembleTemperature
     from nishimori._calibrators import ExpectationConsistency as ExpectationConsistency
     from nishimori._calibrators import FixedMap as FixedMap
     from nishimori._calibrators import FixedTemperature as FixedTemperature
     from nishimori._calibrators import GroupConsistency as GroupConsistency
+    from nishimori._calibrators import HistogramBinning as HistogramBinning
+    from nishimori._calibrators import Isotonic as Isotonic
     from nishimori._calibrators import Matched as Matched
     from nishimori._calibrators import MatrixScaling as MatrixScaling
+    from nishimori._calibrators import MethodTable as MethodTable
+    from nishimori._calibrators import Platt as Platt
+    from nishimori._calibrators import Quadratic as Quadratic
     from nishimori._calibrators import SeveralParameters as SeveralParameters
     from nishimori._calibrators import TemperatureScaling as TemperatureScaling
+    from nishimori._calibrators import Traits as Traits
     from nishimori._calibrators import Uncalibrated as Uncalibrated
     from nishimori._calibrators import VectorScaling as VectorScaling
     from nishimori._calibrators import calibrator as calibrator
     from nishimori._calibrators import from_temperature as from_temperature
-    from nishimori._calibrators import load as load
+    from nishimori._calibrators import method_table as method_table
     from nishimori._calibrators import methods as methods
     from nishimori._calibrators import register as register
     from nishimori._checks import Check as Check
+    from nishimori._classifier import CalibratedClassifier as CalibratedClassifier
+    from nishimori._classifier import CalibratedPair as CalibratedPair
     from nishimori._compare import compare as compare
     from nishimori._comparison import Comparison as Comparison
     from nishimori._curve import TemperatureCurve as TemperatureCurve
@@ -48,10 +60,19 @@ if TYPE_CHECKING:
     from nishimori._group_gaps import GroupGaps as GroupGaps
     from nishimori._group_gaps import group_gaps as group_gaps
     from nishimori._maps import Affine as Affine
+    from nishimori._maps import ClassCurves as ClassCurves
     from nishimori._maps import ClassTemperatures as ClassTemperatures
     from nishimori._maps import GroupTemperatures as GroupTemperatures
+    from nishimori._maps import LogAffine as LogAffine
+    from nishimori._maps import LogOdds as LogOdds
     from nishimori._maps import Map as Map
+    from nishimori._maps import Mixture as Mixture
     from nishimori._maps import Temperature as Temperature
+    from nishimori._multilabel import LabelScore as LabelScore
+    from nishimori._multilabel import MultilabelCalibrator as MultilabelCalibrator
+    from nishimori._multilabel import MultilabelScorecard as MultilabelScorecard
+    from nishimori._multilabel import evaluate_multilabel as evaluate_multilabel
+    from nishimori._multilabel import load as load
     from nishimori._observables import Observable as Observable
     from nishimori._paired import Difference as Difference
     from nishimori._paired import Paired as Paired
@@ -95,24 +116,36 @@ _HOME = {
     "AdaptiveConsistency": "_calibrators",
     "Bootstrap": "_bootstrap",
     "bootstrap": "_bootstrap",
+    "Beta": "_calibrators",
     "BiasCorrected": "_calibrators",
     "Calibrator": "_calibrators",
+    "ClasswiseTemperature": "_calibrators",
+    "Dirichlet": "_calibrators",
+    "EnsembleTemperature": "_calibrators",
     "ExpectationConsistency": "_calibrators",
     "FixedMap": "_calibrators",
     "FixedTemperature": "_calibrators",
     "GroupConsistency": "_calibrators",
+    "HistogramBinning": "_calibrators",
+    "Isotonic": "_calibrators",
     "Matched": "_calibrators",
     "MatrixScaling": "_calibrators",
+    "MethodTable": "_calibrators",
+    "Platt": "_calibrators",
+    "Quadratic": "_calibrators",
     "SeveralParameters": "_calibrators",
     "TemperatureScaling": "_calibrators",
+    "Traits": "_calibrators",
     "Uncalibrated": "_calibrators",
     "VectorScaling": "_calibrators",
     "calibrator": "_calibrators",
     "from_temperature": "_calibrators",
-    "load": "_calibrators",
+    "method_table": "_calibrators",
     "methods": "_calibrators",
     "register": "_calibrators",
     "Check": "_checks",
+    "CalibratedClassifier": "_classifier",
+    "CalibratedPair": "_classifier",
     "compare": "_compare",
     "Comparison": "_comparison",
     "TemperatureCurve": "_curve",
@@ -123,10 +156,19 @@ _HOME = {
     "GroupGaps": "_group_gaps",
     "group_gaps": "_group_gaps",
     "Affine": "_maps",
+    "ClassCurves": "_maps",
     "ClassTemperatures": "_maps",
     "GroupTemperatures": "_maps",
+    "LogAffine": "_maps",
+    "LogOdds": "_maps",
     "Map": "_maps",
+    "Mixture": "_maps",
     "Temperature": "_maps",
+    "LabelScore": "_multilabel",
+    "MultilabelCalibrator": "_multilabel",
+    "MultilabelScorecard": "_multilabel",
+    "evaluate_multilabel": "_multilabel",
+    "load": "_multilabel",
     "Observable": "_observables",
     "Difference": "_paired",
     "Paired": "_paired",

@@ -94,7 +94,9 @@ def _map_of(calibrator: Any, name: str) -> Map:
     fitted = getattr(calibrator, "map_", None)
     if not isinstance(fitted, Map):
         remedy = "Call its `fit` first."
-        if isinstance(calibrator, int | float):
+        if hasattr(calibrator, "maps_"):
+            remedy = "For a MultilabelCalibrator use `nishimori.evaluate_multilabel`."
+        elif isinstance(calibrator, int | float):
             remedy = f"Pass `temperature={calibrator!r}`."
         elif isinstance(calibrator, str | os.PathLike):
             remedy = "Pass `nishimori.load(path)` of a file, or `nishimori.calibrator(name)` after its `fit`."

@@ -186,17 +186,9 @@ def _recalibrated(score: Score, outcomes: Outcomes, cv: int | None) -> tuple[flo
     rate = np.array([levels.true.sum() / levels.weight.sum()])
     uncertainty = _mean_score(score, Levels(rate, levels.weight.sum()[None], levels.true.sum()[None]), rate)
     if cv is None:
-        return _mean_score(score, levels, _isotonic(levels)[0]), uncertainty
+        steps = levels.isotonic()
+        return _mean_score(score, levels, np.repeat(steps.values, steps.sizes)), uncertainty
     return _held_out(score, outcomes, cv), uncertainty
-
-
-def _isotonic(levels: Levels) -> tuple[HostArray, HostArray]:
-    """The increasing probabilities of least Brier score and least NLL, and the weight behind each."""
-    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - other metrics do without SciPy
-
-    found = isotonic_regression(levels.rate, weights=levels.weight)
-    sizes = np.diff(found.blocks)
-    return np.clip(found.x, 0.0, 1.0), np.repeat(found.weights, sizes)
 
 
 def _held_out(score: Score, outcomes: Outcomes, cv: int) -> float:
@@ -210,12 +202,14 @@ def _held_out(score: Score, outcomes: Outcomes, cv: int) -> float:
     for held in range(cv):
         inside = fold == held
         others = levels_of(claimed[~inside], true[~inside], weights[~inside], outcomes.rounding)
-        probabilities, behind = _isotonic(others)
+        steps = others.isotonic()
+        values = steps.values
         if score == "nll":
             # A block without a failure would claim certainty, and one failure would then cost infinity: add half a sample of
             # each outcome to every block.
             one = weights[~inside].mean()
-            probabilities = (probabilities * behind + one / 2) / (behind + one)
+            values = (values * steps.weights + one / 2) / (steps.weights + one)
+        probabilities = np.repeat(values, steps.sizes)
         here = Levels(claimed[inside], weights[inside], weights[inside] * true[inside])
         total += here.weight.sum() * _mean_score(score, here, np.interp(here.claimed, others.claimed, probabilities))
     return float(total / weights.sum())

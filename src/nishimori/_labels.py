@@ -174,8 +174,8 @@ def _if_one_hot(labels: HostArray, name: str) -> str:
         if (labels.sum(axis=1) == 1).all():
             return f", which looks one-hot. Pass `{name}.argmax(axis=1)`."
         return (
-            ", with several true classes, or none, in some rows. nishimori calibrates classes that exclude each other: for "
-            "labels that do not, calibrate each column as a binary score."
+            ", with several true classes, or none, in some rows. For labels that do not exclude each other use "
+            "nishimori.MultilabelCalibrator and nishimori.evaluate_multilabel, in Python."
         )
     return ". Pass the true class of each sample."
 

@@ -2,11 +2,36 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+Told = tuple[str, type[Warning]]
+"""The message and the category of a notice."""
+
+_collector: ContextVar[list[Told] | None] = ContextVar("collector", default=None)
 
 
 def notice(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called nishimori, directly or through scikit-learn."""
+    """Warn at the line that called nishimori, directly or through scikit-learn; or tell who collects warnings."""
+    if (collector := _collector.get()) is not None:
+        collector.append((message, category))
+        return
     levels, frame = 1, sys._getframe()  # what `warnings` itself uses
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("nishimori", "sklearn"):
         levels, frame = levels + 1, frame.f_back
     warnings.warn(message, category, stacklevel=levels)
+
+
+@contextmanager
+def collected() -> Iterator[list[Told]]:
+    """All notices inside, which are not shown: many fits can be told of in one warning.
+
+    Unlike `warnings.catch_warnings`, it changes nothing for other threads.
+    """
+    told: list[Told] = []
+    token = _collector.set(told)
+    try:
+        yield told
+    finally:
+        _collector.reset(token)

@@ -1,5 +1,6 @@
 """One temperature and one bias per class: compared with SciPy on the plain formulas."""
 
+import json
 import warnings
 
 import numpy as np
@@ -323,6 +324,18 @@ def test_binary_scores_may_be_flat():
     beta, biases = least_loss(np.column_stack([0 * scores, scores]), labels)
     assert fitted.biases_[1] - fitted.biases_[0] == pytest.approx(biases[1] - biases[0], abs=1e-6)
     np.testing.assert_allclose(fitted.transform(scores), beta * scores + biases[1] - biases[0], atol=1e-4)
+
+
+def test_a_loaded_calibrator_with_too_many_parameters_says_so(tmp_path):
+    path = tmp_path / "c.json"
+    logits, labels = reference.drawn(300, 3)
+    BiasCorrected(shrink=False).fit(logits, labels).save(path)
+    content = json.loads(path.read_text())
+    content["map"]["parameters"]["bias"] = [0.0] * 1000
+    content["provenance"] |= {"n_classes": 1000, "estimates": {"by_confidence": 1.0}}
+    path.write_text(json.dumps(content))
+    found = nishimori.load(path).why_no_se_
+    assert found == "There are 1,001 parameters, and standard errors are computed for at most 1,000."
 
 
 @pytest.mark.parametrize("shrink", [True, False])

@@ -164,12 +164,13 @@ def test_what_is_no_method_is_refused(target):
 
 
 WRONG = {
-    "unknown": (("platt", {}), r"^The method must be one of ec, ts, .*or package\.module:Name, got 'platt'\.$"),
+    "unknown": (("spline", {}), r"^The method must be one of ec, ts, .*or package\.module:Name, got 'spline'\.$"),
     "no name": ((3, {}), "^The method must be one of ec, ts"),
     "a list": ((["ec"], {}), "^The method must be one of ec, ts"),
     "fixed": (("fixed", {}), "^The method must be one of ec, ts"),
     "relative": ((".x:y", {}), r"^`\.x:y` must be importable as package\.module:Name, got TypeError"),
     "misspelled": (("EC", {}), r"got 'EC'\. Did you mean 'ec'\?$"),
+    "as scikit-learn calls it": (("sigmoid", {}), r"got 'sigmoid'\. Did you mean 'platt'\?$"),
     "abstract": (
         ("nishimori:Observable", {}),
         "^`nishimori:Observable` must have all methods .* Observable without values",

@@ -5,10 +5,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
+from sklearn.naive_bayes import GaussianNB
 
 import nishimori
 import reference
-from nishimori import InputError, MatrixScaling, VectorScaling
+from nishimori import InputError, MatrixScaling, NotConvergedError, VectorScaling
 
 CLASSES = [VectorScaling, MatrixScaling]
 BOTH = pytest.mark.parametrize("kind", CLASSES, ids=["vector", "matrix"])
@@ -267,3 +269,14 @@ def test_the_same_data_give_the_same_digits(kind):
         warnings.simplefilter("error")
         one, other = (kind().fit(LOGITS, LABELS) for _ in range(2))
     np.testing.assert_array_equal(one.parameters_["scale"], other.parameters_["scale"])
+
+
+def test_logits_of_too_many_orders_of_magnitude_are_refused_with_what_to_use_instead():
+    X, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(1).permutation(len(y))
+    train, rest = rows[:700], rows[700:750]
+    logits = GaussianNB().fit(X[train], y[train]).predict_log_proba(X[rest])  # down to -1e10
+    with pytest.raises(
+        NotConvergedError, match=r"float64 cannot hold the curvature .* only, such as 'ec' or 'group', or pass prob"
+    ):
+        VectorScaling().fit(logits, y[rest])

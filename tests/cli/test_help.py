@@ -75,7 +75,7 @@ def test_the_shell_completes_the_names_of_networks():
     assert done.stdout.split() == [name for name in nishimori.data.names() if name.startswith("cifar100/")]
 
 
-@pytest.mark.parametrize(("incomplete", "expected"), [("", nishimori.methods()), ("e", ("ec",)), ("x", ())])
+@pytest.mark.parametrize(("incomplete", "expected"), [("", nishimori.methods()), ("ec", ("ec",)), ("x", ())])
 def test_the_shell_completes_the_names_of_methods(incomplete, expected):
     command = EVERY["fit",]
     (method,) = (each for each in command.params if each.name == "method")
@@ -83,7 +83,23 @@ def test_the_shell_completes_the_names_of_methods(incomplete, expected):
     assert tuple(item.value for item in method.shell_complete(context, incomplete)) == tuple(expected)
 
 
-def test_the_completion_of_a_shell_can_be_shown(run):
-    code, out, _ = run("--show-completion bash")
+def test_the_names_of_tables_and_figures_are_completed():
+    command = EVERY["paper", "check"]
+    (names,) = (each for each in command.params if each.name == "names")
+    context = command.make_context("check", ["all"], resilient_parsing=True)
+    assert [item.value for item in names.shell_complete(context, "al")] == ["all"]
+    assert "table-real" in [item.value for item in names.shell_complete(context, "table-")]
+    assert names.shell_complete(context, "no-such") == []
+
+
+def test_the_shell_completes_the_names_of_commands():
+    command = typer.main.get_command(_app.app)
+    context = command.make_context("nishimori", [], resilient_parsing=True)
+    assert [item.value for item in command.shell_complete(context, "me")] == ["merge", "methods"]
+
+
+def test_the_completion_of_a_shell_can_be_shown(run, monkeypatch):
+    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))  # tests may run without a shell
+    code, out, _ = run("--show-completion")
     assert code == 0
     assert "complete_bash $1" in out

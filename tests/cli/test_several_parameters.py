@@ -1,6 +1,7 @@
 """Methods with several parameters from the shell: how they are asked for, what is printed, and what they do to rows."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_wrong_usage_is_exit_code_2(place, options, message):
     assert not (place / "c.json").exists()
 
 
-@pytest.mark.parametrize("method", ["bias", "vector", "matrix", "group"])
+@pytest.mark.parametrize("method", ["bias", "vector", "matrix", "group", "classwise", "ensemble", "dirichlet"])
 def test_a_sketch_does_not_tell_several_parameters(place, method):
     assert shell.nishimori("sketch t.npz -o s.npz", place=place).code == 0
     ended = shell.nishimori(f"fit s.npz -o c.json --method {method}", place=place)
@@ -156,6 +157,7 @@ def test_shrinking_can_be_switched_off_and_there_are_errors_then(place, value):
         ("bias", nishimori.BiasCorrected),
         ("vector", nishimori.VectorScaling),
         ("matrix", nishimori.MatrixScaling),
+        ("classwise", nishimori.ClasswiseTemperature),
     ],
 )
 def test_affine_methods_are_fitted_saved_applied_and_measured(place, method, made):
@@ -171,6 +173,35 @@ def test_affine_methods_are_fitted_saved_applied_and_measured(place, method, mad
     np.testing.assert_allclose(np.load(place / "p.npy"), reference.softmax(mapped), rtol=1e-6)
     told = json.loads(shell.nishimori("eval t.npz --calibration c.json --json", place=place).out)
     assert told["after"]["nll"] == pytest.approx(-np.log(reference.softmax(mapped)[np.arange(300), LABELS]).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "fitted", "words"),
+    [
+        (
+            "ensemble",
+            nishimori.EnsembleTemperature(),
+            r"T = [\d.]+.*, weights .* at T, .* at T = 1, .* uniform  \(ensemble, ",
+        ),
+        (
+            "dirichlet",
+            nishimori.Dirichlet(),
+            r"diagonal from .*, off-diagonal from .*, biases from .*  \(dirichlet, 3 ",
+        ),
+        ("dirichlet --param odir=[0.01,0.02]", nishimori.Dirichlet(odir=(0.01, 0.02)), r"diagonal from "),
+        (
+            "classwise",
+            nishimori.ClasswiseTemperature(),
+            r"^scales from [\d.]+ to [\d.]+  \(classwise, 3 classes, 300 ",
+        ),
+    ],
+)
+def test_maps_of_probabilities_are_fitted_described_applied_and_compared(place, options, fitted, words):
+    ended = shell.nishimori(f"fit t.npz -o c.json --method {options}", place=place)
+    assert ended.code == 0, ended.err
+    assert re.search(words, ended.out)
+    assert shell.nishimori("apply c.json t.npz -o p.npy", place=place).code == 0
+    np.testing.assert_allclose(np.load(place / "p.npy"), fitted.fit(LOGITS, LABELS).predict_proba(LOGITS), rtol=1e-6)
 
 
 def test_masked_classes_are_refused_where_classes_are_added_up(place):

@@ -1,6 +1,8 @@
-"""The blocks of code of a page: Python blocks with the output shown below them, and console blocks line by line."""
+"""The blocks of code of a page, Python with the output shown below it and console line by line, and how they are run."""
 
+import os
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,3 +34,42 @@ def commands(block: Block) -> list[str]:
     """The shell lines of a console block, without the installation."""
     lines = [line.removeprefix("$ ") for line in block.text.splitlines() if line.startswith("$ ")]
     return [line for line in lines if not line.startswith("pip install")]
+
+
+def run_block(block: Block, python: Path, folder: Path) -> str:
+    """The standard output of one block, run with the programs in the folder of ``python``."""
+    # matplotlib must not look for a display, and rich must draw tables as wide as in the README.
+    environment = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "MPLBACKEND": "agg", "COLUMNS": "100"}
+    environment |= {"HOME": str(folder), "PYTHONUTF8": "1"}
+    lines = [[str(python), "-c", block.text]] if block.language == "python" else [line.split() for line in commands(block)]
+    output = ""
+    for line in lines:
+        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        output = done.stdout
+    return output
+
+
+NUMBER = r"-?\d+(?:\.\d+)?"
+
+
+def assert_alike(output: str, shown: str) -> None:
+    """The same words and the same numbers, except for one unit in the last digit, because processors round differently.
+
+    Small whole numbers are counts (passes, networks) and must be equal; large ones may come from rounding.
+    """
+    words = [re.sub(NUMBER + r"|\s+", " ", text).split() for text in (output, shown)]
+    assert words[0] == words[1]
+    found, expected = (re.findall(NUMBER, text) for text in (output, shown))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        is_count = "." not in other and abs(int(other)) < 100
+        allowed = 0 if is_count else 1.5 * 10.0 ** -len(other.partition(".")[2])
+        assert abs(float(one) - float(other)) <= allowed, f"{one} where the README shows {other}"
+
+
+def check_all(chosen: list[Block], python: Path, folder: Path) -> None:
+    for block in chosen:
+        output = run_block(block, python, folder)
+        if block.output is not None:
+            assert_alike(output, block.output)

@@ -6,7 +6,16 @@ import torch
 
 import nishimori
 import reference
-from nishimori import ExpectationConsistency, InputError, TemperatureScaling, _array, _kernels, from_temperature, temperatures
+from nishimori import (
+    ExpectationConsistency,
+    InputError,
+    MultilabelCalibrator,
+    TemperatureScaling,
+    _array,
+    _kernels,
+    from_temperature,
+    temperatures,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -264,6 +273,9 @@ def test_maps_do_the_same_on_the_device_and_stay_there(name, dtype):
         nishimori.BiasCorrected(method="ts", shrink=False, preserve_accuracy=True),
         nishimori.VectorScaling(),
         nishimori.MatrixScaling(),
+        nishimori.ClasswiseTemperature(),
+        nishimori.EnsembleTemperature(),
+        nishimori.Dirichlet(),
     ],
     ids=str,
 )
@@ -299,3 +311,18 @@ def test_temperatures_and_gaps_of_groups_are_those_of_the_host(method):
         ]
         np.testing.assert_allclose([each.gap for each in gaps[0]], [each.gap for each in gaps[1]], rtol=1e-5)
         np.testing.assert_allclose([each.se for each in gaps[0]], [each.se for each in gaps[1]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("parameters", ["shared", "per_label", "shrunk"])
+def test_labels_that_do_not_exclude_each_other_are_calibrated_there(parameters):
+    rng = np.random.default_rng(0)
+    logits = 4 * rng.normal(size=(2000, 3))
+    labels = logits / np.array([1.0, 2.0, 4.0]) + rng.logistic(size=logits.shape) > 0
+    expected = MultilabelCalibrator(parameters=parameters).fit(logits, labels)
+    tensor = torch.from_numpy(logits).cuda()
+    found = MultilabelCalibrator(parameters=parameters).fit(tensor, torch.from_numpy(labels).cuda())
+    np.testing.assert_allclose(found.temperatures_, expected.temperatures_, rtol=1e-8)
+    np.testing.assert_allclose(found.temperatures_se_, expected.temperatures_se_, rtol=1e-6)
+    p = found.predict_proba(tensor)
+    assert p.is_cuda
+    np.testing.assert_allclose(p.cpu(), expected.predict_proba(logits), rtol=1e-8)

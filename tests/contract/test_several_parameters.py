@@ -317,7 +317,8 @@ def test_what_cannot_work_is_refused(call, message):
 
 
 def test_many_parameters_have_no_standard_errors_and_say_why(monkeypatch):
-    monkeypatch.setattr("nishimori._calibrators._several_parameters.MOST_WITH_ERRORS", 3)
+    for module in ("_several_parameters", "_parameters"):
+        monkeypatch.setattr(f"nishimori._calibrators.{module}.MOST_WITH_ERRORS", 3)
     fitted = TopClass().fit(LOGITS, LABELS)
     assert fitted.parameters_se_ is None
     assert fitted.why_no_se_ == "There are 4 parameters, and standard errors are computed for at most 3."

@@ -16,11 +16,21 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import reference
 from nishimori import (
     AdaptiveConsistency,
+    Beta,
     BiasCorrected,
+    CalibratedClassifier,
+    ClasswiseTemperature,
+    Dirichlet,
+    EnsembleTemperature,
     ExpectationConsistency,
     FixedTemperature,
     GroupConsistency,
+    HistogramBinning,
+    Isotonic,
     MatrixScaling,
+    MultilabelCalibrator,
+    Platt,
+    Quadratic,
     TemperatureScaling,
     Uncalibrated,
     VectorScaling,
@@ -34,6 +44,10 @@ COLUMN = "a column vector of labels is refused with the remedy, not flattened wi
 COPIES = "T depends on how many independent samples there are, and a weight of 2 is one of them; with `counts=True` it is two"
 FEW = "some classes have no or few rows, of which there is a warning, and warnings are errors here"
 OPEN = "some classes are predicted for fewer than two of its rows, of which there is a warning, and warnings are errors here"
+TWO = "its data have more than two columns, and a column of logits is a class, of which there must be two"
+FLAT = "a flat array is a score of the second class, which is fitted"
+TURNED = "larger scores do not make its second class more likely, of which there is a warning, and warnings are errors here"
+TABLE = "its labels have one column or more classes, but a column of logits is a label that a sample has (1) or not (0)"
 TYPE = "an entry that is no number is an InputError, which is a ValueError, and not a TypeError"
 
 OF_ALL = {
@@ -66,6 +80,78 @@ OF_AFFINE = OF_BOTH_METHODS | {
     "check_n_features_in_after_fitting": CHANCE,
     "check_sample_weight_equivalence_on_dense_data": COPIES,
 }
+OF_BINARY = dict.fromkeys(
+    (
+        *("check_dict_unchanged", "check_dont_overwrite_parameters", "check_dtype_object", "check_estimators_dtypes"),
+        *("check_estimators_nan_inf", "check_estimators_pickle", "check_f_contiguous_array_estimator", "check_fit2d_1sample"),
+        *("check_fit2d_predict1d", "check_fit_score_takes_y", "check_methods_sample_order_invariance"),
+        *("check_methods_subset_invariance", "check_n_features_in_after_fitting", "check_pipeline_consistency"),
+        *("check_positive_only_tag_during_fit", "check_sample_weight_equivalence_on_dense_data", "check_sample_weights_list"),
+        *("check_transformer_data_not_an_array", "check_transformer_general", "check_transformer_preserve_dtypes"),
+    ),
+    TWO,
+) | {
+    "check_classifier_data_not_an_array": CLASSES,
+    "check_classifiers_classes": NAMES,
+    "check_fit1d": FLAT,
+    "check_sample_weights_not_an_array": CLASSES,
+    "check_sample_weights_not_overwritten": CLASSES,
+    "check_sample_weights_pandas_series": CLASSES,
+    "check_sample_weights_shape": CLASSES,
+    "check_supervised_y_2d": TWO,
+}
+OF_CURVES = {name: reason for name, reason in OF_ALL.items() if name != "check_classifiers_one_label"} | {
+    "check_estimators_nan_inf": FEW,
+    "check_n_features_in_after_fitting": FEW,
+    "check_positive_only_tag_during_fit": FEW,
+    "check_sample_weight_equivalence_on_dense_data": FEW,
+    "check_transformer_data_not_an_array": FEW,
+    "check_transformer_general": FEW,
+    "check_transformer_preserve_dtypes": FEW,
+}
+OF_MULTILABEL = (
+    "check_all_zero_sample_weights_error",
+    "check_classifier_data_not_an_array",
+    "check_classifier_multioutput",
+    "check_classifiers_classes",
+    "check_classifiers_multilabel_output_format_decision_function",
+    "check_classifiers_multilabel_output_format_predict",
+    "check_classifiers_multilabel_output_format_predict_proba",
+    "check_classifiers_multilabel_representation_invariance",
+    "check_classifiers_regression_target",
+    "check_classifiers_train",
+    "check_dict_unchanged",
+    "check_dont_overwrite_parameters",
+    "check_dtype_object",
+    "check_estimators_dtypes",
+    "check_estimators_fit_returns_self",
+    "check_estimators_nan_inf",
+    "check_estimators_overwrite_params",
+    "check_estimators_pickle",
+    "check_f_contiguous_array_estimator",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit2d_predict1d",
+    "check_fit_check_is_fitted",
+    "check_fit_idempotent",
+    "check_fit_score_takes_y",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_n_features_in",
+    "check_n_features_in_after_fitting",
+    "check_pipeline_consistency",
+    "check_positive_only_tag_during_fit",
+    "check_readonly_memmap_input",
+    "check_sample_weight_equivalence_on_dense_data",
+    "check_sample_weights_list",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_not_overwritten",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_shape",
+    "check_transformer_data_not_an_array",
+    "check_transformer_general",
+    "check_transformer_preserve_dtypes",
+)
 EXPECTED_FAILURES = {
     ExpectationConsistency: OF_BOTH_METHODS | {"check_fit2d_1sample": CHANCE, "check_fit_idempotent": CHANCE},
     TemperatureScaling: OF_BOTH_METHODS | {"check_n_features_in_after_fitting": CHANCE},
@@ -82,8 +168,19 @@ EXPECTED_FAILURES = {
     | {"check_n_features_in_after_fitting": CHANCE, "check_classifiers_one_label_sample_weights": LEARNS}
     | {"check_positive_only_tag_during_fit": FEW, "check_transformer_data_not_an_array": FEW}
     | {"check_transformer_general": FEW, "check_transformer_preserve_dtypes": FEW},
+    ClasswiseTemperature: OF_AFFINE,
+    EnsembleTemperature: OF_BOTH_METHODS | {"check_n_features_in_after_fitting": CHANCE},
+    Dirichlet: OF_AFFINE,
     FixedTemperature: OF_ALL,
     Uncalibrated: OF_ALL,
+    Platt: OF_BINARY,
+    Beta: OF_BINARY
+    | {"check_classifiers_train": TURNED, "check_estimators_fit_returns_self": TURNED}
+    | {"check_estimators_overwrite_params": TURNED, "check_readonly_memmap_input": TURNED},
+    Quadratic: OF_BINARY,
+    Isotonic: OF_CURVES,
+    HistogramBinning: OF_CURVES,
+    MultilabelCalibrator: dict.fromkeys(OF_MULTILABEL, TABLE),  # tests/test_multilabel.py asks the same of it
 }
 
 
@@ -92,6 +189,15 @@ EXPECTED_FAILURES = {
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator)],
 )
 def test_scikit_learn_finds_nothing_to_complain_about(estimator, check):
+    check(estimator)
+
+
+# The checks have data without a temperature, such as random labels, on which `fallback` keeps the scores as they are.
+@parametrize_with_checks(
+    [CalibratedClassifier(LogisticRegression(), "ts", cv=3, ensemble=each, fallback="none") for each in (False, True)]
+)
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")
+def test_scikit_learn_finds_nothing_to_complain_about_in_a_calibrated_classifier(estimator, check):
     check(estimator)
 
 

@@ -97,8 +97,8 @@ def test_one_temperature_may_exist_without_the_other():
 
 
 def test_an_unknown_method_is_refused():
-    with pytest.raises(InputError, match=r"The method must be one of ec, ts, .*or package.module:Name, got 'platt'\."):
-        calibrate(nn.Identity(), LOADER, method="platt")
+    with pytest.raises(InputError, match=r"The method must be one of ec, ts, .*or package.module:Name, got 'spline'\."):
+        calibrate(nn.Identity(), LOADER, method="spline")
 
 
 def test_the_warning_about_few_errors_names_the_callers_line():

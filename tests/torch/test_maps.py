@@ -7,8 +7,17 @@ from torch import nn
 
 import nishimori
 import reference
-from mapped_networks import BY_GROUP, GROUPED, GROUPS, MAPS, MATRIX, K, Network, X, affine, grouped, logits
-from nishimori import Affine, ClassTemperatures, GroupTemperatures, InputError, InputWarning, Temperature
+from mapped_networks import BY_GROUP, GROUPED, GROUPS, MAPS, MATRIX, K, Network, X, affine, grouped, log_affine, logits, mixture
+from nishimori import (
+    Affine,
+    ClassTemperatures,
+    GroupTemperatures,
+    InputError,
+    InputWarning,
+    LogAffine,
+    Mixture,
+    Temperature,
+)
 from nishimori.torch import Calibrated
 from small_networks import OUTPUTS
 
@@ -78,6 +87,11 @@ BINARY = {
     ),
     "fallback": (Affine(0.5, [0.0, 1.0], 2.0), lambda z: affine(z, 0.5, [0.0, 1.0], 2.0)),
     "classes": (ClassTemperatures([0.5, 3.0]), lambda z: np.array([row / [0.5, 3.0][row.argmax()] for row in z])),
+    "log": (
+        LogAffine([[1.5, 0.3], [-0.2, 0.8]], [0.4, -0.1]),
+        lambda z: log_affine(z, np.array([[1.5, 0.3], [-0.2, 0.8]]), [0.4, -0.1]),
+    ),
+    "mixture": (Mixture(2.0, [0.5, 0.3, 0.2]), lambda z: mixture(z, 2.0, [0.5, 0.3, 0.2])),
 }
 
 
@@ -122,11 +136,25 @@ def test_half_precision_rounds_the_result_and_not_the_parameters(dtype, map_, de
         np.testing.assert_allclose(each, map_.parameters[name], rtol=1e-7)
 
 
-def test_a_matrix_is_multiplied_in_float32_under_autocast():
-    calibrated = Calibrated(nn.Identity(), MAPS["matrix"][0])
+@pytest.mark.parametrize("name", ["matrix", "log"])
+def test_a_matrix_is_multiplied_in_float32_under_autocast(name):
+    map_, definition = MAPS[name]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = calibrated(Z)
-    np.testing.assert_allclose(found, affine(Z.double().numpy(), MATRIX), atol=1e-5)
+        found = Calibrated(nn.Identity(), map_)(Z)
+    np.testing.assert_allclose(found, definition(Z.double().numpy()), atol=1e-5)
+
+
+def test_a_mixture_is_exact_where_probabilities_are_too_small_for_float32():
+    found = Calibrated(nn.Identity(), Mixture(2.0, [0.5, 0.5, 0.0]))(torch.tensor([[0.0, -300.0, -500.0]]))
+    # The softmax at T = 2 has the larger share by far, and its largest probability is 1.
+    np.testing.assert_allclose(found, [[0.0, np.log(0.5) - 150, np.log(0.5) - 250]], rtol=1e-6)
+
+
+def test_gradients_of_a_mixture_are_finite_beside_masked_classes():
+    z = torch.tensor([[0.5, -torch.inf, 1.0]], requires_grad=True)
+    Calibrated(nn.Identity(), MAPS["two of three"][0])(z)[:, [0, 2]].sum().backward()
+    assert z.grad.isfinite().all()
+    assert z.grad[0, 1] == 0
 
 
 def test_rows_of_a_group_are_divided_by_its_temperature():
@@ -266,12 +294,25 @@ REFUSED = {
     ),
     "a map of somebody's own": (
         lambda: Calibrated(nn.Identity(), Foreign()),
-        "The map must be a Temperature, ClassTemperatures, GroupTemperatures or Affine, got a Foreign, which PyTorch modules "
-        "cannot apply. Use the calibrator itself on the logits that `collect` returns.",
+        "The map must be one of Temperature, ClassTemperatures, GroupTemperatures, Affine, LogOdds, Mixture, LogAffine, got a "
+        "Foreign, which PyTorch modules cannot apply. Use the calibrator itself on the logits that `collect` returns.",
     ),
     "a parameter beyond float32": (
         lambda: Calibrated(nn.Identity(), Affine(1.0, [1e39, 0.0])),
         "`bias` of the map must hold numbers that float32 can hold, got array([1.e+39, 0.e+00]).",
+    ),
+    "masked classes of a map of log-probabilities": (
+        lambda: Calibrated(nn.Identity(), MAPS["log"][0])(MASKED),
+        "`model` must return logits without masked classes (-inf), because the affine map adds up several classes. Use a "
+        "method with temperatures only, such as 'ec' or 'group'.",
+    ),
+    "a mixture of a single number": (
+        lambda: Calibrated(nn.Identity(), MAPS["mixture"][0])(torch.tensor(1.0)),
+        "`model` must return logits of shape (n, n_classes) or (n,), got a single number.",
+    ),
+    "a temperature of a mixture below float32": (
+        lambda: Calibrated(nn.Identity(), Mixture(1e-60, [1.0, 0.0, 0.0])),
+        "`temperature` of the map must hold numbers that float32 can hold, got 1e-60.",
     ),
     "a temperature below float32": (
         lambda: Calibrated(nn.Identity(), ClassTemperatures([1e-60, 1.0])),
@@ -288,7 +329,7 @@ def test_what_cannot_be_applied_is_refused_with_this_message(call, message):
 
 
 def test_masked_classes_stay_masked_where_temperatures_divide():
-    for map_, groups in ((MAPS["classes"][0], {}), (GROUPED, {"groups": ["a"] * 40})):
+    for map_, groups in ((MAPS["classes"][0], {}), (GROUPED, {"groups": ["a"] * 40}), (MAPS["mixture"][0], {})):
         calibrated = Calibrated(nn.Identity(), map_)
         assert calibrated(MASKED, **groups)[0, 0] == -torch.inf
         assert calibrated.predict_proba(MASKED, **groups)[0, 0] == 0

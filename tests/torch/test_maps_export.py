@@ -11,7 +11,7 @@ from mapped_networks import GROUPED, GROUPS, MAPS, Network, X, affine, grouped, 
 from nishimori import Affine, InputError
 from nishimori.torch import Calibrated, to_onnx
 
-KINDS = ("matrix", "fallback", "classes")
+KINDS = ("matrix", "fallback", "classes", "log", "two of three")
 EACH = pytest.mark.parametrize(("map_", "definition"), [MAPS[name] for name in KINDS], ids=KINDS)
 
 
@@ -43,7 +43,9 @@ def test_a_compiled_network_uses_new_parameters():
     assert torch.allclose(compiled(X), before + torch.arange(5.0), atol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "strict"), [("matrix", False), ("fallback", True), ("classes", False)])
+@pytest.mark.parametrize(
+    ("name", "strict"), [("matrix", False), ("fallback", True), ("classes", False), ("log", False), ("mixture", False)]
+)
 def test_it_exports_for_any_batch_size(name, strict):
     map_, definition = MAPS[name]
     calibrated = Calibrated(Network(), map_).eval()
@@ -86,7 +88,9 @@ def test_the_signature_has_groups_only_where_they_are_needed():
     assert str(inspect.signature(Calibrated(Open(), GROUPED).forward)) == "(x, *, groups, **others)"
 
 
-@pytest.mark.parametrize(("name", "output"), [("fallback", "probabilities"), ("classes", "logits")])
+@pytest.mark.parametrize(
+    ("name", "output"), [("fallback", "probabilities"), ("classes", "logits"), ("log", "logits"), ("two of three", "logits")]
+)
 def test_onnxruntime_gives_the_numbers_of_numpy(name, output, tmp_path):
     ort = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

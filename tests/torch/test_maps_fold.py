@@ -146,6 +146,15 @@ REFUSED = {
         + "an affine map with `preserve_accuracy=True`, which divides the rows whose predicted class would change by one "
         f"temperature instead. Fit it without `preserve_accuracy`; or {INSTEAD}",
     ),
+    "mixture": (
+        lambda: Calibrated(Network(), MAPS["mixture"][0]).fold(probe=X),
+        FOLDING + f"a mixture of probabilities, which is not a linear function of the logits. Instead, {INSTEAD}",
+    ),
+    "log-probabilities": (
+        lambda: Calibrated(Network(), MAPS["log"][0]).fold(probe=X),
+        FOLDING + "an affine function of log-probabilities, which contain the logarithm of a sum over all classes. Fit "
+        f"`MatrixScaling`, an affine function of the logits themselves; or {INSTEAD}",
+    ),
     "another number of classes": (
         lambda: Calibrated(Network(n_out=4), MAPS["matrix"][0]).fold(),
         "The last layer must have one output per class of the affine map, which has 5, got `fc` with 4. Pass the layer that "
@@ -243,6 +252,16 @@ OUTSIDE = {
         MAPS["matrix"][0],
         MAPS["classes"][0],
         once("calibrated", "the affine map", "applies the temperatures of the predicted classes"),
+    ),
+    "a map under a mixture": (
+        MAPS["matrix"][0],
+        MAPS["mixture"][0],
+        once("calibrated", "the affine map", "applies the mixture of probabilities"),
+    ),
+    "a temperature under log-probabilities": (
+        1.7,
+        MAPS["log"][0],
+        once("calibrated", "1.7", "applies the affine map of log-probabilities"),
     ),
 }
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 
 from mapped_networks import DIAGONAL, FALLBACK, GROUPED, GROUPS, MAPS, TEMPERATURES, K, Network, X
-from nishimori import Affine, ClassTemperatures, GroupTemperatures, InputError
+from nishimori import Affine, ClassTemperatures, GroupTemperatures, InputError, LogAffine, Mixture
 from nishimori.torch import Calibrated
 
 ALL = {**{name: (map_, {}) for name, (map_, _) in MAPS.items()}, "groups": (GROUPED, {"groups": GROUPS})}
@@ -32,6 +32,9 @@ NAMES = {
     "fallback": {"scale", "bias", "fallback"},
     "classes": {"temperatures"},
     "groups": {"groups", "temperatures", "common"},
+    "log": {"matrix", "bias"},
+    "log, fallback": {"matrix", "bias", "fallback"},
+    "mixture": {"temperature", "weights"},
 }
 
 
@@ -73,6 +76,8 @@ OTHERS = {
     "fallback": Affine(0.3, np.zeros(K)),
     "classes": ClassTemperatures(np.ones(K)),
     "groups": GroupTemperatures(("x",), [3.0], 1.0),
+    "log": LogAffine(np.eye(K), np.zeros(K)),
+    "mixture": Mixture(1.0, [1.0, 0.0, 0.0]),
 }
 
 
@@ -194,6 +199,9 @@ SHOWN = {
     "fallback": "Affine(n_classes=5, scale=matrix, preserve_accuracy=True)",
     "classes": "ClassTemperatures(n_classes=5)",
     "groups": "GroupTemperatures(n_groups=3)",
+    "log": "LogAffine(n_classes=5)",
+    "log, fallback": "LogAffine(n_classes=5, preserve_accuracy=True)",
+    "mixture": "Mixture(temperature=2, weights=(0.6, 0.3, 0.1))",
 }
 
 
@@ -208,6 +216,8 @@ WITHOUT = {
     "matrix": "an affine map for 5 classes",
     "classes": "one temperature per predicted class for 5 classes",
     "groups": "one temperature per group",
+    "log": "an affine map of log-probabilities for 5 classes",
+    "mixture": "a mixture of calibrated, original and uniform probabilities",
 }
 
 

@@ -24,15 +24,21 @@ class Parameters:
         K.
     is_matrix : bool
         Whether the departures of the scale are a matrix (K², of which K are diagonal) or a diagonal only (K).
+    has_bias : bool
+        Whether there are biases; without them all are zero.
+    of_log : bool
+        Whether the scale multiplies logarithms of probabilities in place of centred logits.
     """
 
     n_classes: int
     is_matrix: bool
+    has_bias: bool = True
+    of_log: bool = False
 
     @property
     def blocks(self) -> tuple[str, ...]:
         """The names of the blocks of departures that are penalised alike."""
-        return (DIAGONAL, OFF_DIAGONAL, BIAS) if self.is_matrix else (DIAGONAL, BIAS)
+        return (DIAGONAL, *([OFF_DIAGONAL] if self.is_matrix else []), *([BIAS] if self.has_bias else []))
 
     @property
     def n_scale(self) -> int:
@@ -42,17 +48,17 @@ class Parameters:
     @property
     def size(self) -> int:
         """How many numbers there are, β included."""
-        return 1 + self.n_scale + self.n_classes
+        return 1 + self.n_scale + self.n_classes * self.has_bias
 
     @cached_property
     def members(self) -> tuple[HostArray, ...]:
         """The places of each block in the array."""
         scale = 1 + np.arange(self.n_scale)
-        bias = 1 + self.n_scale + np.arange(self.n_classes)
+        biases = [1 + self.n_scale + np.arange(self.n_classes)] if self.has_bias else []
         if not self.is_matrix:
-            return scale, bias
+            return scale, *biases
         is_diagonal = np.eye(self.n_classes, dtype=bool).ravel()
-        return scale[is_diagonal], scale[~is_diagonal], bias
+        return scale[is_diagonal], scale[~is_diagonal], *biases
 
     def start(self) -> HostArray:
         """One temperature."""
@@ -69,18 +75,21 @@ class Parameters:
 
     def point(self, theta: HostArray, temperature: float) -> Point:
         """The affine map of these parameters."""
-        departures, bias = theta[1 : 1 + self.n_scale], theta[1 + self.n_scale :]
+        departures = theta[1 : 1 + self.n_scale]
+        bias = theta[1 + self.n_scale :] if self.has_bias else np.zeros(self.n_classes)
         if not self.is_matrix:
-            return Point(temperature, theta[0] + departures, bias)
-        return Point(temperature, theta[0] * np.eye(self.n_classes) + departures.reshape(2 * (self.n_classes,)), bias)
+            return Point(temperature, theta[0] + departures, bias, self.of_log)
+        matrix = theta[0] * np.eye(self.n_classes) + departures.reshape(2 * (self.n_classes,))
+        return Point(temperature, matrix, bias, self.of_log)
 
     def gradient(self, sums: LossSums) -> HostArray:
         """The derivative of the loss by each parameter."""
         by_beta = np.trace(sums.by_scale) if self.is_matrix else sums.by_scale.sum()
-        return np.concatenate([[by_beta], sums.by_scale.ravel(), sums.by_bias])
+        return np.concatenate([[by_beta], sums.by_scale.ravel(), sums.by_bias])[: self.size]
 
     def hessian(self, departures: HostArray) -> HostArray:
-        """The second derivatives by each parameter, from those by the departures: β moves the diagonal as a whole."""
+        """The second derivatives by each parameter, from those by all factors and biases: β moves the diagonal as a whole."""
+        departures = departures[: self.size - 1, : self.size - 1]
         together = departures[self.members[0] - 1].sum(axis=0)
         corner = together[self.members[0] - 1].sum()
         return np.block([[np.array([[corner]]), together[None, :]], [together[:, None], departures]])

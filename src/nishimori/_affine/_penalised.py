@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from nishimori._affine._kronecker import Kronecker
@@ -95,7 +95,7 @@ class Search:
             self._refuse_empty_classes(theta, self.given)
             theta, residual = method.least(theta, self.given, final=True)
             return Minimum(theta, self.given, None, residual, self.n_readings)
-        usual = usual_strengths(self.parameters, method.curvatures(theta))
+        usual = usual_strengths(self.parameters, *method.curvatures(theta))
         strengths = usual
         for _ in range(_MOST_ROUNDS if self.is_exact else _MOST_ROUNDS_OF_LARGE):
             theta, _ = method.least(theta, strengths, final=False)
@@ -108,7 +108,7 @@ class Search:
 
     def _refuse_empty_classes(self, theta: HostArray, strengths: HostArray) -> None:
         """Raise if a class has no samples and nothing keeps its bias from going to minus infinity."""
-        if strengths[-1] > 0:
+        if not self.parameters.has_bias or strengths[-1] > 0:
             return
         empty = np.flatnonzero(self.read(Loss(self.point(theta))).frequencies == 0)
         if len(empty):
@@ -142,12 +142,13 @@ class _Newton:
         self.loss = search.unit * sums.first.loss
         self.gradient = search.unit * search.parameters.gradient(sums.first)
         self.hessian = search.unit * search.parameters.hessian(sums.hessian)
+        self.information = search.unit * np.diag(sums.hessian)[-search.parameters.n_classes :].mean()
 
-    def curvatures(self, theta: HostArray) -> HostArray:
-        """The mean second derivative of each block."""
+    def curvatures(self, theta: HostArray) -> tuple[HostArray, float]:
+        """The mean second derivative of each block, and that by a bias, also where there are none."""
         self._measure(theta)
         seconds = np.diag(self.hessian)
-        return np.array([seconds[places].mean() for places in self.search.parameters.members])
+        return np.array([seconds[places].mean() for places in self.search.parameters.members]), float(self.information)
 
     def variances(self, theta: HostArray, strengths: HostArray) -> HostArray:
         """The posterior variance of each parameter at a minimum that was just found."""
@@ -199,12 +200,13 @@ class _LBFGS:
             self.at = theta
         return Kronecker(search.parameters, self.sums, strengths)
 
-    def curvatures(self, theta: HostArray) -> HostArray:
-        """The mean second derivative of each block."""
+    def curvatures(self, theta: HostArray) -> tuple[HostArray, float]:
+        """The mean second derivative of each block, and that by a bias."""
         n = self.search.parameters.n_classes
         self._factors(theta, np.ones(3))
         seconds = np.diag(self.sums.diagonal)
-        return np.array([seconds[:n].mean(), self.sums.off_diagonal / (n * (n - 1)), seconds[n:].mean()])
+        by_bias = float(seconds[n:].mean())
+        return np.array([seconds[:n].mean(), self.sums.off_diagonal / (n * (n - 1)), by_bias]), by_bias
 
     def variances(self, theta: HostArray, strengths: HostArray) -> HostArray:
         """The approximate posterior variance of each parameter."""
@@ -246,7 +248,14 @@ def _solved(hessian: HostArray, precisions: HostArray, right: HostArray) -> Host
     """The solution of the linear equations whose matrix is the curvature with its penalties; the shortest if there are many."""
     matrix = hessian + np.diag(precisions)
     if (precisions[1:] > 0).all():
-        found: HostArray = cho_solve(cho_factor(matrix), right)
+        try:
+            found: HostArray = cho_solve(cho_factor(matrix), right)
+        except LinAlgError:
+            raise NotConvergedError(
+                "The search did not converge: the logits differ so much, or so little, between samples that float64 cannot "
+                "hold the curvature of the loss, as those of naive Bayes classifiers may. Use a method with temperatures only, "
+                "such as 'ec' or 'group', or pass probabilities with `input='probabilities'` and a `floor`."
+            ) from None
     else:  # some changes have no effect, such as that of all biases by the same number
         found = np.linalg.pinv(matrix, rcond=1e-11, hermitian=True) @ right
     return found

@@ -37,11 +37,14 @@ OFF_DIAGONAL_FACTOR = 10.0
 _LEAST, _MOST = 1e-6, 1e12
 
 
-def usual_strengths(parameters: Parameters, curvatures: HostArray) -> HostArray:
-    """The centre of the prior of each strength, from the mean second derivative of each block at one temperature."""
+def usual_strengths(parameters: Parameters, curvatures: HostArray, by_bias: float) -> HostArray:
+    """The centre of the prior of each strength, from the mean second derivatives by each block and by a bias.
+
+    All are those at one temperature.
+    """
     names = parameters.blocks
     factors = np.array([OFF_DIAGONAL_FACTOR if name == OFF_DIAGONAL else 1.0 for name in names])
-    information = max(curvatures[names.index(BIAS)], _LEAST)
+    information = max(by_bias, _LEAST)
     usual = factors * curvatures * (INFORMATION / information) ** 3
     found: HostArray = np.clip(np.maximum(usual, [LEAST[name] for name in names]), _LEAST, _MOST)
     return found

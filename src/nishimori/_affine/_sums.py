@@ -1,8 +1,8 @@
 """Sums over rows of the cross-entropy of an affine map, of its gradient and of its curvature.
 
-Rows are x, the logits minus their mean over classes, divided by a temperature that is fixed beforehand. A point is a scale and
-a bias: u = scale · x + bias, with p ∝ exp(u). The gradient of the cross-entropy is the difference of means under the model and
-at the labels, its curvature the covariance of the same numbers under the model.
+Rows are x, divided by a temperature that is fixed beforehand: the logits minus their mean over classes, or the logarithms of
+their softmax. A point is a scale and a bias: u = scale · x + bias, with p ∝ exp(u). The gradient of the cross-entropy is the
+difference of means under the model and at the labels, its curvature the covariance of the same numbers under the model.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from nishimori._array import Array, HostArray, row_max, row_sum
 from nishimori._bias_sums import centred
 from nishimori._conditions import refuse_masks
 from nishimori._inputs import Batch
+from nishimori._maps import log_softmax
 
 # How many numbers a table of a pass may have besides the batch itself: 32 MiB of float64.
 _LARGEST_TABLE = 2**22
@@ -27,16 +28,19 @@ class Point:
     Attributes
     ----------
     temperature : float
-        What the centred logits are divided by.
+        What x is divided by.
     scale : array of shape (K,) or (K, K)
         One factor per class, or a matrix.
     bias : array of shape (K,)
         What is added to each class.
+    of_log : bool
+        Whether x are the logarithms of the softmax of the logits; by default they are the logits minus their mean over classes.
     """
 
     temperature: float
     scale: HostArray
     bias: HostArray
+    of_log: bool = False
 
     @property
     def is_matrix(self) -> bool:
@@ -179,7 +183,7 @@ class Rows:
         refuse_masks(batch.has_masks)
         xp = batch.xp
         self.batch, self.point = batch, point
-        self.x = centred(batch.double) / point.temperature
+        self.x = (log_softmax if point.of_log else centred)(batch.double) / point.temperature
         scale, bias = _array.beside(point.scale, self.x), _array.beside(point.bias, self.x)
         mapped = (self.x @ scale.T if point.is_matrix else self.x * scale) + bias
         self.u = mapped - row_max(mapped)

@@ -9,13 +9,14 @@ from sklearn.utils.validation import check_is_fitted
 from nishimori._adapted import Adapted, match_both
 from nishimori._calibrators._calibrator import Calibrator
 from nishimori._calibrators._record import Record
+from nishimori._calibrators._traits import Traits
 from nishimori._inference import Interval
 from nishimori._labels import Classes
 from nishimori._maps import Temperature
 from nishimori._match import Match, Receipt
 from nishimori._roots import Root
 from nishimori._scores import Input
-from nishimori._sources import Source, is_source
+from nishimori._sources import Source
 from nishimori.errors import InputError
 
 
@@ -80,6 +81,7 @@ class AdaptiveConsistency(Calibrator):
     2.10 to 2.67
     """
 
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
     receipt_: Receipt
     n_passes_: int
     weight_: float
@@ -102,7 +104,7 @@ class AdaptiveConsistency(Calibrator):
         right to about a hundredth of its standard error, because a sketch interpolates the variance of δ.
         """
         data = self.source_from(X, y, sample_weight, clusters)
-        label_name = "labels" if is_source(X) else "y"
+        label_name = self.label_name(X)
         return self.adopt(X, data, match_both(data, label_name=label_name, counts=counts))
 
     def adopt(self, X: Any, data: Source, matched: Match) -> Self:

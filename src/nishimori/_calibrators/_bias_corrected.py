@@ -9,8 +9,9 @@ from nishimori._array import HostArray
 from nishimori._bias_sums import Point
 from nishimori._biases import Biases, Search, standard_errors
 from nishimori._calibrators._calibrator import Calibrator
+from nishimori._calibrators._parameters import MOST_WITH_ERRORS, Layout, errors_read, refuse_sketch, too_many, written
 from nishimori._calibrators._record import Record
-from nishimori._calibrators._several_parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, refuse_sketch, too_many, written
+from nishimori._calibrators._traits import Traits
 from nishimori._conditions import refuse_masks
 from nishimori._labels import Classes, class_labels
 from nishimori._maps import Affine
@@ -19,7 +20,7 @@ from nishimori._matching import match
 from nishimori._notice import notice
 from nishimori._observables import Confidence, Energy
 from nishimori._scores import Input
-from nishimori._sources import is_source, refuse_counted_clusters
+from nishimori._sources import refuse_counted_clusters
 from nishimori.errors import InputError, InputWarning, NishimoriError, NotConvergedError
 
 # The sums have a table of so many rows and columns: 800 MB.
@@ -103,6 +104,7 @@ class BiasCorrected(Calibrator):
     """
 
     method: str = "ec"
+    traits = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
     biases_: HostArray
     inverse_temperature_: float
     spread_: float | None
@@ -148,7 +150,7 @@ class BiasCorrected(Calibrator):
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:
             raise InputError(f"`X` must have at most {_MOST_CLASSES:,} classes for BiasCorrected, got {data.n_classes:,}.")
-        matched = match(data, Confidence(), Energy(), label_name="labels" if is_source(X) else "y", counts=counts)
+        matched = match(data, Confidence(), Energy(), label_name=self.label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
         matched.warn()
         search = Search(data)
@@ -235,10 +237,7 @@ class BiasCorrected(Calibrator):
         super().restore(record)
         values = record.provenance.estimates or {}
         layout, _ = Layout.of({"inverse_temperature": 1.0, "biases": np.zeros(self.n_features_in_)}, "BiasCorrected")
-        self.parameters_se_ = layout.read(values, "_se")
-        self.why_no_se_ = None
-        if self.parameters_se_ is None:
-            self.why_no_se_ = _SHRUNK if self.shrink else NOT_IN_FILE
+        self.parameters_se_, self.why_no_se_ = errors_read(record, layout, _SHRUNK if self.shrink else None)
         self.spread_ = values.get("spread")
         self.condition_ = "ec" if values.get("by_confidence") else "ts"
         return self._show()

@@ -6,17 +6,19 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import nishimori
 from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
 from nishimori._calibrators import _registry
+from nishimori._calibrators._data_frame import in_data_frame, is_flat
 from nishimori._calibrators._record import Provenance, Record
+from nishimori._calibrators._traits import Traits
 from nishimori._inputs import Groups
 from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
 from nishimori._maps import Map, checked_groups, in_blocks, temperature_of
@@ -28,13 +30,23 @@ COMMON = ("input", "classes", "floor")
 """The parameters that every calibrator has besides those of its method."""
 
 
-class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
+# scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
+class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=()):  # type: ignore[call-arg]
     """Everything except the choice of the map.
 
     A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `source_from` and
     ends with ``return self.learn(...)``.
+
+    Attributes
+    ----------
+    traits : Traits or None
+        What the method does and needs, as a class attribute; None if its author does not say.
+    is_fixed : bool
+        Whether `fit` learns nothing from the data, as a class attribute.
     """
 
+    traits: ClassVar[Traits | None] = None
+    is_fixed: ClassVar[bool] = False
     input: Input
     classes: Classes
     floor: float | None = None  # a subclass without this parameter raises only exact zeros
@@ -76,6 +88,11 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             meaning = {}
         return source(X, y, sample_weight, clusters=clusters, groups=groups, names=("X", "y"), **meaning)
 
+    @staticmethod
+    def label_name(X: Any) -> str:
+        """What messages call the labels: a source has them itself, else they are the argument ``y``."""
+        return "labels" if is_source(X) else "y"
+
     def learn(
         self,
         X: Any,
@@ -94,6 +111,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         self.residual_ = residual
         self.temperature_se_ = temperature_se
         self.name_columns(column_names(X))
+        self._is_flat_ = is_flat(X)
         return self
 
     def restore(self, record: Record) -> Self:
@@ -106,6 +124,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         if origin.n_classes is not None:
             self.classes_ = class_labels(origin.classes, origin.n_classes)
             self.n_features_in_ = origin.n_classes
+        self._is_flat_ = bool(origin.is_flat)
         self.name_columns(origin.columns, origin.label_column, origin.score_column, origin.group_column)
         return self
 
@@ -203,10 +222,52 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         """The calibrated logits, ``logits / temperature_`` for one temperature; flat if ``X`` is flat.
 
         What the dtype of ``X`` cannot hold becomes infinite, as in float16 beyond 65,504. ``groups`` are as for
-        `predict_proba`.
+        `predict_proba`. After ``set_output(transform="pandas")``, or "polars", the result is a data frame with the columns
+        `get_feature_names_out` and, in pandas, the index of ``X``; a flat ``X`` gives one column.
         """
         given = self._scores(X)
-        return self._from_logits(given, self._binary_logit if given.is_binary_score else self.map_.apply, groups)
+        found = self._from_logits(given, self._binary_logit if given.is_binary_score else self.map_.apply, groups)
+        return in_data_frame(found, X, self, lambda: self._names_out(given.n_classes, one_column=given.is_binary_score))
+
+    def get_feature_names_out(self, input_features: Any = None) -> HostArray:
+        """The names of the columns of calibrated logits, for data frames and pipelines.
+
+        They are the names of the columns of ``X``, where those are known. Otherwise they are the labels in ``classes``, as
+        text, or "class0", "class1", ... A calibrator that was fitted to a flat array of binary scores has one column, with
+        the name of the second class.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            The names of the columns of ``X``, if the calibrator was fitted to an array without names.
+
+        Returns
+        -------
+        array of str
+            One name per column, of dtype object.
+        """
+        check_is_fitted(self, "map_")
+        if not hasattr(self, "n_features_in_"):
+            raise InputError(
+                "`get_feature_names_out` needs the number of classes, which this calibrator does not know. Pass `classes` when "
+                "you make it."
+            )
+        one_column = getattr(self, "_is_flat_", False)
+        if one_column or (input_features is None and not hasattr(self, "feature_names_in_")):
+            return self._names_out(self.n_features_in_, one_column=one_column)
+        try:
+            names: HostArray = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
+        except ValueError as error:
+            raise InputError(f"{error}. Pass the names of the columns of `X`, or leave `input_features` out.") from None
+        return names
+
+    def _names_out(self, n_classes: int, *, one_column: bool) -> HostArray:
+        """The names of so many columns of calibrated logits, or of the one column of flat scores."""
+        if hasattr(self, "feature_names_in_") and not one_column:
+            return self.feature_names_in_
+        labels = [f"class{i}" for i in range(n_classes)] if self.classes is None else map(str, self.classes_.tolist())
+        names = np.array(list(labels), dtype=object)
+        return names[1:] if one_column else names
 
     def _groups(self, groups: Any, given: Scores) -> Groups | None:
         """The groups of all rows, if the map needs them."""
@@ -267,6 +328,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
             residual=self.residual_,
             temperature_se=getattr(self, "temperature_se_", None),
             estimates=self.estimates(),
+            is_flat=getattr(self, "_is_flat_", False),
             library_version=nishimori.__version__,
         )
         floor = None if self.floor is None else float(self.floor)

@@ -4,6 +4,7 @@ from typing import Any, Self, cast
 
 from nishimori._calibrators._calibrator import Calibrator
 from nishimori._calibrators._record import Provenance, Record
+from nishimori._calibrators._traits import Traits
 from nishimori._census import census
 from nishimori._labels import Classes, class_labels
 from nishimori._maps import Map, Temperature
@@ -26,6 +27,9 @@ class FixedTemperature(Calibrator):
     input, classes, floor
         As for `ExpectationConsistency`.
     """
+
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
+    is_fixed = True
 
     def __init__(
         self, temperature: float = 1.0, *, input: Input = "logits", classes: Classes = None, floor: float | None = None
@@ -74,6 +78,9 @@ class Uncalibrated(Calibrator):
     1.0
     """
 
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
+    is_fixed = True
+
     def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: float | None = None) -> None:
         self.input = input
         self.classes = classes
@@ -104,6 +111,7 @@ class FixedMap(Calibrator):
         As for `ExpectationConsistency`.
     """
 
+    is_fixed = True
     method: str = FIXED
 
     def __init__(

@@ -8,6 +8,7 @@ import numpy as np
 from nishimori._array import HostArray
 from nishimori._calibrators._calibrator import Calibrator
 from nishimori._calibrators._record import Record
+from nishimori._calibrators._traits import Traits
 from nishimori._group_matching import GroupMatch, match_groups
 from nishimori._group_sums import By, Grouping
 from nishimori._labels import Classes, class_labels, first_names
@@ -17,7 +18,7 @@ from nishimori._notice import notice
 from nishimori._observables import BUILT_IN, Confidence, Energy
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
-from nishimori._sources import Source, groups_in, is_source
+from nishimori._sources import Source, groups_in
 from nishimori.errors import FormatError, InputError, InputWarning
 
 
@@ -87,6 +88,7 @@ class GroupConsistency(Calibrator):
     class 6: T = 0.42 ± 0.10
     """
 
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
     temperatures_: HostArray
     temperatures_se_: HostArray | None
     groups_: HostArray | tuple[Any, ...]
@@ -146,7 +148,7 @@ class GroupConsistency(Calibrator):
         if isinstance(data, Sketch):
             raise InputError("`X` must not be a sketch, which has no sums per group. Pass logits and labels.")
         grouping = self._grouping(data)
-        matched = match(data, observable, label_name="labels" if is_source(X) else "y", counts=counts)
+        matched = match(data, observable, label_name=self.label_name(X), counts=counts)
         common, receipt = matched.chosen(0)
         found = match_groups(data, grouping, observable, common, receipt.temperature_se, counts=counts)
         names = self._names(data)
@@ -155,6 +157,19 @@ class GroupConsistency(Calibrator):
         self._keep(names, found.errors, found.common, (found.spread, found.used_spread), found.is_open)
         _warn_of_open(self.open_groups_, self.by, common)
         return self
+
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        clusters: Any = None,
+        counts: bool = False,
+    ) -> Any:
+        """The calibrated logits of the data that the temperatures are chosen from; arguments as for `fit`."""
+        return self.fit(X, y, sample_weight, groups=groups, clusters=clusters, counts=counts).transform(X, groups)
 
     def _observable(self) -> Confidence | Energy:
         """What is matched; refuses parameters that name nothing."""

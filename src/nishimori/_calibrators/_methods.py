@@ -6,13 +6,22 @@ from difflib import get_close_matches
 from inspect import isabstract, signature
 from typing import Any
 
+from sklearn.base import clone
+
 from nishimori._calibrators import _registry
 from nishimori._calibrators._adaptive import AdaptiveConsistency
+from nishimori._calibrators._beta import Beta
 from nishimori._calibrators._bias_corrected import BiasCorrected
 from nishimori._calibrators._calibrator import COMMON, Calibrator
+from nishimori._calibrators._classwise import ClasswiseTemperature
+from nishimori._calibrators._dirichlet import Dirichlet
+from nishimori._calibrators._ensemble import EnsembleTemperature
 from nishimori._calibrators._fixed import FIXED, FixedMap, FixedTemperature, Uncalibrated
 from nishimori._calibrators._groups import GroupConsistency
+from nishimori._calibrators._histogram import HistogramBinning
+from nishimori._calibrators._isotonic import Isotonic
 from nishimori._calibrators._one_temperature import ExpectationConsistency, Matched, OneTemperature, TemperatureScaling
+from nishimori._calibrators._platt import Platt, Quadratic
 from nishimori._calibrators._record import Record
 from nishimori._calibrators._scaling import MatrixScaling, VectorScaling
 from nishimori._maps import Temperature
@@ -28,7 +37,18 @@ _BUILT_IN: dict[str, type[Calibrator]] = {
     "bias": BiasCorrected,
     "vector": VectorScaling,
     "matrix": MatrixScaling,
+    "platt": Platt,
+    "beta": Beta,
+    "quadratic": Quadratic,
+    "classwise": ClasswiseTemperature,
+    "ensemble": EnsembleTemperature,
+    "dirichlet": Dirichlet,
+    "isotonic": Isotonic,
+    "histogram": HistogramBinning,
 }
+# What scikit-learn and probmetrics call them.
+_ELSEWHERE = {"sigmoid": "platt", "temperature": "ts", "ets": "ensemble", "svs": "vector", "sms": "matrix"}
+
 for _name, _class in _BUILT_IN.items():
     _registry.add(_name, _class)
 
@@ -90,7 +110,7 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     >>> nishimori.calibrator("ec", top_n=5)
     ExpectationConsistency(top_n=5)
     """
-    target = _target_of(name)
+    target = target_of(name)
     try:
         return _made(target, params)
     except TypeError as error:
@@ -100,23 +120,35 @@ def calibrator(name: str, **params: Any) -> Calibrator:
         ) from None
 
 
+def unfitted(given: Any, name: str) -> Calibrator:
+    """A calibrator from the name of its method, or a copy of one; ``name`` is the parameter that held it."""
+    if isinstance(given, str):
+        return calibrator(given)
+    if isinstance(given, Calibrator):
+        copy: Calibrator = clone(given)
+        return copy
+    if isinstance(given, type) and issubclass(given, Calibrator):
+        raise InputError(f"`{name}` must be the name of a method or a calibrator, got a class. Pass `{given.__name__}()`.")
+    raise InputError(f"`{name}` must be the name of a method, such as 'ec', or a calibrator, got {given!r:.60}.")
+
+
 def own_parameters(name: str) -> tuple[str, ...]:
     """The names of the parameters of a method, without those that all methods have."""
-    return _own_parameters(_target_of(name))
+    return _own_parameters(target_of(name))
 
 
 def _own_parameters(target: Any) -> tuple[str, ...]:
     return tuple(each for each in signature(target).parameters if each not in COMMON) if isinstance(target, type) else ()
 
 
-def _target_of(name: Any) -> Any:
+def target_of(name: Any) -> Any:
     """The observable or class behind a name that a user typed."""
     if isinstance(name, str) and ":" in name:
         return _checked(_registry.imported(name), f"`{name}`")
     target = _registry.find(name) if isinstance(name, str) else None
     if target is None:
-        close = get_close_matches(str(name).lower(), methods(), 1)
-        meant = f" Did you mean {close[0]!r}?" if close else ""
+        close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), methods(), 1)), None)
+        meant = f" Did you mean {close!r}?" if close else ""
         raise InputError(f"The method must be one of {', '.join(methods())}, or package.module:Name, got {name!r}.{meant}")
     return _checked(target, f"The method {name!r}")
 

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators import _registry
 from nishimori._calibrators._calibrator import Calibrator, plain
+from nishimori._calibrators._traits import Traits
 from nishimori._inference import Interval, interval_in_ratio
 from nishimori._labels import Classes
 from nishimori._maps import Temperature
@@ -16,13 +17,14 @@ from nishimori._matching import match
 from nishimori._numbers import whole
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._scores import Input
-from nishimori._sources import Source, is_source
+from nishimori._sources import Source
 from nishimori.errors import InputError
 
 
 class OneTemperature(Calibrator):
     """The search for the temperature; subclasses choose the observable."""
 
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
     receipt_: Receipt
     n_passes_: int
 
@@ -87,7 +89,7 @@ class OneTemperature(Calibrator):
         data = self.source_from(X, y, sample_weight, clusters)
         observable = self.observable_for(data.n_classes)
         right = observable if isinstance(observable, TopN) else None
-        label_name = "labels" if is_source(X) else "y"
+        label_name = self.label_name(X)
         return self.adopt(X, data, match(data, observable, right=right, label_name=label_name, counts=counts), 0)
 
     def adopt(self, X: Any, data: Source, matched: Match, position: int) -> Self:

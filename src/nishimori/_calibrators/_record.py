@@ -2,8 +2,8 @@
 
 Version 2 holds what is done to logits (``map``: its kind and parameters), what the input must be, and where the map comes from
 (``provenance``). Using the map needs nothing else, so a file of a method that this installation does not have still works.
-Version 3 is the same with further kinds of maps; one temperature is still written as version 2, so that earlier releases read
-it. Version 1 had one temperature at the top level; it is still read.
+Versions 3 and 4 are the same with further kinds of maps. A file is written in the first version that has its map, so that
+earlier releases read it if they can. Version 1 had one temperature at the top level; it is still read.
 """
 
 import json
@@ -18,17 +18,20 @@ from typing import Any, get_args
 from nishimori._disk import new_file
 from nishimori._json import JsonError, read_json
 from nishimori._labels import refuse_permuted
-from nishimori._maps import KINDS, Map, Temperature, can_be_saved, from_parameters
+from nishimori._maps import KINDS, Map, can_be_saved, from_parameters
 from nishimori._scores import Input, check_input
 from nishimori.errors import FormatError, InputError
 
 FORMAT = "nishimori-calibration"
-VERSION = 3
+VERSION = 4
+
+MULTILABEL_FORMAT = "nishimori-multilabel"
+"""What files of `MultilabelCalibrator` have in its place."""
 
 _REMEDY = "Fit and save again."
 
 # What the first files of version 2 do not have.
-_ADDED = ("label_column", "score_column", "group_column", "temperature_se", "estimates")
+_ADDED = ("label_column", "score_column", "group_column", "temperature_se", "estimates", "is_flat")
 
 # A hundred times the largest vocabulary; a calibrator lists its classes, so this bounds what a small file can ask for.
 _MOST_CLASSES = 2**24
@@ -50,6 +53,7 @@ class Provenance:
     residual: float | None = None
     temperature_se: float | None = None
     estimates: dict[str, float] | None = None  # further numbers of the fit, which the method itself understands
+    is_flat: bool | None = None  # whether the scores were one number per sample; None in files that do not say
     library_version: str = ""
 
     def faults(self) -> list[str]:
@@ -67,6 +71,7 @@ class Provenance:
             "label_column": isinstance(self.label_column, str | None),
             "score_column": isinstance(self.score_column, str | None),
             "group_column": isinstance(self.group_column, str | None),
+            "is_flat": self.is_flat is None or (type(self.is_flat) is bool and (not self.is_flat or self.n_classes == 2)),
             "library_version": isinstance(self.library_version, str),
         }
         faults = [name for name, right in known.items() if not right]
@@ -106,14 +111,14 @@ class Record:
             )
         content = {
             "format": FORMAT,
-            "format_version": 2 if isinstance(self.map, Temperature) else VERSION,
+            "format_version": self.map.format_version,
             "map": {"kind": self.map.kind, "parameters": dict(self.map.parameters)},
             "input": self.input,
             "floor": self.floor,
             "provenance": asdict(self.provenance),
         }
         with new_file(path, overwrite=overwrite) as temporary:
-            temporary.write_text(_as_text(content), encoding="utf-8")
+            temporary.write_text(as_text(content), encoding="utf-8")
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Record":
@@ -123,6 +128,8 @@ class Record:
             content = read_json(path)
         except JsonError as error:
             raise FormatError(f"{path} is not a calibration file: {error}. {_REMEDY}") from None
+        if isinstance(content, dict) and content.get("format") == MULTILABEL_FORMAT:
+            raise FormatError(f"{path} is a multilabel calibration. Use it in Python: `nishimori.load({str(path)!r})`.")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". {_REMEDY}')
         version = content.get("format_version")
@@ -140,7 +147,7 @@ class Record:
 
     @classmethod
     def _checked(cls, content: dict[str, Any], path: Path) -> "Record":
-        """From the fields of versions 2 and 3."""
+        """From the fields of versions 2 to 4."""
         _refuse_missing(("map", "input", "provenance"), content, path)
         for name in ("map", "provenance"):
             if not isinstance(content[name], dict):
@@ -168,7 +175,7 @@ class Record:
         return cls(used, content["input"], provenance, None if floor is None else float(floor))
 
 
-def _as_text(content: dict[str, Any]) -> str:
+def as_text(content: dict[str, Any]) -> str:
     """JSON in which a list of numbers, such as a row of a matrix, takes one line."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     # A name in quotes cannot contain the end of a line, so that only lists are found.

@@ -30,6 +30,11 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys([*_known, *(each.name for each in _entry_points())]))
 
 
+def classes() -> dict[str, type]:
+    """The classes of calibrators by name; those of entry points only if they were imported."""
+    return {name: each for name, each in _known.items() if isinstance(each, type)}
+
+
 def find(name: Any) -> Any:
     """The observable or class called ``name``, or None."""
     if name not in _known:

@@ -12,17 +12,18 @@ from nishimori._affine._penalised import Minimum, Search
 from nishimori._affine._sums import Curve, Point, RowGradients
 from nishimori._array import HostArray
 from nishimori._calibrators._calibrator import Calibrator
+from nishimori._calibrators._parameters import MOST_WITH_ERRORS, Layout, errors_read, refuse_sketch, too_many, written
 from nishimori._calibrators._record import Record
-from nishimori._calibrators._several_parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, refuse_sketch, too_many, written
+from nishimori._calibrators._traits import Traits
 from nishimori._conditions import gap_products
 from nishimori._labels import Classes
-from nishimori._maps import Affine
+from nishimori._maps import Affine, Map
 from nishimori._match import Match
 from nishimori._matching import match
 from nishimori._moments import Measure
 from nishimori._observables import Energy
 from nishimori._scores import Input
-from nishimori._sources import Source, has_clusters, is_source
+from nishimori._sources import Source, has_clusters
 from nishimori.errors import InputError
 
 Penalty = Literal["auto"] | float | Sequence[float] | None
@@ -34,8 +35,13 @@ _PENALISED = (
 
 
 class AffineScaling(Calibrator):
-    """What vector and matrix scaling have in common: everything except the shape of the scale."""
+    """What vector and matrix scaling have in common: everything except the shape of the scale.
 
+    A subclass says whether the scale is a matrix, whether there are biases, and whether logarithms of probabilities take the
+    place of centred logits.
+    """
+
+    traits = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
     penalty: Penalty
     preserve_accuracy: bool
     n_passes_: int
@@ -46,10 +52,12 @@ class AffineScaling(Calibrator):
     determined_: dict[str, float] | None
     ts_: float | None
     is_matrix: ClassVar[bool]
+    has_bias: ClassVar[bool] = True
+    of_log: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self) -> None:
-        """Parameters are those of the two subclasses."""
+        """Parameters are those of the subclasses."""
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
         """Choose the map from validation logits ``X`` and labels ``y``.
@@ -79,16 +87,17 @@ class AffineScaling(Calibrator):
         """
         data = self.source_from(X, y, sample_weight, clusters)
         refuse_sketch(data, type(self).__name__)
-        parameters = Parameters(data.n_classes, self.is_matrix)
-        given = self._strengths(parameters)
-        matched = match(data, Energy(), label_name="labels" if is_source(X) else "y", counts=counts)
+        parameters = self._parameters(data.n_classes)
+        self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
+        matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
         temperature, receipt = matched.chosen(0)
         unit = 1.0 if counts else _unit(matched, data)
+        given = self._strengths(parameters, temperature, unit * matched.census.weight)
         found = Search(data, parameters, temperature, unit, given).minimum()
         point = parameters.point(found.theta, temperature)
         errors = self._errors(data, point, found, counts=counts)
         fallback = temperature if self.preserve_accuracy else None
-        self.learn(X, data, Affine(point.scale / temperature, point.bias, fallback), receipt.n_samples, found.residual)
+        self.learn(X, data, self._map(point, fallback), receipt.n_samples, found.residual)
         clusters_read = not counts and has_clusters(data)
         self.n_passes_ = receipt.n_passes + clusters_read + found.n_readings + (0 if isinstance(errors, str) else 2)
         self.ts_ = temperature
@@ -96,8 +105,18 @@ class AffineScaling(Calibrator):
         self.determined_ = None if found.determined is None else _named(parameters, found.determined)
         return self._describe(errors)
 
-    def _strengths(self, parameters: Parameters) -> HostArray | None:
-        """The strengths that were asked for; None if they are to be chosen."""
+    def _parameters(self, n_classes: int) -> Parameters:
+        return Parameters(n_classes, self.is_matrix, self.has_bias, self.of_log)
+
+    def _map(self, point: Point, fallback: float | None) -> Map:
+        """The map of the parameters that were found."""
+        return Affine(point.scale / point.temperature, point.bias, fallback)
+
+    def _strengths(self, parameters: Parameters, temperature: float, weight: float) -> HostArray | None:  # noqa: ARG002
+        """The strengths that were asked for; None if they are to be chosen.
+
+        ``temperature`` is the unit of the factors and ``weight`` the number of samples, for other conventions than our own.
+        """
         names = parameters.blocks
         if isinstance(self.penalty, str) and self.penalty == "auto":
             return None
@@ -107,33 +126,35 @@ class AffineScaling(Calibrator):
             given = np.array("")
         strengths = given.astype(float) if given.dtype.kind in "iuf" else np.array(np.nan)
         if strengths.shape not in ((), (len(names),)) or not (np.isfinite(strengths).all() and (strengths >= 0).all()):
-            raise InputError(
-                f"`penalty` must be 'auto', None, a number that is not negative, or {len(names)} such numbers "
-                f"({', '.join(names)}), got {self.penalty!r}."
-            )
+            several = f", or {len(names)} such numbers ({', '.join(names)})" if len(names) > 1 else ""
+            raise InputError(f"`penalty` must be 'auto', None, a number that is not negative{several}, got {self.penalty!r}.")
         return np.broadcast_to(strengths, (len(names),)).copy()
 
     def _errors(self, data: Source, point: Point, found: Minimum, *, counts: bool) -> HostArray | str:
         """The standard errors of all factors and biases, or why there are none."""
         if found.strengths.any():
             return _PENALISED
-        number = point.scale.size + point.bias.size
+        number = point.scale.size + point.bias.size * self.has_bias
         if number > MOST_WITH_ERRORS:
             return too_many(number)
-        products = gap_products(data, RowGradients(point), counts=counts)
+        products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
         # The shortest of many solutions: some changes have no effect, such as that of all biases by the same number.
-        inverse = np.linalg.pinv(data.gather(Curve(point)).hessian, rcond=1e-11, hermitian=True)
+        inverse = np.linalg.pinv(data.gather(Curve(point)).hessian[:number, :number], rcond=1e-11, hermitian=True)
         errors: HostArray = np.sqrt(np.maximum(np.diag(inverse @ products @ inverse), 0))
         errors[: point.scale.size] /= point.temperature
         return errors
 
     def _describe(self, errors: HostArray | str | None) -> Self:
         """Keep the parameters of the map, and their standard errors or why there are none."""
-        assert isinstance(self.map_, Affine)
-        self.parameters_ = {"scale": self.map_.scale, "bias": self.map_.bias}
+        self.parameters_ = self._described()
         self.parameters_se_ = None if errors is None or isinstance(errors, str) else self._layout().named(errors)
         self.why_no_se_ = errors if isinstance(errors, str) else None
         return self
+
+    def _described(self) -> dict[str, HostArray]:
+        """The parameters of the map by name."""
+        assert isinstance(self.map_, Affine)
+        return {"scale": self.map_.scale, "bias": self.map_.bias} if self.has_bias else {"scale": self.map_.scale}
 
     def _layout(self) -> Layout:
         return Layout(tuple((name, each.shape) for name, each in self.parameters_.items()))
@@ -149,18 +170,15 @@ class AffineScaling(Calibrator):
         """Become what ``record`` describes, ready to use."""
         super().restore(record)
         values = record.provenance.estimates or {}
-        names = Parameters(self.n_features_in_, self.is_matrix).blocks
+        names = self._parameters(self.n_features_in_).blocks
         self.ts_ = values.get("ts")
         self.penalties_, self.determined_ = (
             {name: values[f"{name}_{ending}"] for name in names if f"{name}_{ending}" in values} or None
             for ending in ("penalty", "determined")
         )
         self._describe(None)
-        self.parameters_se_ = self._layout().read(values, "_se")
-        if self.parameters_se_ is None:
-            penalised = any((self.penalties_ or {}).values())
-            number = self._layout().size
-            self.why_no_se_ = _PENALISED if penalised else too_many(number) if number > MOST_WITH_ERRORS else NOT_IN_FILE
+        reason = _PENALISED if any((self.penalties_ or {}).values()) else None
+        self.parameters_se_, self.why_no_se_ = errors_read(record, self._layout(), reason)
         return self
 
 
@@ -201,6 +219,7 @@ class VectorScaling(AffineScaling):
     See Also
     --------
     MatrixScaling : the same with a matrix of factors.
+    ClasswiseTemperature : the same without biases.
     BiasCorrected : one temperature and biases.
 
     Examples
@@ -271,6 +290,7 @@ class MatrixScaling(AffineScaling):
     See Also
     --------
     VectorScaling : the same with a factor per class.
+    Dirichlet : the same with log-probabilities in place of logits.
     BiasCorrected : one temperature and biases.
 
     Examples

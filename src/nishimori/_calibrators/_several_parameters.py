@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Self
 
 import numpy as np
 
 from nishimori._array import HostArray
 from nishimori._calibrators._calibrator import Calibrator
+from nishimori._calibrators._parameters import MOST_WITH_ERRORS, Layout, errors_read, refuse_sketch, too_many, written
 from nishimori._calibrators._record import Record
 from nishimori._conditions import gap_products, refuse_masks, sandwich
 from nishimori._features import CheckFeatures, Family, MatchFeatures
@@ -17,16 +17,8 @@ from nishimori._maps import Map
 from nishimori._matching import match
 from nishimori._newton import solve
 from nishimori._observables import Energy
-from nishimori._scores import numeric
-from nishimori._sketch import Sketch
-from nishimori._sources import Source, is_source, refuse_counted_clusters
+from nishimori._sources import refuse_counted_clusters
 from nishimori.errors import InputError
-
-MOST_WITH_ERRORS = 1000
-"""So many parameters can have standard errors: their covariance is a table of that many rows and columns."""
-
-NOT_IN_FILE = "The file from which the calibrator was loaded holds no standard errors. Fit the calibrator again."
-"""Why a calibrator that was loaded may have no standard errors."""
 
 
 class SeveralParameters(Calibrator):
@@ -138,7 +130,7 @@ class SeveralParameters(Calibrator):
         data = self.source_from(X, y, sample_weight, clusters)
         refuse_sketch(data, type(self).__name__)
         refuse_counted_clusters(data, counts=counts)
-        matched = match(data, Energy(), label_name="labels" if is_source(X) else "y", counts=counts)
+        matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
         temperature, receipt = matched.chosen(0)
         layout, start = Layout.of(self.start(data.n_classes, temperature), type(self).__name__)
@@ -157,7 +149,7 @@ class SeveralParameters(Calibrator):
         self.why_no_se_ = None if errors is not None else too_many(layout.size)
         return self
 
-    def _family(self, layout: "Layout", n_classes: int) -> Family:
+    def _family(self, layout: Layout, n_classes: int) -> Family:
         is_own = type(self).observables is not SeveralParameters.observables
         observables = self.observables if is_own else None
         return Family(type(self).__name__, _MapFor(self, layout, n_classes), self.features, observables)
@@ -169,11 +161,9 @@ class SeveralParameters(Calibrator):
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
         super().restore(record)
-        values = record.provenance.estimates or {}
         layout, _ = Layout.of(self.start(self.n_features_in_, 1.0), type(self).__name__)
-        self.parameters_ = layout.read(values) or {}
-        self.parameters_se_ = layout.read(values, "_se")
-        self.why_no_se_ = NOT_IN_FILE if self.parameters_se_ is None else None
+        self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
+        self.parameters_se_, self.why_no_se_ = errors_read(record, layout)
         return self
 
 
@@ -182,7 +172,7 @@ class _MapFor:
     """The map with parameters in a flat array, as something that can be sent to other processes."""
 
     calibrator: SeveralParameters
-    layout: "Layout"
+    layout: Layout
     n_classes: int
 
     def __call__(self, x: HostArray) -> Map:
@@ -190,64 +180,3 @@ class _MapFor:
         if not isinstance(map_, Map):
             raise InputError(f"`{type(self.calibrator).__name__}.map_for` must return a nishimori.Map, got {map_!r}.")
         return map_
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The names and shapes of parameters that a flat array holds one after the other."""
-
-    shapes: tuple[tuple[str, tuple[int, ...]], ...]
-
-    @classmethod
-    def of(cls, given: Any, owner: str) -> tuple["Layout", HostArray]:
-        """The layout of what `start` returned, and its numbers."""
-        if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) and name for name in given):
-            raise InputError(f"`{owner}.start` must return a dictionary from names to numbers, got {given!r}.")
-        arrays = {name: np.asarray(numeric(np.atleast_1d(value), f"{owner}.start")) for name, value in given.items()}
-        flat = np.concatenate([each.astype(float).ravel() for each in arrays.values()])
-        if not flat.size or not np.isfinite(flat).all():
-            raise InputError(f"`{owner}.start` must return finite numbers, got {given!r}.")
-        return cls(tuple((name, np.shape(value)) for name, value in given.items())), flat
-
-    @property
-    def size(self) -> int:
-        """How many numbers there are."""
-        return sum(prod(shape) for _, shape in self.shapes)
-
-    def named(self, flat: HostArray) -> dict[str, Any]:
-        """The numbers by name, each a float or an array of its shape."""
-        found: dict[str, Any] = {}
-        place = 0
-        for name, shape in self.shapes:
-            part = flat[place : place + prod(shape)]
-            found[name] = part.reshape(shape).copy() if shape else float(part[0])
-            place += prod(shape)
-        return found
-
-    def read(self, values: Mapping[str, float], ending: str = "") -> dict[str, Any] | None:
-        """What `written` has written with the same ending; None if some of it is missing."""
-        keys = written(self.named(np.zeros(self.size)), ending)
-        return self.named(np.array([values[key] for key in keys], dtype=float)) if keys.keys() <= values.keys() else None
-
-
-def too_many(number: int) -> str:
-    """Why so many parameters have no standard errors."""
-    return f"There are {number:,} parameters, and standard errors are computed for at most {MOST_WITH_ERRORS:,}."
-
-
-def refuse_sketch(data: Source, name: str) -> None:
-    """Raise if the data are a sketch, which holds sums of one temperature only."""
-    if isinstance(data, Sketch):
-        raise InputError(
-            f"`X` must not be a sketch for {name}: a sketch holds sums that determine one temperature, but not several "
-            "parameters. Pass the logits themselves."
-        )
-
-
-def written(parameters: Mapping[str, Any], ending: str = "") -> dict[str, float]:
-    """Parameters as one number per entry, numbered where there are several: ``scale_se``, ``biases_se.3``."""
-    return {
-        f"{name}{ending}{f'.{i}' if np.ndim(value) else ''}": float(each)
-        for name, value in parameters.items()
-        for i, each in enumerate(np.ravel(value))
-    }

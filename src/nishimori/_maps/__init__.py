@@ -4,28 +4,47 @@ from dataclasses import fields
 from typing import Any
 
 from nishimori._maps._affine import Affine
+from nishimori._maps._class_curves import ClassCurves, bin_of, class_probabilities
 from nishimori._maps._group_temperatures import ClassTemperatures, GroupTemperatures, checked_groups
+from nishimori._maps._log_affine import LogAffine
+from nishimori._maps._log_odds import LogOdds, log_odds, log_sigmoids
 from nishimori._maps._map import Map, in_blocks
+from nishimori._maps._mixture import Mixture, log_components
+from nishimori._maps._softmax import log_softmax, softmax_of_drops
 from nishimori._maps._temperature import Temperature, divided, temperature_of
+from nishimori._maps._with_bias import WithBias
 from nishimori.errors import InputError
 
 __all__ = [
     "KINDS",
     "Affine",
+    "ClassCurves",
     "ClassTemperatures",
     "GroupTemperatures",
+    "LogAffine",
+    "LogOdds",
     "Map",
+    "Mixture",
     "Temperature",
+    "WithBias",
+    "bin_of",
     "can_be_saved",
     "checked_groups",
+    "class_probabilities",
     "divided",
     "from_parameters",
     "in_blocks",
+    "log_components",
+    "log_odds",
+    "log_sigmoids",
+    "log_softmax",
+    "softmax_of_drops",
     "temperature_of",
 ]
 
-_SAVED: dict[str, type[Temperature | ClassTemperatures | GroupTemperatures | Affine]] = {
-    each.kind: each for each in (Temperature, ClassTemperatures, GroupTemperatures, Affine)
+_SAVED: dict[str, Any] = {
+    each.kind: each
+    for each in (Temperature, ClassTemperatures, GroupTemperatures, Affine, LogOdds, Mixture, LogAffine, ClassCurves)
 }
 
 KINDS: tuple[str, ...] = tuple(_SAVED)
@@ -44,4 +63,5 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
     wanted = {each.name for each in fields(_SAVED[kind]) if each.init}
     if not isinstance(parameters, dict) or set(parameters) != wanted:
         raise InputError(f"`parameters` must hold {', '.join(sorted(wanted))}, got {parameters!r:.60}.")
-    return _SAVED[kind].described(parameters)
+    found: Map = _SAVED[kind].described(parameters)
+    return found

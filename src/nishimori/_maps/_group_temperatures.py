@@ -65,6 +65,10 @@ class ClassTemperatures(_PerRow):
         return xp.take(beside(self.temperatures, logits), xp.argmax(logits, axis=1), axis=0)
 
     @property
+    def in_words(self) -> str:
+        return "the temperatures of the predicted classes"
+
+    @property
     def parameters(self) -> Mapping[str, Any]:
         return {"temperatures": self.temperatures.tolist()}
 
@@ -123,6 +127,10 @@ class GroupTemperatures(_PerRow):
             notice(
                 f"{which} not seen when the temperatures were fitted: the common T = {self.common:.4g} is used.", InputWarning
             )
+
+    @property
+    def in_words(self) -> str:
+        return "the temperatures of the groups"
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nishimori._array import Array, beside, is_writable, namespace, row_max, row_sum, with_rows
+from nishimori._array import Array, beside, is_writable, like, row_max, with_rows
+from nishimori._maps._softmax import log_softmax_of_drops, softmax_of_drops
 from nishimori._scores import Scores
 
 
@@ -17,6 +18,8 @@ class Map(ABC):
     ----------
     kind : str
         Its name on disk.
+    format_version : int
+        The first version of the file format that has it.
     keeps_predictions : bool
         Whether the largest logit of each row stays the largest.
     needs_groups : bool
@@ -24,6 +27,7 @@ class Map(ABC):
     """
 
     kind: ClassVar[str]
+    format_version: ClassVar[int] = 3
     keeps_predictions: bool = False
     needs_groups: bool = False
 
@@ -44,6 +48,11 @@ class Map(ABC):
         """How many classes logits must have; None if it does not matter."""
         return None
 
+    @property
+    def in_words(self) -> str:
+        """What the map is called in messages."""
+        return f"the map of the kind {self.kind!r}"
+
     def exponents(self, logits: Array, groups: Any = None) -> Array:
         """Calibrated logits minus the largest of their row: what the softmax exponentiates."""
         mapped = self.apply(logits, groups)
@@ -51,15 +60,30 @@ class Map(ABC):
 
     def probabilities(self, logits: Array, groups: Any = None) -> Array:
         """The softmax of the calibrated logits."""
-        exponents = self.exponents(logits, groups)
-        weights = namespace(exponents).exp(exponents)
-        return weights / row_sum(weights)
+        return softmax_of_drops(self.exponents(logits, groups))
 
     def log_probabilities(self, logits: Array, groups: Any = None) -> Array:
         """The logarithms of the same, exact also where those round to 0 or 1."""
-        exponents = self.exponents(logits, groups)
-        xp = namespace(exponents)
-        return exponents - xp.log(row_sum(xp.exp(exponents)))
+        return log_softmax_of_drops(self.exponents(logits, groups))
+
+
+class WideMap(Map):
+    """A map that is the same for all groups and computed in float64, whatever the dtype of the logits."""
+
+    @abstractmethod
+    def mapped(self, logits: Array) -> Array:
+        """The calibrated logits of each row in float64."""
+
+    def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
+        """The calibrated logits of each row, in the array library and dtype of ``logits``."""
+        with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
+            return like(self.mapped(logits), logits)
+
+    def exponents(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
+        """The difference first: rounded to the dtype of ``logits``, large numbers would lose its digits or be infinite."""
+        with np.errstate(over="ignore"):
+            mapped = self.mapped(logits)
+            return like(mapped - row_max(mapped), logits)
 
 
 def in_blocks(given: Scores, rule: Callable[[slice | None], Array]) -> Array:

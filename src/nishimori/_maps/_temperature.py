@@ -21,6 +21,7 @@ class Temperature(Map):
 
     temperature: float
     kind: ClassVar[str] = "temperature"
+    format_version: ClassVar[int] = 2
     keeps_predictions = True
 
     def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
@@ -28,6 +29,10 @@ class Temperature(Map):
         with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
             wide = to_compute(logits) if _LEAST < self.temperature < 1 / _LEAST else in_double(logits)
             return like(divided(wide, self.temperature), logits)
+
+    @property
+    def in_words(self) -> str:
+        return f"T = {self.temperature:.4g}"
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ Everything that nishimori fits or measures asks a `Source` for the sum of a pass
 kind of data is one class: it says how many classes there are and yields batches, and every fit and metric works on it.
 """
 
-from nishimori._sources._arrays import ArraySource
+from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._batches import Batches
 from nishimori._sources._device import DeviceSource
 from nishimori._sources._files import Mapped, NpyFile
@@ -44,6 +44,7 @@ __all__ = [
     "Sum",
     "TableSource",
     "clusters_in",
+    "clusters_of",
     "counts_of_clusters",
     "flat",
     "groups_in",

@@ -1,4 +1,4 @@
-"""The ``nishimori`` command: fit, apply, eval, compare, gate, report, sketch, merge, demo, theory, paper.
+"""The ``nishimori`` command: fit, apply, eval, compare, gate, report, sketch, merge, methods, demo, theory, paper.
 
 This module imports nothing that takes time, so that Ctrl-C ends the program quietly from the start.
 """

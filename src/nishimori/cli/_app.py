@@ -14,7 +14,7 @@ from typer.rich_utils import rich_format_error
 
 import nishimori
 from nishimori._progress import printable
-from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _gate, _paper, _report, _sketch, _theory
+from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _gate, _methods, _paper, _report, _sketch, _theory
 from nishimori.cli._help import FLAG, epilog
 from nishimori.cli._terminal import one_line_errors, print_text
 from nishimori.errors import InputError
@@ -41,6 +41,7 @@ app.command(epilog=_gate.EPILOG)(_gate.gate)
 app.command(epilog=_report.EPILOG)(_report.report)
 app.command(epilog=_sketch.EPILOG)(_sketch.sketch)
 app.command(epilog=_sketch.MERGE_EPILOG)(_sketch.merge)
+app.command(epilog=_methods.EPILOG)(_methods.methods)
 app.command(epilog=_demo.EPILOG)(_demo.demo)
 app.command(epilog=_theory.EPILOG)(_theory.theory)
 app.add_typer(_paper.app, name="paper")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-import nishimori
 from nishimori._array import HostArray, like
 from nishimori._disk import check_target
 from nishimori._inputs import Groups
@@ -86,7 +85,7 @@ def apply(
         swapped = file.suffix.lower() == ".json"
         example = f": apply {shlex.quote(str(file))} {shlex.quote(str(calibration))}" if swapped else ""
         raise InputError(f"{calibration} is not a calibration. Pass the calibration first, then the file of scores{example}.")
-    calibrator = nishimori.load(calibration)
+    calibrator = _files.calibrator_in(calibration)
     if groups is not None and not calibrator.map_.needs_groups:
         raise InputError("--groups must be left out: the calibration treats all groups alike.")
     _files.check_inputs([file])

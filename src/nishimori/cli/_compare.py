@@ -30,16 +30,13 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._sketch_file import about_sketches
-from nishimori.cli._terminal import JsonOption, heard, print_json, print_lines, print_tabular, print_text
+from nishimori.cli._terminal import JsonOption, MarkdownOption, heard, print_json, print_lines, print_tabular, print_text
 
 MethodsOption = Annotated[
     str, typer.Option(help="Names of methods, comma-separated; none is the model as it is.", metavar="NAMES")
 ]
 TargetOption = Annotated[
     float, typer.Option(help="Relative precision of T that further samples should bring.", metavar="SHARE")
-]
-MarkdownOption = Annotated[
-    bool, typer.Option("--markdown", help="Print the result as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
 ]
 LatexOption = Annotated[bool, typer.Option("--latex", help="Print the table as LaTeX.", metavar=FLAG, rich_help_panel=OUTPUT)]
 TestLevelOption = Annotated[float, typer.Option(help="Level of intervals and, as 1 - level, of tests.", metavar="SHARE")]

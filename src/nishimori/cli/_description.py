@@ -1,12 +1,12 @@
 """What a calibration does, in a few lines for people: its temperature, or what there is to say of many parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._maps import Affine, ClassTemperatures, GroupTemperatures
+from nishimori._maps import Affine, ClassCurves, ClassTemperatures, GroupTemperatures, LogAffine, LogOdds, Mixture
 from nishimori._tabular import measured
 
 if TYPE_CHECKING:
@@ -24,14 +24,8 @@ def description(calibrator: "Calibrator") -> list[str]:
         says = "nothing was fitted" if found is None else f"the model is {found}"
         about = f"({calibrator.method_name}, {calibrator.n_samples_} samples: {says})"
         return [f"T = {measured(calibrator.temperature_, error)}  {about}"]
-    if isinstance(map_, ClassTemperatures):
-        return _of_groups(
-            calibrator, map_.temperatures, [f"class {name}" for name in _classes(calibrator)], "predicted classes"
-        )
-    if isinstance(map_, GroupTemperatures):
-        return _of_groups(calibrator, map_.temperatures, [str(name) for name in map_.groups], "groups")
-    assert isinstance(map_, Affine), "no other kind can be saved"
-    return _of_affine(calibrator, map_)
+    own = (rule for kind, rule in _own_rules().items() if isinstance(calibrator, kind))
+    return next(own, _RULES[type(map_)])(calibrator, map_)
 
 
 def verdict(calibrator: "Calibrator") -> str | None:
@@ -40,6 +34,15 @@ def verdict(calibrator: "Calibrator") -> str | None:
     if temperature is None or calibrator.method_name == "none":
         return None
     return "overconfident" if temperature > 1 else "underconfident"
+
+
+def _of_classes(calibrator: Any, map_: ClassTemperatures) -> list[str]:
+    names = [f"class {name}" for name in _classes(calibrator)]
+    return _of_groups(calibrator, map_.temperatures, names, "predicted classes")
+
+
+def _of_named_groups(calibrator: Any, map_: GroupTemperatures) -> list[str]:
+    return _of_groups(calibrator, map_.temperatures, [str(name) for name in map_.groups], "groups")
 
 
 def _of_groups(calibrator: Any, temperatures: HostArray, names: Sequence[str], what: str) -> list[str]:
@@ -68,24 +71,71 @@ def _error(errors: Any, place: int) -> float | None:
     return float(errors[place])
 
 
+def _of_mixture(calibrator: Any, map_: Mixture) -> list[str]:
+    """The temperature, and the weight of each component."""
+    errors = getattr(calibrator, "parameters_se_", None) or {"temperature": None, "weights": (None, None, None)}
+    names = "at T", "at T = 1", "uniform"
+    shown = [
+        f"{measured(weight, error)} {name}" for weight, error, name in zip(map_.weights, errors["weights"], names, strict=True)
+    ]
+    about = f"({calibrator.method_name}, {calibrator.n_samples_} samples)"
+    return [f"T = {measured(map_.temperature, errors['temperature'])}, weights {', '.join(shown)}  {about}"]
+
+
 def _of_affine(calibrator: Any, map_: Affine) -> list[str]:
-    """The ranges of scales and biases, and the classes that have the least and the greatest bias."""
-    scale, bias, names = map_.scale, map_.bias, _classes(calibrator)
-    if scale.ndim == 0:
-        parts = [f"inverse temperature {float(scale):.4g}"]
-    elif scale.ndim == 1:
-        parts = [f"scales {_range(scale)}"]
-    else:
-        parts = [f"diagonal {_range(np.diag(scale))}", f"off-diagonal {_range(scale[~np.eye(len(scale), dtype=bool)])}"]
-    low, high = int(bias.argmin()), int(bias.argmax())
-    if bias[low] == bias[high]:
-        parts.append("no biases, which the samples do not tell from zero")
-    else:
-        parts.append(f"biases from {bias[low]:.3g} (class {names[low]}) to {bias[high]:.3g} (class {names[high]})")
-    first = f"{', '.join(parts)}  ({calibrator.method_name}, {len(bias)} classes, {calibrator.n_samples_} samples)"
+    return _of_factors(calibrator, map_, [*_factors(map_.scale), _biases(calibrator, map_.bias)])
+
+
+def _of_log_affine(calibrator: Any, map_: LogAffine) -> list[str]:
+    return _of_factors(calibrator, map_, [*_factors(map_.matrix), _biases(calibrator, map_.bias)])
+
+
+def _of_scales(calibrator: Any, map_: Affine) -> list[str]:
+    """Of a method that has no biases."""
+    return _of_factors(calibrator, map_, _factors(map_.scale))
+
+
+def _of_factors(calibrator: Any, map_: Affine | LogAffine, parts: list[str]) -> list[str]:
+    first = f"{', '.join(parts)}  ({calibrator.method_name}, {len(map_.bias)} classes, {calibrator.n_samples_} samples)"
     if map_.fallback is None:
         return [first]
     return [first, f"Rows whose predicted class would change are divided by T = {map_.fallback:.4g} instead."]
+
+
+def _factors(scale: HostArray) -> list[str]:
+    """The range of what logits are multiplied by."""
+    if scale.ndim == 0:
+        return [f"inverse temperature {float(scale):.4g}"]
+    if scale.ndim == 1:
+        return [f"scales {_range(scale)}"]
+    return [f"diagonal {_range(np.diag(scale))}", f"off-diagonal {_range(scale[~np.eye(len(scale), dtype=bool)])}"]
+
+
+def _biases(calibrator: Any, bias: HostArray) -> str:
+    """The least and the greatest bias, with their classes."""
+    low, high, names = int(bias.argmin()), int(bias.argmax()), _classes(calibrator)
+    if bias[low] == bias[high]:
+        return "no biases, which the samples do not tell from zero"
+    return f"biases from {bias[low]:.3g} (class {names[low]}) to {bias[high]:.3g} (class {names[high]})"
+
+
+def _of_log_odds(calibrator: Any, map_: Any) -> list[str]:
+    """The parameters of a function of the log-odds, with their standard errors."""
+    errors = getattr(calibrator, "parameters_se_", None) or {}
+    parameters = getattr(calibrator, "parameters_", None) or map_.parameters
+    parts = [f"{name} {measured(value, errors.get(name) or None)}" for name, value in parameters.items()]
+    return [f"{', '.join(parts)}  ({calibrator.method_name}, {calibrator.n_samples_} samples)"]
+
+
+def _of_curves(calibrator: Any, map_: ClassCurves) -> list[str]:
+    """How many curves there are, of how many pieces, and which probabilities they give."""
+    lowest, highest = (pick(pick(each) for each in map_.values) for pick in (min, max))
+    sizes = sorted({len(each) for each in map_.values})
+    number = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    pieces = "knots" if map_.interpolation == "linear" else "bins"
+    curves = "one curve" if len(map_.values) == 1 else f"{len(map_.values)} curves"
+    about = f"({calibrator.method_name}, {map_.n_classes} classes, {calibrator.n_samples_} samples)"
+    return [f"{curves} of {number} {pieces}, with values from {lowest:.3g} to {highest:.3g}  {about}"]
 
 
 def _range(values: HostArray) -> str:
@@ -94,3 +144,21 @@ def _range(values: HostArray) -> str:
 
 def _classes(calibrator: "Calibrator") -> list[str]:
     return [str(label) for label in calibrator.classes_.tolist()]
+
+
+def _own_rules() -> dict[type, Callable[[Any, Any], list[str]]]:
+    """The rules of calibrators that say more, or less, than others with the same kind of map."""
+    from nishimori._calibrators import ClasswiseTemperature, Platt  # noqa: PLC0415 - scikit-learn
+
+    return {Platt: _of_log_odds, ClasswiseTemperature: _of_scales}
+
+
+_RULES: dict[type, Callable[[Any, Any], list[str]]] = {
+    ClassTemperatures: _of_classes,
+    GroupTemperatures: _of_named_groups,
+    Affine: _of_affine,
+    LogAffine: _of_log_affine,
+    LogOdds: _of_log_odds,
+    Mixture: _of_mixture,
+    ClassCurves: _of_curves,
+}

@@ -134,7 +134,7 @@ def evaluate(
         _evaluate_sketch(sums, wanted)
         return
     _files.check_inputs(files, folders=True)
-    calibrator = None if calibration is None else nishimori.load(calibration)
+    calibrator = None if calibration is None else _files.calibrator_in(calibration)
     meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
     _check_plot(plot, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
@@ -224,7 +224,7 @@ def _show(results: _Results, about: dict[str, Any], wanted: _Wanted) -> None:
 
 def _evaluate_sketch(sums: Sketch, wanted: _Wanted) -> None:
     """The same from the sums that the command sketch has written."""
-    calibrator = None if wanted.calibration is None else nishimori.load(wanted.calibration)
+    calibrator = None if wanted.calibration is None else _files.calibrator_in(wanted.calibration)
     agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     _check_plot(wanted.plot, overwrite=wanted.force)
     maps = _maps(calibrator)

@@ -30,6 +30,7 @@ __all__ = [
     "LogitFile",
     "Names",
     "array_name",
+    "calibrator_in",
     "check_array_options",
     "check_inputs",
     "flat",
@@ -43,6 +44,13 @@ SUFFIXES = (*_arrays.SUFFIXES, *_tables.ENDINGS)
 
 _WITH_GROUPS = "Pass a file of scores and groups, such as .npz."
 _ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
+
+
+def calibrator_in(path: Path) -> Any:
+    """The calibrator of a file; that of a multilabel model is refused, because files of scores have one label per row."""
+    from nishimori._calibrators import load  # noqa: PLC0415 - scikit-learn
+
+    return load(path)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,8 @@ PreserveOption = Annotated[
     bool,
     typer.Option(
         "--preserve-accuracy",
-        help="With bias, vector and matrix: samples whose predicted class would change are only divided by a temperature.",
+        help="With bias, classwise, vector, matrix and dirichlet: samples whose predicted class would change are only divided "
+        "by a temperature.",
         metavar=FLAG,
     ),
 ]

@@ -151,7 +151,7 @@ def gate(
             found = _judged_sketch(sums, calibration, wanted)
         else:
             _files.check_inputs(files, folders=True)
-            calibrator = None if calibration is None else nishimori.load(calibration)
+            calibrator = None if calibration is None else _files.calibrator_in(calibration)
             meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
             about = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
             names = names_from(meaning[0], scores_name, labels, weights, *about, clusters=clusters, groups=groups)
@@ -216,7 +216,7 @@ def _judged_rows(
 
 def _judged_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Gate:
     """The same from the sums that the command sketch has written."""
-    calibrator = None if calibration is None else nishimori.load(calibration)
+    calibrator = None if calibration is None else _files.calibrator_in(calibration)
     agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     with about_sketches():
         if calibrator is None:

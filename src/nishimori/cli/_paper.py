@@ -23,8 +23,19 @@ app = typer.Typer(
     epilog=epilog("nishimori paper list", "nishimori paper check all --quick", codes=_CHECKED),
 )
 
+
+def _artefacts(incomplete: str) -> list[str]:
+    """The tables and figures whose names begin with what was typed, for the completion of the shell."""
+    from nishimori import paper  # noqa: PLC0415 - SciPy takes a while to import
+
+    return [name for name in (*paper.names(), "all") if name.startswith(incomplete)]
+
+
 Names = Annotated[
-    list[str], typer.Argument(help="Names from `nishimori paper list`, or all.", show_default=False, metavar="NAMES")
+    list[str],
+    typer.Argument(
+        help="Names from `nishimori paper list`, or all.", show_default=False, metavar="NAMES", autocompletion=_artefacts
+    ),
 ]
 QuickOption = Annotated[
     bool, typer.Option("--quick", help="Less work, for a first look: fewer seeds, dimensions and points.", metavar=FLAG)

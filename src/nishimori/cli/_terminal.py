@@ -33,6 +33,9 @@ from nishimori.errors import NishimoriError
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object.", metavar=FLAG, rich_help_panel=OUTPUT)
 ]
+MarkdownOption = Annotated[
+    bool, typer.Option("--markdown", help="Print the result as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.", metavar=FLAG, rich_help_panel=OUTPUT)]
 
 # Characters of a message; the longest of ours, a list of twelve names, has about a thousand.

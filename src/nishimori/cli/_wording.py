@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
@@ -50,10 +51,8 @@ _OPTIONS = {
     "`decimal=','`": "--decimal ','",
     "`decimal='.'`": "--decimal '.'",
     "`decimal`": "--decimal",
-    "ExpectationConsistency": "--method ec",
-    "BiasCorrected": "--method bias",
-    "VectorScaling": "--method vector",
-    "MatrixScaling": "--method matrix",
+    "`smooth_labels=True`": "--param smooth_labels=true",
+    "`smooth_labels=False`": "--param smooth_labels=false",
     "`calibrator`": "--calibration",
     "`folder`": "-o",
     "`path`": "-o",
@@ -64,6 +63,12 @@ _OPTIONS = {
     "`epochs`": "--epochs",
 }
 
+# What does not follow the name of a class, as in "Isotonic regression", which is the name of a method.
+_NO_CLASS = r"(?![\w('`]| (?:regression|scaling|calibration)\b)"
+
+# The scores, which Python passes as an argument, are in a file.
+_FILES = {"`X` must": "The file must", "`X` holds": "the file holds"}
+
 
 def with_options(message: str) -> str:
     """A message of the library, with the command's options in place of the arguments that it names."""
@@ -73,7 +78,18 @@ def with_options(message: str) -> str:
     for argument, option in _OPTIONS.items():
         if option.split()[0] in known:
             message = message.replace(argument, option)
+    if "--method" in known:
+        for name, option in _class_options().items():
+            message = re.sub(rf"(?<![\w.`]){name}{_NO_CLASS}", option, message)
+    for argument, words in _FILES.items():
+        message = message.replace(argument, words)
     return message
+
+
+def _class_options() -> dict[str, str]:
+    """The option that asks for each class of calibrators; none before they are imported, when no message can name one."""
+    registry = sys.modules.get("nishimori._calibrators._registry")  # to import it here would import scikit-learn
+    return {} if registry is None else {kind.__name__: f"--method {name}" for name, kind in registry.classes().items()}
 
 
 def _typed(option: str, found: re.Match[str]) -> str:

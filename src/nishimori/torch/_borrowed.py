@@ -16,7 +16,7 @@ from torch import nn
 
 from nishimori._maps import Map, temperature_of
 from nishimori.errors import InputError
-from nishimori.torch._change import Change, Division, change_of, in_words
+from nishimori.torch._change import Change, Division, change_of
 from nishimori.torch._folding import fold_into
 from nishimori.torch._head import Head, final_layer
 from nishimori.torch._wrappers import check_alone
@@ -51,7 +51,7 @@ def _writing(name: str, method: Callable[..., Any], model: nn.Module, current: C
         change = _change(name, map_)
         if kwargs.get("state_dict") is not None:
             raise InputError(
-                f"`state_dict` must be left out of `{name}`, got one: its weights do not contain {in_words(map_)}. Call "
+                f"`state_dict` must be left out of `{name}`, got one: its weights do not contain {map_.in_words}. Call "
                 "`calibrated.fold()` first, and pass the state dict of the folded network."
             )
         return getattr(_folded_copy(name, model, change, map_), name)(*args, **kwargs)
@@ -64,7 +64,7 @@ def _change(name: str, map_: Map) -> Change:
         return change_of(map_)
     except InputError as error:
         raise InputError(
-            f"`{name}` must write calibrated weights, but {in_words(map_)} cannot be folded into them. {error} Save "
+            f"`{name}` must write calibrated weights, but {map_.in_words} cannot be folded into them. {error} Save "
             "`calibrated.state_dict()`, which contains the map."
         ) from error
 
@@ -79,7 +79,7 @@ def _folded_copy(name: str, model: nn.Module, change: Change, map_: Map) -> nn.M
     except Exception as error:
         contained = "T" if isinstance(change, Division) else "the map"
         raise InputError(
-            f"`{name}` must write calibrated weights, but {in_words(map_)} could not be folded into a copy of the network: "
+            f"`{name}` must write calibrated weights, but {map_.in_words} could not be folded into a copy of the network: "
             f"{str(error).rstrip('.')}. Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and "
             f"some inputs x, then `{name}`; or save `calibrated.state_dict()`, which contains {contained}."
         ) from error
@@ -105,7 +105,7 @@ def _predicting(name: str, method: Callable[..., Any], current: Callable[[], Map
             )
         if T is None:
             warnings.warn(
-                f"`{name}` is a method of the wrapped network, which does not apply {in_words(map_)} to its logits.",
+                f"`{name}` is a method of the wrapped network, which does not apply {map_.in_words} to its logits.",
                 stacklevel=2,
             )
         return method(*args, **kwargs)

@@ -21,10 +21,12 @@ from nishimori.torch._exact import ExactBuffers
 from nishimori.torch._folding import fold_into
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._logits import logits_of, probabilities, rows_of, scaled, with_logits
-from nishimori.torch._mapping import GroupTemperaturesModule, MapModule, module_for, module_like
+from nishimori.torch._map_module import MapModule
+from nishimori.torch._mapping import module_for, module_like
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import check_module, device_of, number
 from nishimori.torch._signature import signature_of_model
+from nishimori.torch._temperature_modules import GroupTemperaturesModule
 from nishimori.torch._wrappers import check_alone, check_calibrated_once, register, tell_others
 
 if TYPE_CHECKING:
@@ -301,6 +303,11 @@ def _map_in(value: Any) -> Map:
                 "probabilities before it calibrates them; logits of a network are not raised. Fit it without `floor`."
             )
         return value.map_
+    if hasattr(value, "maps_"):
+        raise InputError(
+            "`temperature` must be a calibrator of classes that exclude each other, got a MultilabelCalibrator. Use "
+            "`torch.sigmoid(model(x) / torch.tensor(calibrator.temperatures_))`, or `calibrator.predict_proba(model(x))`."
+        )
     if hasattr(value, "fit") and hasattr(value, "predict_proba"):
         raise InputError(
             f"`temperature` must be a number, a map or a fitted calibrator, got a {type(value).__name__} that is not fitted. "

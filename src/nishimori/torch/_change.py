@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from nishimori._maps import Affine, ClassTemperatures, Map, Temperature
+from nishimori._maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, LogOdds, Map, Mixture, Temperature
 from nishimori.errors import InputError
 from nishimori.torch._head import INSTEAD
 
@@ -131,32 +131,30 @@ class Mixing:
         return (self.matrix[1:, 1:] - self.matrix[:1, 1:]), self.bias[1:] - self.bias[:1]
 
 
+# Why weights cannot hold a map, and what to do instead.
+_WHY: dict[type[Map], str] = {
+    Affine: (
+        "an affine map with `preserve_accuracy=True`, which divides the rows whose predicted class would change by one "
+        "temperature instead. Fit it without `preserve_accuracy`; or"
+    ),
+    ClassTemperatures: "one temperature per predicted class: the logits of each row decide which one divides them. Instead,",
+    GroupTemperatures: "one temperature per group: weights do not know the group of a sample. Instead,",
+    LogOdds: "a function of the log-odds that is not linear. Use 'platt', which is; or",
+    Mixture: "a mixture of probabilities, which is not a linear function of the logits. Instead,",
+    LogAffine: (
+        "an affine function of log-probabilities, which contain the logarithm of a sum over all classes. Fit "
+        "`MatrixScaling`, an affine function of the logits themselves; or"
+    ),
+}
+
+
 def change_of(map_: Map) -> Change:
     """What ``map_`` does to the weights of a last layer; raises `InputError` for a map that weights cannot hold."""
     if isinstance(map_, Temperature):
         return Division(map_.temperature)
     if isinstance(map_, Affine) and map_.fallback is None:
         return Mixing.of(map_)
-    if isinstance(map_, Affine):
-        why = (
-            "an affine map with `preserve_accuracy=True`, which divides the rows whose predicted class would change by one "
-            "temperature instead. Fit it without `preserve_accuracy`; or"
-        )
-    elif isinstance(map_, ClassTemperatures):
-        why = "one temperature per predicted class: the logits of each row decide which one divides them. Instead,"
-    else:
-        why = "one temperature per group: weights do not know the group of a sample. Instead,"
+    why = _WHY.get(type(map_), f"a map of the kind {map_.kind!r}. Instead,")
     raise InputError(
         f"The map must be one temperature or an affine function of the logits to be folded into weights, got {why} {INSTEAD}."
-    )
-
-
-def in_words(map_: Map) -> str:
-    """What a map is called in messages."""
-    if isinstance(map_, Temperature):
-        return f"T = {map_.temperature:.4g}"
-    if isinstance(map_, Affine):
-        return "the affine map"
-    return (
-        "the temperatures of the predicted classes" if isinstance(map_, ClassTemperatures) else "the temperatures of the groups"
     )

@@ -200,7 +200,10 @@ def _labels_of(target: Any, logits: Tensor, number: int) -> Tensor:
     if shape == (n_rows, 1):
         remedy = "Make the loader yield `labels.flatten()`."
     elif found.ndim == 2 and shape[0] == n_rows:
-        remedy = "Make the loader yield one class index per sample."
+        remedy = (
+            "Make the loader yield one class index per sample. For labels that do not exclude each other use "
+            "nishimori.MultilabelCalibrator."
+        )
         if ((found != 0).sum(dim=1) == 1).all():
             remedy = "They are one-hot: make the loader yield `labels.argmax(dim=1)`."
     elif found.ndim == 0:

@@ -8,7 +8,6 @@ from torch import nn
 
 from nishimori._maps import Map, temperature_of
 from nishimori.errors import InputError
-from nishimori.torch._change import in_words
 from nishimori.torch._head import INSTEAD, Head
 
 _living: WeakSet[nn.Module] = WeakSet()
@@ -32,7 +31,7 @@ def tell_others(head: Head, map_: Map, by: nn.Module | None = None) -> None:
         # What contains `by` returns the same logits as before; what is part of `by` still applies a map of its own.
         related = any(part is by for part in parts) or any(part is each for part in inside)
         if not related and any(part is head.layer for part in parts):
-            each._folded_outside = f"{in_words(map_) if T is None else f'{T:.4g}'} folded into {head}"  # type: ignore[assignment]
+            each._folded_outside = f"{map_.in_words if T is None else f'{T:.4g}'} folded into {head}"  # type: ignore[assignment]
 
 
 def check_alone(model: nn.Module, map_: Map) -> None:
@@ -41,8 +40,8 @@ def check_alone(model: nn.Module, map_: Map) -> None:
         inner = each.map if each in _living else None
         if inner is not None and temperature_of(inner) != 1 and None in (temperature_of(inner), temperature_of(map_)):
             raise InputError(
-                f"The network must not contain another Calibrated to fold {in_words(map_)}, got one at `{path}` that applies "
-                f"{in_words(inner)} after the last layer. Fold that one first, by its own `fold()`; or {INSTEAD}."
+                f"The network must not contain another Calibrated to fold {map_.in_words}, got one at `{path}` that applies "
+                f"{inner.in_words} after the last layer. Fold that one first, by its own `fold()`; or {INSTEAD}."
             )
 
 
@@ -55,7 +54,7 @@ def check_calibrated_once(wrapper: Any) -> None:
     if T == 1:
         wrapper._folded_outside = None
         return
-    rule, still = ("calibrated", f"applies {in_words(map_)}") if T is None else ("divided by T", f"divides by {T:.4g}")
+    rule, still = ("calibrated", f"applies {map_.in_words}") if T is None else ("divided by T", f"divides by {T:.4g}")
     raise InputError(
         f"The logits must be {rule} only once, got a network with {wrapper._folded_outside}, while its `Calibrated` still "
         f"{still}. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To fold and "

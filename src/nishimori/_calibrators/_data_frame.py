@@ -1,0 +1,29 @@
+"""Calibrated logits as a data frame, where `set_output` or scikit-learn's configuration asks for one."""
+
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+from nishimori import _array
+from nishimori._array import Array, HostArray
+from nishimori._sklearn import container_adapter
+
+
+def in_data_frame(found: Array, X: Any, estimator: Any, names: Callable[[], HostArray]) -> Any:
+    """``found``, what ``estimator`` makes of ``X``, in the kind of data frame that it is set to; as it is by default.
+
+    scikit-learn's own wrapper asks the estimator for the names of the columns. It does not know that a flat array of binary
+    scores gives one column, so ``names`` are passed here.
+    """
+    adapter = container_adapter("transform", estimator)
+    if adapter is None:
+        return found
+    table = X.to_frame() if hasattr(X, "to_frame") else X  # scikit-learn 1.6 takes the index of tables only, not of one column
+    return adapter.create_container(_array.on_host(found), table, columns=names())
+
+
+def is_flat(X: Any) -> bool:
+    """Whether ``X`` is one number per sample, as far as it can be told without reading it: files and loaders are not flat."""
+    if isinstance(X, list | tuple):
+        return bool(X) and isinstance(X[0], Real)
+    return len(getattr(X, "shape", ())) == 1
