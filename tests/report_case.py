@@ -3,6 +3,7 @@
 import numpy as np
 
 import reference
+from nishimori import Report
 
 CLASSES = ["<script>window.broken = 1</script>", 'say "hi" & <b>bye</b>', "Zürich 東京 🦊", "x" * 300]
 GROUPS = ["</script><img src=x onerror='window.broken = 2'>", "north | *south*", "`east`"]
@@ -24,3 +25,18 @@ def rows(n=1200, seed=0):
 def texts(codes):
     """The names of classes."""
     return np.array(CLASSES)[codes]
+
+
+def report(validation, test, title):
+    """The report of all of it, with texts as labels, groups and ids."""
+    return Report(
+        validation["logits"],
+        texts(validation["codes"]),
+        test["logits"],
+        texts(test["codes"]),
+        classes=CLASSES,
+        groups=validation["groups"],
+        test_groups=test["groups"],
+        ids=test["ids"],
+        title=title,
+    )

@@ -21,11 +21,8 @@ from nishimori._optional import require
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
 from nishimori._sources import Source, groups_in, has_clusters, refuse_counted_clusters
-from nishimori._tabular import Tabular, decimals_of
+from nishimori._tabular import RankedTable, Tabular, in_points
 from nishimori.errors import InputError
-
-# How many groups are printed; `table` has all of them.
-_PRINTED = 20
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class GroupGap:
 
 
 @dataclass(frozen=True)
-class GroupGaps:
+class GroupGaps(RankedTable):
     """The gaps of all groups that have samples. ``print`` shows them as a table, the worst first.
 
     Attributes
@@ -107,11 +104,6 @@ class GroupGaps:
         """The groups whose gap is not noise first, and larger gaps before smaller ones."""
         return tuple(sorted(self.groups, key=lambda each: (not each.is_off, -abs(each.gap))))
 
-    @property
-    def off(self) -> tuple[Any, ...]:
-        """The names of the groups whose gap is not noise, the worst first."""
-        return tuple(each.name for each in self.worst_first if each.is_off)
-
     def __getitem__(self, name: Any) -> GroupGap:
         for each in self.groups:
             if each.name == name:
@@ -141,17 +133,6 @@ class GroupGaps:
             f"({100 * low:.2f} to {100 * high:.2f}). {off}."
         )
 
-    def to_text(self) -> str:
-        """The worst groups and a summary."""
-        table = self.table
-        more = len(table.rows) - _PRINTED
-        shown = Tabular(table.headers, table.rows[:_PRINTED]).text()
-        return "\n".join([shown, *([f"... and {more} more"] if more > 0 else []), "", self.summary])
-
-    def to_markdown(self) -> str:
-        """All groups and the summary as Markdown."""
-        return f"{self.table.markdown()}\n\n{self.summary}"
-
     def to_latex(self) -> str:
         """All groups, with the rules of the package booktabs."""
         return self.table.latex()
@@ -179,18 +160,10 @@ class GroupGaps:
         pandas = require("pandas", extra="tables", for_="GroupGaps.to_pandas")
         return pandas.DataFrame([asdict(each) for each in self.groups]).set_index("name")
 
-    def __str__(self) -> str:
-        return self.to_text()
-
-    def _repr_html_(self) -> str:
-        return self.table.html() + Tabular(("summary",), [(self.summary,)]).html()
-
 
 def _row(each: GroupGap) -> tuple[str, ...]:
-    decimals = decimals_of(100 * each.se) if each.se > 0 else 2
-    gap = f"{100 * each.gap:+.{decimals}f} ± {100 * each.se:.{decimals}f}"
     shares = (f"{100 * share:.1f} %" for share in (each.confidence, each.accuracy))
-    return (str(each.name), f"{each.n}", *shares, gap, "off" if each.is_off else "")
+    return (str(each.name), f"{each.n}", *shares, in_points(each.gap, each.se), "off" if each.is_off else "")
 
 
 def group_gaps(

@@ -4,9 +4,14 @@ Cells are what people read, numbers with their errors included. The first column
 """
 
 import html
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Any
+
+# So many rows of a ranked table are printed; `table` has all of them.
+_PRINTED = 20
 
 # What LaTeX would take for a command.
 _ESCAPED = {
@@ -77,6 +82,53 @@ class Tabular:
 
         body = "".join(line(row, "td") for row in self.rows)
         return f"<table><thead>{line(self.headers, 'th')}</thead><tbody>{body}</tbody></table>"
+
+
+class RankedTable(ABC):
+    """Results for parts of the data, such as groups or labels: a table of them, the worst first, and a summary."""
+
+    @property
+    @abstractmethod
+    def worst_first(self) -> tuple[Any, ...]:
+        """Those with a gap that is not noise first."""
+
+    @property
+    @abstractmethod
+    def table(self) -> Tabular:
+        """All of them as they are shown."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """The most important numbers, as a sentence."""
+
+    @property
+    def off(self) -> tuple[Any, ...]:
+        """The names of those with a gap that is not noise, the worst first."""
+        return tuple(each.name for each in self.worst_first if each.is_off)
+
+    def to_text(self) -> str:
+        """The worst of them and the summary."""
+        table = self.table
+        more = len(table.rows) - _PRINTED
+        shown = Tabular(table.headers, table.rows[:_PRINTED]).text()
+        return "\n".join([shown, *([f"... and {more} more"] if more > 0 else []), "", self.summary])
+
+    def to_markdown(self) -> str:
+        """All of them and the summary as Markdown."""
+        return f"{self.table.markdown()}\n\n{self.summary}"
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return self.table.html() + Tabular(("summary",), [(self.summary,)]).html()
+
+
+def in_points(gap: float, error: float) -> str:
+    """A difference of shares in percentage points with its error, both to two digits of the error."""
+    decimals = decimals_of(100 * error) if error > 0 else 2
+    return f"{100 * gap:+.{decimals}f} ± {100 * error:.{decimals}f}"
 
 
 def decimals_of(error: float) -> int:

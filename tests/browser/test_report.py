@@ -12,17 +12,7 @@ LIVE = "#reliability > div svg"
 
 @pytest.fixture(scope="module")
 def report():
-    return nishimori.Report(
-        VALIDATION["logits"],
-        report_case.texts(VALIDATION["codes"]),
-        TEST["logits"],
-        report_case.texts(TEST["codes"]),
-        classes=report_case.CLASSES,
-        groups=VALIDATION["groups"],
-        test_groups=TEST["groups"],
-        ids=TEST["ids"],
-        title="<b>model</b>",
-    )
+    return report_case.report(VALIDATION, TEST, "<b>model</b>")
 
 
 @pytest.fixture(scope="module")

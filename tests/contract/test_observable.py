@@ -2,14 +2,13 @@
 
 import json
 import pickle
-import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib import import_module, invalidate_caches
-from pathlib import Path
+from importlib import import_module
 
 import numpy as np
+import own_code
 import pytest
 import torch
 from scipy.optimize import brentq
@@ -22,28 +21,17 @@ from nishimori import InputError, Matched, NoTemperatureError, Observable
 from nishimori._calibrators import _registry
 from nishimori.torch import calibrate
 
-PAGE = Path(__file__).parents[2] / "docs" / "how_it_works.md"
+CODE = own_code.code_under("An observable of your own")
 LOGITS, LABELS = reference.drawn(1500, 6)
 TEST_LOGITS, TEST_LABELS = reference.drawn(800, 6, seed=1)
-
-
-def code_on_the_page():
-    section = PAGE.read_text(encoding="utf-8").split("## An observable of your own")[1].split("\n## ")[0]
-    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    return code
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with a module ``ranks`` that holds the code of the page, and files of logits."""
-    (tmp_path / "ranks.py").write_text(code_on_the_page(), encoding="utf-8")
-    np.savez(tmp_path / "val.npz", logits=LOGITS, labels=LABELS)
-    np.savez(tmp_path / "test.npz", logits=TEST_LOGITS, labels=TEST_LABELS)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(_registry, "_known", dict(_registry._known))
-    invalidate_caches()
-    yield tmp_path
-    sys.modules.pop("ranks", None)
+    data = (LOGITS, LABELS), (TEST_LOGITS, TEST_LABELS)
+    with own_code.module("ranks", CODE, tmp_path, monkeypatch, *data) as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 import json
 import pickle
-import re
-import sys
-from importlib import import_module, invalidate_caches
-from pathlib import Path
+from importlib import import_module
 
 import numpy as np
+import own_code
 import pytest
 import torch
 from scipy.optimize import minimize, root
@@ -20,7 +18,7 @@ from nishimori import InputError, NotConvergedError, SeveralParameters
 from nishimori._calibrators import _registry
 from nishimori.torch import calibrate
 
-PAGE = Path(__file__).parents[2] / "docs" / "how_it_works.md"
+CODE = own_code.code_under("A calibrator with several parameters")
 SHIFT = np.array([0.0, 0.0, 1.2, 0.0])
 
 
@@ -35,23 +33,12 @@ LOGITS, LABELS = drawn(1200, 0)
 TEST_LOGITS, TEST_LABELS = drawn(700, 1)
 
 
-def code_on_the_page():
-    section = PAGE.read_text(encoding="utf-8").split("## A calibrator with several parameters")[1].split("\n## ")[0]
-    (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    return code
-
-
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with a module ``biases`` that holds the code of the page, and files of logits."""
-    (tmp_path / "biases.py").write_text(code_on_the_page(), encoding="utf-8")
-    np.savez(tmp_path / "val.npz", logits=LOGITS, labels=LABELS)
-    np.savez(tmp_path / "test.npz", logits=TEST_LOGITS, labels=TEST_LABELS)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(_registry, "_known", dict(_registry._known))
-    invalidate_caches()
-    yield tmp_path
-    sys.modules.pop("biases", None)
+    data = (LOGITS, LABELS), (TEST_LOGITS, TEST_LABELS)
+    with own_code.module("biases", CODE, tmp_path, monkeypatch, *data) as folder:
+        yield folder
 
 
 @pytest.fixture

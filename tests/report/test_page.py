@@ -20,17 +20,7 @@ VALIDATION, TEST = report_case.rows(400)
 
 @pytest.fixture(scope="module")
 def report():
-    return Report(
-        VALIDATION["logits"],
-        report_case.texts(VALIDATION["codes"]),
-        TEST["logits"],
-        report_case.texts(TEST["codes"]),
-        classes=report_case.CLASSES,
-        groups=VALIDATION["groups"],
-        test_groups=TEST["groups"],
-        ids=TEST["ids"],
-        title='<h1>"model"</h1>',
-    )
+    return report_case.report(VALIDATION, TEST, '<h1>"model"</h1>')
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,12 @@ from nishimori._calibrators._method_table import MethodTable, method_table
 from nishimori._calibrators._methods import calibrator, load, methods, register, unfitted
 from nishimori._calibrators._one_temperature import ExpectationConsistency, Matched, OneTemperature, TemperatureScaling
 from nishimori._calibrators._platt import Platt, Quadratic
-from nishimori._calibrators._record import MULTILABEL_FORMAT, as_text
 from nishimori._calibrators._scaling import MatrixScaling, VectorScaling
 from nishimori._calibrators._several_parameters import SeveralParameters
 from nishimori._calibrators._traits import Traits
 
 __all__ = [
     "FIXED",
-    "MULTILABEL_FORMAT",
     "AdaptiveConsistency",
     "Beta",
     "BiasCorrected",
@@ -47,7 +45,6 @@ __all__ = [
     "Traits",
     "Uncalibrated",
     "VectorScaling",
-    "as_text",
     "calibrator",
     "from_temperature",
     "load",

@@ -8,7 +8,7 @@ import numpy as np
 
 from nishimori._array import HostArray
 from nishimori._calibrators._calibrator import Calibrator
-from nishimori._calibrators._parameters import NOT_IN_FILE, Layout, refuse_sketch, written
+from nishimori._calibrators._parameters import Layout, errors_read, refuse_sketch, written
 from nishimori._calibrators._record import Record
 from nishimori._calibrators._traits import Traits
 from nishimori._census import CountZeros, warn_of_zeros
@@ -170,13 +170,9 @@ class BinaryCalibrator(Calibrator):
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
         super().restore(record)
-        values = record.provenance.estimates or {}
         layout = Layout(tuple((name, ()) for name in self._terms))
-        self.parameters_ = layout.read(values) or {}
-        self.parameters_se_ = layout.read(values, "_se")
-        self.why_no_se_ = None
-        if self.parameters_se_ is None:
-            self.why_no_se_ = _SMOOTHED if self.smooth_labels else NOT_IN_FILE
+        self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
+        self.parameters_se_, self.why_no_se_ = errors_read(record, layout, _SMOOTHED if self.smooth_labels else None)
         return self
 
     def __sklearn_tags__(self) -> Any:

@@ -5,9 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._calibrators._scaling import AffineScaling, Penalty
-from nishimori._labels import Classes
-from nishimori._scores import Input
+from nishimori._calibrators._scaling import AffineScaling
 
 
 class ClasswiseTemperature(AffineScaling):
@@ -72,21 +70,6 @@ class ClasswiseTemperature(AffineScaling):
     is_matrix = False
     has_bias = False
     temperatures_: HostArray
-
-    def __init__(
-        self,
-        *,
-        penalty: Penalty = "auto",
-        preserve_accuracy: bool = False,
-        input: Input = "logits",
-        classes: Classes = None,
-        floor: float | None = None,
-    ) -> None:
-        self.penalty = penalty
-        self.preserve_accuracy = preserve_accuracy
-        self.input = input
-        self.classes = classes
-        self.floor = floor
 
     def _describe(self, errors: Any) -> Self:
         super()._describe(errors)

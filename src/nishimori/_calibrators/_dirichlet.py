@@ -81,12 +81,8 @@ class Dirichlet(AffineScaling):
         classes: Classes = None,
         floor: float | None = None,
     ) -> None:
-        self.penalty = penalty
+        super().__init__(penalty=penalty, preserve_accuracy=preserve_accuracy, input=input, classes=classes, floor=floor)
         self.odir = odir
-        self.preserve_accuracy = preserve_accuracy
-        self.input = input
-        self.classes = classes
-        self.floor = floor
 
     def _strengths(self, parameters: Parameters, temperature: float, weight: float) -> HostArray | None:
         if self.odir is None:

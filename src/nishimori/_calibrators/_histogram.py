@@ -7,7 +7,7 @@ import numpy as np
 from nishimori._array import HostArray
 from nishimori._calibrators._calibrator import Calibrator
 from nishimori._calibrators._class_samples import check_samples, checked_prior
-from nishimori._calibrators._parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, refuse_sketch, written
+from nishimori._calibrators._parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, errors_read, refuse_sketch, written
 from nishimori._calibrators._record import Record
 from nishimori._calibrators._traits import Traits
 from nishimori._class_bins import TallyClasses, cluster_squares, quantile_edges
@@ -166,10 +166,9 @@ class HistogramBinning(Calibrator):
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
         super().restore(record)._show()
-        layout, _ = Layout.of({"frequencies": np.zeros_like(self.frequencies_)}, "HistogramBinning")
-        found = layout.read(record.provenance.estimates or {}, "_se")
+        layout = Layout((("frequencies", self.frequencies_.shape),))
+        found, self.why_no_se_ = errors_read(record, layout, NOT_IN_FILE)
         self.parameters_se_ = found and {name: np.where(each < 0, np.nan, each) for name, each in found.items()}
-        self.why_no_se_ = NOT_IN_FILE if found is None else None
         return self
 
     def _show(self) -> Self:

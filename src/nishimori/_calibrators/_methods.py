@@ -4,6 +4,7 @@ import os
 import warnings
 from difflib import get_close_matches
 from inspect import isabstract, signature
+from pathlib import Path
 from typing import Any
 
 from sklearn.base import clone
@@ -22,7 +23,7 @@ from nishimori._calibrators._histogram import HistogramBinning
 from nishimori._calibrators._isotonic import Isotonic
 from nishimori._calibrators._one_temperature import ExpectationConsistency, Matched, OneTemperature, TemperatureScaling
 from nishimori._calibrators._platt import Platt, Quadratic
-from nishimori._calibrators._record import Record
+from nishimori._calibrators._record import Record, content_of
 from nishimori._calibrators._scaling import MatrixScaling, VectorScaling
 from nishimori._maps import Temperature
 from nishimori._observables import Observable
@@ -189,7 +190,12 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     FormatError
         If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
     """
-    record = Record.read(path)
+    return restored(content_of(Path(path)), path)
+
+
+def restored(content: Any, path: str | os.PathLike[str]) -> Calibrator:
+    """The calibrator that the content of a file describes."""
+    record = Record.of(content, Path(path))
     origin = record.provenance
     common: dict[str, Any] = {"input": record.input, "classes": origin.classes}
     if record.floor is not None:
@@ -218,7 +224,7 @@ def _of_method(record: Record, common: dict[str, Any], path: str | os.PathLike[s
             f"The method {origin.method!r} of {os.fspath(path)} cannot be used here ({type(error).__name__}: {error}). The "
             "calibration is loaded as a FixedMap, which predicts the same but cannot be fitted again.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,  # the caller of `load`
         )
         return None
     return made

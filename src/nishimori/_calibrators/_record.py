@@ -104,11 +104,7 @@ class Record:
                 f"The parameters of {self.provenance.method!r} must be numbers, text or lists of them to be saved as JSON, got "
                 f"{params!r}. Register an observable that has its parameters already, or pickle the calibrator."
             )
-        if not can_be_saved(self.map):
-            raise InputError(
-                f"A map of the class {type(self.map).__name__} cannot be saved, only maps of nishimori itself: "
-                f"{', '.join(KINDS)}. Pickle the calibrator instead."
-            )
+        refuse_foreign(self.map)
         content = {
             "format": FORMAT,
             "format_version": self.map.format_version,
@@ -121,20 +117,15 @@ class Record:
             temporary.write_text(as_text(content), encoding="utf-8")
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> "Record":
-        """Load and check; raises `FormatError` with what to do."""
-        path = Path(path)
-        try:
-            content = read_json(path)
-        except JsonError as error:
-            raise FormatError(f"{path} is not a calibration file: {error}. {_REMEDY}") from None
+    def of(cls, content: Any, path: Path) -> "Record":
+        """What the content of a file describes; raises `FormatError` with what to do."""
         if isinstance(content, dict) and content.get("format") == MULTILABEL_FORMAT:
             raise FormatError(f"{path} is a multilabel calibration. Use it in Python: `nishimori.load({str(path)!r})`.")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". {_REMEDY}')
         version = content.get("format_version")
         if not _is_count(version, 1):
-            raise _damaged(path, "format_version", version)
+            raise damaged(path, "format_version", version)
         assert isinstance(version, int)
         if version > VERSION:
             writer = content.get("provenance", content)
@@ -148,31 +139,48 @@ class Record:
     @classmethod
     def _checked(cls, content: dict[str, Any], path: Path) -> "Record":
         """From the fields of versions 2 to 4."""
-        _refuse_missing(("map", "input", "provenance"), content, path)
+        refuse_missing(("map", "input", "provenance"), content, path)
         for name in ("map", "provenance"):
             if not isinstance(content[name], dict):
-                raise _damaged(path, name, content[name])
+                raise damaged(path, name, content[name])
         map_, told = content["map"], content["provenance"]
-        _refuse_missing(("kind", "parameters"), map_, path)
+        refuse_missing(("kind", "parameters"), map_, path)
         told = dict.fromkeys(_ADDED) | told
-        _refuse_missing(tuple(each.name for each in fields(Provenance)), told, path)
+        refuse_missing(tuple(each.name for each in fields(Provenance)), told, path)
         if content["input"] not in get_args(Input):
-            raise _damaged(path, "input", content["input"])
+            raise damaged(path, "input", content["input"])
         try:
             used = from_parameters(map_["kind"], map_["parameters"])
         except InputError:
-            raise _damaged(path, "map", map_) from None
+            raise damaged(path, "map", map_) from None
         provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
         for name in provenance.faults():
-            raise _damaged(path, name, told[name])
+            raise damaged(path, name, told[name])
         if used.n_classes is not None and used.n_classes != provenance.n_classes:
-            raise _damaged(path, "n_classes", provenance.n_classes)
+            raise damaged(path, "n_classes", provenance.n_classes)
         floor = content.get("floor")
         try:
             check_input(content["input"], floor)
         except InputError:
-            raise _damaged(path, "floor", floor) from None
+            raise damaged(path, "floor", floor) from None
         return cls(used, content["input"], provenance, None if floor is None else float(floor))
+
+
+def content_of(path: Path) -> Any:
+    """What a file of JSON holds; refuses a file of anything else."""
+    try:
+        return read_json(path)
+    except JsonError as error:
+        raise FormatError(f"{path} is not a calibration file: {error}. {_REMEDY}") from None
+
+
+def refuse_foreign(map_: Map) -> None:
+    """Refuse to save a map of somebody's own, which no file can describe."""
+    if not can_be_saved(map_):
+        raise InputError(
+            f"A map of the class {type(map_).__name__} cannot be saved, only maps of nishimori itself: "
+            f"{', '.join(KINDS)}. Pickle the calibrator instead."
+        )
 
 
 def as_text(content: dict[str, Any]) -> str:
@@ -185,12 +193,12 @@ def as_text(content: dict[str, Any]) -> str:
 def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
     """The fields of version 1 where version 2 has them."""
     same = ("method", "classes", "columns", "n_classes", "n_samples", "library_version")
-    _refuse_missing(("temperature", "top_n", "input", *same), content, path)
+    refuse_missing(("temperature", "top_n", "input", *same), content, path)
     method, top_n, n_classes = content["method"], content["top_n"], content["n_classes"]
     if method not in ("ec", "ts", "fixed"):
-        raise _damaged(path, "method", method)
+        raise damaged(path, "method", method)
     if not _is_count(top_n, 1) or (_is_count(n_classes, 2) and top_n >= n_classes):
-        raise _damaged(path, "top_n", top_n)
+        raise damaged(path, "top_n", top_n)
     params = {"top_n": top_n} if method == "ec" else {}
     return {
         "map": {"kind": "temperature", "parameters": {"temperature": content["temperature"]}},
@@ -208,13 +216,15 @@ def _are_numbers(values: Any) -> bool:
     return isinstance(values, dict) and all(type(each) in (int, float) and abs(each) < 1e300 for each in values.values())
 
 
-def _refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) -> None:
+def refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) -> None:
+    """Refuse a file without these fields."""
     missing = [name for name in names if name not in content]
     if missing:
         raise FormatError(f"{path} is damaged: {', '.join(missing)} missing. {_REMEDY}")
 
 
-def _damaged(path: Path, name: str, value: Any) -> FormatError:
+def damaged(path: Path, name: str, value: Any) -> FormatError:
+    """The error that a field of a file cannot be right."""
     return FormatError(f"{path} is damaged: {name} is {reprlib.repr(value)}. {_REMEDY}")
 
 

@@ -1,6 +1,5 @@
 """Affine maps of the logits, held close to one temperature by penalties: a factor and a bias per class, or a whole matrix."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
@@ -55,9 +54,20 @@ class AffineScaling(Calibrator):
     has_bias: ClassVar[bool] = True
     of_log: ClassVar[bool] = False
 
-    @abstractmethod
-    def __init__(self) -> None:
-        """Parameters are those of the subclasses."""
+    def __init__(
+        self,
+        *,
+        penalty: Penalty = "auto",
+        preserve_accuracy: bool = False,
+        input: Input = "logits",
+        classes: Classes = None,
+        floor: float | None = None,
+    ) -> None:
+        self.penalty = penalty
+        self.preserve_accuracy = preserve_accuracy
+        self.input = input
+        self.classes = classes
+        self.floor = floor
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
         """Choose the map from validation logits ``X`` and labels ``y``.
@@ -236,21 +246,6 @@ class VectorScaling(AffineScaling):
 
     is_matrix = False
 
-    def __init__(
-        self,
-        *,
-        penalty: Penalty = "auto",
-        preserve_accuracy: bool = False,
-        input: Input = "logits",
-        classes: Classes = None,
-        floor: float | None = None,
-    ) -> None:
-        self.penalty = penalty
-        self.preserve_accuracy = preserve_accuracy
-        self.input = input
-        self.classes = classes
-        self.floor = floor
-
 
 class MatrixScaling(AffineScaling):
     """Multiply the logits by a matrix and add a bias per class; departures from one temperature are penalised.
@@ -307,21 +302,6 @@ class MatrixScaling(AffineScaling):
     """
 
     is_matrix = True
-
-    def __init__(
-        self,
-        *,
-        penalty: Penalty = "auto",
-        preserve_accuracy: bool = False,
-        input: Input = "logits",
-        classes: Classes = None,
-        floor: float | None = None,
-    ) -> None:
-        self.penalty = penalty
-        self.preserve_accuracy = preserve_accuracy
-        self.input = input
-        self.classes = classes
-        self.floor = floor
 
 
 def _named(parameters: Parameters, values: HostArray) -> dict[str, float]:

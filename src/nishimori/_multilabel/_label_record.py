@@ -8,10 +8,9 @@ from math import inf, isnan, nan
 from pathlib import Path
 from typing import Any, get_args
 
-from nishimori._calibrators import MULTILABEL_FORMAT, as_text
+from nishimori._calibrators._record import MULTILABEL_FORMAT, as_text, damaged, refuse_foreign, refuse_missing
 from nishimori._disk import new_file
-from nishimori._json import JsonError, read_json
-from nishimori._maps import KINDS, Map, can_be_saved, from_parameters
+from nishimori._maps import Map, from_parameters
 from nishimori._multilabel._label_fits import Sharing
 from nishimori._multilabel._targets import check_missing, given_names
 from nishimori._scores import Input, check_input
@@ -19,7 +18,6 @@ from nishimori.errors import FormatError, InputError
 
 VERSION = 1
 
-_REMEDY = "Fit and save again."
 _FIELDS = ("labels", "maps", "input", "floor", "missing", "provenance")
 _PROVENANCE = (
     "method",
@@ -62,11 +60,7 @@ class LabelRecord:
     def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
         """Store as JSON; never a partial file."""
         for each in self.maps:
-            if not can_be_saved(each):
-                raise InputError(
-                    f"A map of the class {type(each).__name__} cannot be saved, only maps of nishimori itself: "
-                    f"{', '.join(KINDS)}. Pickle the calibrator instead."
-                )
+            refuse_foreign(each)
         try:
             text = as_text(self._content())
             text.encode()
@@ -104,28 +98,23 @@ class LabelRecord:
         }
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> "LabelRecord | None":
-        """Load and check; None if the file is not of this format."""
-        path = Path(path)
-        try:
-            content = read_json(path)
-        except JsonError:
-            return None
+    def of(cls, content: Any, path: Path) -> "LabelRecord | None":
+        """What the content of a file describes; None if it is not of this format."""
         if not isinstance(content, dict) or content.get("format") != MULTILABEL_FORMAT:
             return None
         version = content.get("format_version")
         if type(version) is not int or version < 1:
-            raise _damaged(path, "format_version", version)
+            raise damaged(path, "format_version", version)
         if version > VERSION:
             raise FormatError(
                 f"{path} has multilabel format version {reprlib.repr(version)}; this nishimori reads up to {VERSION}. "
                 "Run `pip install --upgrade nishimori`."
             )
-        _refuse_missing(_FIELDS, content, path)
+        refuse_missing(_FIELDS, content, path)
         told = content["provenance"]
         if not isinstance(told, dict):
-            raise _damaged(path, "provenance", told)
-        _refuse_missing(_PROVENANCE, told, path)
+            raise damaged(path, "provenance", told)
+        refuse_missing(_PROVENANCE, told, path)
         return cls._checked(content, told, path)
 
     @classmethod
@@ -133,14 +122,14 @@ class LabelRecord:
         names = _names(content, path)
         faults = _faults(told, names)
         if faults:
-            raise _damaged(path, faults[0], told[faults[0]])
+            raise damaged(path, faults[0], told[faults[0]])
         if content["input"] not in get_args(Input):
-            raise _damaged(path, "input", content["input"])
+            raise damaged(path, "input", content["input"])
         for name, check in (("floor", lambda value: check_input(content["input"], value)), ("missing", _as_missing)):
             try:
                 check(content[name])
             except InputError:
-                raise _damaged(path, name, content[name]) from None
+                raise damaged(path, name, content[name]) from None
         floor, errors, columns = content["floor"], told["temperatures_se"], told["columns"]
         return cls(
             maps=_maps(content["maps"], len(names), path),
@@ -173,27 +162,27 @@ def _names(content: dict[str, Any], path: Path) -> tuple[Any, ...]:
     except (InputError, TypeError):  # a list is neither text nor a number, and has no hash
         names = None
     if not names:
-        raise _damaged(path, "labels", content["labels"])
+        raise damaged(path, "labels", content["labels"])
     return names
 
 
 def _maps(described: Any, number: int, path: Path) -> tuple[Map, ...]:
     """One map of two classes per label; equal descriptions are one map."""
     if not isinstance(described, list) or len(described) != number:
-        raise _damaged(path, "maps", described)
+        raise damaged(path, "maps", described)
     made: dict[str, Map] = {}
     found = []
     for each in described:
         if not isinstance(each, dict) or set(each) != {"kind", "parameters"}:
-            raise _damaged(path, "maps", each)
+            raise damaged(path, "maps", each)
         text = json.dumps(each, sort_keys=True)
         if text not in made:
             try:
                 made[text] = from_parameters(each["kind"], each["parameters"])
             except InputError:
-                raise _damaged(path, "maps", each) from None
+                raise damaged(path, "maps", each) from None
             if made[text].needs_groups or made[text].n_classes not in (None, 2):
-                raise _damaged(path, "maps", each)
+                raise damaged(path, "maps", each)
         found.append(made[text])
     return tuple(found)
 
@@ -224,13 +213,3 @@ def _are(values: Any, kinds: Any, number: int | None = None) -> bool:
 def _is_number(value: Any) -> bool:
     """Whether it is a finite number that is not negative."""
     return type(value) in (int, float) and 0 <= value < inf
-
-
-def _refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) -> None:
-    missing = [name for name in names if name not in content]
-    if missing:
-        raise FormatError(f"{path} is damaged: {', '.join(missing)} missing. {_REMEDY}")
-
-
-def _damaged(path: Path, name: str, value: Any) -> FormatError:
-    return FormatError(f"{path} is damaged: {name} is {reprlib.repr(value)}. {_REMEDY}")

@@ -21,11 +21,8 @@ from nishimori._reliability import check_bins, uniform_edges
 from nishimori._scorecard import Scorecard, scorecards
 from nishimori._scores import SAY_PROBABILITIES, Input
 from nishimori._sources import loaded
-from nishimori._tabular import Tabular, decimals_of, measured
+from nishimori._tabular import RankedTable, Tabular, in_points, measured
 from nishimori.errors import InputError
-
-# How many labels are printed; `table` has all of them.
-_PRINTED = 20
 
 _LEVEL = 0.95
 
@@ -81,7 +78,7 @@ class LabelScore:
 
 
 @dataclass(frozen=True)
-class MultilabelScorecard:
+class MultilabelScorecard(RankedTable):
     """The scores of a multilabel model. ``print`` shows them as a table, the worst label first.
 
     Attributes
@@ -99,11 +96,6 @@ class MultilabelScorecard:
     def worst_first(self) -> tuple[LabelScore, ...]:
         """The labels with a gap that is not noise first, and larger calibration errors before smaller ones."""
         return tuple(sorted(self.labels, key=lambda each: (not each.is_off, -each.ece)))
-
-    @property
-    def off(self) -> tuple[Any, ...]:
-        """The names of the labels with a gap that is not noise, the worst first."""
-        return tuple(each.name for each in self.worst_first if each.is_off)
 
     @property
     def mean_ece(self) -> float:
@@ -140,17 +132,6 @@ class MultilabelScorecard:
             f"{'is' if len(self.off) < 2 else 'are'} off by more than noise."
         )
 
-    def to_text(self) -> str:
-        """The worst labels and a summary."""
-        table = self.table
-        more = len(table.rows) - _PRINTED
-        shown = Tabular(table.headers, table.rows[:_PRINTED]).text()
-        return "\n".join([shown, *([f"... and {more} more"] if more > 0 else []), "", self.summary])
-
-    def to_markdown(self) -> str:
-        """All labels and the summary as Markdown."""
-        return f"{self.table.markdown()}\n\n{self.summary}"
-
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
         return {
@@ -164,25 +145,13 @@ class MultilabelScorecard:
         pandas = require("pandas", extra="tables", for_="MultilabelScorecard.to_pandas")
         return pandas.DataFrame([asdict(each) for each in self.labels]).set_index("name")
 
-    def __str__(self) -> str:
-        return self.to_text()
-
-    def _repr_html_(self) -> str:
-        return self.table.html() + Tabular(("summary",), [(self.summary,)]).html()
-
 
 def _row(each: LabelScore) -> tuple[str, ...]:
-    gaps = (_in_points(each.gap, each.gap_se), _in_points(each.confidence_gap, each.confidence_gap_se))
+    gaps = (in_points(each.gap, each.gap_se), in_points(each.confidence_gap, each.confidence_gap_se))
     scores = (f"{value:.4f}" for value in (each.ece, each.nll, each.brier))
     temperature = "" if each.temperature is None else measured(each.temperature, each.temperature_se)
     share = f"{100 * each.prevalence:.1f} %"
     return (str(each.name), f"{each.n}", share, *gaps, *scores, temperature, "off" if each.is_off else "")
-
-
-def _in_points(gap: float, error: float) -> str:
-    """A difference of shares in percentage points, to two digits of its error."""
-    decimals = decimals_of(100 * error) if error > 0 else 2
-    return f"{100 * gap:+.{decimals}f} ± {100 * error:.{decimals}f}"
 
 
 def evaluate_multilabel(

@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nishimori import _calibrators
 from nishimori._calibrators import FIXED, Calibrator, OneTemperature, calibrator, methods
+from nishimori._calibrators._methods import restored
+from nishimori._calibrators._record import content_of
 from nishimori._multilabel._estimator import MultilabelCalibrator
 from nishimori._multilabel._label_record import LabelRecord
 from nishimori.errors import FormatError, InputError
@@ -23,9 +24,10 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
     FormatError
         If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
     """
-    record = LabelRecord.read(path)
+    content = content_of(Path(path))
+    record = LabelRecord.of(content, Path(path))
     if record is None:
-        return _calibrators.load(path)
+        return restored(content, path)
     return MultilabelCalibrator.restored(record, _method(record, Path(path)))
 
 
