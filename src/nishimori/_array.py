@@ -7,7 +7,8 @@ rows to take at a time.
 
 import sys
 from functools import lru_cache, reduce
-from math import isnan
+from itertools import pairwise
+from math import isnan, prod
 from typing import Any
 
 import array_api_compat
@@ -27,6 +28,12 @@ _HOST_BLOCK = 2**20
 _HOST_ROWS = 2**13
 _DEVICE_BLOCK = 2**24
 
+# With very many classes these blocks would be a few rows, whose calls cost as much as their arithmetic, and which are too few
+# to give all processors of a GPU something to do. So there are at least so many rows in a block as long as it has no more than
+# so many elements: of 151,936 classes 27 rows on a CPU (16 MiB of float32), and 441 on an accelerator (256 MiB).
+_FEWEST_HOST_ROWS, _LARGEST_HOST_BLOCK = 32, 2**22
+_FEWEST_DEVICE_ROWS, _LARGEST_DEVICE_BLOCK = 512, 2**26
+
 # NumPy takes the maximum of many short rows ten times faster by columns.
 _FEW_COLUMNS, _MANY_ROWS = 64, 64
 
@@ -34,6 +41,9 @@ _HALF = {"float16", "bfloat16"}
 
 # Types with more digits than float64.
 _WIDER = {"int64", "uint64", "longdouble", "float96", "float128"}
+
+# NumPy has no bfloat16 of its own. Tensors of PyTorch are seen as numbers of 16 bits under this name.
+_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
 _NUMPY: Any = array_api_compat.array_namespace(np.empty(0))
 
@@ -61,7 +71,7 @@ def dtype_name(x: Array) -> str:
 
 @lru_cache(maxsize=64)  # turning a dtype into text takes as long as the softmax of one row
 def _numpy_name(dtype: "np.dtype[Any]") -> str:
-    return str(dtype.name)
+    return "bfloat16" if dtype == _BFLOAT16 else str(dtype.name)
 
 
 def kind(x: Array) -> str:
@@ -117,6 +127,8 @@ def in_double(x: Array) -> Array:
     """``x`` as float64 on its device, or as NumPy on the host if its library or device has no float64."""
     if not _has_double(x):
         return on_host(x).astype(np.float64)
+    if isinstance(x, np.ndarray) and x.dtype == _BFLOAT16:
+        x = in_single(x)
     xp = namespace(x)
     return xp.astype(x, xp.float64)
 
@@ -140,7 +152,7 @@ def in_single(x: Array) -> Array:
         return in_double(x)
     if isinstance(x, np.ndarray) and dtype_name(x) == "bfloat16":
         # The upper half of a float32: a shift is many times faster than the conversion of `ml_dtypes`.
-        return (x.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        return np.left_shift(x.view(np.uint16), 16, dtype=np.uint32).view(np.float32)
     xp = namespace(x)
     return xp.astype(x, xp.float32)
 
@@ -181,7 +193,7 @@ def on_host(x: Array) -> HostArray:
     if array_api_compat.is_cupy_array(x):
         return np.asarray(x.get())
     host: HostArray = np.asarray(x)
-    return host.astype(np.float32) if dtype_name(host) == "bfloat16" else host
+    return in_single(host) if dtype_name(host) == "bfloat16" else host
 
 
 def beside(values: np.ndarray[Any, Any], x: Array) -> Array:
@@ -194,6 +206,8 @@ def beside(values: np.ndarray[Any, Any], x: Array) -> Array:
 
 def rows_at(x: Array, index: Array) -> Array:
     """The rows of ``x`` whose numbers are in ``index``, which is a NumPy array or lies beside ``x``."""
+    if len(x.shape) > 2:  # NumPy's or PyTorch's
+        return x[tuple(beside(each, x) for each in np.unravel_index(on_host(index), x.shape[:-1]))]
     return namespace(x).take(x, beside(index, x) if isinstance(index, np.ndarray) else index, axis=0)
 
 
@@ -202,6 +216,27 @@ def random_numbers(size: int, below: int, x: Array) -> Array:
     torch = sys.modules["torch"]
     generator = torch.Generator(x.device).manual_seed(0)
     return torch.randint(below, (size,), generator=generator, device=x.device)
+
+
+def merged(x: Array) -> Array:
+    """``x`` with all dimensions before the last as one, unless that would take a copy of an array of NumPy or PyTorch."""
+    if isinstance(x, np.ndarray) or array_api_compat.is_torch_array(x):
+        strides = x.strides if isinstance(x, np.ndarray) else x.stride()
+        # A dimension of length 1 has any stride.
+        dims = [(n, step) for n, step in zip(x.shape[:-1], strides[:-1], strict=True) if n != 1]
+        if any(outer != n * inner for (_, outer), (n, inner) in pairwise(dims)):
+            return x
+    return namespace(x).reshape(x, (prod(x.shape[:-1]), x.shape[-1]))
+
+
+def rows_between(x: Array, start: int, stop: int) -> Array:
+    """Consecutive rows of ``x``, whose rows are all its positions before the last dimension; no others are copied."""
+    if len(x.shape) < 3:
+        return x[start:stop, ...]
+    inner = prod(x.shape[1:-1])
+    first, last = start // inner, -(-stop // inner)
+    parts = [rows_between(x[i], max(start - i * inner, 0), min(stop - i * inner, inner)) for i in range(first, last)]
+    return parts[0] if len(parts) == 1 else namespace(x).concat(parts)
 
 
 def with_entries(x: Array, columns: Array, value: Any) -> Array:
@@ -265,8 +300,24 @@ def seen_by_numpy(x: Array) -> Array:
 
 
 def shared_with_numpy(x: Array) -> Array:
-    """As `seen_by_numpy`, but bfloat16, which would be copied, as it is."""
-    return x if dtype_name(x) == "bfloat16" else seen_by_numpy(x)
+    """As `seen_by_numpy`, but never with a copy: bfloat16 as numbers of 16 bits, whose `dtype_name` is still ``bfloat16``."""
+    if dtype_name(x) != "bfloat16" or not array_api_compat.is_torch_array(x) or x.device.type != "cpu":
+        return seen_by_numpy(x)
+    return x.view(sys.modules["torch"].int16).numpy().view(_BFLOAT16)
+
+
+def half_bits(x: HostArray) -> HostArray:
+    """The numbers of 16 bits that NumPy's half precision is stored as, without a copy."""
+    return x.view(np.uint16)
+
+
+@lru_cache(maxsize=2)
+def half_values(name: str) -> HostArray:
+    """What each of the 65,536 patterns of bits stands for, in float64; ``name`` is that of the dtype."""
+    bits = np.arange(2**16, dtype=np.uint16)
+    values: HostArray = bits.view(np.float16) if name == "float16" else in_single(bits.view(_BFLOAT16))
+    with np.errstate(invalid="ignore"):  # some kinds of NaN are reported when they are converted
+        return values.astype(np.float64)
 
 
 def with_rows(x: Array, n_rows: int) -> Array:
@@ -282,8 +333,10 @@ def rows_per_block(x: Array, n_classes: int, most_rows: int | None = None) -> in
     device = "" if isinstance(x, np.ndarray) else str(array_api_compat.device(x)).lower()
     accelerated = any(name in device for name in ("cuda", "gpu", "tpu", "xpu", "mps"))
     if accelerated and _has_double(x):
-        return max(1, _DEVICE_BLOCK // n_classes)
-    return max(1, min(_HOST_BLOCK // n_classes, most_rows or _HOST_ROWS))
+        few = min(_FEWEST_DEVICE_ROWS, _LARGEST_DEVICE_BLOCK // n_classes)
+        return max(1, few, _DEVICE_BLOCK // n_classes)
+    few = min(_FEWEST_HOST_ROWS, _LARGEST_HOST_BLOCK // n_classes)
+    return max(1, min(max(few, _HOST_BLOCK // n_classes), most_rows or _HOST_ROWS))
 
 
 def is_sparse(x: Any) -> bool:
@@ -306,3 +359,8 @@ def has_hidden_entries(x: Any) -> bool:
 def is_array(x: Any) -> bool:
     """Whether ``x`` belongs to an array library already."""
     return bool(array_api_compat.is_array_api_obj(x))
+
+
+def is_lazy(x: Any) -> bool:
+    """Whether ``x`` is an array of Dask: chunks that are computed when they are asked for, perhaps on other machines."""
+    return bool(array_api_compat.is_dask_array(x))

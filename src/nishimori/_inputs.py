@@ -15,7 +15,7 @@ import numpy as np
 from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
 from nishimori._kernels import Kernel, RowsNearBeta, kernel_for
-from nishimori._labels import coded
+from nishimori._labels import RowName, coded, row_name
 
 # The spacing of float64 at 1.
 _EPSILON = 2.0**-52
@@ -85,9 +85,9 @@ class Groups:
     names: tuple[Any, ...]
 
     @classmethod
-    def coded(cls, groups: Any, n_rows: int) -> "Groups":
+    def coded(cls, groups: Any, n_rows: int, row: RowName = row_name) -> "Groups":
         """From the name of the group of each row: text or numbers."""
-        names, codes = coded(groups, n_rows, "group")
+        names, codes = coded(groups, n_rows, "group", row)
         return cls(codes, tuple(names.tolist()))
 
     def of(self, rows: slice | HostArray | None) -> "Groups":
@@ -107,6 +107,7 @@ class Batch:
     some logit is -inf; if it is None, that is looked up when it is first needed. ``stored_rounding`` is the relative error of
     probabilities as they were passed. ``kernel`` computes power sums; if it is None, the usual one for such arrays.
     ``clusters`` say which rows are not independent, if that was said, and ``groups`` which group each row belongs to.
+    ``stored`` are the same logits in half precision, as they came, where the kernel takes those.
 
     Rows that go to a kernel unchecked may have weight zero, and their weights are None if all are one.
     """
@@ -120,6 +121,7 @@ class Batch:
     kernel: Kernel | None = None
     clusters: Clusters | None = None
     groups: Groups | None = None
+    stored: Array | None = None
 
     @property
     def n_rows(self) -> int:
@@ -153,11 +155,13 @@ class Batch:
     def power_sums(self, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> Array:
         """Σ d^j exp(βd) over the classes outside the ``top_n`` largest, (n_betas, order + 1, n), in float64.
 
-        With ``exact`` they are computed in float64, else in the precision of the logits.
+        With ``exact`` they are computed in float64, else in the precision of the logits. Those of `stored` logits always are.
         """
-        found = self.chosen_kernel.power_sums(
-            self.double if self._in_double(betas, exact) else self.logits, betas, order, top_n
-        )
+        if self.stored is not None and top_n == 1:
+            logits = self.stored
+        else:
+            logits = self.double if self._in_double(betas, exact) else self.logits
+        found = self.chosen_kernel.power_sums(logits, betas, order, top_n)
         # What the kernel had to find anyway is not looked for again.
         self.__dict__.setdefault("peak", found.peak)
         if self.given is None:
@@ -180,7 +184,8 @@ class Batch:
         if self.given is not None:
             return None
         exact = self._in_double((beta_ec, beta_ts), exact)
-        found = self.chosen_kernel.block_sums(self.logits, self.labels, self.weights, beta_ec, beta_ts, exact=exact)
+        logits = self.logits if self.stored is None else self.stored
+        found = self.chosen_kernel.block_sums(logits, self.labels, self.weights, beta_ec, beta_ts, exact=exact)
         if found is None:
             return None
         self.__dict__["answers"] = Answers(*found[N_SUMS:_N_WITH_ANSWERS].tolist())
@@ -193,10 +198,12 @@ class Batch:
         kernel = self.chosen_kernel
         if kernel.expand is None or self.given is not None:
             return None
-        found = kernel.expand(self.logits, self.labels, beta, exact=self._in_double((beta,), exact))
+        logits = self.logits if self.stored is None else self.stored
+        found = kernel.expand(logits, self.labels, self.weights, beta, exact=self._in_double((beta,), exact))
         self.__dict__.update(right=found.right, label_drops=found.label_drops)
         if found.is_usual:
-            self.__dict__["_counted"] = Counted(self.n_rows, 0, self.weight / self.n_classes, 0)
+            n_rows = int(np.count_nonzero(self.weights))  # a kernel that expands rows is given arrays of NumPy
+            self.__dict__["_counted"] = Counted(n_rows, 0, self.weight / self.n_classes, 0)
         return found
 
     @property
@@ -290,7 +297,7 @@ class Batch:
 
     def with_logits(self, logits: Array, *, same_top: bool) -> "Batch":
         """The same rows with other logits; ``same_top`` if the predicted classes are known to stay as they are."""
-        found = replace(self, logits=logits, given=None, stored_rounding=0.0)
+        found = replace(self, logits=logits, given=None, stored_rounding=0.0, stored=None)
         if same_top:  # rounding may make two new logits equal
             found.__dict__.update(top=self.top, right=self.right)
         return found

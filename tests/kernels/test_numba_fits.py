@@ -39,7 +39,7 @@ def _numba_kernel(monkeypatch):
 def test_an_expansion_has_the_cumulants_of_the_other_classes(shape, dtype):
     z, labels = drawn(*shape, dtype)
     beta = 0.7
-    rows = _numba.expand(z, labels, beta)
+    rows = _numba.expand(z, labels, np.ones(len(z)), beta)
     assert rows.is_usual
     for i, row in enumerate(z.astype(np.longdouble)):
         top = row.argmax()
@@ -60,8 +60,8 @@ def test_an_expansion_has_the_cumulants_of_the_other_classes(shape, dtype):
 def test_expanded_rows_have_the_sums_of_the_ordinary_way(shape, beta_ec, beta_ts):
     z, labels = drawn(*shape, np.float64)
     weights = np.linspace(0.5, 2.0, len(z))
-    rows = _numba.expand(z, labels, 0.7)
-    ordinary, compiled = (ExpandedRows(0.7, rows, weights, np, sums) for sums in (None, _numba.expanded_sums))
+    rows = _numba.expand(z, labels, np.ones(len(z)), 0.7)
+    ordinary, compiled = (ExpandedRows(0.7, rows, weights, sums) for sums in (None, _numba.expanded_sums))
     expected = pair_sums(ordinary, beta_ec, beta_ts, exact=True)
     np.testing.assert_allclose(pair_sums(compiled, beta_ec, beta_ts, exact=True), expected, rtol=1e-11, atol=1e-12)
     found = compiled.last_orders(beta_ec, beta_ts)
@@ -70,8 +70,8 @@ def test_expanded_rows_have_the_sums_of_the_ordinary_way(shape, beta_ec, beta_ts
 
 def test_the_last_order_is_what_the_last_cumulant_changes():
     z, labels = drawn(200, 40, np.float64)
-    rows = _numba.expand(z, labels, 0.7)
-    compiled = ExpandedRows(0.7, rows, np.ones(200), np, _numba.expanded_sums)
+    rows = _numba.expand(z, labels, np.ones(len(z)), 0.7)
+    compiled = ExpandedRows(0.7, rows, np.ones(200), _numba.expanded_sums)
     shorter = rows._replace(cumulants=np.vstack([rows.cumulants[:5], np.zeros(200)]))
 
     def rest_and_slope(some, step):
@@ -104,7 +104,7 @@ def test_logits_that_have_to_be_checked_are_noticed(value, n_classes, dtype):
     z[299, n_classes - 1] = value
     usual = bool(np.isfinite(value)) and abs(value) <= 1e100
     assert (len(_numba.block_sums(z, labels, np.ones(300), 0.5, 0.6)) == 32) == usual
-    assert _numba.expand(z, labels, 0.5).is_usual == usual
+    assert _numba.expand(z, labels, np.ones(300), 0.5).is_usual == usual
 
 
 @pytest.mark.parametrize("n_classes", [10, 40])

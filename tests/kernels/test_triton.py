@@ -255,3 +255,25 @@ def test_no_rows_give_zeros(k):
     logits, labels = torch.empty((0, k), device=DEVICE), torch.empty(0, dtype=torch.int64, device=DEVICE)
     assert (_triton.block_sums(logits, labels, None, 0.7, 0.6) == 0).all()
     assert _triton.power_sums(logits, BETAS, 2).sums.shape == (3, 3, 0)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64])
+@pytest.mark.parametrize("k", [10, 100, 1001])
+def test_betas_that_double_are_as_exact_as_float64(k, dtype):
+    logits, _ = data(12, k, dtype)
+    betas = (0.0, np.inf, *(2.0 ** (j / 4) for j in range(-4, 14)), 0.3)
+    found = _triton.power_sums(logits.double() if dtype == torch.float32 else logits, betas, 3)
+    for i, beta in enumerate(betas):
+        peak, top, sums = power_sums(logits, beta, 3)
+        np.testing.assert_array_equal(found.peak.cpu(), peak)
+        np.testing.assert_array_equal(found.top.cpu(), top)
+        np.testing.assert_allclose(found.sums[i].cpu(), sums, rtol=1e-12, atol=1e-280)
+
+
+def test_chains_of_doubling_betas_are_short_and_hold_each_beta_once():
+    betas = [2.0 ** (j / 4) for j in range(-18, 23)]
+    chains = _triton._chains(betas)
+    assert sorted(i for chain in chains for i, _ in chain) == list(range(len(betas)))
+    assert all(len(chain) <= _triton._LONGEST_CHAIN for chain in chains)
+    assert all(chain[j][1] == 2 * chain[j - 1][1] for chain in chains for j in range(1, len(chain)))
+    assert len(chains) == 8

@@ -52,7 +52,7 @@ class BlockSumsFunction(Protocol):
 class ExpandFunction(Protocol):
     """What a kernel may add: rows as functions of β near one β; see `_expansion`."""
 
-    def __call__(self, logits: Array, labels: Array, beta: float, *, exact: bool) -> RowsNearBeta: ...
+    def __call__(self, logits: Array, labels: Array, weights: Array, beta: float, *, exact: bool) -> RowsNearBeta: ...
 
 
 class ExpandedSumsFunction(Protocol):
@@ -76,14 +76,18 @@ class Kernel:
     """Whether `block_sums` and `expand` can read all of these logits at once, and notice what a check would refuse."""
     expand: ExpandFunction | None = None
     expanded_sums: ExpandedSumsFunction | None = None
+    takes_half: Callable[[Array], bool] = _never
+    """Whether `power_sums` takes these logits of half precision as they are stored, computes in float64, and for every β."""
 
     def power_sums(self, logits: Array, betas: Sequence[float], order: int, top_n: int = 1) -> PowerSums:
         """Σ d^j exp(βd) over the classes of each row outside the ``top_n`` largest, for j from 0 to ``order``.
 
         Computed in the dtype of ``logits`` (n, k), float32 or float64, which have been checked; summed in float64. A class
-        with logit -inf has no weight at any β. Both ends, β = 0 and ∞, and several top classes are left to one kernel.
+        with logit -inf has no weight at any β. Both ends, β = 0 and ∞, and several top classes are left to one kernel. Half
+        precision is only for kernels that take it, see `takes_half`.
         """
-        if top_n > 1 or not all(0 < beta < inf for beta in betas):
+        is_usual = all(0 < beta < inf for beta in betas) or _array.is_half(logits)
+        if top_n > 1 or not is_usual:
             return _array_api.power_sums(logits, betas, order, top_n)
         return self.own(logits, betas, order)
 
@@ -103,9 +107,8 @@ class Kernel:
 def named(name: str) -> Kernel:
     """The kernel of this name. What it needs is imported when it is first used."""
     module = import_module(f"nishimori._kernels._{name}")
-    fused, takes_unchecked = getattr(module, "block_sums", None), getattr(module, "takes_unchecked", _never)
-    expansion = (getattr(module, each, None) for each in ("expand", "expanded_sums"))
-    return Kernel(name, module.power_sums, fused, takes_unchecked, *expansion)
+    optional = {"fused": "block_sums", **{each: each for each in ("expand", "expanded_sums", "takes_unchecked", "takes_half")}}
+    return Kernel(name, module.power_sums, **{k: getattr(module, v) for k, v in optional.items() if hasattr(module, v)})
 
 
 def kernel_for(array: Array, n_elements: int | None = None) -> Kernel:

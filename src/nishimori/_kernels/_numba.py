@@ -8,11 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._kernels._block import LARGEST, PowerSums, RowsNearBeta, doublings
+from nishimori._kernels._half import takes_half
 from nishimori._kernels._numba_exp import OFFSET
 from nishimori._kernels._numba_fits import N_SUMS, fill_expanded_total, fill_expansion, fill_total
+from nishimori._kernels._numba_half import fill_half, fill_half_expansion, fill_half_total
 from nishimori._kernels._numba_loops import fill
+
+__all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "takes_half", "takes_unchecked"]
 
 MAX_ORDER = 6
 
@@ -94,12 +99,35 @@ def _is_plain(logits: HostArray) -> bool:
 
 def takes_unchecked(logits: HostArray) -> bool:
     """Whether these can be read as they are."""
-    return logits.ndim == 2 and logits.dtype in OFFSET and _is_plain(logits)
+    return logits.ndim == 2 and (logits.dtype in OFFSET or takes_half(logits)) and _is_plain(logits)
+
+
+class _Half(NamedTuple):
+    """Rows in half precision as the compiled loops take them."""
+
+    bits: HostArray
+    values: HostArray
+
+    @classmethod
+    def of(cls, logits: HostArray) -> "_Half":
+        return cls(_fixed(_array.half_bits(logits), np.uint16), _array.half_values(_array.dtype_name(logits)))
+
+
+@lru_cache(maxsize=64)
+def _half_plan(betas: tuple[float, ...], doubling: bool) -> tuple[Any, ...]:
+    """The plan in float64 of those betas that are usual, with the places of all betas, of β = 0 and of β = ∞."""
+    usual = [i for i, beta in enumerate(betas) if 0 < beta < math.inf]
+    plan = _plan(tuple(betas[i] for i in usual), np.dtype(np.float64), doubling)
+    places = np.asarray(usual, np.int64)[plan.places]
+    ends = (np.asarray([i for i, beta in enumerate(betas) if beta == end], np.int64) for end in (0, math.inf))
+    return (*plan._replace(places=places), *ends)
 
 
 def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
     """Power sums for finite positive ``betas``, outside the largest class."""
     assert 0 <= order <= MAX_ORDER
+    if takes_half(logits):
+        return _half_power_sums(logits, betas, order)
     plan = _plan(tuple(betas), logits.dtype, doubling=True)
     parts = []
     for _, z in _pieces(logits, logits.dtype):
@@ -112,33 +140,46 @@ def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSu
     return PowerSums(peak, top, np.concatenate([part.sums for part in parts], axis=2))
 
 
+def _half_power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
+    n, rows = len(logits), _Half.of(logits)
+    peak, top, sums = np.empty(n, np.float32), np.empty(n, np.int64), np.empty((len(betas), order + 1, n))
+    fill_half(*rows, _half_plan(tuple(betas), doubling=True), peak, top, sums)
+    return PowerSums(peak, top, sums)
+
+
 def block_sums(
     logits: HostArray, labels: HostArray, weights: HostArray, beta_ec: float, beta_ts: float, *, exact: bool = False
 ) -> HostArray:
     """The sums of a pair of observables; see `nishimori._pairs`. What was counted comes with them if no logit is unusual."""
+    betas = (beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts)
     dtype = np.dtype(np.float64) if exact else logits.dtype
-    plan = _plan((beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts), dtype, doubling=False)
     total, is_unusual = np.zeros(N_SUMS + 4), False
     labels, weights = _fixed(labels, np.int64), _fixed(weights, np.float64)
-    for rows, z in _pieces(logits, dtype):
-        is_unusual |= fill_total(z, labels[rows], weights[rows], plan, total)
+    if takes_half(logits):
+        is_unusual = fill_half_total(*_Half.of(logits), labels, weights, _half_plan(betas, doubling=False), total)
+    else:
+        plan = _plan(betas, dtype, doubling=False)
+        for rows, z in _pieces(logits, dtype):
+            is_unusual |= fill_total(z, labels[rows], weights[rows], plan, total)
     if is_unusual:
         return total[:N_SUMS]
-    n, k = logits.shape
-    total[N_SUMS:] = n, 0, total[18] / k, 0
+    total[N_SUMS:] = np.count_nonzero(weights), 0, total[18] / logits.shape[1], 0
     return total
 
 
-def expand(logits: HostArray, labels: HostArray, beta: float, *, exact: bool = False) -> RowsNearBeta:
-    """Rows as functions of β near ``beta``; see `nishimori._expansion`."""
-    dtype = np.dtype(np.float64) if exact else logits.dtype
-    plan = _plan((beta,), dtype, doubling=False)
+def expand(logits: HostArray, labels: HostArray, weights: HostArray, beta: float, *, exact: bool = False) -> RowsNearBeta:
+    """Rows as functions of β near ``beta``; see `nishimori._expansion`. Rows of weight zero do not depend on β."""
     n, is_unusual = len(logits), False
     columns = RowsNearBeta(np.empty(n), np.empty((MAX_ORDER, n)), np.empty(n), np.empty(n, bool))
-    labels = _fixed(labels, np.int64)
+    labels, weights = _fixed(labels, np.int64), _fixed(weights, np.float64)
+    if takes_half(logits):
+        plan = _half_plan((beta,), doubling=False)
+        is_unusual = fill_half_expansion(*_Half.of(logits), labels, weights, plan, tuple(columns[:4]))
+        return columns._replace(is_usual=not is_unusual)
+    dtype = np.dtype(np.float64) if exact else logits.dtype
     for rows, z in _pieces(logits, dtype):
         part = tuple(each[..., rows] for each in columns[:4])
-        is_unusual |= fill_expansion(z, labels[rows], plan, part)
+        is_unusual |= fill_expansion(z, labels[rows], weights[rows], _plan((beta,), dtype, doubling=False), part)
     return columns._replace(is_usual=not is_unusual)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._kernels._numba_exp import REORDER, compiled_function, exp2, larger, vector_loops
-from nishimori._kernels._numba_loops import LANES, fill_block, scratch_for
+from nishimori._kernels._numba_loops import LANES, NONE, fill_block, scratch_for
 
 N_SUMS = 28
 
@@ -21,7 +21,7 @@ _FARTHEST = 700.0
 
 
 @compiled_function(fastmath=REORDER)
-def _add_rows(ec: Any, ts: Any, right: Any, label_d: Any, weights: Any, total: Any) -> None:
+def add_rows(ec: Any, ts: Any, right: Any, label_d: Any, weights: Any, total: Any) -> None:
     """Add the sums of a pair of observables over some rows to ``total``; the formulas are those of `nishimori._pairs`."""
     vector_loops()
     e0 = e1 = e2 = e3 = e4 = e5 = t0 = t1 = t2 = t3 = t4 = t5 = 0.0
@@ -73,10 +73,16 @@ def _add_rows(ec: Any, ts: Any, right: Any, label_d: Any, weights: Any, total: A
 
 @compiled_function()
 def _label_rows(z: Any, labels: Any, begin: Any, n: Any, top: Any, right: Any, label_d: Any) -> None:
-    """Whether the top class of each row is true, and how far the logit of its true class lies below the largest."""
+    """Whether the top class of each row is true, and how far the logit of its true class lies below the largest.
+
+    Rows that do not count have neither.
+    """
     for i in range(n):
         label = labels[begin + i]
         right[i] = label == top[i]
+        if top[i] == NONE:
+            label_d[i] = 0.0
+            continue
         label_d[i] = np.float64(z[begin + i, label]) - np.float64(z[begin + i, top[i]])
 
 
@@ -91,9 +97,9 @@ def fill_total(z: Any, labels: Any, weights: Any, plan: Any, total: Any) -> Any:
     is_unusual = False
     for start in range(0, n_rows, LANES):
         n = min(LANES, n_rows - start)
-        is_unusual |= fill_block(z, start, n, plan, scratch, top, sums, 0)
+        is_unusual |= fill_block(z, start, n, weights, plan, scratch, top, sums, 0)
         _label_rows(z, labels, start, n, top, right, label_d)
-        _add_rows(sums[0], sums[n_betas - 1], right, label_d, weights[start : start + n], total)
+        add_rows(sums[0], sums[n_betas - 1], right, label_d, weights[start : start + n], total)
     return is_unusual
 
 
@@ -101,7 +107,7 @@ def fill_total(z: Any, labels: Any, weights: Any, plan: Any, total: Any) -> Any:
 
 
 @compiled_function(fastmath=REORDER)
-def _store_cumulants(sums: Any, n: Any, rest: Any, cumulants: Any, at: Any) -> None:
+def store_cumulants(sums: Any, n: Any, rest: Any, cumulants: Any, at: Any) -> None:
     """The rest R of each row and the six cumulants of d in it, from its power sums; see `nishimori._expansion`."""
     vector_loops()
     begin = np.uint64(at)
@@ -122,7 +128,7 @@ def _store_cumulants(sums: Any, n: Any, rest: Any, cumulants: Any, at: Any) -> N
 
 
 @compiled_function()
-def fill_expansion(z: Any, labels: Any, plan: Any, columns: Any) -> Any:
+def fill_expansion(z: Any, labels: Any, weights: Any, plan: Any, columns: Any) -> Any:
     """Fill ``columns``, as of `RowsNearBeta`, at one β. Return as `fill_total`."""
     rest, cumulants, drops, right = columns
     n_rows, n_classes = z.shape
@@ -131,9 +137,9 @@ def fill_expansion(z: Any, labels: Any, plan: Any, columns: Any) -> Any:
     is_unusual = False
     for start in range(0, n_rows, LANES):
         n = min(LANES, n_rows - start)
-        is_unusual |= fill_block(z, start, n, plan, scratch, top, sums, 0)
+        is_unusual |= fill_block(z, start, n, weights, plan, scratch, top, sums, 0)
         _label_rows(z, labels, start, n, top, right[start : start + n], drops[start : start + n])
-        _store_cumulants(sums[0], n, rest, cumulants, start)
+        store_cumulants(sums[0], n, rest, cumulants, start)
     return is_unusual
 
 
@@ -191,5 +197,5 @@ def fill_expanded_total(columns: Any, weights: Any, steps: Any, total: Any) -> N
             _powers_after(rest, cumulants, start, n, steps[b], sums[b])
         end = start + n
         is_right[:n] = right[start:end]
-        _add_rows(sums[0], sums[other], is_right, drops[start:end], weights[start:end], total)
+        add_rows(sums[0], sums[other], is_right, drops[start:end], weights[start:end], total)
         _last_orders(sums[0], sums[other], cumulants[5, start:end], steps, weights[start:end], total)

@@ -21,6 +21,9 @@ _CHUNK = 512
 _FEW = 512
 LANES = 144
 
+NONE = -1
+"""The top class of a row that does not count."""
+
 # Number of classes that are added in float32 before they go into a float64 sum.
 _GROUP = 25
 
@@ -30,7 +33,7 @@ _GROUP = 25
 
 
 @compiled_function()
-def _weigh(d: Any, n: Any, terms: Any, c: Any, y: Any, w: Any) -> None:
+def weigh(d: Any, n: Any, terms: Any, c: Any, y: Any, w: Any) -> None:
     """The scaled differences ``y`` and weights ``w`` of ``d``."""
     vector_loops()
     scale, high, low, smallest = terms[c, 0], terms[c, 1], terms[c, 2], terms[c, 3]
@@ -41,7 +44,7 @@ def _weigh(d: Any, n: Any, terms: Any, c: Any, y: Any, w: Any) -> None:
 
 
 @compiled_function()
-def _square(w: Any, n: Any) -> None:
+def square(w: Any, n: Any) -> None:
     """Weights at twice the β. Squares that would be subnormal, and therefore slow, become 0."""
     vector_loops()
     for i in range(n):
@@ -50,7 +53,7 @@ def _square(w: Any, n: Any) -> None:
 
 
 @compiled_function(fastmath=REORDER)
-def _sum_columns(y: Any, w: Any, n: Any, result: Any) -> None:
+def sum_columns(y: Any, w: Any, n: Any, result: Any) -> None:
     """Σ y^j w for j = 0 ... 4, and to 6 if ``result`` is that long."""
     vector_loops()
     a0 = a1 = a2 = a3 = a4 = a5 = a6 = y[0] - y[0]
@@ -192,31 +195,34 @@ def _subtract(z: Any, i: Any, start: Any, largest: Any, top: Any, d: Any) -> Any
 
 
 @compiled_function()
-def _by_columns(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> Any:
+def _by_columns(z: Any, begin: Any, n_rows: Any, weights: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> Any:
     vector_loops()
     terms, chains, places, factors, zero, limit = plan
     is_unusual = False
     d, y, w, parts, _, _ = scratch
     n_betas, n_powers, _ = sums.shape
     for i in range(n_rows):
-        largest, top[at + i], unusual = _first_maximum(z, begin + i, zero, limit)
-        is_unusual |= unusual
         for b in range(n_betas):
             for j in range(n_powers):
                 sums[b, j, at + i] = 0.0
+        if weights.size > 0 and weights[begin + i] == 0.0:  # this row may hold anything
+            top[at + i] = NONE
+            continue
+        largest, top[at + i], unusual = _first_maximum(z, begin + i, zero, limit)
+        is_unusual |= unusual
         for start in range(0, z.shape[1], _CHUNK):
             n = _subtract(z, begin + i, start, d.dtype.type(largest), top[at + i], d)
             for c in range(chains.size - 1):
                 single = chains[c] + 1 == chains[c + 1] and n_powers > 5
                 if not single:
-                    _weigh(d, n, terms, c, y, w)
+                    weigh(d, n, terms, c, y, w)
                 for b in range(chains[c], chains[c + 1]):
                     if b > chains[c]:
-                        _square(w, n)
+                        square(w, n)
                     if single:
                         _weigh_and_sum_columns(d, n, terms, c, parts)
                     else:
-                        _sum_columns(y, w, n, parts)
+                        sum_columns(y, w, n, parts)
                     for j in range(n_powers):
                         sums[places[b], j, at + i] += parts[j] * factors[b, j]
     return is_unusual
@@ -281,7 +287,7 @@ def _add_lanes(parts: Any, factors: Any, b: Any, n: Any, sums: Any, place: Any, 
 
 
 @compiled_function()
-def _by_rows(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> Any:
+def _by_rows(z: Any, begin: Any, n_rows: Any, weights: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> Any:
     vector_loops()
     terms, chains, places, factors, zero, limit = plan
     d, y, w, parts, largest, place = scratch
@@ -294,10 +300,10 @@ def _by_rows(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any,
     for c in range(chains.size - 1):
         single = chains[c] + 1 == chains[c + 1] and n_powers <= 5
         if not single:
-            _weigh(d, n_classes * LANES, terms, c, y, w)
+            weigh(d, n_classes * LANES, terms, c, y, w)
         for b in range(chains[c], chains[c + 1]):
             if b > chains[c]:
-                _square(w, n_classes * LANES)
+                square(w, n_classes * LANES)
             sums[places[b], :, at : at + n_rows] = 0.0
             for first in range(0, n_classes, _GROUP):
                 last = min(first + _GROUP, n_classes)
@@ -306,6 +312,11 @@ def _by_rows(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any,
                 else:
                     _sum_lanes(y, w, first, last, parts)
                 _add_lanes(parts, factors, b, n_rows, sums, places[b], at)
+    if weights.size > 0:
+        for i in range(n_rows):
+            if weights[begin + i] == 0.0:
+                top[at + i] = NONE
+                sums[:, :, at + i] = 0.0
     return is_unusual
 
 
@@ -318,7 +329,7 @@ def are_few(n_classes: Any, terms: Any) -> Any:
 
 
 @compiled_function()
-def _aligned(size: Any, dtype: Any) -> Any:
+def aligned(size: Any, dtype: Any) -> Any:
     """An empty array that starts with a line of the cache; vectors across two lines take twice as long."""
     bytes_ = np.empty(8 * size + 64, np.uint8)
     start = -bytes_.ctypes.data % 64
@@ -331,25 +342,26 @@ def scratch_for(n_classes: Any, n_powers: Any, terms: Any) -> Any:
     dtype = terms.dtype
     few = are_few(n_classes, terms)
     size = n_classes * LANES if few else _CHUNK
-    d, y, w = _aligned(size, dtype), _aligned(size, dtype), _aligned(size, dtype)
-    parts = _aligned((5 if n_powers <= 5 else 7) * (LANES if few else 1), dtype)
-    return d, y, w, parts, _aligned(LANES, dtype), _aligned(LANES, np.int32)
+    d, y, w = aligned(size, dtype), aligned(size, dtype), aligned(size, dtype)
+    parts = aligned((5 if n_powers <= 5 else 7) * (LANES if few else 1), dtype)
+    return d, y, w, parts, aligned(LANES, dtype), aligned(LANES, np.int32)
 
 
 @compiled_function()
-def fill_block(z: Any, begin: Any, n_rows: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> Any:
+def fill_block(z: Any, begin: Any, n_rows: Any, weights: Any, plan: Any, scratch: Any, top: Any, sums: Any, at: Any) -> Any:
     """Fill ``top`` and ``sums`` (betas, powers, n) from ``at`` on with what at most `LANES` rows from ``begin`` on give.
 
-    Return whether one of their logits is NaN, infinite, or too large.
+    ``weights`` are those of all rows, or empty. Rows of weight zero have sums of zero, and their top class is `NONE`. Return
+    whether some logit is NaN, infinite, or too large; with few classes those in rows of weight zero count too.
     """
     if are_few(z.shape[1], plan[0]):
-        return _by_rows(z, begin, n_rows, plan, scratch, top, sums, at)
-    return _by_columns(z, begin, n_rows, plan, scratch, top, sums, at)
+        return _by_rows(z, begin, n_rows, weights, plan, scratch, top, sums, at)
+    return _by_columns(z, begin, n_rows, weights, plan, scratch, top, sums, at)
 
 
 @compiled_function()
 def fill(z: Any, plan: Any, top: Any, sums: Any) -> None:
     """Fill ``top`` (n,) and ``sums`` (betas, powers, n)."""
-    scratch = scratch_for(z.shape[1], sums.shape[1], plan[0])
+    scratch, weights = scratch_for(z.shape[1], sums.shape[1], plan[0]), np.empty(0)
     for start in range(0, z.shape[0], LANES):
-        fill_block(z, start, min(LANES, z.shape[0] - start), plan, scratch, top, sums, start)
+        fill_block(z, start, min(LANES, z.shape[0] - start), weights, plan, scratch, top, sums, start)

@@ -14,7 +14,11 @@ from typing import Any
 import numpy as np
 
 from nishimori._array import HostArray
+from nishimori._kernels import _half
 from nishimori._kernels._block import PowerSums, doublings
+from nishimori._kernels._half import takes_half
+
+__all__ = ["power_sums", "takes_half"]
 
 # Elements per piece. Five tables of this size stay in 2 MiB of cache; with fewer elements the calls cost more than the work.
 _PIECE = 2**16
@@ -37,6 +41,8 @@ _LEAST_SQUARED = {np.dtype(np.float32): 2.0**-63, np.dtype(np.float64): 2.0**-51
 
 def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
     """Power sums for finite positive ``betas``, outside the largest class."""
+    if takes_half(logits):
+        return _half.power_sums(logits, betas, order)
     n, k = logits.shape
     n_pieces = -(-n * k // _PIECE)
     step = -(-n // min(n, n_pieces))  # pieces of the same size

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from nishimori._array import Array, HostArray
-from nishimori._kernels._block import PowerSums
+from nishimori._kernels._block import PowerSums, doublings
 from nishimori._kernels._triton_kernels import (
     block_sums_few,
     block_sums_many,
@@ -26,6 +26,9 @@ _UNCHECKED = (torch.float32, torch.bfloat16, torch.float16)
 
 _FEW_CLASSES = 32
 _N_BLOCK_SUMS = 32
+# The sums of more β than this do not fit into the registers.
+_LONGEST_CHAIN = 6
+
 # From this many weights on, the rounding errors of the processor's exp2 average out.
 _MANY_WEIGHTS = 2**18
 
@@ -35,17 +38,37 @@ def takes_unchecked(logits: Array) -> bool:
     return logits.ndim == 2 and logits.dtype in _UNCHECKED and logits.stride(1) == 1
 
 
+def takes_half(logits: Array) -> bool:
+    """Whether `power_sums` can read these logits of half precision as they are."""
+    return logits.ndim == 2 and logits.dtype in (torch.bfloat16, torch.float16) and logits.stride(1) == 1
+
+
 def power_sums(logits: Array, betas: Sequence[float], order: int) -> PowerSums:
-    """Σ d^j exp(βd) over the classes other than the top class of each row, for each β and for j from 0 to ``order``."""
+    """Σ d^j exp(βd) over the classes other than the top class of each row, for each β and for j from 0 to ``order``.
+
+    Those of float32 logits are computed in float32, all others in float64.
+    """
     logits = _with_rows(logits)
     n = logits.shape[0]
     peak, top = logits.new_empty(n, dtype=torch.float64), logits.new_empty(n, dtype=torch.int64)
     sums = logits.new_empty((len(betas), order + 1, n), dtype=torch.float64)
-    mode = "double" if logits.dtype == torch.float64 else "accurate"
-    for beta, sums_of_beta in zip(betas, sums, strict=True):
-        arguments = (peak, top, sums_of_beta, *_scaled(beta))
-        _launch(power_sums_few, power_sums_many, logits, arguments, {"ORDER": order, "MODE": mode})
+    mode = "accurate" if logits.dtype == torch.float32 else "double"
+    doubling = mode == "double" and logits.shape[1] > _FEW_CLASSES
+    for chain in _chains(betas) if doubling else [[each] for each in enumerate(betas)]:
+        found = logits.new_empty((len(chain), order + 1, n), dtype=torch.float64)
+        constants = {"ORDER": order, "CHAIN": len(chain), "MODE": mode}
+        _launch(power_sums_few, power_sums_many, logits, (peak, top, found, *_scaled(chain[0][1])), constants)
+        sums[[i for i, _ in chain]] = found
     return PowerSums(peak, top, sums)
+
+
+def _chains(betas: Sequence[float]) -> list[list[tuple[int, float]]]:
+    """The positions and values of ``betas`` in chains of which each β is twice the one before, none of them too long."""
+    chains = []
+    for chain in doublings(betas):
+        size = -(-len(chain) // -(-len(chain) // _LONGEST_CHAIN))
+        chains += [chain[start : start + size] for start in range(0, len(chain), size)]
+    return chains
 
 
 def block_sums(
@@ -98,8 +121,8 @@ def _scaled(*betas: float) -> tuple[float, ...]:
         rate = beta / math.log(2) / scale
         high = float(np.float32(rate))
         low = rate - high if math.isfinite(rate) else 0.0
-        # At β = 0 the rate is not quite 0, so that the x of classes without weight, -1e38, still gives them weight 0.
-        numbers += [max(high, 1e-35), low, max(-126 / high, -0.9e38) if high > 0 else -0.9e38]
+        # At β = 0 the rate is not quite 0, so that classes without weight, whose x is -1e38, still have weight 0.
+        numbers += [max(high, 1e-34), low, max(-126 / high, -0.9e38) if high > 0 else -0.9e38]
     return tuple(numbers)
 
 
@@ -143,11 +166,12 @@ def _launch(few: Any, many: Any, logits: Array, arguments: tuple[Any, ...], cons
         if k <= _FEW_CLASSES:
             few[grid](logits, *arguments, n, logits.stride(0), k, ROWS=rows, **constants, **tuning)
             return
-        vector = 16 // logits.element_size()
-        # A thread loads 16 bytes at once where each row begins at a multiple of 16 bytes.
+        is_chain = constants.get("CHAIN", 1) > 1
+        vector = 2 if is_chain else 16 // logits.element_size()
+        # A thread loads a vector at once where each row begins at a multiple of its size, which is 16 bytes except in chains.
         unit = vector if k % vector == 0 and logits.stride(0) % vector == 0 else 1
         lanes = 32 * tuning["num_warps"]
-        tiles = 2 if constants["MODE"] == "double" else 8  # as many as fit into the registers
+        tiles = 1 if is_chain else 2 if constants["MODE"] == "double" else 8  # as many as fit into the registers
         while tiles > 1 and tiles // 2 * lanes * vector >= k:
             tiles //= 2
         shape = {"UNIT": unit, "TILES": tiles, "LANES": lanes, "VECTOR": vector}

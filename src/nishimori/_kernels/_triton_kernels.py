@@ -7,6 +7,8 @@ share a row: they read it once for its peak and once for its sums (the second ti
 program's next row. A float32 sum has at most 64 terms; what adds up such sums is float64. No sum depends on the order in which
 programs run, so that the same data give the same digits.
 
+With many classes power sums at several β, each twice the one before, come from one reading: their weights are squares.
+
 MODE is how weights are computed: "fast" (the processor's own exp2 in float32), "accurate" (float32 whose errors have no mean),
 or "double" (float64).
 """
@@ -101,6 +103,22 @@ def _powers(x, rates, ORDERS: tl.constexpr, MODE: tl.constexpr):
 
 
 @_jit
+def _chain_sums(x, rates, ORDERS: tl.constexpr, CHAIN: tl.constexpr, MODE: tl.constexpr):
+    """Sums over columns of (w, w·x, w·x², ...) for the weight w at the only rate, then for its square, and so on."""
+    rate, low, lowest = rates[0]
+    weight = _weight(x, rate, low, lowest, MODE)
+    sums = ()
+    for c in tl.static_range(CHAIN):
+        if c > 0:
+            weight = weight * weight
+        power, sums = weight, sums + (tl.sum(weight, 1),)
+        for _ in tl.static_range(ORDERS[0]):
+            power = power * x
+            sums = sums + (tl.sum(power, 1),)
+    return sums
+
+
+@_jit
 def _zeros(N: tl.constexpr, LANES: tl.constexpr, DTYPE: tl.constexpr):
     zeros = ()
     for _ in tl.static_range(N):
@@ -191,7 +209,7 @@ def _tiles(row, columns, n_units, DTYPE: tl.constexpr):
 
 @_jit
 def _sums_many(
-    row, n_units, scale, rates, ORDERS: tl.constexpr, N_SUMS: tl.constexpr, MODE: tl.constexpr,
+    row, n_units, scale, rates, ORDERS: tl.constexpr, CHAIN: tl.constexpr, N_SUMS: tl.constexpr, MODE: tl.constexpr,
     UNIT: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     """Peak, numbers of largest and of masked logits, and power sums of one row."""
@@ -212,7 +230,10 @@ def _sums_many(
             x, is_largest, is_masked = _below_peak(z[i], peak, scale)
             tied += is_largest
             masked += is_masked
-            part = _add(part, _sum(_powers(x, rates, ORDERS, MODE), 1))
+            if CHAIN > 1:
+                part = _add(part, _chain_sums(x, rates, ORDERS, CHAIN, MODE))
+            else:
+                part = _add(part, _sum(_powers(x, rates, ORDERS, MODE), 1))
         sums = _add(sums, part)
     n_behind = (tl.cdiv(n_units, step) * step - n_units) * UNIT
     return peak, tl.sum(tl.sum(tied, 1), 0), tl.sum(tl.sum(masked, 1), 0) - n_behind, _sum(sums, 0)
@@ -234,19 +255,20 @@ def _top_many(row, n_units, peak, UNIT: tl.constexpr, TILES: tl.constexpr, LANES
 
 
 @_jit
-def _store_powers(sums, n, powers, tied, scale, present):
-    unit = tl.full([], 1.0, tl.float64)
-    # All but one of the largest logits count, with d = 0 and weight 1.
-    tl.store(sums, powers[0].to(tl.float64) + (tied.to(tl.float64) - 1), mask=present)
-    for j in tl.static_range(1, len(powers)):
-        unit = unit / scale
-        tl.store(sums + tl.cast(n, tl.int64) * j, powers[j].to(tl.float64) * unit, mask=present)
+def _store_powers(sums, n, powers, tied, scale, present, ORDER: tl.constexpr, CHAIN: tl.constexpr):
+    for c in tl.static_range(CHAIN):
+        unit, start = tl.full([], 1.0, tl.float64), sums + tl.cast(n, tl.int64) * (c * (ORDER + 1))
+        # All but one of the largest logits count, with d = 0 and weight 1.
+        tl.store(start, powers[c * (ORDER + 1)].to(tl.float64) + (tied.to(tl.float64) - 1), mask=present)
+        for j in tl.static_range(1, ORDER + 1):
+            unit = unit / scale
+            tl.store(start + tl.cast(n, tl.int64) * j, powers[c * (ORDER + 1) + j].to(tl.float64) * unit, mask=present)
 
 
 @_jit
 def power_sums_few(
     logits, peaks, tops, sums, scale, rate, low, lowest, n, stride, n_classes,
-    ORDER: tl.constexpr, MODE: tl.constexpr, ROWS: tl.constexpr,
+    ORDER: tl.constexpr, CHAIN: tl.constexpr, MODE: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     present = row < n
@@ -255,23 +277,23 @@ def power_sums_few(
     )
     tl.store(peaks + row, peak.to(tl.float64), mask=present)
     tl.store(tops + row, top.to(tl.int64), mask=present)
-    _store_powers(sums + row, n, powers, tied, scale, present)
+    _store_powers(sums + row, n, powers, tied, scale, present, ORDER, CHAIN)
 
 
 @_jit
 def power_sums_many(
-    logits, peaks, tops, sums, scale, rate, low, lowest, n, rows, stride, n_units, ORDER: tl.constexpr, MODE: tl.constexpr,
-    UNIT: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+    logits, peaks, tops, sums, scale, rate, low, lowest, n, rows, stride, n_units, ORDER: tl.constexpr, CHAIN: tl.constexpr,
+    MODE: tl.constexpr, UNIT: tl.constexpr, TILES: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0).to(tl.int64) * rows
     for row in range(first, tl.minimum(first + rows, n)):
-        start = logits + row * stride * UNIT
+        start, rates = logits + row * stride * UNIT, ((rate, low, lowest),)
         peak, tied, _, powers = _sums_many(
-            start, n_units, scale, ((rate, low, lowest),), (ORDER,), ORDER + 1, MODE, UNIT, TILES, LANES, VECTOR
+            start, n_units, scale, rates, (ORDER,), CHAIN, (ORDER + 1) * CHAIN, MODE, UNIT, TILES, LANES, VECTOR
         )
         tl.store(peaks + row, peak.to(tl.float64))
         tl.store(tops + row, _top_many(start, n_units, peak, UNIT, TILES, LANES, VECTOR).to(tl.int64))
-        _store_powers(sums + row, n, powers, tied, scale, True)
+        _store_powers(sums + row, n, powers, tied, scale, True, ORDER, CHAIN)
 
 
 # The kernels of `block_sums`: powers up to 3 for expectation consistency, then up to 4 for temperature scaling.
@@ -308,7 +330,7 @@ def block_sums_many(
     masks, powers = tl.zeros([32], tl.float32), _zeros(9, 32, tl.float64)
     for i in range(count):
         row = logits + (first + i) * stride * UNIT
-        peak, tied, masked, sums = _sums_many(row, n_units, scale, rates, (3, 4), 9, MODE, UNIT, TILES, LANES, VECTOR)
+        peak, tied, masked, sums = _sums_many(row, n_units, scale, rates, (3, 4), 1, 9, MODE, UNIT, TILES, LANES, VECTOR)
         if tied > 1:  # otherwise the logit at the label tells whether it is the largest
             tops = tl.where(lane == i, _top_many(row, n_units, peak, UNIT, TILES, LANES, VECTOR), tops)
         peaks, ties, masks = _select(lane == i, (peak, tied, masked), (peaks, ties, masks))
