@@ -1,0 +1,269 @@
+"""Temperatures from the k most probable classes alone: bounds, and what simple ways to do without the others give.
+
+    python bench/top_k.py                          # writes bench/results/top_k.md and docs/images/top_k.png, 10 minutes
+    python bench/top_k.py --steps 5 --rows 300 --out quick.md --picture quick.png
+
+Data: a small language model that is trained first (see top_k_model.py), networks of CIFAR-100, and generated problems with
+50,000 classes whose labels are drawn at T = 1.5: with sharp, peaked and flat predictions. For each k: the temperature
+of all logits; of only the rows whose true class is listed; of the listed classes alone, renormalised, with the other rows as
+mistakes; of the listed classes and one class "other" with the rest of the probability; the bounds of `nishimori.TopK` and its
+temperature, where it gives one, with the standard error.
+"""
+
+import argparse
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+
+import nishimori
+import top_k_model
+from nishimori.plot._palette import COLORS, HUES, MARKERS
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+KS = (5, 10, 20, 50, 100, 1000)
+T_DRAWN = 1.5
+V_DRAWN = 50_000
+
+
+@dataclass(frozen=True)
+class Data:
+    """Log-probabilities of all classes, and labels. The largest are sorted once for all k."""
+
+    name: str
+    log_p: np.ndarray
+    labels: np.ndarray
+
+    @cached_property
+    def most_probable(self) -> np.ndarray:
+        """The most probable classes of each row, in order."""
+        most = min(max(KS), self.log_p.shape[1] - 1)
+        found = []
+        for rows in np.array_split(self.log_p, -(-len(self.log_p) // 500)):  # the positions of all classes would not fit
+            some = np.argpartition(-rows, most - 1, axis=1)[:, :most]
+            found.append(np.take_along_axis(some, np.argsort(-np.take_along_axis(rows, some, axis=1), axis=1), axis=1))
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one k gives; temperatures are None where there is none."""
+
+    k: int
+    listed: float  # share of true classes
+    tail: float  # mean probability that is not listed
+    rows_listed: float | None
+    renormalised: float | None
+    other: float | None
+    found: nishimori.Temperatures
+
+
+@dataclass(frozen=True)
+class Study:
+    """What all k of one data set give, and all logits."""
+
+    name: str
+    shape: tuple[int, ...]
+    full: nishimori.Temperatures
+    rows: list[Row]
+
+
+def generated(n: int, scale: float) -> np.ndarray:
+    """Log-probabilities as in natural language: frequent words are likely everywhere, and each row has its own likely ones."""
+    rng = np.random.default_rng(0)
+    log_p = -np.log(np.arange(1, V_DRAWN + 1)).astype(np.float32)
+    log_p = log_p + scale * rng.standard_normal((n, V_DRAWN), dtype=np.float32)
+    for row in range(n):
+        log_p[row] -= log_p[row].max()
+        log_p[row] -= np.log(np.exp(log_p[row], dtype=np.float64).sum())
+    return log_p
+
+
+def drawn(log_p: np.ndarray, temperature: float) -> np.ndarray:
+    """Labels from softmax(log p / T)."""
+    rng = np.random.default_rng(1)
+    return np.array([(row / temperature - np.log(rng.standard_exponential(V_DRAWN))).argmax() for row in log_p])
+
+
+def bundled(name: str, n: int) -> Data:
+    """A network of CIFAR-100 on its validation images."""
+    part = nishimori.data.load(name).validation
+    logits = np.asarray(part.logits, dtype=np.float64)[:n]
+    logits -= logits.max(axis=1, keepdims=True)
+    return Data(name, logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)), np.asarray(part.labels)[:n])
+
+
+def language_model(steps: int, kept: Path | None) -> Data:
+    """What the language model says; from ``kept`` if that file exists, else it is written there."""
+    if kept is not None and kept.exists():
+        stored = np.load(kept)
+        log_p, labels = stored["log_p"], stored["labels"]
+    else:
+        log_p, labels, _ = top_k_model.predicted(steps)
+        if kept is not None:
+            np.savez(kept, log_p=log_p, labels=labels)
+    return Data("language model, 4,096 words", log_p, labels)
+
+
+def ec(logits: np.ndarray, labels: np.ndarray) -> float | None:
+    """The temperature of expectation consistency, or None."""
+    try:
+        return nishimori.ExpectationConsistency().fit(logits, labels).temperature_
+    except nishimori.NoTemperatureError:
+        return None
+
+
+def measured(data: Data, k: int, decimals: int = 17) -> Row:
+    """All ways for one k, with log-probabilities that are rounded to so many decimals."""
+    rows = np.arange(len(data.labels))
+    indices = data.most_probable[:, :k]
+    logs = np.take_along_axis(data.log_p, indices, axis=1).astype(np.float64).round(decimals)
+    is_label = indices == data.labels[:, None]
+    inside = is_label.any(axis=1)
+    column = np.where(inside, is_label.argmax(axis=1), k)
+    tail = np.maximum(1 - np.exp(logs).sum(axis=1), 1e-12)
+    masked = np.column_stack([logs, np.full(len(rows), -np.inf)])  # a class that is never predicted and never likely
+    label_logs = data.log_p[rows, data.labels].astype(np.float64).round(decimals)
+    given = nishimori.TopK(indices, logs, data.log_p.shape[1], label_log_probabilities=label_logs)
+    return Row(
+        k=k,
+        listed=inside.mean(),
+        tail=tail.mean(),
+        rows_listed=ec(logs[inside], column[inside]),
+        renormalised=ec(masked, column),
+        other=ec(np.column_stack([logs, np.log(tail)]), column),
+        found=nishimori.temperatures(given, data.labels),
+    )
+
+
+def number(value: float | None) -> str:
+    """Three digits, or a dash."""
+    return "–" if value is None else "∞" if np.isinf(value) else f"{value:.3f}"
+
+
+def bounds(interval: tuple[float, float] | None, point: float | None, se: float | None) -> str:
+    """An interval, and the point with its standard error."""
+    if interval is None:
+        return "– | –"
+    chosen = "–" if point is None else f"{point:.3f} ± {se:.3f}"
+    return f"{number(interval[0])} to {number(interval[1])} | {chosen}"
+
+
+def table(study: Study) -> str:
+    """The section of one data set."""
+    full = study.full
+    lines = [
+        f"### {study.name}",
+        "",
+        f"{study.shape[0]:,} samples, {study.shape[1]:,} classes, accuracy {full.accuracy:.3f}. All logits: EC "
+        f"{full.ec:.3f} ± {full.ec_se:.3f}, TS {full.ts:.3f} ± {full.ts_se:.3f}.",
+        "",
+        '| k | truth listed | mean mass not listed | EC, rows with listed truth | EC, renormalised | EC, class "other" | '
+        "EC bounds | EC | TS bounds | TS |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in study.rows:
+        own = row.found
+        naive = " | ".join(number(each) for each in (row.rows_listed, row.renormalised, row.other))
+        ours = f"{bounds(own.ec_bounds, own.ec, own.ec_se)} | {bounds(own.ts_bounds, own.ts, own.ts_se)}"
+        lines.append(f"| {row.k:,} | {row.listed:.1%} | {row.tail:.2g} | {naive} | {ours} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(path: Path, studies: list[Study]) -> None:
+    """The bounds of EC against k, beside the simple ways."""
+    figure, all_axes = plt.subplots(1, len(studies), figsize=(4.2 * len(studies), 3.9), layout="constrained")
+    for axes, study in zip(all_axes, studies, strict=True):
+        full, found = study.full, study.rows
+        ks = [row.k for row in found]
+        axes.axhspan(full.ec - full.ec_se, full.ec + full.ec_se, color=HUES["black"], alpha=0.15, linewidth=0)
+        axes.axhline(full.ec, color=HUES["black"], linewidth=1, label="all logits, ± standard error")
+        low = np.array([row.found.ec_bounds.low for row in found])
+        high = np.array([row.found.ec_bounds.high for row in found])
+        axes.fill_between(ks, low, np.minimum(high, 10), color=COLORS["ec"], alpha=0.25, linewidth=0, label="TopK bounds")
+        points = [(row.k, row.found.ec) for row in found if row.found.ec is not None]
+        places = np.array(points).reshape(-1, 2).T
+        axes.plot(*places, MARKERS["ec"], color=COLORS["ec"], markersize=9, zorder=5, label="TopK temperature")
+        for name, label, color, marker in (
+            ("rows_listed", "only rows with listed truth", HUES["blue"], "s"),
+            ("renormalised", "renormalised", HUES["purple"], "P"),
+            ("other", 'one class "other"', HUES["green"], "v"),
+        ):
+            axes.plot(ks, [getattr(row, name) or np.nan for row in found], marker + "-", color=color, label=label, markersize=4)
+        axes.set(xscale="log", title=study.name, xlabel="listed classes k")
+        ends = np.array([*low, *high, *(row.other for row in found)])  # what leaves the picture is far from all others
+        axes.set_ylim(ends.min() - 0.1, ends.max() + 0.1)
+        axes.set_xticks(ks, [f"{k:,}" for k in ks])
+        axes.minorticks_off()
+    all_axes[0].set_ylabel("temperature of expectation consistency")
+    figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False)
+    figure.savefig(path, dpi=110)
+
+
+def of_rounded(data: Data, k: int) -> str:
+    """The bounds from log-probabilities that are rounded to few decimals."""
+    lines = ["| decimals | EC bounds |", "|---|---|"]
+    for decimals in (6, 5, 4, 3, 2):
+        try:
+            found = measured(data, k, decimals).found.ec_bounds
+            lines.append(f"| {decimals} | {found.low:.4f} to {found.high:.4f} |")
+        except nishimori.InputError as error:
+            lines.append(f"| {decimals} | refused: {error} |")
+    return "\n".join([f"### Rounded log-probabilities: {data.name}, k = {k}", "", *lines]) + "\n"
+
+
+def of_temperatures(data: Data, k: int) -> str:
+    """The bounds where labels are drawn at different temperatures."""
+    lines = ["| labels drawn at T | EC bounds | EC |", "|---|---|---|"]
+    for temperature in (0.7, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0):
+        other = replace(data, labels=drawn(data.log_p, temperature))
+        other.__dict__["most_probable"] = data.most_probable
+        own = measured(other, k).found
+        lines.append(f"| {temperature} | {bounds(own.ec_bounds, own.ec, own.ec_se)} |")
+    return "\n".join([f"### Farther from T = 1: {data.name}, k = {k}", "", *lines]) + "\n"
+
+
+def studied(data: Data) -> Study:
+    """All k of a data set."""
+    full = nishimori.temperatures(data.log_p, data.labels)
+    found = Study(data.name, data.log_p.shape, full, [measured(data, k) for k in KS if k < data.log_p.shape[1]])
+    print(table(found))
+    return found
+
+
+def main(out: Path, picture: Path, n: int, steps: int, kept: Path | None) -> None:
+    """Measure all data sets and write both files."""
+    model = language_model(steps, kept)
+    model = Data(model.name, model.log_p[:n], model.labels[:n])
+    studies, more = [studied(model)], [of_rounded(model, 20)]
+    del model
+    studies += [studied(bundled(name, n)) for name in ("cifar100/vgg19", "cifar100/resnet56-conv")]
+    for name, scale in (("sharp", 12.0), ("peaked", 6.0), ("flat", 2.5)):
+        log_p = generated(min(n, 2000), scale)
+        data = Data(f"generated, 50,000 classes, {name}", log_p, drawn(log_p, T_DRAWN))
+        studies.append(studied(data))
+        if name != "flat":
+            more.append(of_temperatures(data, 20))
+    head = (
+        'Temperatures from the k most probable classes alone. "Truth listed" is the share of samples whose true class is among '
+        f"them. TS uses the log-probabilities of all true classes. Written by `python bench/top_k.py` with nishimori "
+        f"{nishimori.__version__}.\n"
+    )
+    out.write_text("\n".join([head, *map(table, studies), *more]))
+    draw(picture, [studies[i] for i in (0, 1, 4)])
+
+
+if __name__ == "__main__":
+    here = Path(__file__).parent
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=here / "results" / "top_k.md")
+    parser.add_argument("--picture", type=Path, default=here.parent / "docs" / "images" / "top_k.png")
+    parser.add_argument("--rows", type=int, default=100_000, help="samples of each data set at most")
+    parser.add_argument("--steps", type=int, default=top_k_model.STEPS, help="training steps of the language model")
+    parser.add_argument("--kept", type=Path, help="an .npz file for what the language model says: written once, then read")
+    given = parser.parse_args()
+    main(given.out, given.picture, given.rows, given.steps, given.kept)
