@@ -143,9 +143,10 @@ def test_methods_that_predict_without_the_temperature_give_a_warning(name):
     with pytest.warns(UserWarning, match="does not divide its logits") as caught:
         result = getattr(calibrated, name)(X)
     assert torch.equal(result, calibrated.model.generate(X))
+    remedy = " To sample from a language model of Hugging Face, pass `temperature=float(calibrated.temperature)`."
     assert str(caught[0].message) == (
         f"`{name}` is a method of the wrapped network, which does not divide its logits by T = 1.7. Call `calibrated.fold()` "
-        "first if it should."
+        f"first if it should.{remedy if name == 'generate' else ''}"
     )
     assert caught[0].filename == __file__
     calibrated.fold()

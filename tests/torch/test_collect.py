@@ -11,8 +11,6 @@ from torch import nn
 from torch.utils.data import IterableDataset
 
 from nishimori.torch import collect
-from nishimori.torch._batches import Rule
-from nishimori.torch._collect import _joined, read
 from nishimori.torch._run import moved
 from small_networks import OUTPUTS, Returning, X, Y, loader
 
@@ -67,12 +65,13 @@ def test_a_loader_may_write_into_the_same_memory_for_every_batch():
 
 def test_rows_are_joined_on_the_cpu_whatever_the_default_device():
     with torch.device("meta"):
-        assert torch.equal(_joined([X[:4], X[4:]]), X)
+        assert torch.equal(collect(nn.Identity(), [(X[:4], Y[:4]), (X[4:], Y[4:])]).logits, X)
 
 
 def test_parts_of_several_precisions_are_joined_in_the_widest():
     parts = [X[:4].half(), X[4:5].double(), X[5:].half()]
-    assert torch.equal(_joined(parts.copy()), torch.cat(parts))
+    batches = zip(parts, Y.split([4, 1, 5]), strict=True)
+    assert torch.equal(collect(nn.Identity(), batches).logits, torch.cat(parts))
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux, which records the peak memory")
@@ -88,7 +87,7 @@ def test_rows_are_not_in_memory_twice():
     except OSError:
         pytest.skip("the peak memory cannot be reset here")
     before = memory("VmRSS")
-    read(nn.Identity(), [(z, torch.zeros(len(z)))] * n_batches, Rule(), None, False)
+    collect(nn.Identity(), [(z, torch.zeros(len(z)))] * n_batches)
     assert memory("VmHWM") - before < 1.5 * n_batches * z.nbytes
 
 

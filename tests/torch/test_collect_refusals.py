@@ -34,8 +34,8 @@ REFUSED = {
     ),
     "a tensor": (
         lambda: collect(Returning(), X),
-        "`loader` must yield batches of inputs and labels, got a Tensor. Pass a `torch.utils.data.DataLoader`, or "
-        "the tensors as a tuple `(X, y)`.",
+        "`loader` must yield batches of inputs and labels, got an object of type Tensor. Pass a "
+        "`torch.utils.data.DataLoader`, or the tensors as a tuple `(X, y)`.",
     ),
     "arrays in place of a loader": (
         lambda: collect(Returning(), (X.numpy(), Y.numpy())),
@@ -111,12 +111,22 @@ REFUSED = {
     ),
     "labels that are not integers": (
         lambda: collect(Returning(), loader(X, Y + 0.5)),
-        "`labels` must be integers from 0 to 2, got 0.5: labels are classes, not continuous values. Check that scores "
+        "Batch 0: `labels` must be integers from 0 to 2, got 0.5: labels are classes, not continuous values. Check that scores "
         "and labels are not swapped.",
     ),
-    "ignored labels": (
-        lambda: collect(Returning(), loader(X, Y.where(Y > 0, -100))),
-        "`labels` must be from 0 to 2, got -100 in row 0. Drop the samples that must be ignored.",
+    "ignored labels that count": (
+        lambda: collect(Returning(), loader(X, Y.where(Y > 0, -100)), ignore_index=None),
+        "Batch 0: `labels` must be from 0 to 2, got -100 in row 0. To leave out all samples with this label, pass "
+        "`ignore_index=-100`.",
+    ),
+    "only ignored labels": (
+        lambda: collect(Returning(), loader(X, Y * 0 - 1), ignore_index=-1),
+        "`labels` must hold at least one label that is not `ignore_index`, got only -1.",
+    ),
+    "empty batches": (
+        lambda: collect(Returning(), [(X[:0], Y[:0])]),
+        "`loader` must yield at least one batch with rows, got none. Check that its dataset is not empty and that `drop_last` "
+        "does not drop the only batch; a generator can be read only once.",
     ),
     "a tuple": (
         lambda: collect(Returning(lambda z: (z, None)), loader(X, Y)),
@@ -140,23 +150,18 @@ REFUSED = {
         lambda: collect(Returning(lambda z: z.argmax(dim=1)), loader(X, Y)),
         "`model` must return logits, got torch.int64. Return the scores before the softmax, not the predicted classes.",
     ),
-    "tokens": (
-        lambda: collect(Returning(), [(X.reshape(5, 2, 4), Y.reshape(5, 2))]),
-        "`model` must return logits of shape (n, n_classes) or (n,), got (5, 2, 3). For one row per "
-        "token or pixel, pass `forward=lambda model, batch: (logits, labels)` that returns `logits.reshape(-1, n_classes)`, "
-        "with the classes last, and `labels.reshape(-1)`.",
-    ),
     "a loss": (
         lambda: collect(Returning(lambda z: z.mean()), loader(X, Y)),
-        "`model` must return logits of shape (n, n_classes) or (n,), got a single number. Return one row per sample.",
+        "`model` must return logits of shape (n, n_classes) or (n,), got a single number in batch 0. Return one row per "
+        "sample.",
     ),
     "another number of classes": (
         lambda: collect(nn.Identity(), [(X, Y), (X[:, :3], Y)]),
-        "`model` must return the same number of classes for every batch, got shape (10, 3) after (10, 4).",
+        "`model` must return the same number of classes for every batch, got shape (10, 3) in batch 1 after (10, 4).",
     ),
     "a column after a table": (
         lambda: collect(nn.Identity(), [(X, Y), (X[:, :1], Y)]),
-        "`model` must return the same number of classes for every batch, got shape (10, 1) after (10, 4).",
+        "`model` must return the same number of classes for every batch, got shape (10, 1) in batch 1 after (10, 4).",
     ),
     "an unknown device": (
         lambda: collect(Returning(), [(X, Y)], device="gpu7"),
@@ -165,7 +170,7 @@ REFUSED = {
     ),
     "NaN": (
         lambda: collect(Returning(lambda z: z * np.nan), loader(X, Y)),
-        "`logits` must not contain NaN or +inf, got nan in row 0, column 0. Drop those rows or find where the model "
+        "Batch 0: `logits` must not contain NaN or +inf, got nan in row 0, column 0. Drop those rows or find where the model "
         "produced them; -inf is allowed and masks a class.",
     ),
 }
@@ -217,11 +222,3 @@ def test_probabilities_give_a_warning_with_a_remedy_that_networks_have(call, n_o
         f"{what}, as probabilities do. If these are probabilities, remove the softmax or sigmoid at the end of the network; "
         "they are used as logits."
     ]
-
-
-def test_the_remedy_for_tokens_works():
-    model = Returning()
-    tokens, labels = X.reshape(5, 2, 4), Y.reshape(5, 2)
-    found = collect(model, [(tokens, labels)], forward=lambda m, b: (m(b[0]).reshape(-1, 3), b[1].reshape(-1)))
-    assert torch.allclose(found.logits, model(X))
-    assert torch.equal(found.labels, Y)

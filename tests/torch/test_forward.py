@@ -95,8 +95,8 @@ def test_forward_gets_batches_on_the_device_of_the_network():
 REFUSED = {
     "not a function": (
         lambda: collect(Returning(), [(X, Y)], forward="logits"),
-        "`forward` must be a function of the model and a batch, got a str. Pass `forward=lambda model, batch: (logits, "
-        "labels)`.",
+        "`forward` must be a function of the model and a batch, got an object of type str. Pass `forward=lambda model, "
+        "batch: (logits, labels)`.",
     ),
     "a key for the labels as well": (
         lambda: collect(Returning(), [(X, Y)], forward=lambda m, b: (m(b[0]), b[1]), labels="y"),

@@ -182,6 +182,18 @@ def test_groups_of_scores_and_of_sequences_are_those_of_the_first_dimension():
         assert torch.allclose(found, z / by_row.reshape(-1, *[1] * (z.ndim - 1)))
 
 
+@pytest.mark.parametrize("as_", [np.array, list, torch.tensor], ids=["array", "list", "tensor"])
+def test_groups_of_tokens_have_the_shape_of_the_labels(as_):
+    calibrated = Calibrated(nn.Identity(), GroupTemperatures((3, 7), np.array([0.5, 2.0]), 1.25))
+    groups = np.where(np.arange(8).reshape(2, 4) % 3, 7, 3)
+    z = torch.arange(24.0).reshape(2, 4, 3).sin()
+    named = as_(groups.tolist())
+    divided = z / torch.tensor(np.where(groups == 3, 0.5, 2.0), dtype=torch.float32)[..., None]
+    assert torch.allclose(calibrated(z, groups=named), divided)
+    assert torch.allclose(calibrated.predict_proba(z, groups=named), divided.softmax(dim=-1))
+    assert torch.equal(calibrated.predict(z, groups=named), z.argmax(dim=-1))
+
+
 def test_unseen_groups_get_the_common_temperature_and_a_warning():
     calibrated = Calibrated(nn.Identity(), GROUPED)
     with pytest.warns(InputWarning, match=r"^The group 'new' was not seen .* the common T = 2 is used\.$"):

@@ -104,12 +104,14 @@ REFUSED = {
     "groups that are not needed": (
         lambda: calibrate(nn.Identity(), BATCHES, forward=with_groups, method="ec"),
         "`forward` must return the logits and labels of each batch, got a tuple of length 3 in batch 0. Return a tuple "
-        "`(logits, labels)`. Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`.",
+        "`(logits, labels)`. Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`; "
+        'return clusters in a dict with the keys "logits", "labels" and "clusters".',
     ),
     "groups to collect": (
         lambda: collect(nn.Identity(), BATCHES, forward=with_groups),
         "`forward` must return the logits and labels of each batch, got a tuple of length 3 in batch 0. Return a tuple "
-        "`(logits, labels)`. Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`.",
+        "`(logits, labels)`. Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`; "
+        'return clusters in a dict with the keys "logits", "labels" and "clusters".',
     ),
     "too few groups": (
         lambda: calibrate(nn.Identity(), [(Z, Y, ["a", "b"])], forward=with_groups, method=ByGroup()),
@@ -132,8 +134,8 @@ REFUSED = {
     ),
     "probabilities": (
         lambda: calibrate(nn.Identity(), (Z, Y), method=nishimori.TemperatureScaling(input="probabilities")),
-        "`method` must take logits, as the network returns them, got a TemperatureScaling with `input='probabilities'`. Leave "
-        "`input` out.",
+        "`method` must take logits, as the network returns them, got an object of type TemperatureScaling with "
+        "`input='probabilities'`. Leave `input` out.",
     ),
 }
 

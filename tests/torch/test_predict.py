@@ -147,14 +147,12 @@ def test_the_class_of_a_tie_is_the_first_as_of_two_equal_logits():
 
 
 @PREDICTIONS
-@pytest.mark.parametrize("shape", [(6, 2, 3), ()])
-def test_logits_of_other_shapes_are_refused(predict, shape):
+def test_a_single_number_is_refused(predict):
     with pytest.raises(InputError) as error:
-        predict(Calibrated(nn.Identity()), torch.ones(shape))
+        predict(Calibrated(nn.Identity()), torch.ones(()))
     assert str(error.value) == (
-        f"`model` must return logits of shape (n, n_classes), or (n,) or (n, 1) for a binary score, got {shape}. Call the "
-        f"module "
-        "itself and apply `softmax` over the dimension of the classes, or `sigmoid` to a single score."
+        "`model` must return logits of shape (n, n_classes), with any number of dimensions in place of n, or (n,) or (n, 1) "
+        "for a binary score, got a single number. Return one row per sample."
     )
 
 

@@ -3,7 +3,7 @@
 Needs torch: ``pip install 'nishimori[torch]'``. `calibrate` wraps a network so that its logits are divided by T, or calibrated
 by another map. `fold_temperature` divides the weights of the last layer instead, so that serving costs nothing extra. `collect`
 returns the logits and labels of a loader, for metrics, plots and the other functions of this library. `to_onnx` writes
-a calibrated network to an ONNX file.
+a calibrated network to an ONNX file. `across_ranks` and `reduced` are for the processes of a distributed job.
 """
 
 from nishimori._optional import require
@@ -15,5 +15,7 @@ from nishimori.torch._calibrated import Calibrated  # noqa: E402
 from nishimori.torch._collect import Collected, collect  # noqa: E402
 from nishimori.torch._fold import fold_temperature  # noqa: E402
 from nishimori.torch._onnx import to_onnx  # noqa: E402
+from nishimori.torch._ranks import across_ranks  # noqa: E402
+from nishimori.torch._reduced import reduced  # noqa: E402
 
-__all__ = ["Calibrated", "Collected", "calibrate", "collect", "fold_temperature", "to_onnx"]
+__all__ = ["Calibrated", "Collected", "across_ranks", "calibrate", "collect", "fold_temperature", "reduced", "to_onnx"]

@@ -12,46 +12,65 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
+from nishimori._labelling import Labelling
 from nishimori.errors import InputError
 from nishimori.torch._logits import logits_of
 from nishimori.torch._run import AS_THEY_ARE, answer, described, listed, moved, short, structure
 
-Forward = Callable[[nn.Module, Any], tuple[Any, ...]]
+Forward = Callable[[nn.Module, Any], tuple[Any, ...] | Mapping[str, Any]]
 
 LABELS = "labels"
 """The default key of the labels."""
+
+IGNORED = -100
+"""The label that PyTorch's losses and the collators of Hugging Face give to what has no label, such as padding."""
 
 # Large enough to keep a GPU busy, small enough for its memory with images of usual size.
 _ROWS_PER_BATCH = 256
 
 _FORWARD = "`forward=lambda model, batch: (logits, labels)`"
 _WITH_GROUPS = "`forward=lambda model, batch: (logits, labels, groups)`"
+_WITH_CLUSTERS = '`forward=lambda model, batch: {"logits": logits, "labels": labels, "clusters": clusters}`'
 
 
 class Returned(NamedTuple):
-    """What a network and its batch gave: logits, and labels and groups as they came."""
+    """What a network and its batch gave: logits, and labels, groups and clusters as they came."""
 
     logits: Tensor
     labels: Any
     groups: Any = None
+    clusters: Any = None
 
 
 class Rule(NamedTuple):
-    """How logits and labels follow from a batch."""
+    """How logits, labels and clusters follow from a batch, and which labels count."""
 
     labels: str = LABELS
     forward: Forward | None = None
     needs_groups: bool = False
+    clusters: str | None = None
+    labelling: Labelling = Labelling(IGNORED)
 
     def check(self) -> None:
         """Refuse what cannot be used before the first batch is read."""
         if self.forward is not None and not callable(self.forward):
             raise InputError(
-                f"`forward` must be a function of the model and a batch, got a {type(self.forward).__name__}. Pass {_FORWARD}."
+                f"`forward` must be a function of the model and a batch, got an object of type "
+                f"{type(self.forward).__name__}. Pass {_FORWARD}."
             )
         if self.forward is not None and self.labels != LABELS:
             raise InputError(
                 f"`labels` must be left out where `forward` is passed, got {self.labels!r}: `forward` returns the labels."
+            )
+        if self.clusters is not None and not isinstance(self.clusters, str):
+            raise InputError(
+                "`clusters` must be the key of the clusters, such as the numbers of documents, in each batch, got an "
+                f"object of type {type(self.clusters).__name__}. Make the loader yield them with each batch."
+            )
+        if self.forward is not None and self.clusters is not None:
+            raise InputError(
+                f"`clusters` must be left out where `forward` is passed, got {self.clusters!r}: `forward` returns the "
+                f"clusters. Pass {_WITH_CLUSTERS}."
             )
         if self.forward is None and self.needs_groups:
             raise InputError(
@@ -66,7 +85,7 @@ class Rule(NamedTuple):
         return self._defined(self.forward, model, batch, number, device)
 
     def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
-        inputs, target = _split(batch, self.labels)
+        inputs, target, clusters = _split(batch, self.labels, self.clusters, number)
         try:
             output = answer(model, moved(inputs, device))
         except AS_THEY_ARE:
@@ -74,11 +93,16 @@ class Rule(NamedTuple):
         except Exception as error:
             raise InputError(
                 f"`model` must accept the batches of `loader`, got {short(error)} in batch {number}. The batch is "
-                f"{structure(batch)}, and it was passed as `{_call(batch, self.labels)}`. To call the model in another way, "
+                f"{structure(batch)}, and it was passed as `{_call(batch, self._taken)}`. To call the model in another way, "
                 f"pass `forward`, {_example(batch, self.labels)}"
             ) from error
         remedy = f"Pass {_FORWARD}, which picks the logits; or wrap the model in a module that does."
-        return Returned(logits_of(output, remedy), target)
+        return Returned(logits_of(output, remedy), target, None, clusters)
+
+    @property
+    def _taken(self) -> tuple[str | None, ...]:
+        """The keys of the entries of a batch that the network does not get."""
+        return self.labels, self.clusters
 
     def _defined(self, forward: Forward, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         """What the user's own function returns."""
@@ -93,15 +117,33 @@ class Rule(NamedTuple):
                 f"`forward` must return the {wanted} of each batch, got {short(error)} in batch {number}. The batch is "
                 f"{structure(batch)}."
             ) from error
-        if not isinstance(returned, tuple | list) or len(returned) != parts:
-            remedy = f"Return a tuple `({', '.join(Returned._fields[:parts])})`."
-            if parts == 2 and isinstance(returned, tuple | list) and len(returned) == 3:
-                remedy += " Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`."
+        if isinstance(returned, Mapping) and {"logits", LABELS} <= set(returned) <= set(Returned._fields):
+            found = Returned(**returned)
+        elif isinstance(returned, tuple | list) and len(returned) == parts:
+            found = Returned(*returned)
+        else:
             raise InputError(
-                f"`forward` must return the {wanted} of each batch, got {described(returned)} in batch {number}. {remedy}"
+                f"`forward` must return the {wanted} of each batch, got {described(returned)} in batch {number}. "
+                f"{_remedy(returned, parts)}"
             )
-        output, *others = returned
-        return Returned(logits_of(output, "Return the tensor of logits first.", who="forward"), *others)
+        if self.needs_groups and found.groups is None:
+            raise InputError(
+                f"`forward` must return the {wanted} of each batch, got {described(returned)} without groups in batch {number}."
+            )
+        return found._replace(logits=logits_of(found.logits, "Return the tensor of logits first.", who="forward"))
+
+
+def _remedy(returned: Any, parts: int) -> str:
+    """What a function that returned something else should return."""
+    if isinstance(returned, Mapping) and {"logits", LABELS} <= set(returned):
+        return 'Return a dict with the keys "logits" and "labels" and, where you have them, "groups" and "clusters".'
+    remedy = f"Return a tuple `({', '.join(Returned._fields[:parts])})`."
+    if parts == 2 and isinstance(returned, tuple | list) and len(returned) == 3:
+        remedy += (
+            " Groups are for `calibrate(..., method=nishimori.GroupConsistency(by='groups'))`; return clusters in a dict with "
+            'the keys "logits", "labels" and "clusters".'
+        )
+    return remedy
 
 
 def batches(loader: Any) -> Iterable[Any]:
@@ -115,7 +157,7 @@ def batches(loader: Any) -> Iterable[Any]:
         return _of_tensors(loader)
     if not isinstance(loader, Iterable) or isinstance(loader, Tensor | np.ndarray | Mapping | str):
         raise InputError(
-            f"`loader` must yield batches of inputs and labels, got a {type(loader).__name__}. "
+            f"`loader` must yield batches of inputs and labels, got an object of type {type(loader).__name__}. "
             "Pass a `torch.utils.data.DataLoader`, or the tensors as a tuple `(X, y)`."
         )
     return loader
@@ -143,28 +185,40 @@ def _of_tensors(parts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     return list(zip(*(part.split(_ROWS_PER_BATCH) for part in whole), strict=True)) if lengths[0] else []
 
 
-def _split(batch: Any, labels: str) -> tuple[Any, Any]:
-    """The inputs and the labels of a batch."""
+def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[Any, Any, Any]:
+    """The inputs, the labels and, if there is a key for them, the clusters of a batch."""
     if isinstance(batch, Mapping):
         if labels not in batch:
             raise InputError(
                 f"`labels` must be the key of the labels in each batch, got {labels!r} for a batch with the keys {list(batch)}."
                 " Pass the right key, or make the loader yield the labels."
             )
-        return {key: value for key, value in batch.items() if key != labels}, batch[labels]
+        if clusters is not None and clusters not in batch:
+            raise InputError(
+                f"`clusters` must be the key of the clusters in each batch, got {clusters!r} for batch {number} with the keys "
+                f"{list(batch)}. Pass the right key. The Trainer of Hugging Face drops columns that the model does not take, "
+                "unless `remove_unused_columns=False`."
+            )
+        inputs = {key: value for key, value in batch.items() if key not in (labels, clusters)}
+        return inputs, batch[labels], None if clusters is None else batch[clusters]
     if not isinstance(batch, tuple | list) or len(batch) < 2:
         raise InputError(
             f"`loader` must yield inputs and labels together, got {described(batch)}. Make it yield tuples (x, y), or dicts "
             f"with the labels under the key {labels!r}; for other batches pass {_FORWARD}. Pass plain tensors as a tuple "
             "`(X, y)`."
         )
-    return tuple(batch[:-1]), batch[-1]
+    if clusters is not None:
+        raise InputError(
+            f"`clusters` must be left out where batches are not mappings, got {clusters!r} for {described(batch)} in batch "
+            f"{number}. Make the loader yield dicts, or pass {_WITH_CLUSTERS}."
+        )
+    return tuple(batch[:-1]), batch[-1], None
 
 
-def _call(batch: Any, labels: str) -> str:
+def _call(batch: Any, taken: tuple[str | None, ...]) -> str:
     """How the model was called, in terms of the batch."""
     if isinstance(batch, Mapping):
-        return f"model({listed(f'{key}=batch[{key!r}]' for key in batch if key != labels)})"
+        return f"model({listed(f'{key}=batch[{key!r}]' for key in batch if key not in taken)})"
     return f"model({listed(f'batch[{i}]' for i in range(len(batch) - 1))})"
 
 

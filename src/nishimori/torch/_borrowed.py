@@ -8,8 +8,9 @@ this is needed.
 import copy
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
+from math import isclose
 from typing import Any
 
 from torch import nn
@@ -25,6 +26,9 @@ from nishimori.torch._wrappers import check_alone
 # `to_onnx`, `to_torchscript`, ... of transformers, huggingface_hub, Lightning, TorchScript and others.
 _WRITING = {"save", "export", "push", "upload", "publish", "dump", "serialize"}
 _WRITING |= {"onnx", "torchscript", "tensorrt", "safetensors", "gguf", "hub"}
+
+# A temperature is stored in float32, and users may pass it with all digits that it was found with.
+_SAME_TEMPERATURE = 1e-6
 
 # First words in the names of methods that compute with the logits, in transformers, Lightning and others.
 _PREDICTING = {"generate", "predict"}
@@ -97,10 +101,13 @@ def _predicting(name: str, method: Callable[..., Any], current: Callable[[], Map
     def predicted(*args: Any, **kwargs: Any) -> Any:
         map_ = current()
         T = temperature_of(map_)
-        if T is not None and T != 1:
+        if T is not None and T != 1 and not _divides(kwargs, T):
+            remedy = ""
+            if name == "generate":
+                remedy = " To sample from a language model of Hugging Face, pass `temperature=float(calibrated.temperature)`."
             warnings.warn(
                 f"`{name}` is a method of the wrapped network, which does not divide its logits by T = {T:.4g}. Call "
-                "`calibrated.fold()` first if it should.",
+                f"`calibrated.fold()` first if it should.{remedy}",
                 stacklevel=2,
             )
         if T is None:
@@ -111,3 +118,9 @@ def _predicting(name: str, method: Callable[..., Any], current: Callable[[], Map
         return method(*args, **kwargs)
 
     return predicted
+
+
+def _divides(kwargs: Mapping[str, Any], T: float) -> bool:
+    """Whether the caller asks for the division by T, as ``generate`` of Hugging Face does it where it samples."""
+    given = kwargs.get("temperature")
+    return isinstance(given, float) and bool(kwargs.get("do_sample")) and isclose(given, T, rel_tol=_SAME_TEMPERATURE)

@@ -1,20 +1,27 @@
 """`calibrate`: a network, calibrated from a validation loader by any method."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 import nishimori
+from nishimori._labelling import Labelling
 from nishimori._matching import match
 from nishimori._observables import BUILT_IN
-from nishimori._sources import Source, source
+from nishimori._sketch import Sketch
+from nishimori._sources import Source
 from nishimori._temperatures import Temperatures, temperatures_of
-from nishimori.errors import InputError
-from nishimori.torch._batches import LABELS, Forward, Rule
+from nishimori.errors import InputError, NotConvergedError
+from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
-from nishimori.torch._collect import NO_SOFTMAX, read
+from nishimori.torch._exchange import Exchange
+from nishimori.torch._memory import INSTEAD, KEEP_UP_TO, Memory
+from nishimori.torch._ranks import joint, ranks_in
+from nishimori.torch._reading import Reading
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -27,36 +34,45 @@ def calibrate(
     forward: Forward | None = None,
     method: "str | Calibrator" = "auto",
     labels: str = LABELS,
+    clusters: str | None = None,
+    ignore_index: int | None = IGNORED,
+    shift_labels: bool = False,
+    keep_up_to: float = KEEP_UP_TO,
+    reread: bool = False,
     device: torch.device | str | None = None,
     progress: bool | None = None,
+    across_ranks: "bool | dist.ProcessGroup" = False,
 ) -> Calibrated:
     """The network, wrapped so that its logits are calibrated: divided by a temperature found on a validation loader, or more.
 
     The loader is read once. Weights and modes of the network stay the same. If ``model`` is a `Calibrated`, its network is
-    calibrated again, and the result has a new map. If a temperature is folded into its weights, the new map comes on top of it.
+    calibrated again: the result has a new map, which comes on top of what is folded into the weights.
 
     Parameters
     ----------
-    model, loader, labels, device, progress
-        As for `collect`. The network must not have been trained on the samples of the loader.
-    forward : callable, optional
-        As for `collect`. With one temperature per group, it returns the group of each sample too: (logits, labels, groups).
+    model, loader, forward, labels, clusters, ignore_index, shift_labels, device, progress
+        As for `collect`. The network must not have been trained on these samples. For a temperature per group, ``forward``
+        returns groups too. Standard errors take clusters as independent, such as documents, and not samples, such as tokens.
     method : str or Calibrator
         "auto": between the next two, and closer to "ec" the more samples there are (`AdaptiveConsistency`). "ec": expectation
         consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). "none": T = 1. Or
-        another name that `nishimori.calibrator` takes, such as "group", "bias", "vector" or "matrix". Or a calibrator, to give
-        it parameters: ``method=nishimori.ExpectationConsistency(top_n=5)``. It is copied before it is fitted.
+        another name that `nishimori.calibrator` takes, such as "group", "bias" or "vector". Or a calibrator, to give it
+        parameters: ``method=nishimori.ExpectationConsistency(top_n=5)``. It is copied before it is fitted.
+    keep_up_to : float
+        How many bytes of logits are kept, on the CPU. Beyond that, all rows are added to a `Sketch` and forgotten: T is that of
+        all rows up to 1e-6 of its value. Then methods that need rows, such as "vector", are refused. ``inf`` keeps all.
+    reread : bool
+        Whether the network runs on all batches again for each reading, and once more if there are groups or clusters, instead
+        of using a sketch. All readings must give the same data; the number of rows and their labels are checked.
+    across_ranks : bool or torch.distributed.ProcessGroup
+        True: use the samples of all ranks of a distributed job, each with its own copy of the network and its own loader, and
+        return the same T on all of them. All ranks must call this function. A process group: only its ranks.
 
     Returns
     -------
     Calibrated
-        With the network as ``model``, what is applied to its logits as ``map``, for one temperature also as ``temperature``,
-        the fitted calibrator as ``calibrator``, and the temperatures of EC and TS and the accuracy in ``found``.
-
-    Raises
-    ------
-    NoTemperatureError
-        If no temperature fits; the message says why.
+        With the network as ``model``, its ``map`` and ``temperature``, the fitted ``calibrator``, and both temperatures and the
+        accuracy in ``found``. If no temperature fits, a `NoTemperatureError` says why.
 
     Examples
     --------
@@ -66,20 +82,65 @@ def calibrate(
     >>> rng = np.random.default_rng(0)
     >>> x = 3 * rng.normal(size=(2000, 5))
     >>> y = (x / 2 + rng.gumbel(size=x.shape)).argmax(axis=1)  # drawn at T = 2
-    >>> calibrate(torch.nn.Identity(), (torch.tensor(x), torch.tensor(y)))
-    Calibrated(
-      temperature=1.978, method='auto'
-      (model): Identity()
-    )
+    >>> print(calibrate(torch.nn.Identity(), (torch.tensor(x), torch.tensor(y))).extra_repr())
+    temperature=1.978, method='auto'
     """
-    chosen = _unfitted(method)
+    asked = partial(_asked, method, Rule(labels, forward, clusters=clusters), ignore_index, shift_labels, keep_up_to, reread)
+    return _calibrated(model, loader, asked, device, progress, across_ranks)
+
+
+def _asked(
+    method: "str | Calibrator",
+    rule: Rule,
+    ignore_index: int | None,
+    shift_labels: bool,
+    keep_up_to: float,
+    reread: bool,
+) -> "tuple[Calibrator, Rule, Memory]":
+    """The arguments of `calibrate`, checked."""
+    chosen, labelling = _unfitted(method), Labelling(ignore_index, shift_labels)
+    return chosen, rule._replace(needs_groups=_needs_groups(chosen), labelling=labelling), Memory(keep_up_to, reread)
+
+
+def _calibrated(
+    model: nn.Module,
+    loader: Iterable[Any],
+    asked: "Callable[[], tuple[Calibrator, Rule, Memory]]",
+    device: torch.device | str | None,
+    progress: bool | None,
+    across_ranks: "bool | dist.ProcessGroup",
+) -> Calibrated:
+    """``asked`` makes what the caller asked for; where something is wrong with it on one rank, all ranks say so."""
     network = model.model if isinstance(model, Calibrated) else model
-    rows = read(network, loader, Rule(labels, forward, _needs_groups(chosen)), device, progress)
-    data = source(rows.logits, rows.labels, groups=rows.groups, probability_remedy=NO_SOFTMAX)
-    fitted, found = _fitted(chosen, data)
+    if across_ranks is False:
+        chosen, rule, memory = asked()
+        data = memory.data(Reading(network, loader, rule, device), chosen, progress)
+    else:
+        ranks = ranks_in(across_ranks)
+        chosen, rule, memory = ranks.here(asked)
+        label = rule.labelling
+        _refuse_other_calls(ranks, f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}")
+        data = joint(ranks, network, lambda: memory.read(Reading(network, loader, rule, device), chosen, progress))
+    try:
+        fitted, found = _fitted(chosen, data)
+    except (InputError, NotConvergedError) as error:
+        if isinstance(data, Sketch) and data.n_clusters != 1:  # one cluster is refused in every other way too
+            raise type(error)(f"{error} {INSTEAD}") from None
+        raise
     calibrated = Calibrated(network, fitted)
     calibrated.found = found
+    calibrated.sketch = data if isinstance(data, Sketch) else None
     return calibrated
+
+
+def _refuse_other_calls(ranks: Exchange, own: str) -> None:
+    """Refuse another method, or other labels to ignore, on another rank: EC and TS, say, need the same sums."""
+    said = list(ranks.values(lambda: own))
+    other = next((rank for rank, each in enumerate(said) if each != said[0]), None)
+    if other is not None:
+        raise InputError(
+            f"All ranks must call `calibrate` with the same arguments, got {said[0]} on rank 0; {said[other]} on rank {other}."
+        )
 
 
 def _unfitted(method: "str | Calibrator") -> "Calibrator":
@@ -93,7 +154,8 @@ def _unfitted(method: "str | Calibrator") -> "Calibrator":
         return nishimori.calibrator(method)
     if method.input != "logits":
         raise InputError(
-            f"`method` must take logits, as the network returns them, got a {type(method).__name__} with "
+            f"`method` must take logits, as the network returns them, got an object of type "
+            f"{type(method).__name__} with "
             f"`input={method.input!r}`. Leave `input` out."
         )
     copied: Calibrator = clone(method)

@@ -20,17 +20,17 @@ from nishimori.torch._change import change_of
 from nishimori.torch._exact import ExactBuffers
 from nishimori.torch._folding import fold_into
 from nishimori.torch._head import final_layer, is_found
-from nishimori.torch._logits import logits_of, probabilities, rows_of, scaled, with_logits
+from nishimori.torch._logits import logits_of, probabilities, refuse_number, scaled, scores_in, with_logits
 from nishimori.torch._map_module import MapModule
 from nishimori.torch._mapping import module_for, module_like
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import check_module, device_of, number
 from nishimori.torch._signature import signature_of_model
-from nishimori.torch._temperature_modules import GroupTemperaturesModule
+from nishimori.torch._temperature_modules import GroupTemperaturesModule, coded_groups
 from nishimori.torch._wrappers import check_alone, check_calibrated_once, register, tell_others
 
 if TYPE_CHECKING:
-    from nishimori import Calibrator
+    from nishimori import Calibrator, Sketch
 
 _NO_LOGITS = (
     "Wrap the model in a module whose `forward` returns the logits alone; or fold T into its weights with `calibrated.fold()` "
@@ -71,6 +71,9 @@ class Calibrated(ExactBuffers):
         loading one.
     calibrator : Calibrator or None
         What `calibrate` fitted, with its error bars, or what was passed. Not part of the state dict either.
+    sketch : Sketch or None
+        The sums that `calibrate` fitted to, if it did not keep all logits (see its ``keep_up_to``): T is then that of all rows
+        up to 1e-6 of its value. Give it to `evaluate` for metrics. Not part of the state dict either.
 
     Notes
     -----
@@ -78,7 +81,7 @@ class Calibrated(ExactBuffers):
     the network, such as ``generate``, which gives a warning. Fold the map into the weights if it should be used there.
 
     With one temperature per group, pass the groups by name after the arguments of the network: ``calibrated(x, groups=groups)``
-    and ``calibrated.predict_proba(x, groups=groups)``.
+    and ``calibrated.predict_proba(x, groups=groups)``: one per sample or sequence, or one per token.
 
     Examples
     --------
@@ -115,6 +118,7 @@ class Calibrated(ExactBuffers):
         self.calibrator: Calibrator | None = temperature if _is_fitted(temperature) else None
         self.method: str = "fixed" if self.calibrator is None else self.calibrator.method_name
         self.found: Temperatures | None = None
+        self.sketch: Sketch | None = None
         self.training = model.training
         register(self)
 
@@ -143,27 +147,31 @@ class Calibrated(ExactBuffers):
         return scaled(logits, self.temperature) if self.mapping is None else self.mapping(logits, groups)
 
     def predict_proba(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Calibrated probabilities (n, n_classes) for the network's arguments, in eval mode and without gradient.
+        """Calibrated probabilities for the network's arguments, in eval mode and without gradient.
 
-        A score z of shape (n,) or (n, 1) means the logits (0, z). Afterwards every module has its previous mode.
+        They have the shape of the logits, such as (n, n_classes) or (sequences, tokens, vocabulary): the softmax is over the
+        last dimension. A score z of shape (n,) or (..., 1) means the logits (0, z). Afterwards every module has its previous
+        mode.
         """
         groups = self._groups_in(kwargs)
-        rows = self._rows(*args, **kwargs)
-        return probabilities(self.mapped(rows, groups)).to(rows.dtype)
+        logits = self._logits(*args, **kwargs)
+        return probabilities(self.mapped(logits, groups)).to(logits.dtype)
 
     def predict(self, *args: Any, **kwargs: Any) -> Tensor:
-        """The predicted class of each row (n,) for the network's arguments, in eval mode and without gradient.
+        """The predicted class of each row for the network's arguments, in eval mode and without gradient.
 
-        Temperatures do not change it; an affine map may. For a score z of shape (n,) or (n, 1) it is 1 where the calibrated
-        score is positive. Afterwards every module has its previous mode.
+        The result has the shape of the logits before the classes, such as (n,) or (sequences, tokens). Temperatures do not
+        change it; an affine map may. For a score z of shape (n,) or (..., 1) it is 1 where the calibrated score is positive.
+        Afterwards every module has its previous mode.
         """
         groups = self._groups_in(kwargs)  # can be left out, because they do not change predictions
-        rows = self._rows(*args, **kwargs)
+        logits = self._logits(*args, **kwargs)
         if groups is not None:
-            checked_groups(self.map, groups, len(rows))
+            checked_groups(self.map, coded_groups(groups, logits), len(logits))
         if self.mapping is not None and not self.mapping.keeps_predictions:
-            rows = self.mapped(rows)
-        return rows.argmax(dim=1) if rows.ndim == 2 else (rows > 0).long()
+            logits = self.mapped(logits)
+        scores = scores_in(logits)
+        return logits.argmax(dim=-1) if scores is None else (scores > 0).long()
 
     def fold(self, layer: nn.Module | str | None = None, *, probe: Any = None) -> nn.Module:
         """Fold the map into the last layer of the network in place, set ``temperature`` to 1, and return the network.
@@ -206,7 +214,7 @@ class Calibrated(ExactBuffers):
         if self.mapping is not None:
             return f"method={self.method!r}"
         shown = "on meta" if self.temperature.is_meta else f"{float(self.temperature):.4g}"
-        return f"temperature={shown}, method={self.method!r}"
+        return f"temperature={shown}, method={self.method!r}{'' if self.sketch is None else ', from a sketch'}"
 
     def _use(self, map_: Map, device: torch.device | None) -> None:
         """Make ``map_`` the map that is applied."""
@@ -233,14 +241,14 @@ class Calibrated(ExactBuffers):
         """The argument ``groups``, taken out of those for the network, if the map needs groups."""
         return kwargs.pop("groups", None) if self.needs_groups else None
 
-    def _rows(self, *args: Any, **kwargs: Any) -> Tensor:
-        """The logits (n, n_classes) or scores (n,) of the network in eval mode, not yet calibrated."""
+    def _logits(self, *args: Any, **kwargs: Any) -> Tensor:
+        """The logits of the network in eval mode, not yet calibrated."""
         check_calibrated_once(self)
         with evaluating(self.model), torch.no_grad():
-            rows = rows_of(logits_of(self.model(*args, **kwargs), _NO_LOGITS).detach())
+            logits = refuse_number(logits_of(self.model(*args, **kwargs), _NO_LOGITS).detach())
         if self.mapping is not None:
-            self.mapping.check(rows)
-        return rows
+            self.mapping.check(logits)
+        return logits
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
         start = f"{prefix}mapping."
@@ -253,7 +261,7 @@ class Calibrated(ExactBuffers):
             self._adopt(mapping)  # its values are loaded after those of this module
         super()._load_from_state_dict(state_dict, prefix, *args)
         if has_temperature or mapping is not None:
-            self.method, self.found, self.calibrator = "fixed", None, None  # they belong to the previous map
+            self.method, self.found, self.calibrator, self.sketch = "fixed", None, None, None  # of the previous map
             self._folded_outside = None
 
     def _save_to_state_dict(self, *args: Any) -> None:
@@ -265,6 +273,7 @@ class Calibrated(ExactBuffers):
         if "mapping" not in self._modules:  # pickles of earlier versions
             self.__dict__.setdefault("mapping", None)
         self.__dict__.setdefault("calibrator", None)
+        self.__dict__.setdefault("sketch", None)
         register(self)
 
     def __getattr__(self, name: str) -> Any:

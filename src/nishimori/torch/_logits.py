@@ -35,8 +35,8 @@ def logits_of(output: Any, remedy: str, who: str = "model") -> Tensor:
 
 
 def is_unit(logits: Tensor) -> bool:
-    """Whether these are the outputs (n, 1) of one unit, which is a binary score like (n,)."""
-    return logits.ndim == 2 and logits.shape[1] == 1
+    """Whether these are the outputs (..., 1) of one unit, each of which is a binary score, as those of shape (n,) are."""
+    return logits.ndim > 1 and logits.shape[-1] == 1
 
 
 def with_logits(output: Any, logits: Tensor) -> Any:
@@ -57,15 +57,21 @@ def with_logits(output: Any, logits: Tensor) -> Any:
     return changed
 
 
-def rows_of(logits: Tensor) -> Tensor:
-    """Logits (n, n_classes), or scores (n,) where there is one per row; other shapes are refused."""
-    if logits.ndim not in (1, 2):
+def refuse_number(logits: Tensor) -> Tensor:
+    """The logits themselves, unless they are a single number, which has neither rows nor classes."""
+    if not logits.ndim:
         raise InputError(
-            "`model` must return logits of shape (n, n_classes), or (n,) or (n, 1) for a binary score, got "
-            f"{tuple(logits.shape)}. Call the module itself and apply `softmax` over the dimension of the classes, or "
-            "`sigmoid` to a single score."
+            "`model` must return logits of shape (n, n_classes), with any number of dimensions in place of n, or (n,) or (n, "
+            "1) for a binary score, got a single number. Return one row per sample."
         )
-    return logits.flatten() if is_unit(logits) else logits
+    return logits
+
+
+def scores_in(logits: Tensor) -> Tensor | None:
+    """The binary scores, one per sample, if there is one number per sample: logits of shape (n,) or (..., 1)."""
+    if logits.ndim == 1:
+        return logits
+    return logits[..., 0] if is_unit(logits) else None
 
 
 def scaled(logits: Tensor, temperature: Tensor) -> Tensor:
@@ -78,10 +84,11 @@ def scaled(logits: Tensor, temperature: Tensor) -> Tensor:
 
 
 def probabilities(calibrated: Tensor) -> Tensor:
-    """The softmax (n, n_classes) of calibrated logits; a score z means the logits (0, z)."""
-    if calibrated.ndim == 1:
-        calibrated = torch.stack([torch.zeros_like(calibrated), calibrated], dim=1)
-    return calibrated.softmax(dim=1)
+    """The softmax (..., n_classes) of calibrated logits over their last dimension; a score z means the logits (0, z)."""
+    z = scores_in(calibrated)
+    if z is not None:
+        calibrated = torch.stack([torch.zeros_like(z), z], dim=-1)
+    return calibrated.softmax(dim=-1)
 
 
 def wide_dtype(logits: Tensor) -> torch.dtype:

@@ -16,7 +16,7 @@ from nishimori._disk import new_file
 from nishimori._optional import require
 from nishimori.errors import InputError
 from nishimori.torch._calibrated import Calibrated
-from nishimori.torch._logits import logits_of, probabilities, rows_of
+from nishimori.torch._logits import logits_of, probabilities, refuse_number
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import device_of, moved
 from nishimori.torch._signature import signature_of_model
@@ -106,7 +106,7 @@ class _Served(nn.Module):
         logits = logits_of(self.model.model(*args, **kwargs), "Wrap the model in a module that returns the logits alone.")
         if self.output == "logits":
             return self.model.mapped(logits).to(logits.dtype)
-        return probabilities(self.model.mapped(rows_of(logits))).to(logits.dtype)
+        return probabilities(self.model.mapped(refuse_number(logits))).to(logits.dtype)
 
 
 def _check(calibrated: Any, output: Any) -> None:

@@ -3,9 +3,11 @@
 import json
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from nishimori import _array
 from nishimori._inputs import Groups
 from nishimori._maps import ClassTemperatures, GroupTemperatures
 from nishimori.errors import InputError
@@ -70,15 +72,15 @@ class GroupTemperaturesModule(MapModule):
             raise InputError("`model` must return logits of shape (n, n_classes) or (n,), got a single number.")
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:
-        """The logits, divided by the temperature of the group of each entry of the first dimension."""
+        """The logits, divided by the temperature of the group of each entry of the first dimension, or of each position."""
         self.check(logits)
         wide = logits.to(wide_dtype(logits))
-        by_row: Tensor = self._temperatures(wide, groups)
-        return wide / by_row.reshape(-1, *[1] * (wide.ndim - 1))
+        divisors: Tensor = self._temperatures(wide, groups)
+        return wide / divisors
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _temperatures(self, logits: Tensor, groups: Any) -> Tensor:
-        """The temperature of each row. The names are looked up on the host, so this is not part of a compiled graph."""
+        """What each row is divided by. The names are looked up on the host, so this is not part of a compiled graph."""
         if is_in_graph():
             raise InputError(
                 "`calibrated` must not have one temperature per group to be exported, because names of groups are looked up "
@@ -89,13 +91,26 @@ class GroupTemperaturesModule(MapModule):
                 "`groups` must name the group of each sample, because each group has its own temperature. Pass them by name "
                 "after the arguments of the network: `calibrated(x, groups=groups)`."
             )
-        known, map_ = Groups.coded(groups, len(logits)), self.map
+        known, map_ = coded_groups(groups, logits), self.map
         map_.warn_of_others(known)
         places = {name: place for place, name in enumerate(map_.groups)}
         chosen = torch.as_tensor([places.get(name, len(places)) for name in known.names], dtype=torch.int64)
         at = chosen[torch.as_tensor(known.codes)].to(logits.device)
-        return torch.cat([self._at("temperatures", logits), self._at("common", logits)[None]])[at]
+        found = torch.cat([self._at("temperatures", logits), self._at("common", logits)[None]])[at]
+        shape = logits.shape[:-1] if len(at) > len(logits) else logits.shape[:1]
+        return found.reshape(*shape, *[1] * (logits.ndim - len(shape)))
 
     def extra_repr(self) -> str:
         """The number of groups, for ``print``."""
         return f"n_groups={len(self.get_buffer('temperatures'))}"
+
+
+def coded_groups(groups: Any, logits: Tensor) -> Groups:
+    """The group of each entry of the first dimension of the logits or, if there are as many, of each position."""
+    leading = tuple(logits.shape[:-1])
+    try:
+        each_position = len(leading) > 1 and tuple(np.shape(groups)) == leading
+    except ValueError:  # rows of different lengths, which are refused below
+        each_position = False
+    flat = _array.on_host(_array.as_array(groups)).reshape(-1) if each_position else groups
+    return Groups.coded(flat, len(flat) if each_position else len(logits))

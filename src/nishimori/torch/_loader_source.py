@@ -1,0 +1,95 @@
+"""A loader and a network as a source: each reading runs the network on all batches again, and no logits are kept."""
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from nishimori._array import HostArray
+from nishimori._inputs import Clusters, Groups
+from nishimori._progress import shown
+from nishimori._sources import ArraySource, Meaning, Pieces, clusters_of
+from nishimori._sources._batches import in_batch
+from nishimori.errors import InputError
+from nishimori.torch._batch_rows import BatchRows
+from nishimori.torch._kept import together
+from nishimori.torch._reading import NO_SOFTMAX, Reading
+
+
+class LoaderSource(Pieces[BatchRows]):
+    """The rows of a loader. Every reading must give the same rows, which is checked as far as number and labels tell.
+
+    Groups and clusters have their numbers in all the data, so where there are any, all batches are read once to find them.
+    """
+
+    def __init__(self, reading: Reading, n_classes: int, *, has_names: bool, progress: bool | None) -> None:
+        """``has_names`` says whether there are groups or clusters."""
+        if isinstance(reading.batches, Iterator):
+            raise InputError(
+                "`loader` must be readable more than once where `reread=True`, got an object of "
+                f"type {type(reading.batches).__name__}, which is used up after one reading. Pass a DataLoader."
+            )
+        super().__init__(Meaning(probability_remedy=NO_SOFTMAX), progress=progress, read_ahead=False)
+        self._loader = reading
+        self._n_classes = n_classes
+        if not has_names:
+            return
+        groups, clusters = self._names(progress)
+        if groups is not None:
+            self.groups = Groups.coded(groups, len(groups))
+        if clusters is not None:
+            self.clusters = clusters_of(clusters, np.ones(len(clusters)))
+            self._cluster_names = np.unique(clusters).tolist()
+
+    def _names(self, progress: bool | None) -> tuple[HostArray | None, HostArray | None]:
+        """The group and the cluster of each row that counts, from a reading."""
+        groups, clusters = [], []
+        with shown(progress) as report, closing(self._loader.rows()) as batches:
+            for rows in batches:
+                report("Reading groups and clusters", rows.number + 1, self._loader.n_batches)
+                groups += [] if rows.groups is None else [rows.groups[rows.counted]]
+                clusters += [] if rows.clusters is None else [rows.clusters[rows.counted]]
+        return together(groups), together(clusters)
+
+    @property
+    def name(self) -> str:
+        """The argument of `calibrate`."""
+        return "loader"
+
+    def read(self) -> Generator[BatchRows, None, None]:
+        """The batches of one reading, run through the network."""
+        with closing(self._loader.rows()) as batches:
+            yield from batches
+
+    def rows(self, piece: BatchRows) -> ArraySource:
+        """The rows of a batch, on the device of the network."""
+        groups, clusters = None, None
+        if self.groups is not None and piece.groups is not None:
+            groups = Groups(_coded(piece.groups, piece.counted, self.groups.names, "groups"), self.groups.names)
+        if self.clusters is not None and piece.clusters is not None:
+            codes = _coded(piece.clusters, piece.counted, self._cluster_names, "clusters")
+            clusters = Clusters(codes, self.clusters.number)
+        return piece.source(clusters, groups)
+
+    def placed(self, text: str, piece: BatchRows) -> str:
+        """The number of the batch, from 0, before the message."""
+        return in_batch(piece.number, text)
+
+    def nothing(self) -> InputError:
+        """Never raised, because a reading without rows is refused by itself."""
+        raise AssertionError
+
+
+def _coded(names: HostArray, counted: HostArray, known: Sequence[Any], what: str) -> HostArray:
+    """The place of the name of each row among the ``known`` ones; 0 where a row does not count."""
+    places = {name: i for i, name in enumerate(known)}
+    different, which = np.unique(names[counted], return_inverse=True)
+    others = [name for name in different.tolist() if name not in places]
+    if others:
+        raise InputError(
+            f"`{what}` must be the same in every reading of the loader, got {others[0]!r}, which was not there before."
+        )
+    codes = np.zeros(len(names), dtype=np.int64)
+    codes[counted] = np.array([places[name] for name in different.tolist()], dtype=np.int64)[which]
+    return codes

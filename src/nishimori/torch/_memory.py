@@ -1,0 +1,130 @@
+"""What is kept of a loader to fit to: all logits up to a limit and, beyond it, sums of fixed size or nothing at all.
+
+Most loaders of images fit in memory, and then every method can be fitted to their logits as often as it needs. Those of a
+language model do not: 3,300 tokens of a vocabulary of 151,936 take a gigabyte in bfloat16. The rows of such a loader are added
+to a `Sketch` as they come, on the device of the network, and are forgotten.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from math import inf
+from typing import TYPE_CHECKING, Any, cast
+
+from nishimori._numbers import between
+from nishimori._observables import BUILT_IN, Observable
+from nishimori._progress import Report, shown
+from nishimori._scores import warn_if_probabilities
+from nishimori._sketch import Sketch, Stream
+from nishimori._sources import Source
+from nishimori.errors import InputError
+from nishimori.torch._batch_rows import BatchRows
+from nishimori.torch._kept import Kept, Summed, joined
+from nishimori.torch._loader_source import LoaderSource
+from nishimori.torch._reading import NO_SOFTMAX, READING, Reading
+
+if TYPE_CHECKING:
+    from nishimori import Calibrator
+
+KEEP_UP_TO = 10**9
+"""Bytes of logits that are kept by default: less than a laptop has free, and 250,000 samples of 1,000 classes in float32."""
+
+# The sums of very many classes change so fast with T that a sketch needs a finer grid. With a smaller range, it has no more
+# temperatures than the usual grid. T outside 0.25 to 4 is refused, and the error says what to do.
+_MANY_CLASSES = 4096
+_FINE_GRID: dict[str, Any] = {"temperatures": (0.25, 4.0), "nodes_per_octave": 8}
+
+INSTEAD = (
+    "Pass `reread=True` to run the network again whenever rows are needed, or a larger `keep_up_to`, in bytes, if the logits "
+    "fit in memory."
+)
+"""What the user can do where sums are not enough."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How much of a loader may be kept, in bytes of logits, and whether it may be read again where that is not enough."""
+
+    keep_up_to: float = KEEP_UP_TO
+    reread: bool = False
+
+    def __post_init__(self) -> None:
+        between("keep_up_to", self.keep_up_to, 0, inf)
+
+    def data(self, reading: Reading, chosen: "Calibrator", progress: bool | None) -> Source:
+        """What ``chosen`` can be fitted to: the rows, a sketch of them, or a source that reads the loader again."""
+        found = self.read(reading, chosen, progress)
+        if isinstance(found, Summed):
+            return cast("Source", found.sketch)
+        return found.source(found.clusters) if isinstance(found, Kept) else found
+
+    def read(self, reading: Reading, chosen: "Calibrator", progress: bool | None) -> Kept | Summed | Source:
+        """The same, but rows or a sketch with the names of their clusters."""
+        parts: list[BatchRows] = []
+        n_bytes = 0
+        with shown(progress) as report, closing(reading.rows()) as batches:
+            report(READING, 0, reading.n_batches)
+            for rows in batches:
+                n_bytes += rows.n_bytes
+                if n_bytes > self.keep_up_to:
+                    break
+                rows.check()
+                parts.append(rows.kept())
+                report(READING, rows.number + 1, reading.n_batches)
+            if n_bytes > self.keep_up_to and not self.reread:
+                self._refuse(chosen, rows.number)
+                parts.append(rows)
+                observables = _observables(chosen, rows.scores.n_classes)
+                del rows
+                return _sketched(parts, batches, reading.n_batches, observables, report)
+        if n_bytes > self.keep_up_to:
+            n_classes, has_names = rows.scores.n_classes, rows.groups is not None or rows.clusters is not None
+            del rows  # or its logits would be in memory during all readings
+            parts.clear()
+            return LoaderSource(reading, n_classes, has_names=has_names, progress=progress)
+        return joined(parts)
+
+    def _refuse(self, chosen: "Calibrator", number: int) -> None:
+        """Refuse a method for which sums are not enough."""
+        if chosen.traits is None or not chosen.traits.from_sketch:
+            raise InputError(
+                f"`method` must be one that can be fitted to sums, such as 'auto', 'ec' or 'ts', where logits take more than "
+                f"`keep_up_to` = {self.keep_up_to:,.0f} bytes, as they do from batch {number} on, got {chosen.method_name!r}, "
+                f"which needs all rows. {INSTEAD}"
+            )
+
+
+def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
+    """What the sketch must hold: the conditions of EC and TS, and that of the method itself, if it is another one."""
+    from nishimori._calibrators import OneTemperature  # noqa: PLC0415 - imports scikit-learn
+
+    known = list(BUILT_IN.values())
+    own = chosen.observable_for(n_classes) if isinstance(chosen, OneTemperature) else known[0]
+    return known if own in known else [*known, own]
+
+
+def _sketched(
+    parts: list[BatchRows],
+    others: Iterable[BatchRows],
+    n_batches: int | None,
+    observables: list[Observable],
+    report: Report,
+) -> Summed:
+    """The sums of the rows that were kept so far, which are forgotten, and of all others."""
+    grid = _FINE_GRID if parts[0].scores.n_classes >= _MANY_CLASSES else {}
+    stream = Stream(Sketch(observables, **grid), remedy=f"Do not shuffle the loader. {INSTEAD}")
+    warn_if_probabilities(parts[0].scores, NO_SOFTMAX, parts[0].weights)
+    for rows in chain(_emptied(parts), others):
+        with rows.naming_batch():
+            stream.add(rows.source(), rows.clusters)
+        report("Reading batches into a sketch", rows.number + 1, n_batches)
+        del rows  # or its logits would be in memory while the network computes those of the next batch
+    stream.close()
+    return Summed(stream.sketch, stream.clusters)
+
+
+def _emptied(parts: list[BatchRows]) -> Iterator[BatchRows]:
+    """Each of them, which is not in the list any more."""
+    while parts:
+        yield parts.pop(0)

@@ -1,0 +1,288 @@
+"""Rows that are spread over the ranks of a distributed job: each rank reads its own, and only sums travel.
+
+A pass is made on every rank with that rank's rows. The sums are exchanged, and every rank adds them in the order of the ranks.
+So the order of additions is fixed, whatever algorithm the backend chooses, and every rank has the same digits. Each decision
+of a search follows from them, so all ranks decide the same.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, cast
+
+import numpy as np
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nishimori._inputs import Batch, Clusters, Groups
+from nishimori._labels import Classes
+from nishimori._progress import Report, silent
+from nishimori._scores import Input
+from nishimori._sketch import Sketch
+from nishimori._sources import Source, source
+from nishimori._sources._source import T, without_rows
+from nishimori.errors import InputError, NoRowsError
+from nishimori.torch._exchange import Exchange
+from nishimori.torch._kept import Kept, Summed
+from nishimori.torch._loader_source import LoaderSource
+from nishimori.torch._reduced import sum_of_sketches, without_its_rows
+from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
+
+
+def across_ranks(
+    logits: Any = None,
+    labels: Any = None,
+    *,
+    sample_weight: Any = None,
+    clusters: Any = None,
+    groups: Any = None,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
+    ignore_index: int | None = None,
+    group: "dist.ProcessGroup | None" = None,
+) -> Source:
+    """The rows of all ranks of a `torch.distributed` job as one source, for every fit and every metric.
+
+    Each rank passes its own rows and gets the same results as all other ranks, to the last bit. All ranks must call this
+    function, and afterwards the same functions with the source in the same order, because they wait for each other.
+
+    Parameters
+    ----------
+    logits, labels
+        What this rank has: arrays, tensors on any device, a loader of batches, a file, or a source, as for
+        `nishimori.temperatures`. A rank without rows passes None, an empty array or an empty loader.
+    sample_weight, input, classes, floor, ignore_index
+        As for `nishimori.temperatures`.
+    clusters : array of the shape of ``labels``, optional
+        Which samples belong together. Samples with the same name belong together also if they are on different ranks.
+    groups : array of the shape of ``labels``, optional
+        The group of each sample, for a temperature or a gap per group.
+    group : torch.distributed.ProcessGroup, optional
+        The ranks that take part; by default all.
+
+    Returns
+    -------
+    Source
+        Pass it in place of logits and labels: ``temperatures(rows)``, ``fit(rows)``, ``evaluate(rows)``.
+
+    Raises
+    ------
+    InputError
+        If something is wrong on some rank. Every rank raises the same error, which names that rank.
+
+    Examples
+    --------
+    >>> import numpy as np, torch.distributed as dist
+    >>> import nishimori
+    >>> from nishimori.torch import across_ranks
+    >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # `torchrun` says how many
+    >>> rng = np.random.default_rng(dist.get_rank())
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> rows = across_ranks(logits, labels)
+    >>> print(f"{nishimori.temperatures(rows).ec:.2f}")
+    1.99
+    >>> dist.destroy_process_group()
+    """
+    ranks = Exchange(group)
+    meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor, "ignore_index": ignore_index}
+    rows = ranks.here(lambda: _own(logits, labels, sample_weight, groups=groups, **meaning))
+    return RankSource(ranks, rows, share_clusters(ranks, rows, clusters), share_groups(ranks, rows))
+
+
+def _own(logits: Any, *data: Any, **said: Any) -> Source | None:
+    """What this rank has; None if it has no rows."""
+    if isinstance(logits, Sketch):
+        raise InputError("`logits` must not be a sketch. Add the sketches of all ranks with `nishimori.torch.reduced`.")
+    try:
+        return None if logits is None else source(logits, *data, **said)
+    except NoRowsError:
+        return None
+
+
+def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
+    """The ranks that take part: True for all."""
+    # `torch.distributed.group.WORLD` is None before there is a process group. A rank that is not in a group has another object.
+    is_group = dist.is_available() and (isinstance(group, dist.ProcessGroup) or group is dist.GroupMember.NON_GROUP_MEMBER)
+    if not isinstance(group, bool) and not is_group:
+        raise InputError(f"`across_ranks` must be True, False or a process group, got {group!r:.60}.")
+    return Exchange(None if isinstance(group, bool) else group)
+
+
+def joint(ranks: Exchange, model: nn.Module, own: Callable[[], Kept | Summed | Source]) -> Source:
+    """What all ranks have together. ``own`` makes what this one has, with ``model``: rows, or a sketch.
+
+    If one of them has a sketch, so do all: rows are added to an empty one. A rank without rows takes part.
+    """
+
+    def made() -> Kept | Summed | Source | None:
+        if isinstance(model, DistributedDataParallel):
+            raise InputError(
+                "`model` must be the network inside of DistributedDataParallel, whose calls wait for other ranks, which may "
+                "have fewer batches. Pass `model.module`."
+            )
+        try:
+            found = own()
+        except NoRowsError:
+            return None
+        if isinstance(found, LoaderSource) and found.clusters is not None:
+            raise InputError(
+                "`clusters` with `reread=True` cannot be used across ranks. Leave out `reread`, or raise `keep_up_to`."
+            )
+        return found
+
+    mine = ranks.here(made)
+    sketches = list(ranks.values(lambda: without_its_rows(mine.sketch) if isinstance(mine, Summed) else None))
+    kind: Sketch | None = next((each for each in sketches if each is not None), None)
+    if kind is not None:
+        summed = ranks.here(lambda: _summed(mine, kind))
+        check_apart(ranks, summed.sketch.n_samples, summed.clusters)
+        return cast("Source", sum_of_sketches(ranks, summed.sketch))
+    assert not isinstance(mine, Summed), "no rank has a sketch"
+    rows = ranks.here(lambda: mine.source(None) if isinstance(mine, Kept) else mine)
+    clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, Kept) else None)
+    return RankSource(ranks, rows, clusters, share_groups(ranks, rows))
+
+
+def _summed(mine: Kept | Summed | Source | None, kind: Sketch) -> Summed:
+    """The sketch of this rank, with the names of its clusters; ``kind`` is an empty one."""
+    if isinstance(mine, Summed):
+        return mine
+    if mine is None:
+        return Summed(kind, None)
+    if not isinstance(mine, Kept):
+        raise InputError("`reread` must be the same on every rank, got True here, and False on a rank that has a sketch.")
+    names = None if mine.clusters is None else np.unique(mine.clusters).tolist()
+    return Summed(kind.update(mine.logits, mine.labels, clusters=mine.clusters), names)
+
+
+class RankSource(Source):
+    """The rows of all ranks. ``rows`` are those of this one, or None; ``clusters`` and ``groups`` are those of all."""
+
+    is_remote = True
+
+    def __init__(
+        self, ranks: Exchange, rows: Source | None, clusters: Clusters | None = None, groups: Groups | None = None
+    ) -> None:
+        self._ranks = ranks
+        self._rows = rows
+        facts = list(ranks.values(lambda: _Facts.of(rows)))
+        self._n_classes = _common_number([each.n_classes for each in facts])
+        self._n_rows = _total([each.n_rows for each in facts])
+        self.sums_at_once = all(each.sums_at_once for each in facts)
+        self.clusters = clusters
+        self.groups = groups
+
+    @property
+    def n_classes(self) -> int:
+        return self._n_classes
+
+    @property
+    def n_rows(self) -> int | None:
+        return self._n_rows
+
+    def __iter__(self) -> Iterator[Batch]:
+        raise InputError(
+            "Rows on several ranks cannot be read one after the other: only their sums travel. Use the rows of one rank where "
+            "this is needed, as by a bootstrap without clusters."
+        )
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over the rows of all ranks. ``report`` is told about those of the first rank, on that rank."""
+        shown = report if self._ranks.rank == 0 else _unseen
+
+        def own() -> tuple[str, int | None, T | None]:
+            if self._rows is None:
+                return _described(pass_), 0, None
+            try:
+                sums = self._rows.gather(pass_, shown)
+            except NoRowsError:
+                sums = None
+            return _described(pass_), self._rows.n_rows, sums
+
+        first, numbers = "", []
+        total: T | None = None
+        for rank, (pass_there, n_rows, sums) in enumerate(self._ranks.values(own)):
+            first = first or pass_there
+            if pass_there != first:
+                raise _other_pass(rank)
+            numbers.append(n_rows)
+            if sums is not None:
+                total = sums if total is None else total + sums
+        if total is None:
+            raise without_rows()
+        self._n_rows = _total(numbers)
+        return total
+
+    def sample(self, size: int) -> "RankSource | None":
+        """About ``size`` rows, from each rank as many as are its share; None if some rank cannot give any."""
+        share = size / (self._n_rows or 1)
+        return self._part(lambda rows: rows.sample(int(np.ceil(share * (rows.n_rows or 0)))))
+
+    def every(self, step: int) -> "RankSource | None":
+        """Every ``step``-th row of each rank; None if some rank cannot give them."""
+        return self._part(lambda rows: rows.every(step))
+
+    def _part(self, taken: Callable[[Source], Source | None]) -> "RankSource | None":
+        part = self._ranks.here(lambda: None if self._rows is None else taken(self._rows))
+        if not all(list(self._ranks.values(lambda: self._rows is None or part is not None))):
+            return None
+        return RankSource(self._ranks, part)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the ranks have to know about the rows of each other; a rank without rows knows nothing."""
+
+    n_classes: int | None
+    n_rows: int | None
+    sums_at_once: bool
+
+    @classmethod
+    def of(cls, rows: Source | None) -> "_Facts":
+        try:
+            if rows is not None:
+                return cls(rows.n_classes, rows.n_rows, getattr(rows, "sums_at_once", False))
+        except NoRowsError:  # a loader without batches says so when it is asked for the number of classes
+            pass
+        return cls(None, 0, True)
+
+
+def _common_number(numbers: list[int | None]) -> int:
+    """The number of classes, which must be the same on all ranks that have rows."""
+    known = {rank: number for rank, number in enumerate(numbers) if number is not None}
+    if not known:
+        raise without_rows()
+    first, agreed = next(iter(known.items()))
+    for rank, number in known.items():
+        if number != agreed:
+            raise InputError(
+                f"Rank {rank}: `logits` must have the same number of classes on every rank, got {number}, and {agreed} on rank "
+                f"{first}."
+            )
+    return agreed
+
+
+def _total(numbers: list[int | None]) -> int | None:
+    """The sum of some numbers, if all of them are known."""
+    known = [each for each in numbers if each is not None]
+    return sum(known) if len(known) == len(numbers) else None
+
+
+def _described(pass_: Any) -> str:
+    """The same text on all ranks for the same pass, whatever their memory addresses are."""
+    return sha256(re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(pass_)).encode()).hexdigest()
+
+
+def _other_pass(rank: int) -> InputError:
+    return InputError(
+        f"Rank {rank} has measured something else than rank 0. All ranks must call the same functions with the same arguments, "
+        "in the same order."
+    )
+
+
+def _unseen(what: str, done: int, total: int | None) -> None:
+    """Ignore progress, and show no bar: it would be one per rank."""

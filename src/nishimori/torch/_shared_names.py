@@ -1,0 +1,136 @@
+"""Clusters and groups that have the same name on several ranks are the same ones: all ranks number them alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nishimori import _array
+from nishimori._array import HostArray
+from nishimori._inputs import Clusters, Groups
+from nishimori._labels import check_number_of_clusters, coded
+from nishimori._sources import ArraySource, DeviceSource, Source, StoredSource, TableSource, clusters_in, groups_in, loaded
+from nishimori.errors import InputError
+from nishimori.torch._exchange import Exchange
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names on one rank: of all of its rows, and of those of positive weight. None if no names were given."""
+
+    n_rows: int
+    all: HostArray | None = None
+    counted: HostArray | None = None
+
+
+def share_clusters(ranks: Exchange, rows: Source | None, clusters: Any) -> Clusters | None:
+    """Number the clusters of this rank's rows as on all other ranks; returns those of all rows, or None without clusters."""
+    mine = ranks.here(lambda: _coded(rows, clusters))
+    names = list(ranks.values(lambda: _names(rows, mine)))
+    if not _are_given([each.all if each.n_rows else None for each in names], [each.n_rows for each in names], "clusters"):
+        return None
+    common = _common([each.all for each in names], "clusters")
+    counted = _common([each.counted for each in names], "clusters")
+    check_number_of_clusters(len(counted))
+    if mine is not None:
+        assert isinstance(rows, ArraySource | DeviceSource | StoredSource), "checked when they were numbered"
+        rows.clusters = Clusters(np.searchsorted(common, mine[0])[mine[1]], len(common))
+    in_all = sum(each.n_rows for each in names)
+    return Clusters(np.broadcast_to(np.int64(0), (in_all,)), len(common))
+
+
+def _coded(rows: Source | None, clusters: Any) -> tuple[HostArray, HostArray] | None:
+    """The names of the clusters of this rank, and the place of each row's cluster among them."""
+    if clusters_in(rows) is not None:
+        raise InputError(
+            "`clusters` must be passed to `nishimori.torch.across_ranks`, beside arrays of logits and labels: their names are "
+            "needed to find the rows of the same cluster on other ranks."
+        )
+    if rows is None or clusters is None:
+        return None
+    if not isinstance(rows, ArraySource | DeviceSource | StoredSource):
+        raise InputError(
+            f"`clusters` need arrays or .npy files on every rank, got an object of type {type(rows).__name__}. For "
+            "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
+            "`nishimori.torch.reduced`."
+        )
+    given = loaded(clusters)
+    flat = given if isinstance(rows, StoredSource) else rows.scores.per_row(given)
+    return coded(flat, rows.n_rows, "cluster")
+
+
+def _names(rows: Source | None, mine: tuple[HostArray, HostArray] | None) -> _Names:
+    if rows is None:
+        return _Names(0)
+    if mine is None:
+        return _Names(rows.n_rows or 1)  # not known of a loader, which has no clusters
+    names, codes = mine
+    weights = getattr(rows, "weights", None)
+    counted = codes if weights is None else codes[_array.on_host(weights) > 0]
+    return _Names(len(codes), names, names[np.unique(counted)])
+
+
+def check_apart(ranks: Exchange, n_rows: int, clusters: Sequence[Any] | None) -> None:
+    """Refuse a cluster with rows on several ranks where each rank has a sketch, in which the sums of a cluster are squared."""
+    parts = list(ranks.values(lambda: (n_rows, clusters)))
+    _are_given([names for _, names in parts], [n for n, _ in parts], "clusters")
+    found: dict[Any, int] = {}
+    for rank, (_, names) in enumerate(parts):
+        for name in names or ():
+            if found.setdefault(name, rank) != rank:
+                raise InputError(
+                    "`clusters` must not be spread over ranks where logits take more than `keep_up_to`, got cluster "
+                    f"{name!r} on ranks {found[name]} and {rank}. Give all rows of a cluster to one rank, or raise "
+                    "`keep_up_to`."
+                )
+    if len({float if isinstance(name, int | float) else type(name) for name in found}) > 1:
+        raise _mixed("clusters")
+
+
+def share_groups(ranks: Exchange, rows: Source | None) -> Groups | None:
+    """Number the groups of this rank's rows as on all other ranks; returns the names of all, or None without groups."""
+    mine = groups_in(rows)
+    names = list(ranks.values(lambda: (rows is not None, None if mine is None else mine.names)))
+    if not _are_given([each for _, each in names], [has_rows for has_rows, _ in names], "groups"):
+        return None
+    try:
+        common = tuple(sorted({name for _, each in names for name in each or ()}))
+    except TypeError:
+        raise _mixed("groups") from None
+
+    def renumber() -> None:
+        if mine is None or mine.names == common:
+            return
+        if not isinstance(rows, ArraySource | DeviceSource | StoredSource | TableSource):
+            raise InputError(
+                f"`groups` of an object of type {type(rows).__name__} must have the same names in the same order on every "
+                f"rank, got {mine.names}, and {common} on all ranks. Pass arrays."
+            )
+        places = np.array([common.index(name) for name in mine.names], dtype=np.int64)
+        rows.groups = Groups(places[mine.codes], common)
+
+    ranks.here(renumber)
+    return Groups(np.arange(len(common)), common)
+
+
+def _are_given(names: Sequence[Any], has_rows: Sequence[int], what: str) -> bool:
+    """Whether names were given, on all ranks that have rows."""
+    given = [each is not None for each in names]
+    lacking = next((rank for rank, has in enumerate(has_rows) if has and not given[rank]), None)
+    if any(given) and lacking is not None:
+        raise InputError(f"Rank {lacking}: `{what}` must be given on every rank that has rows, or on none, got none here.")
+    return any(given)
+
+
+def _common(names: Sequence[HostArray | None], what: str) -> HostArray:
+    """The names on all ranks, in order."""
+    known = [each for each in names if each is not None]
+    if len({"number" if each.dtype.kind in "biuf" else each.dtype.kind for each in known}) > 1:
+        raise _mixed(what)
+    found: HostArray = np.unique(np.concatenate(known))
+    return found
+
+
+def _mixed(what: str) -> InputError:
+    return InputError(f"`{what}` must be of one type on all ranks, such as numbers or text, got several.")

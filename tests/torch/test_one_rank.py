@@ -1,0 +1,131 @@
+"""What a job of one rank shows: how rows are read, arguments that are refused, and NCCL where there is a device."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+import nishimori
+import reference
+from nishimori import InputError, _starts
+from nishimori._inputs import Groups
+from nishimori._scores import scores
+from nishimori._sources import ArraySource, Source
+from nishimori.torch import _exchange, across_ranks, calibrate, reduced
+from ranks_job import MANY_CLASSES, SMALL
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: across_ranks(*SMALL),
+        lambda: reduced(nishimori.Sketch()),
+        lambda: calibrate(torch.nn.Identity(), tuple(map(torch.tensor, SMALL)), across_ranks=True),
+    ],
+    ids=["across_ranks", "reduced", "calibrate"],
+)
+def test_without_a_process_group_there_are_no_ranks(call):
+    assert not dist.is_initialized()
+    with pytest.raises(
+        InputError, match=r"^Several ranks need a process group, got none\. Start the script with `torchrun` and"
+    ):
+        call()
+
+
+@pytest.fixture
+def one_rank():
+    """A job of one rank in this process."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+class Stepped(ArraySource):
+    """Rows of which every so many can be had without a copy, as on a device; counts how often that is asked."""
+
+    sums_at_once = True
+    asked: ClassVar[list[int]] = []
+
+    def every(self, step):
+        self.asked.append(step)
+        scores = replace(self.scores, array=self.scores.array[::step])
+        return Stepped(scores, self.labels[::step], self.weights[::step])
+
+
+def test_a_search_on_devices_starts_with_every_so_many_rows_of_each_rank(one_rank, monkeypatch):
+    monkeypatch.setattr(_starts, "_STEPPED", 2**10)
+    logits, labels = reference.drawn(3000, 4)
+    rows = across_ranks(Stepped(scores(logits), labels, np.ones(3000)))
+    found = nishimori.temperatures(rows)
+    assert rows.sums_at_once
+    assert 5 in Stepped.asked
+    assert found.ec == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-8)
+    assert found.ts == pytest.approx(reference.ts_temperature(logits, labels), rel=1e-8)
+
+
+def test_no_number_per_row_travels_in_a_search(one_rank, monkeypatch):
+    sizes = []
+    received = _exchange.Exchange._received
+
+    def noted(self, message, lengths):
+        sizes.extend(lengths)
+        return received(self, message, lengths)
+
+    monkeypatch.setattr(_exchange.Exchange, "_received", noted)
+    found = nishimori.temperatures(across_ranks(*MANY_CLASSES))
+    assert found.n_samples == 3000
+    assert len(sizes) > found.n_passes
+    assert max(sizes) < 5000  # bytes: one number for each row of the sample, 372, would be more than half of that
+
+
+def test_rows_of_a_source_that_cannot_be_stepped_through_are_read_as_a_whole(one_rank):
+    rows = across_ranks(*SMALL)
+    assert rows.every(5) is None
+    assert rows.sample(100).n_rows == 100
+
+
+def test_groups_of_a_source_of_ones_own_must_have_the_same_names_everywhere(one_rank):
+    class Own(Source):
+        """Rows whose groups are not in order."""
+
+        n_classes, n_rows, groups = 2, 2, Groups(np.arange(2), ("b", "a"))
+
+        def __iter__(self):
+            return iter(())
+
+    with pytest.raises(InputError) as error:
+        across_ranks(Own())
+    assert str(error.value) == (
+        "Rank 0: `groups` of an object of type Own must have the same names in the same order on every rank, got "
+        "('b', 'a'), and ('a', 'b') on all ranks. Pass arrays."
+    )
+
+
+@pytest.mark.parametrize("group", [None, "yes", 1])  # `torch.distributed.group.WORLD` is None before there is a process group
+def test_what_is_not_a_process_group_is_refused(group):
+    with pytest.raises(InputError) as error:
+        calibrate(torch.nn.Identity(), tuple(map(torch.tensor, SMALL)), across_ranks=group)
+    assert str(error.value) == f"`across_ranks` must be True, False or a process group, got {group!r}."
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_tensors_on_a_device_travel_by_nccl():
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        rows = across_ranks(*(torch.tensor(each, device="cuda") for each in SMALL))
+        found = nishimori.temperatures(rows)
+        sketch = reduced(nishimori.Sketch().update(*SMALL))
+        network = calibrate(torch.nn.Linear(5, 5).cuda(), tuple(map(torch.tensor, SMALL)), forward=given, across_ranks=True)
+    finally:
+        dist.destroy_process_group()
+    assert found.ec == pytest.approx(reference.ec_temperature(*SMALL), rel=1e-8)
+    assert nishimori.temperatures(sketch).ts == pytest.approx(reference.ts_temperature(*SMALL), rel=1e-6)
+    assert network.found.ts == pytest.approx(reference.ts_temperature(*SMALL), rel=1e-8)
+
+
+def given(model, batch):
+    """The inputs as logits, which are on the device of the network."""
+    return batch
