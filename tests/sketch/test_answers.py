@@ -2,6 +2,7 @@
 
 import pickle
 import weakref
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -306,7 +307,11 @@ def test_where_interpolation_cannot_keep_its_promise_it_is_refused(share):
     with pytest.raises(NotConvergedError) as refused:
         ExpectationConsistency().fit(with_rare_errors(share))
     assert str(refused.value).startswith("No temperature can be determined from the sketch: around T = ")
-    assert str(refused.value).endswith(" of its value. Fit to logits and labels.")
+    assert str(refused.value).endswith(" of its value. Make the sketch with `nodes_per_octave=8`, or fit to logits and labels.")
+
+
+USES = (temperatures, evaluate, temperature_curve, nishimori.score_test, nishimori.temperature_test)
+EMPTY = "The sketch must hold at least one row of positive weight, got none. Call its `update` first."
 
 
 @pytest.mark.parametrize(
@@ -346,14 +351,26 @@ def test_where_interpolation_cannot_keep_its_promise_it_is_refused(share):
         ),
         (
             lambda: ExpectationConsistency().fit(Sketch()),
-            "The sketch must hold at least one row of positive weight, got none. Call its `update` first.",
+            EMPTY,
         ),
+        *((partial(use, Sketch()), EMPTY) for use in USES),
         (
             lambda: ExpectationConsistency().fit(SKETCH, LABELS),
             "`y` must be left out where `X` is a source, which brings its own.",
         ),
     ],
-    ids=["bins", "quantiles", "range", "classwise", "top_n", "observable", "ec", "empty", "labels"],
+    ids=[
+        "bins",
+        "quantiles",
+        "range",
+        "classwise",
+        "top_n",
+        "observable",
+        "ec",
+        "empty",
+        *(f"empty for {use.__name__}" for use in USES),
+        "labels",
+    ],
 )
 def test_what_a_sketch_cannot_answer_is_named(ask, message):
     with pytest.raises(InputError) as refused:

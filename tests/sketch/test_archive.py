@@ -1,6 +1,7 @@
-"""Sketches in files: small, versioned, and never trusted."""
+"""Sketches in files and as bytes: small, versioned, and never trusted."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -69,6 +70,45 @@ def test_an_observable_of_ones_own_has_to_be_passed_again(tmp_path):
     assert fitted.temperature_ == pytest.approx(Matched(Power(1.5)).fit(LOGITS, LABELS).temperature_, rel=1e-8)
 
 
+def test_bytes_are_the_content_of_the_file_and_give_the_sketch_back(path):
+    data = SKETCH.to_bytes()
+    assert path.read_bytes() == data
+    for given in (data, bytearray(data), memoryview(data)):
+        read = Sketch.from_bytes(given)
+        assert (read.observables, read.temperatures) == (SKETCH.observables, SKETCH.temperatures)
+        assert all(np.array_equal(read.state[name], SKETCH.state[name]) for name in SKETCH.state)
+
+
+def test_bytes_keep_what_the_rows_are_and_an_observable_of_ones_own_has_to_be_passed_again():
+    names = ["a", "b", "c", "d"]
+    made = Sketch(("ec", Power(1.5)), temperatures=(0.2, 5), classes=names).update(LOGITS, np.array(names)[LABELS])
+    with pytest.raises(InputError) as refused:
+        Sketch.from_bytes(made.to_bytes())
+    assert str(refused.value) == "`data` is a sketch of ec, Power(exponent=1.5). Pass these as `observables`, in this order."
+    read = Sketch.from_bytes(made.to_bytes(), observables=("ec", Power(1.5)))
+    assert (read.input, read.classes, read.temperatures) == ("logits", names, made.temperatures)
+    assert (read + made).n_samples == 600
+
+
+@pytest.mark.parametrize("given", ["s.npz", None, np.zeros(3)], ids=["a path", "nothing", "an array"])
+def test_only_bytes_are_read_as_bytes(given):
+    with pytest.raises(InputError) as refused:
+        Sketch.from_bytes(given)
+    assert str(refused.value) == f"`data` must be bytes, got {type(given).__name__}. Pass what `Sketch.to_bytes` returned."
+
+
+def test_a_pickled_sketch_is_the_same_sketch_and_can_be_updated():
+    made = Sketch(("ec", Power(1.5)), classes=["a", "b", "c", "d"]).update(LOGITS, np.array(["a", "b", "c", "d"])[LABELS])
+    copied = pickle.loads(pickle.dumps(made))
+    assert all(np.array_equal(copied.state[name], made.state[name]) for name in made.state)
+    assert copied.update(LOGITS, np.array(["a", "b", "c", "d"])[LABELS]).n_samples == 600
+    assert (made.n_samples, (copied + made).n_samples) == (300, 900)
+
+
+def test_a_pickle_is_as_small_as_the_file(path):
+    assert len(pickle.dumps(SKETCH)) < 1.1 * path.stat().st_size
+
+
 def test_a_file_that_exists_is_kept(path):
     before = path.read_bytes()
     with pytest.raises(FileExistsError, match="Pass `overwrite=True` to replace it"):
@@ -85,11 +125,11 @@ def test_a_name_that_does_not_end_in_npz_is_refused(tmp_path):
 
 
 def test_a_file_of_a_newer_format_says_so(path):
-    rewritten(path, {"version": 2})
+    rewritten(path, {"version": 3})
     with pytest.raises(FormatError) as refused:
         Sketch.load(path)
     assert str(refused.value) == (
-        f"{path} was written by a newer version of nishimori (format 2, and this one reads up to 1). Update nishimori."
+        f"{path} was written by a newer version of nishimori (format 3, and this one reads up to 2). Update nishimori."
     )
 
 
@@ -130,6 +170,12 @@ def test_a_damaged_file_is_one_error_that_names_it(path, change):
     with pytest.raises(FormatError) as refused:
         Sketch.load(path)
     assert str(refused.value).startswith(str(path))
+    with pytest.raises(FormatError) as refused_bytes:
+        Sketch.from_bytes(path.read_bytes())
+    shell = ", or in the shell with `nishimori sketch`"
+    assert str(refused_bytes.value) == str(refused.value).replace(str(path), "`data`").replace("save", "to_bytes").replace(
+        shell, ""
+    )
 
 
 def test_a_file_far_larger_than_a_sketch_is_not_read(path):

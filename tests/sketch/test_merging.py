@@ -1,6 +1,8 @@
 """Sketches of parts of the data add to the sketch of all, and a part that fails changes nothing."""
 
 import copy
+import operator
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -62,6 +64,26 @@ def test_a_sum_leaves_both_sketches_as_they_were_and_a_merge_changes_the_first()
     assert (Sketch() + one).n_samples == 400
 
 
+def test_sum_and_reduce_add_sketches_and_leave_them_as_they_were():
+    parts = [Sketch().update(STORED[i::4], LABELS[i::4], WEIGHTS[i::4]) for i in range(4)]
+    before = [part.state for part in parts]
+    total, reduced = sum(parts), reduce(operator.add, parts)
+    assert_same(total, ALL)
+    assert all(
+        np.array_equal(total.state[name], reduced.state[name]) for name in total.state
+    )  # the same order, the same digits
+    alone = sum(parts[:1])
+    alone.update(STORED, LABELS)
+    for part, state in zip(parts, before, strict=True):
+        assert all(np.array_equal(part.state[name], state[name]) for name in state)
+
+
+def test_a_tree_of_sums_differs_from_a_chain_by_rounding_only():
+    parts = [Sketch().update(STORED[i::8], LABELS[i::8], WEIGHTS[i::8]) for i in range(8)]
+    pairs = [one + two for one, two in zip(parts[::2], parts[1::2], strict=True)]
+    assert_same((pairs[0] + pairs[1]) + (pairs[2] + pairs[3]), sum(reversed(parts)))
+
+
 def test_states_are_flat_arrays_whose_sum_is_the_state_of_both():
     one, two = (Sketch().update(LOGITS[part], LABELS[part]) for part in (slice(100), slice(100, 400)))
     assert all(array.ndim == 1 and array.dtype == np.float64 for array in one.state.values())
@@ -119,6 +141,9 @@ def test_sketches_of_different_things_do_not_merge(other, message):
 def test_only_sketches_are_added():
     with pytest.raises(TypeError):
         Sketch() + 1
+    for other in (1, 0.0, None):
+        with pytest.raises(TypeError):
+            other + Sketch()
 
 
 def put(array, where, value):

@@ -2,5 +2,6 @@
 
 from nishimori._sketch._archive import is_sketch_file
 from nishimori._sketch._sketch import Sketch
+from nishimori._sketch._stream import Stream
 
-__all__ = ["Sketch", "is_sketch_file"]
+__all__ = ["Sketch", "Stream", "is_sketch_file"]

@@ -11,7 +11,7 @@ from nishimori._moments import Moments
 from nishimori._reliability import Bins, uniform_edges
 from nishimori._roots import Point, Root
 from nishimori._sketch._contents import N_BINS, Contents, pairs
-from nishimori._sketch._grid import STEP, Grid, Polynomial
+from nishimori._sketch._grid import Grid, Polynomial
 from nishimori.errors import InputError, NishimoriError, NotConvergedError
 
 # If polynomials of two orders differ by a larger part of a sum of squares, there is no standard error. The better one is then
@@ -23,6 +23,12 @@ _NODES, _FEWER = 6, 4
 
 # Temperatures closer to a node than this part of the distance of two nodes are that node: rounding moves them as much.
 _AT_A_NODE = 1e-12
+
+# A temperature that differs by no more than this from one of the grid is that one, up to rounding.
+_SAME = 1e-9
+
+# If (Σw)²/(nΣw²) differs by no more than this from 1, all weights are equal up to rounding.
+_EQUAL_WEIGHTS = 1e-9
 
 # The relative precision that is promised of a temperature.
 _PROMISED = 1e-6
@@ -51,31 +57,31 @@ def root_of(inner: Moments, grid: Grid) -> Root | NishimoriError:
     left = int(below[-1])
     if left == len(grid.betas) - 1:
         return _out_of_range("below", grid.temperatures[0], (grid.temperatures[0] / 10, grid.temperatures[1]))
-    curve, coarser = (_curve(inner, grid.nearest(left, n)) for n in (_NODES, _FEWER))
+    curve, coarser = (_curve(inner, grid, left, n) for n in (_NODES, _FEWER))
     place = _zero(curve, left)
     value, steepness = curve.with_slope(place)
     noise = float(inner.noise[left : left + 2].max())
-    error = (abs(coarser(place)) + 2 * noise) / steepness * STEP if steepness > 0 else inf
+    error = (abs(coarser(place)) + 2 * noise) / steepness * grid.step if steepness > 0 else inf
     if error > _PROMISED:
         return NotConvergedError(
             f"No temperature can be determined from the sketch: around T = {exp(-grid.log_beta(place)):.4g} the mean of "
             f"{type(inner.observable).__name__} may be off by so much between the nodes that T changes by {error:.1g} of its "
-            "value. Fit to logits and labels."
+            f"value. Make the sketch with `nodes_per_octave={2 * grid.per_octave}`, or fit to logits and labels."
         )
-    return Root(grid.log_beta(place), Point(value, steepness / STEP, 0.0, noise), 1, value, is_measured=False)
+    return Root(grid.log_beta(place), Point(value, steepness / grid.step, 0.0, noise), 1, value, is_measured=False)
 
 
 def at_place(place: float, inner: Moments, grid: Grid) -> Root:
     """The gap and its slope at a place between the nodes, as if it were a zero there."""
-    value, steepness = _curve(inner, grid.nearest(place, _NODES)).with_slope(place)
-    return Root(grid.log_beta(place), Point(value, steepness / STEP, 0.0, 0.0), 1, value, is_measured=False)
+    value, steepness = _curve(inner, grid, place, _NODES).with_slope(place)
+    return Root(grid.log_beta(place), Point(value, steepness / grid.step, 0.0, 0.0), 1, value, is_measured=False)
 
 
-def _curve(inner: Moments, near: Sequence[int]) -> Polynomial:
-    """The mean gap through some nodes, with its first two derivatives there."""
-    betas = np.array(inner.betas)
+def _curve(inner: Moments, grid: Grid, place: float, number: int) -> Polynomial:
+    """The mean gap through some nodes near a place, with its first two derivatives there."""
+    near, step, betas = grid.nearest(place, number), grid.step, np.array(inner.betas)
     slope, curvature = (betas**k * sums / inner.weight for k, sums in ((1, inner.slope), (2, inner.curvature)))
-    jets = np.stack([inner.gap, slope * STEP, (slope + curvature) * STEP**2], axis=1)
+    jets = np.stack([inner.gap, slope * step, (slope + curvature) * step**2], axis=1)
     return Polynomial.through(near, jets[near])
 
 
@@ -139,7 +145,7 @@ def scores_at(temperature: float, contents: Contents, grid: Grid) -> Scores:
     if abs(place - round(place)) < _AT_A_NODE:
         place = round(place)
     near = grid.nearest(place, _NODES)
-    scale = np.array([np.ones(len(grid.betas)), np.array(grid.betas) * STEP]) / contents.weights[0]
+    scale = np.array([np.ones(len(grid.betas)), np.array(grid.betas) * grid.step]) / contents.weights[0]
     confidence, brier, nll = (_between((each * scale).T[near], near, place) for each in contents.curves)
     left = min(int(place), len(grid.betas) - 2)
     share = place - left
@@ -152,3 +158,29 @@ def scores_at(temperature: float, contents: Contents, grid: Grid) -> Scores:
 def _between(jets: HostArray, near: Sequence[int], place: float) -> float:
     """The polynomial through some means, infinite if they are."""
     return Polynomial.through(near, jets)(place) if np.isfinite(jets).all() else inf
+
+
+def gap_at_node(
+    temperature: float, moments: Moments, which: int, contents: Contents, *, counts: bool, has_clusters: bool
+) -> tuple[float, float]:
+    """Σw·g of an observable, the ``which``-th, at a temperature of the grid, and what the variance of that sum is estimated by.
+
+    This is Σw²(g − m)² with the mean gap m, or Σw(g − m)² with ``counts``. The first needs Σw²·g, which follows from Σw·g
+    if all weights are equal. If they are not, or there are clusters, it is Σw²·g².
+    """
+    nodes = moments.betas
+    position = int(np.argmin(np.abs(np.log(np.array(nodes[1:-1]) * temperature)))) + 1
+    if abs(nodes[position] * temperature - 1) > _SAME:
+        per_octave = round(log(2) / log(nodes[2] / nodes[1]))
+        raise InputError(
+            f"`temperature` must be one of the sketch's grid, 1 and factors of 2**(1/{per_octave}), got {temperature:g}. "
+            f"The nearest is {1 / nodes[position]:.17g}."
+        )
+    pair = pairs(len(contents.observed)).index((which, which))
+    total, squares = float(moments.excess[position]), float(contents.products[pair, 0 if counts else 1, position])
+    weight, square_weight, number = contents.weights.tolist()
+    if counts:
+        squares -= total**2 / weight
+    elif not has_clusters and abs(weight**2 / (number * square_weight) - 1) < _EQUAL_WEIGHTS:
+        squares -= total**2 / number
+    return total, max(0.0, squares)

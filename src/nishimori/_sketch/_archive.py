@@ -1,4 +1,4 @@
-"""Sketches on disk: a .npz file with the sums and a header that says what they are sums of."""
+"""Sketches as bytes, in memory or on disk: a .npz archive with the sums and a header that says what they are sums of."""
 
 import json
 import os
@@ -6,8 +6,9 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,34 +17,66 @@ from nishimori._disk import existing_file, new_file
 from nishimori._json import JsonError, parsed
 from nishimori._scores import Input
 from nishimori._sketch._contents import Contents
+from nishimori._sketch._grid import PER_OCTAVE, Grid
 from nishimori.errors import FormatError, InputError
 
 FORMAT = "nishimori-sketch"
-VERSION = 1
+VERSION = 2
+"""The latest format. The first one, which is still written for grids of four nodes per octave, says nothing about the grid."""
 
 # A sketch takes 31 kB; a hundred observables would take 4 MB.
 _LARGEST = 2**26
-_REMEDY = "Make it again with `Sketch.save`, or in the shell with `nishimori sketch`."
 
 
 @dataclass(frozen=True)
 class About:
-    """What the sums of a file are sums of."""
+    """What the sums of an archive are sums of."""
 
     observables: list[str]
-    grid: tuple[int, int]
+    grid: Grid
     input: Input
     classes: list[Any] | None
     floor: float | None
 
 
-def write(path: str | os.PathLike[str], about: Mapping[str, Any], state: Mapping[str, HostArray], *, overwrite: bool) -> None:
-    """Write a new file."""
+class Archive(NamedTuple):
+    """Where the bytes of a sketch are, and what errors call them."""
+
+    content: Path | BytesIO
+    name: str
+    remedy: str
+
+    @classmethod
+    def in_file(cls, path: str | os.PathLike[str]) -> "Archive":
+        """That of a file, which must exist."""
+        remedy = "Make it again with `Sketch.save`, or in the shell with `nishimori sketch`."
+        return cls(existing_file(path), os.fspath(path), remedy)
+
+    @classmethod
+    def in_memory(cls, data: Any) -> "Archive":
+        """That of bytes, which some engines hand over as a bytearray or a view."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InputError(f"`data` must be bytes, got {type(data).__name__}. Pass what `Sketch.to_bytes` returned.")
+        return cls(BytesIO(data), "`data`", "Make it again with `Sketch.to_bytes`.")
+
+
+def packed(about: Mapping[str, Any], state: Mapping[str, HostArray]) -> bytes:
+    """The archive of some sums."""
+    grid: Grid = about["grid"]
+    usual = grid.per_octave == PER_OCTAVE
+    numbers = [grid.first, grid.last] if usual else [grid.first, grid.last, grid.per_octave]
+    header = json.dumps({"format": FORMAT, "version": 1 if usual else VERSION, **about, "grid": numbers})
+    archive = BytesIO()
+    np.savez(archive, **{FORMAT: np.array(header)}, **state)  # type: ignore[arg-type]
+    return archive.getvalue()
+
+
+def write(path: str | os.PathLike[str], data: bytes, *, overwrite: bool) -> None:
+    """Write an archive to a new file."""
     if Path(path).suffix.lower() != ".npz":
         raise InputError(f"`path` must end in .npz, got {os.fspath(path)!r}.")
-    header = json.dumps({"format": FORMAT, "version": VERSION, **about})
     with new_file(path, overwrite=overwrite) as temporary:
-        np.savez(temporary, **{FORMAT: np.array(header)}, **state)  # type: ignore[arg-type]
+        temporary.write_bytes(data)
 
 
 def is_sketch_file(path: Path) -> bool:
@@ -57,27 +90,26 @@ def is_sketch_file(path: Path) -> bool:
         return False  # whoever reads the file says why
 
 
-def read(path: str | os.PathLike[str]) -> tuple[About, dict[str, HostArray]]:
-    """Header and arrays of a file."""
-    source = existing_file(path)
-    with checked(path):
-        with zipfile.ZipFile(source) as archive:
-            n_bytes = sum(member.file_size for member in archive.infolist())
-            if f"{FORMAT}.npy" not in archive.namelist():
-                raise FormatError(f"{path} is not a sketch.")
+def read(archive: Archive) -> tuple[About, dict[str, HostArray]]:
+    """Header and arrays of an archive."""
+    content, name = archive.content, archive.name
+    with checked(archive):
+        with zipfile.ZipFile(content) as members:
+            n_bytes = sum(member.file_size for member in members.infolist())
+            if f"{FORMAT}.npy" not in members.namelist():
+                raise FormatError(f"{name} is not a sketch.")
         if n_bytes > _LARGEST:
-            raise FormatError(f"{path} is not a sketch: it has {n_bytes:,} bytes, and a sketch has less than a million.")
-        with np.load(source, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+            raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has less than a million.")
+        with np.load(content, allow_pickle=False) as file:
+            arrays = {each: file[each] for each in file.files}
         header = parsed(str(arrays.pop(FORMAT)[()]))
         if header["version"] > VERSION:
             raise FormatError(
-                f"{path} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
+                f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
                 f"{VERSION}). Update nishimori."
             )
-        about = About(**{name: header[name] for name in About.__annotations__})
-        first, last = about.grid
-        if not (type(first) is int and type(last) is int and -200 < first < last < 200):
+        about = About(**{each: header[each] for each in About.__annotations__ if each != "grid"}, grid=Grid(*header["grid"]))
+        if not about.grid.is_possible:
             raise ValueError("grid")
         names = about.observables
         if not (names and isinstance(names, list) and all(isinstance(name, str) for name in names)):
@@ -92,13 +124,13 @@ def refuse_impossible(contents: Contents) -> None:
 
 
 @contextmanager
-def checked(path: str | os.PathLike[str]) -> Iterator[None]:
+def checked(archive: Archive) -> Iterator[None]:
     """One error for damage of any kind."""
     try:
         yield
     except (FormatError, FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except JsonError as error:
-        raise FormatError(f"{path} is a damaged sketch: {error}. {_REMEDY}") from None
+        raise FormatError(f"{archive.name} is a damaged sketch: {error}. {archive.remedy}") from None
     except Exception:  # NumPy, zipfile and zlib each have their own
-        raise FormatError(f"{path} is damaged, or not a sketch. {_REMEDY}") from None
+        raise FormatError(f"{archive.name} is damaged, or not a sketch. {archive.remedy}") from None

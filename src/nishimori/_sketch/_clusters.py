@@ -65,6 +65,10 @@ class Clusters:
         self._open: tuple[HostArray, ...] | None = None
         self._code = -1
 
+    def expect(self, codes: HostArray) -> None:
+        """Say the clusters of more rows that will come."""
+        self._codes = np.concatenate([self._codes, codes])
+
     def squares(self, terms: Terms) -> Squares:
         """The squares of those clusters that end before or within the next rows."""
         codes, self._codes = np.split(self._codes, [len(terms.weights)])

@@ -1,9 +1,10 @@
 """The temperatures at which a sketch keeps sums, and what lies between them.
 
 The nodes are β = 2^(j/4) for whole numbers j, so T = 1 is one of them and every fourth node has twice the β of the one four
-before it. Between nodes a function of log β is the polynomial through its values, and derivatives where they are known, at the
-nearest nodes. For each row the gap is analytic in log β up to an imaginary part of π/2, nine times the distance of two nodes,
-which is why few nodes give many digits.
+before it; a finer grid has more nodes per octave. Between nodes a function of log β is the polynomial through its values, and
+derivatives where they are known, at the nearest nodes. For two classes the gap of a row is analytic in log β up to an imaginary
+part of π/2, nine times the distance of two nodes, which is why few nodes give many digits. For very many classes, the sum of
+their weights can vanish at a complex β much closer to the real axis: 100,000 classes need eight nodes per octave.
 """
 
 from collections.abc import Sequence
@@ -16,13 +17,13 @@ import numpy as np
 
 from nishimori._array import HostArray
 from nishimori._numbers import temperature as checked_temperature
+from nishimori._numbers import whole
 from nishimori.errors import InputError
 
 PER_OCTAVE = 4
-"""Nodes from one β to twice that β."""
+"""Nodes from one β to twice that β, if nothing else is said."""
 
-STEP = log(2) / PER_OCTAVE
-"""The distance of two nodes in log β."""
+_MOST_PER_OCTAVE = 64
 
 # Beyond these, powers of drops times β leave the range of float64; no network needs a tenth of it.
 _LOWEST, _HIGHEST = 1e-9, 1e9
@@ -30,13 +31,14 @@ _LOWEST, _HIGHEST = 1e-9, 1e9
 
 @dataclass(frozen=True)
 class Grid:
-    """Nodes β = 2^(j/4), ``first`` <= j <= ``last``."""
+    """Nodes β = 2^(j/``per_octave``), ``first`` <= j <= ``last``."""
 
     first: int
     last: int
+    per_octave: int = PER_OCTAVE
 
     @classmethod
-    def over(cls, temperatures: Any) -> "Grid":
+    def over(cls, temperatures: Any, per_octave: Any = PER_OCTAVE) -> "Grid":
         """The smallest grid that holds all temperatures from the lower to the higher of two."""
         wanted = "`temperatures` must be the lowest and the highest temperature that a fit can find"
         try:
@@ -47,12 +49,36 @@ class Grid:
             raise InputError(
                 f"{wanted}, from {_LOWEST:g} to {_HIGHEST:g} and the highest at least twice the lowest, got {temperatures!r}."
             )
+        density = whole("nodes_per_octave", per_octave, PER_OCTAVE, _MOST_PER_OCTAVE)
         # A hundredth of a node of slack, so that the range of a grid gives the same grid again.
-        return cls(floor(-PER_OCTAVE * log2(high) + 0.01), ceil(-PER_OCTAVE * log2(low) - 0.01))
+        return cls(floor(-density * log2(high) + 0.01), ceil(-density * log2(low) - 0.01), density)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether a grid from a file can be one that `over` gives."""
+        numbers = (self.first, self.last, self.per_octave)
+        if not all(type(number) is int for number in numbers) or not PER_OCTAVE <= self.per_octave <= _MOST_PER_OCTAVE:
+            return False
+        return -50 * self.per_octave < self.first < self.last < 50 * self.per_octave
+
+    @property
+    def step(self) -> float:
+        """The distance of two nodes in log β."""
+        return log(2) / self.per_octave
 
     @cached_property
     def betas(self) -> tuple[float, ...]:
-        return betas(self.first, self.last)
+        return self._between(self.first, self.last)
+
+    @property
+    def beyond(self) -> tuple[float, ...]:
+        """Twice the β of the nodes of the last octave."""
+        return self._between(self.last + 1, self.last + self.per_octave)
+
+    def _between(self, first: int, last: int) -> tuple[float, ...]:
+        """The nodes from one number to another; of two that are an octave apart, one is exactly twice the other."""
+        density = self.per_octave
+        return tuple(2.0 ** (j // density) * 2.0 ** (j % density / density) for j in range(first, last + 1))
 
     @property
     def temperatures(self) -> tuple[float, float]:
@@ -61,10 +87,10 @@ class Grid:
 
     def place(self, log_beta: float) -> float:
         """Where a log β lies, counted in nodes from the first."""
-        return log_beta / STEP - self.first
+        return log_beta / self.step - self.first
 
     def log_beta(self, place: float) -> float:
-        return (place + self.first) * STEP
+        return (place + self.first) * self.step
 
     def holds(self, temperature: float) -> bool:
         """Whether a temperature lies in the range; its ends count, whatever they round to."""
@@ -76,11 +102,6 @@ class Grid:
         number = min(number, n_nodes)
         start = min(max(floor(place) - number // 2 + 1, 0), n_nodes - number)
         return list(range(start, start + number))
-
-
-def betas(first: int, last: int) -> tuple[float, ...]:
-    """2^(j/4) for ``first`` <= j <= ``last``; of two that are four apart, one is exactly twice the other."""
-    return tuple(2.0 ** (j // PER_OCTAVE) * 2.0 ** (j % PER_OCTAVE / PER_OCTAVE) for j in range(first, last + 1))
 
 
 @dataclass(frozen=True)

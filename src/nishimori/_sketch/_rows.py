@@ -4,6 +4,7 @@ The arrays have a number per node and row. Sums of products are taken without st
 few classes this module takes most of the time of an update.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -17,10 +18,12 @@ from nishimori._inputs import Batch
 from nishimori._observables import Confidence, Energy
 from nishimori._sketch._clusters import binned
 from nishimori._sketch._contents import N_BINS
-from nishimori._sketch._grid import PER_OCTAVE
 
 # What the logarithm of the lowest inner edge, 1/15, adds to the relative error of a confidence near it.
 _EXPONENT = np.finfo(float).eps * np.log(N_BINS)
+
+ENDS = 2
+"""Arrays begin with both ends, β = ∞ and β = 0; the nodes follow."""
 
 
 class Gap(NamedTuple):
@@ -64,8 +67,19 @@ class Truth:
         return float(self.weights @ self.label_drops)
 
 
-def sums_at_ends(batch: Batch) -> Array:
-    """Power sums at β = ∞ and β = 0, of shape (2, 2, n): how many classes count there besides the top, and Σd over them."""
+def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray]:
+    """Power sums of each row: 0 and 1 at β = ∞ and β = 0, of shape (2, 2, n), and 0 to 3 at the nodes.
+
+    In float64: sums of float32 numbers depend on the block that a row is in, and squares of squares lose digits.
+    """
+    if batch.stored is None:
+        return _array.on_host(_sums_at_ends(batch)), _array.on_host(batch.power_sums(nodes, 3))
+    sums = _array.on_host(batch.power_sums((inf, 0.0, *nodes), 3))  # from the same values of each row
+    return sums[:ENDS, :2], sums[ENDS:]
+
+
+def _sums_at_ends(batch: Batch) -> Array:
+    """How many classes besides the top count at β = ∞ and at β = 0, and Σd over them."""
     logits, xp = batch.logits, batch.xp
     drops = logits - batch.peak[:, None]
     ties = xp.astype(xp.sum(xp.astype(drops == 0, xp.int32), axis=1), xp.float64)
@@ -87,6 +101,11 @@ class Room:
         self._arrays: list[HostArray] = []
         self._taken, self._n_rows = 0, n_rows
 
+    @property
+    def n_nodes(self) -> int:
+        """How many there are, both ends among them."""
+        return self._shape[0]
+
     def clear(self, n_rows: int) -> None:
         """Start with the next rows."""
         self._taken, self._n_rows = 0, n_rows
@@ -97,10 +116,6 @@ class Room:
             self._arrays.append(np.empty(self._shape))
         self._taken += 1
         return self._arrays[self._taken - 1][without:, : self._n_rows]
-
-
-ENDS = 2
-"""Arrays begin with both ends, β = ∞ and β = 0; the nodes follow."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +136,7 @@ class Rows:
         """From the power sums 0 and 1 at both ends, and 0 to 3 at the nodes and beyond the last node."""
         room.clear(len(truth.weights))
         rest, confidence, doubt, mean, square = (room.array() for _ in range(5))
-        n_nodes = len(powers) - PER_OCTAVE
+        n_nodes = room.n_nodes - ENDS
         rest[:ENDS], rest[ENDS:] = ends[:, 0], powers[:n_nodes, 0]
         np.add(rest, 1, out=confidence)
         np.divide(1, confidence, out=confidence)
@@ -230,7 +245,7 @@ class Rows:
     def _brier(self, nodes: HostArray) -> list[HostArray]:
         """Σw times Brier score and its slope: from Σp² and p of the true class, which is the top class where that is right."""
         truth, top, mean, wrong = self.truth, self.confidence[ENDS:], self.mean[ENDS:], self._wrong
-        doubled, doubled_drops = (self.powers[PER_OCTAVE:, order] for order in (0, 1))
+        doubled, doubled_drops = (self.powers[len(self.powers) - len(nodes) :, order] for order in (0, 1))
         squares = np.multiply(top, self._weighted_confidence[ENDS:], out=self.room.array(ENDS))
         others = np.multiply(doubled, squares, out=self.room.array(ENDS))  # Σp² of the other classes, times the weight
         doubts = np.multiply(self.doubt[ENDS:], self.doubt[ENDS:], out=self.room.array(ENDS))

@@ -4,11 +4,10 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from math import exp
-from typing import Any, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
 
-from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._census import Census
 from nishimori._labels import Classes, class_labels, cluster_codes
@@ -17,14 +16,14 @@ from nishimori._observables import BUILT_IN, Observable
 from nishimori._roots import Root
 from nishimori._scores import Input, check_input
 from nishimori._sketch import _archive
-from nishimori._sketch._answers import Scores, at_place, products_at, root_of, scores_at
+from nishimori._sketch._answers import Scores, at_place, gap_at_node, products_at, root_of, scores_at
 from nishimori._sketch._clusters import Clusters
-from nishimori._sketch._contents import Contents, pairs
-from nishimori._sketch._grid import Grid
+from nishimori._sketch._contents import Contents
+from nishimori._sketch._grid import PER_OCTAVE, Grid
 from nishimori._sketch._names import names_of, observables_from
 from nishimori._sketch._survey import Survey
 from nishimori._sources import ArraySource, Source, is_source, source
-from nishimori.errors import InputError, MergeError, NishimoriError
+from nishimori.errors import InputError, MergeError, NishimoriError, NoRowsError
 
 
 class Sketch:
@@ -40,6 +39,8 @@ class Sketch:
     temperatures : (float, float)
         The lowest and the highest temperature that a fit can find; by default 1/22 and 22. Each factor of two costs as
         much as four of the 37 temperatures.
+    nodes_per_octave : int
+        How many temperatures of the grid a factor of two has, from 4 to 64. A vocabulary of 100,000 or more needs 8.
     input, classes, floor
         What the rows are, as for `temperatures`.
 
@@ -82,12 +83,13 @@ class Sketch:
         observables: Iterable[str | Observable] = tuple(BUILT_IN),
         *,
         temperatures: tuple[float, float] = (1 / 22, 22.0),
+        nodes_per_octave: int = PER_OCTAVE,
         input: Input = "logits",
         classes: Classes = None,
         floor: float | None = None,
     ) -> None:
         check_input(input, floor)
-        self._survey = Survey(Grid.over(temperatures), observables_from(observables))
+        self._survey = Survey(Grid.over(temperatures, nodes_per_octave), observables_from(observables))
         self._contents = self._survey.empty
         self.input = input
         self.classes = None if classes is None else class_labels(classes).tolist()
@@ -109,14 +111,22 @@ class Sketch:
     def n_samples(self) -> int:
         return self._contents.n_rows
 
-    def update(self, logits: Any, labels: Any = None, sample_weight: Any = None, clusters: Any = None) -> Self:
+    def update(
+        self,
+        logits: Any,
+        labels: Any = None,
+        sample_weight: Any = None,
+        clusters: Any = None,
+        *,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Add rows; if that fails, the sketch stays as it was.
 
         Parameters
         ----------
-        logits, labels, sample_weight
-            As for `temperatures`; all weights may be zero.
-        clusters : array of shape (n_samples,), optional
+        logits, labels, sample_weight, ignore_index
+            As for `temperatures`; all weights may be zero, and all labels those to ignore.
+        clusters : array of the shape of ``labels``, or one entry per sequence of tokens, optional
             Which samples belong together, such as the tokens of a document; all samples of a cluster must be in one update.
             T of "ec" and "ts" does not depend on them; standard errors do, and so does T of "auto", which is made of them.
 
@@ -125,20 +135,28 @@ class Sketch:
         Sketch
             Itself.
         """
-        if sample_weight is not None and _counts_nothing(sample_weight, logits):
-            return self
         meaning: dict[str, Any] = {"input": self.input, "classes": self.classes, "floor": self.floor}
-        data = source(logits, labels, sample_weight, **({} if is_source(logits) else meaning))
-        if self.n_samples and data.n_classes != self.n_classes:
-            raise InputError(f"`logits` must have {self.n_classes} classes, as all rows before, got {data.n_classes}.")
-        added = data.gather(self._survey) if clusters is None else self._clustered(data, clusters)
-        self._contents = self._contents + added
+        meaning = {} if is_source(logits) else meaning
+        try:
+            data = source(logits, labels, sample_weight, ignore_index=ignore_index, **meaning)
+            if self.n_samples and data.n_classes != self.n_classes:
+                raise InputError(f"`logits` must have {self.n_classes} classes, as all rows before, got {data.n_classes}.")
+            added = data.gather(self._survey) if clusters is None else self._clustered(data, clusters)
+        except NoRowsError:
+            # As in a batch of padding. Without weights or labels to ignore there are no rows at all, which is a mistake.
+            if sample_weight is None and ignore_index is None and not is_source(logits):
+                raise
+            return self
+        self._add(added)
         return self
+
+    def _add(self, sums: Contents) -> None:
+        self._contents = self._contents + sums
 
     def _clustered(self, data: Source, clusters: Any) -> Contents:
         if not isinstance(data, ArraySource):
-            raise InputError("`clusters` must be left out where `logits` is a source. Pass an array.")
-        codes = cluster_codes(clusters, data.n_rows)
+            raise InputError("`clusters` must be left out where `logits` is a source or a Dask array. Pass an array in memory.")
+        codes = cluster_codes(data.scores.per_row(clusters, "clusters"), data.weights, data.scores.row)
         order = np.argsort(codes, kind="stable")
         if not np.array_equal(order, np.arange(len(order))):
             for _ in data:
@@ -167,21 +185,24 @@ class Sketch:
                 )
         if self.n_samples and other.n_samples and self.n_classes != other.n_classes:
             raise MergeError(f"Sketches merge only if they have the same classes, got {self.n_classes} and {other.n_classes}.")
-        self._contents = self._contents + other._contents
+        self._add(other._contents)
         return self
 
     def _kind(self) -> tuple[Any, ...]:
         low, high = self.temperatures
-        return self.observables, f"{low:.4g} to {high:.4g}", self.input, self.classes, self.floor
+        density = self._survey.grid.per_octave
+        return self.observables, f"{low:.4g} to {high:.4g}", density, self.input, self.classes, self.floor
 
     def __add__(self, other: "Sketch") -> "Sketch":
         return self._like(self._contents).merge(other) if isinstance(other, Sketch) else NotImplemented
 
+    def __radd__(self, other: Literal[0]) -> "Sketch":
+        """So that `sum` adds sketches: it starts with 0."""
+        return self._like(self._contents) if isinstance(other, int) and other == 0 else NotImplemented
+
     def _like(self, contents: Contents) -> "Sketch":
-        made = Sketch(
-            self.observables, temperatures=self.temperatures, input=self.input, classes=self.classes, floor=self.floor
-        )
-        made._contents = contents
+        made = Sketch(self.observables, input=self.input, classes=self.classes, floor=self.floor)
+        made._survey, made._contents = self._survey, contents
         return made
 
     @property
@@ -202,6 +223,39 @@ class Sketch:
         held = (np.array(arrays[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items())
         self._contents = Contents(*held)
 
+    def to_bytes(self) -> bytes:
+        """The sketch as bytes, to send or to store; `Sketch.from_bytes` reads them. `save` writes the same bytes to a file."""
+        about = {
+            "observables": names_of(self.observables),
+            "grid": self._survey.grid,
+            "input": self.input,
+            "classes": self.classes,
+            "floor": self.floor,
+        }
+        return _archive.packed(about, self.state)
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes | bytearray | memoryview, *, observables: Iterable[str | Observable] | None = None
+    ) -> "Sketch":
+        """The sketch that `to_bytes` made bytes of, or the content of a file that `save` wrote.
+
+        Parameters
+        ----------
+        data : bytes, bytearray or memoryview
+            They are checked as a file is; nothing in them is run, as it would be in a pickle.
+        observables : sequence of str or Observable, optional
+            As for `load`.
+
+        Examples
+        --------
+        >>> import nishimori
+        >>> sketch = nishimori.Sketch().update([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]], [0, 1, 1])
+        >>> nishimori.Sketch.from_bytes(sketch.to_bytes())
+        <Sketch of 3 samples: ec, ts; T from 0.0442 to 22.6>
+        """
+        return cls._unpacked(_archive.Archive.in_memory(data), observables)
+
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the sketch to a .npz file; `Sketch.load` reads it back.
 
@@ -212,14 +266,7 @@ class Sketch:
         overwrite : bool
             Replace an existing file.
         """
-        about = {
-            "observables": names_of(self.observables),
-            "grid": [self._survey.grid.first, self._survey.grid.last],
-            "input": self.input,
-            "classes": self.classes,
-            "floor": self.floor,
-        }
-        _archive.write(path, about, self.state, overwrite=overwrite)
+        _archive.write(path, self.to_bytes(), overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, observables: Iterable[str | Observable] | None = None) -> "Sketch":
@@ -232,11 +279,15 @@ class Sketch:
         observables : sequence of str or Observable, optional
             Those that the sketch was made with, where some are your own: a file cannot hold code.
         """
-        about, state = _archive.read(path)
-        held = observables_from(about.observables if observables is None else observables, path, about.observables)
-        with _archive.checked(path):
+        return cls._unpacked(_archive.Archive.in_file(path), observables)
+
+    @classmethod
+    def _unpacked(cls, archive: _archive.Archive, observables: Iterable[str | Observable] | None) -> "Sketch":
+        about, state = _archive.read(archive)
+        held = observables_from(about.observables if observables is None else observables, archive.name, about.observables)
+        with _archive.checked(archive):
             made = cls(held, input=about.input, classes=about.classes, floor=about.floor)
-            made._survey = Survey(Grid(*about.grid), held)
+            made._survey = Survey(about.grid, held)
             made.state = state
             _archive.refuse_impossible(made._contents)
         return made
@@ -244,11 +295,16 @@ class Sketch:
     # What follows makes it a source, so that everything that takes a source takes it and `gather` says what it cannot do.
 
     @property
-    def n_classes(self) -> int:
-        """How many classes the rows have."""
+    def _held(self) -> Contents:
+        """What is in the sketch, which must be something."""
         if not self.n_samples:
             raise InputError("The sketch must hold at least one row of positive weight, got none. Call its `update` first.")
-        return self._contents.n_classes
+        return self._contents
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes the rows have."""
+        return self._held.n_classes
 
     @property
     def n_rows(self) -> int:
@@ -261,14 +317,13 @@ class Sketch:
             "`temperature_test` can use it. Pass logits and labels."
         )
 
-    def sample(self, size: int) -> None:  # noqa: ARG002
+    def sample(self, size: int) -> None:
         """None: there are no rows."""
-        return
 
     @property
     def census(self) -> Census:
         """What is known of the rows."""
-        return self._contents.census
+        return self._held.census
 
     def moments(self, observable: Observable) -> Moments:
         """The sums of one observable at both ends and at each node."""
@@ -279,7 +334,7 @@ class Sketch:
                 f"The sketch must hold the observable {name} to fit it, got one that holds {', '.join(held)}. Make the sketch "
                 f"with `observables=({given})`."
             )
-        i, contents = self.observables.index(observable), self._contents
+        i, contents = self.observables.index(observable), self._held
         betas = self._survey.judged
         unknown = np.zeros(len(betas))  # the third derivative and the spread of slopes, which no fit from a sketch needs
         sums = (*contents.moments[i], unknown, unknown)
@@ -323,44 +378,14 @@ class Sketch:
         return Moments(observable, (beta,), weight, observed, excess, unknown, slope, unknown, unknown, unknown)
 
     def gap_at(self, observable: Observable, temperature: float, *, counts: bool = False) -> tuple[float, float]:
-        """Σw·g of an observable at a temperature of the grid, and what the variance of that sum is estimated by.
-
-        This is Σw²(g − m)² with the mean gap m, or Σw(g − m)² with ``counts``. The first needs Σw²·g, which follows from Σw·g
-        if all weights are equal. If they are not, or there are clusters, it is Σw²·g².
-        """
-        moments, nodes = self.moments(observable), self._survey.judged
-        position = int(np.argmin(np.abs(np.log(np.array(nodes[1:-1]) * temperature)))) + 1
-        if abs(nodes[position] * temperature - 1) > _AT_NODE:
-            nearest = 1 / nodes[position]
-            raise InputError(
-                f"`temperature` must be one of the sketch's grid, 1 and factors of the fourth root of 2, got {temperature:g}. "
-                f"The nearest is {nearest:.17g}."
-            )
-        i = self.observables.index(observable)
-        pair = pairs(len(self.observables)).index((i, i))
-        total, squares = float(moments.excess[position]), float(self._contents.products[pair, 0 if counts else 1, position])
-        weight, square_weight, number = self._contents.weights.tolist()
-        if counts:
-            squares -= total**2 / weight
-        elif self.n_clusters is None and abs(weight**2 / (number * square_weight) - 1) < _EQUAL_WEIGHTS:
-            squares -= total**2 / number
-        return total, max(0.0, squares)
+        """Σw·g of an observable at a temperature of the grid, and what the variance of that sum is estimated by."""
+        moments, has_clusters = self.moments(observable), self.n_clusters is not None
+        which = self.observables.index(observable)
+        return gap_at_node(temperature, moments, which, self._contents, counts=counts, has_clusters=has_clusters)
 
     def score(self, temperature: float) -> Scores:
         """The metrics at a temperature of the range."""
-        return scores_at(temperature, self._contents, self._survey.grid)
+        return scores_at(temperature, self._held, self._survey.grid)
 
 
-def _counts_nothing(sample_weight: Any, logits: Any) -> bool:
-    """Whether all weights are zero, as those of a batch of padding are."""
-    weights = _array.on_host(_array.as_array(sample_weight))
-    return weights.dtype.kind in "biuf" and weights.shape == np.shape(logits)[:1] and len(weights) > 0 and not weights.any()
-
-
-# A temperature that differs by no more than this from one of the grid is that one, up to rounding.
-_AT_NODE = 1e-9
-
-# If (Σw)²/(nΣw²) differs by no more than this from 1, all weights are equal up to rounding.
-_EQUAL_WEIGHTS = 1e-9
-
-_MUST_AGREE = ("observables", "range of temperatures", "`input`", "`classes`", "`floor`")
+_MUST_AGREE = ("observables", "range of temperatures", "`nodes_per_octave`", "`input`", "`classes`", "`floor`")

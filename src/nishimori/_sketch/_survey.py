@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from nishimori._inputs import Batch
 from nishimori._observables import Confidence, Observable
 from nishimori._sketch._clusters import Clusters, Squares, Terms, of_rows
 from nishimori._sketch._contents import N_BINS, Contents, counts_of, pairs
-from nishimori._sketch._grid import PER_OCTAVE, Grid, betas
-from nishimori._sketch._rows import BUILT_IN, ENDS, Gap, Room, Rows, Truth, sums_at_ends
+from nishimori._sketch._grid import Grid
+from nishimori._sketch._rows import BUILT_IN, ENDS, Gap, Room, Rows, Truth, sums_at
 
 # Rows whose power sums are in memory at a time: with 41 values of β they take 5 MB.
 _ROWS = 2**12
@@ -36,15 +37,14 @@ class Survey:
     grid: Grid
     observables: tuple[Observable, ...]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without what is cached: the sums of no rows are as large as a sketch.
+        return Survey, (self.grid, self.observables)
+
     @property
     def judged(self) -> tuple[float, ...]:
         """Both ends and all nodes, in increasing order of β."""
         return (0.0, *self.grid.betas, inf)
-
-    @property
-    def _beyond(self) -> tuple[float, ...]:
-        """Twice the β of the last nodes: Σp² at β takes the weights at 2β."""
-        return betas(self.grid.last + 1, self.grid.last + PER_OCTAVE)
 
     def __call__(self, batch: Batch) -> Contents:
         return self.with_clusters(batch, None)
@@ -53,9 +53,8 @@ class Survey:
         """The sums of a batch; a cluster that may go on in the next batch is left out of the squares."""
         total, room = self.empty, Room(ENDS + len(self.grid.betas), min(batch.n_rows, _AT_ONCE))
         for part in _parts(batch):
-            truth, ends = Truth.of(part), _array.on_host(sums_at_ends(part))
-            # In float64: sums of float32 numbers depend on the block that a row is in, and squares of squares lose digits.
-            sums = _array.on_host(part.power_sums((*self.grid.betas, *self._beyond), 3))
+            ends, sums = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
+            truth = Truth.of(part)
             others = {i: self._gaps(each, part) for i, each in enumerate(self.observables) if type(each) not in BUILT_IN}
             for start in range(0, part.n_rows, _AT_ONCE):
                 some = slice(start, start + _AT_ONCE)
@@ -120,5 +119,6 @@ def _parts(batch: Batch) -> Iterator[Batch]:
     for start in range(0, batch.n_rows, _ROWS):
         rows = slice(start, start + _ROWS)
         given = None if batch.given is None else batch.given[rows, ...]
+        stored = None if batch.stored is None else batch.stored[rows, ...]
         logits = batch.logits[rows, ...]
-        yield replace(batch, logits=logits, labels=batch.labels[rows], weights=batch.weights[rows], given=given)
+        yield replace(batch, logits=logits, labels=batch.labels[rows], weights=batch.weights[rows], given=given, stored=stored)
