@@ -1,0 +1,325 @@
+"""Whole answers of a language model, and multiple choice: from log-probabilities of tokens to scores that can be calibrated.
+
+The probability of an answer is the product of the probabilities of its tokens. `answers` adds up their logarithms. `log_odds`
+turns the sums into binary scores, whose labels say whether each answer is right. `choices` puts the choices of each question
+into one row of logits. Calibrators and metrics take these scores.
+"""
+
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+
+from nishimori import _array
+from nishimori._array import HostArray
+from nishimori._labels import as_given, is_absent
+from nishimori._numbers import between
+from nishimori._numeric import numeric
+from nishimori.errors import InputError
+
+__all__ = ["Answers", "Choices", "answers", "choices", "log_odds"]
+
+# The difference of a logit and the logarithm of a sum of exponentials can be so far above zero in float32.
+_ROUNDING = 1e-4
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Log-probabilities of whole answers.
+
+    Attributes
+    ----------
+    log_probabilities : array of shape (n_answers,)
+        The logarithm of the probability of each answer: the sum over its tokens.
+    n_tokens : integer array of shape (n_answers,)
+        How many tokens each answer has.
+    ids : array of shape (n_answers,)
+        What ``answer_ids`` calls each answer, or its number: 0, 1, ...
+    """
+
+    log_probabilities: HostArray
+    n_tokens: HostArray
+    ids: HostArray
+
+    @property
+    def means(self) -> HostArray:
+        """The mean log-probability of the tokens of each answer: the logarithm of the geometric mean of their probabilities."""
+        found: HostArray = self.log_probabilities / self.n_tokens
+        return found
+
+    def __repr__(self) -> str:
+        return f"Answers({len(self.ids)} answers, {int(self.n_tokens.sum())} tokens)"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The questions of a multiple-choice test as rows of logits.
+
+    Attributes
+    ----------
+    logits : array of shape (n_questions, most choices of a question)
+        The log-probability of each choice, in the order in which they came. Where a question has fewer choices, -inf, which
+        masks a class.
+    ids : array of shape (n_questions,)
+        What ``question_ids`` calls each question, in the order in which they first came.
+    rows, columns : integer arrays of shape (n_choices,)
+        Where in ``logits`` each choice is.
+    """
+
+    logits: HostArray
+    ids: HostArray
+    rows: HostArray
+    columns: HostArray
+
+    def labels(self, right: Any) -> HostArray:
+        """The column of the right choice of each question, from one entry per choice: whether it is the right one."""
+        marked = _array.on_host(numeric(right, "right"))
+        if marked.shape == self.rows.shape and np.isnan(marked).any():
+            first = int(np.argmax(np.isnan(marked)))
+            raise InputError(f"`right` must be True or False (1 or 0) for each choice, got nan for choice {first}.")
+        if marked.shape != self.rows.shape or not np.isin(marked, (0, 1)).all():
+            raise InputError(
+                f"`right` must be True or False (1 or 0) for each of the {len(self.rows)} choices, got {_described(marked)}. "
+                "If you know the column of the right choice, it is the label."
+            )
+        number = np.bincount(self.rows[marked != 0], minlength=len(self.ids))
+        if (number != 1).any():
+            first = int(np.argmax(number != 1))
+            raise InputError(
+                f"`right` must mark one choice of each question, got {number[first]} for question "
+                f"{self.ids.tolist()[first]!r}. Drop such questions."
+            )
+        labels = np.empty(len(self.ids), np.int64)
+        labels[self.rows[marked != 0]] = self.columns[marked != 0]
+        return labels
+
+    def __repr__(self) -> str:
+        return f"Choices({len(self.ids)} questions, up to {self.logits.shape[1]} choices)"
+
+
+def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any = None) -> Answers:
+    """Log-probabilities of whole answers, from those of their tokens.
+
+    Parameters
+    ----------
+    token_log_probabilities : array of shape (n_answers, n_tokens), list of lists, or array of shape (n_tokens,)
+        The logarithm of the probability that the model gave to each token, after the tokens before it. A list may hold answers
+        of different lengths. A flat array needs ``answer_ids``.
+    answer_ids : array of shape (n_tokens,), optional
+        Which answer each token of a flat array belongs to, as numbers or text.
+    mask : bool array of the shape of a table of log-probabilities, optional
+        True where a token belongs to the answer, False at padding and at the question. Values there are not looked at.
+
+    Returns
+    -------
+    Answers
+        The sums of log-probabilities in float64, and the number of tokens. Answers are in the order in which they first came.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import sequences
+    >>> found = sequences.answers([np.log([0.5, 0.5]), np.log([0.9])])
+    >>> np.exp(found.log_probabilities).round(3), found.n_tokens, np.exp(found.means).round(3)
+    (array([0.25, 0.9 ]), array([2, 1]), array([0.5, 0.9]))
+    """
+    name = "token_log_probabilities"
+    if answer_ids is not None and mask is not None:
+        raise InputError("`mask` must be left out with `answer_ids`. Drop the tokens that belong to no answer.")
+    if answer_ids is not None:
+        values = _checked(_flat(token_log_probabilities, name, "answer_ids"), name)
+        ids, codes = _codes(answer_ids, len(values), "answer_ids", "token")
+        return Answers(np.bincount(codes, values, len(ids)), np.bincount(codes, minlength=len(ids)), ids)
+    if mask is None and isinstance(token_log_probabilities, list | tuple):
+        return _of_lists(token_log_probabilities, name)
+    table = _array.on_host(numeric(token_log_probabilities, name))
+    if table.ndim != 2:
+        raise InputError(
+            f"`{name}` must have shape (n_answers, n_tokens), got {table.shape}. For a flat array pass `answer_ids`, for one "
+            f"answer `[{name}]`."
+        )
+    kept = np.ones(table.shape, bool) if mask is None else _checked_mask(mask, table.shape)
+    number = np.count_nonzero(kept, axis=1)
+    _refuse_empty(number)
+    values = _checked(np.where(kept, table, 0), name)
+    return Answers(values.sum(axis=1), number, np.arange(len(values)))
+
+
+def log_odds(log_probabilities: Any, *, floor: float | None = None) -> HostArray:
+    """The log-odds ln p - ln(1 - p) of probabilities that are given by their logarithms: the binary scores of answers.
+
+    Parameters
+    ----------
+    log_probabilities : array of shape (n_answers,)
+        ln p of each answer, as `answers` returns.
+    floor : float, optional
+        Smaller p and smaller 1 - p are raised to this. Without it, p = 1 and p = 0 are refused, because their log-odds are
+        infinite.
+
+    Returns
+    -------
+    array of shape (n_answers,)
+        A flat binary score in float64, whose labels are 1 for right answers and 0 for wrong ones. It is exact to rounding where
+        p itself would be rounded to 1 or to 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import sequences
+    >>> sequences.log_odds([np.log(0.5), -1e-20, -1000.0]).round(3) + 0.0
+    array([    0.   ,    46.052, -1000.   ])
+    """
+    name = "log_probabilities"
+    values = _checked(_flat(log_probabilities, name, None), name)
+    surprise = -values
+    with np.errstate(divide="ignore"):  # p = 1 is refused below, or raised to the floor
+        near_one = -np.log(np.expm1(np.minimum(surprise, log(2))))
+    far = np.maximum(surprise, log(2))
+    found: HostArray = np.where(surprise < log(2), near_one, -far - np.log1p(-np.exp(-far)))
+    if floor is not None:
+        most = log(1 / between("floor", floor, np.finfo(float).smallest_normal, 0.5) - 1)
+        return np.clip(found, -most, most)
+    if not np.isfinite(found).all():
+        first = int(np.argmin(np.isfinite(found)))
+        raise InputError(
+            f"`{name}` must be finite and below 0, got {values[first]:g} for answer {first}, whose log-odds are infinite. Pass "
+            "`floor`, the smallest probability that you consider possible: 6e-8 is the rounding error of float32."
+        )
+    return found
+
+
+def choices(log_probabilities: Any, question_ids: Any) -> Choices:
+    """The choices of multiple-choice questions as rows of logits, one row per question.
+
+    Parameters
+    ----------
+    log_probabilities : array of shape (n_choices,)
+        ln p of each choice: `Answers.log_probabilities`, or `Answers.means` so that long choices are not less likely than short
+        ones. -inf for a choice that is impossible.
+    question_ids : array of shape (n_choices,)
+        Which question each choice belongs to, as numbers or text.
+
+    Returns
+    -------
+    Choices
+        Logits for `temperatures`, `evaluate`, the metrics and the calibrators with temperatures. Calibrators with parameters of
+        each class refuse -inf, and so questions with different numbers of choices.
+
+    Examples
+    --------
+    >>> from nishimori import sequences
+    >>> found = sequences.choices([-1.0, -2.0, -0.5, -3.0, -4.0], ["a", "a", "b", "b", "b"])
+    >>> found.logits
+    array([[-1. , -2. , -inf],
+           [-0.5, -3. , -4. ]])
+    >>> found.labels([True, False, False, False, True])
+    array([0, 2])
+    """
+    name = "log_probabilities"
+    values = _checked(_flat(log_probabilities, name, "question_ids"), name)
+    ids, rows = _codes(question_ids, len(values), "question_ids", "choice")
+    number = np.bincount(rows)
+    if (number < 2).any():
+        first = int(np.argmax(number < 2))
+        raise InputError(
+            f"Each question must have at least two choices, got one for question {ids.tolist()[first]!r}. Drop such questions."
+        )
+    order = np.argsort(rows, kind="stable")
+    columns = np.empty(len(rows), np.int64)
+    columns[order] = np.arange(len(rows)) - np.repeat(np.cumsum(number) - number, number)
+    logits = np.full((len(ids), int(number.max())), -np.inf)
+    logits[rows, columns] = values
+    return Choices(logits, ids, rows, columns)
+
+
+def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
+    """Answers of any lengths, one list or array of log-probabilities per answer."""
+    parts = [_array.on_host(numeric(each, f"{name}[{number}]")) for number, each in enumerate(lists)]
+    for number, part in enumerate(parts):
+        if part.ndim != 1:
+            raise InputError(
+                f"`{name}[{number}]` must be a flat list of numbers, one per token, got shape {part.shape}. For a flat list of "
+                "all tokens pass `answer_ids`."
+            )
+    if not parts:
+        raise InputError(f"`{name}` must hold at least one answer, got none.")
+    lengths = np.array([len(part) for part in parts])
+    _refuse_empty(lengths)
+    values = [_checked(part, f"{name}[{number}]") for number, part in enumerate(parts)]
+    return Answers(np.array([part.sum() for part in values]), lengths, np.arange(len(parts)))
+
+
+def _flat(x: Any, name: str, beside: str | None) -> HostArray:
+    """A flat array of numbers on the host."""
+    if isinstance(x, Answers):
+        raise InputError(f"`{name}` must be a flat array, got {x!r}. Pass `answers.log_probabilities`.")
+    values = _array.on_host(numeric(x, name))
+    if values.ndim != 1 or not len(values):
+        also = f", as `{beside}`," if beside else ""
+        raise InputError(f"`{name}` must be a flat array{also} with at least one entry, got shape {values.shape}.")
+    return values
+
+
+def _checked(values: HostArray, name: str) -> HostArray:
+    """Log-probabilities in float64: none is NaN or positive, and rounding errors above zero are set to zero."""
+    wide = values.astype(np.float64)
+    bad = ~(wide <= _ROUNDING)
+    if bad.any():
+        place = tuple(int(number) for number in np.unravel_index(int(np.argmax(bad)), bad.shape))
+        where = f"entry {place[0]}" if len(place) == 1 else f"row {place[0]}, column {place[1]}"
+        remedy = "Take the logarithm of probabilities first" if 0 < wide[place] <= 1 else "Find where the model produced it"
+        raise InputError(f"`{name}` must be logarithms of probabilities, at most 0, got {wide[place]:g} in {where}. {remedy}.")
+    return np.minimum(wide, 0.0)
+
+
+def _checked_mask(mask: Any, shape: tuple[int, ...]) -> HostArray:
+    found = _array.on_host(numeric(mask, "mask"))
+    if found.shape != shape or not np.isin(found, (0, 1)).all():
+        raise InputError(
+            f"`mask` must be True or False (1 or 0) for each token, of shape {shape}, got {_described(found)}. True marks the "
+            "tokens of the answer."
+        )
+    kept: HostArray = found != 0
+    return kept
+
+
+def _described(array: HostArray) -> str:
+    return f"{_array.dtype_name(array)} of shape {array.shape}"
+
+
+def _refuse_empty(n_tokens: HostArray) -> None:
+    if not len(n_tokens) or not n_tokens.all():
+        which = f"none in answer {int(np.argmin(n_tokens))}" if len(n_tokens) else "no answers"
+        raise InputError(f"Each answer must have at least one token, got {which}. Drop such answers, or check `mask`.")
+
+
+def _codes(ids: Any, length: int, name: str, per: str) -> tuple[HostArray, HostArray]:
+    """The names in the order in which they first came, and the number of the name of each entry."""
+    try:
+        found = as_given(ids)
+    except ValueError:
+        raise InputError(f"`{name}` must be a flat list, got rows of different lengths.") from None
+    if found.shape != (length,):
+        raise InputError(f"`{name}` must have shape ({length},), one entry per {per}, got {found.shape}.")
+    values = found.tolist()
+    missing = next((place for place, value in enumerate(values) if is_absent(value)), None)
+    if missing is not None:
+        raise InputError(f"`{name}` must not be missing, got {values[missing]} in entry {missing}. Drop that {per}.")
+    several = InputError(f"`{name}` must be all numbers or all text, got several types. Convert them to text.")
+    if len({isinstance(value, str) for value in values}) > 1:
+        raise several
+    try:
+        names, first, codes = np.unique(found, return_index=True, return_inverse=True)
+    except TypeError:  # they cannot be sorted
+        raise several from None
+    if isinstance(values[0], str):
+        names = names.astype(np.str_)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return names[order], rank[codes]
