@@ -7,7 +7,7 @@ import reference
 from nishimori import temperatures
 from nishimori._inputs import Batch
 from nishimori._observables import Confidence, Energy
-from nishimori._row_means import MeasureRows, RowMeans
+from nishimori._row_means import CompareRows, RowErrors
 
 PROMISED = 1e-8
 
@@ -56,18 +56,18 @@ def test_errors_of_float32_that_do_not_average_out_are_kept_out(drawn, seed):
 def test_row_means_are_the_confidence_and_the_mean_drop():
     rng = np.random.default_rng(0)
     logits, labels = rng.normal(size=(50, 7)), rng.integers(7, size=50)
-    found = MeasureRows(((Confidence(), 0.5), (Energy(), 2.0)), exact=True)(Batch(logits, labels, np.ones(50)))
-    np.testing.assert_allclose(found.values[0], reference.softmax(logits, 2.0).max(axis=1), rtol=1e-13)
+    means = CompareRows(((Confidence(), 0.5), (Energy(), 2.0))).means(Batch(logits, labels, np.ones(50)), exact=True)
+    np.testing.assert_allclose(means[0], reference.softmax(logits, 2.0).max(axis=1), rtol=1e-13)
     drops = logits - logits.max(axis=1, keepdims=True)
-    np.testing.assert_allclose(found.values[1], (reference.softmax(logits, 0.5) * drops).sum(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(means[1], (reference.softmax(logits, 0.5) * drops).sum(axis=1), rtol=1e-12)
 
 
 def test_the_distance_of_row_means_allows_for_chance_in_a_part_of_the_rows():
     weights, errors = np.array([1.0, 2.0, 1.0, 4.0]), np.array([3e-9, -1e-9, 2e-9, 1e-9])
-    one, two = (RowMeans(values[None], weights) for values in (np.zeros(4), errors))
+    one, two = np.zeros((1, 4)), errors[None]
     mean = (3 - 2 + 2 + 4) * 1e-9 / 8
     spread = 1e-9 * np.sqrt(3**2 + 2**2 + 2**2 + 4**2) / 8
-    assert one.distance(two, 0, is_part=False) == pytest.approx(mean)
-    assert two.distance(one, 0, is_part=True) == pytest.approx(mean + 2 * spread)
-    halves = [RowMeans(errors[None, some], weights[some]) for some in (slice(2), slice(2, 4))]
-    assert one.distance(halves[0] + halves[1], 0, is_part=True) == pytest.approx(mean + 2 * spread)
+    assert RowErrors.between(one, two, weights).distance(0, is_part=False) == pytest.approx(mean)
+    assert RowErrors.between(two, one, weights).distance(0, is_part=True) == pytest.approx(mean + 2 * spread)
+    halves = [RowErrors.between(one[:, some], two[:, some], weights[some]) for some in (slice(2), slice(2, 4))]
+    assert (halves[0] + halves[1]).distance(0, is_part=True) == pytest.approx(mean + 2 * spread)

@@ -253,8 +253,9 @@ def test_a_sketch_of_one_cluster_has_no_errors_and_one_of_few_warns():
         calibrator.confidence_interval()
     for seed in (1, 2):
         sketch.update(*reference.drawn(1000, 5, seed=seed), clusters=np.zeros(1000))
-    with pytest.warns(nishimori.InputWarning, match="Standard errors from 3 clusters are too small on average"):
+    with pytest.warns(nishimori.InputWarning, match="Standard errors from 3 clusters are too small on average") as told:
         assert temperatures(sketch).ec_se is not None
+    assert [each.filename for each in told] == [__file__]  # a line of the user, and not of the library
     with pytest.raises(InputError, match="`counts` must be False where `clusters` is given"):
         temperatures(sketch, counts=True)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nishimori import paper as paper
     from nishimori import plot as plot
     from nishimori import report as report
+    from nishimori import sequences as sequences
     from nishimori import sources as sources
     from nishimori import testing as testing
     from nishimori import theory as theory
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from nishimori._sketch import Sketch as Sketch
     from nishimori._temperatures import Temperatures as Temperatures
     from nishimori._temperatures import temperatures as temperatures
+    from nishimori._top_k import TopK as TopK
     from nishimori._verdicts import CalibrationTest as CalibrationTest
     from nishimori._verdicts import RequiredSamples as RequiredSamples
     from nishimori._verdicts import ScoreTest as ScoreTest
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
     from nishimori.errors import InputWarning as InputWarning
     from nishimori.errors import MergeError as MergeError
     from nishimori.errors import NishimoriError as NishimoriError
+    from nishimori.errors import NoRowsError as NoRowsError
     from nishimori.errors import NotConvergedError as NotConvergedError
     from nishimori.errors import NoTemperatureError as NoTemperatureError
     from nishimori.report import Report as Report
@@ -109,6 +112,7 @@ _HOME = {
     "paper": "",
     "plot": "",
     "report": "",
+    "sequences": "",
     "sources": "",
     "testing": "",
     "theory": "",
@@ -179,6 +183,7 @@ _HOME = {
     "Sketch": "_sketch",
     "Temperatures": "_temperatures",
     "temperatures": "_temperatures",
+    "TopK": "_top_k",
     "CalibrationTest": "_verdicts",
     "RequiredSamples": "_verdicts",
     "ScoreTest": "_verdicts",
@@ -193,6 +198,7 @@ _HOME = {
     "InputWarning": "errors",
     "MergeError": "errors",
     "NishimoriError": "errors",
+    "NoRowsError": "errors",
     "NoTemperatureError": "errors",
     "NotConvergedError": "errors",
 }

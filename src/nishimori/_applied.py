@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nishimori._labels import Classes, class_labels
@@ -14,12 +14,13 @@ from nishimori.errors import InputError
 
 
 @dataclass(frozen=True)
-class Meaning:
+class Said:
     """What the caller says about the scores; None is what the calibrator says, else the usual."""
 
     input: Input | None
     classes: Classes
     floor: float | None
+    ignore_index: int | None = None
 
 
 def chosen(temperature: Any, calibrator: Any) -> Any:
@@ -37,7 +38,7 @@ def applied(
     labels: Any,
     sample_weight: Any,
     clusters: Any,
-    meaning: Meaning,
+    meaning: Said,
     groups: Any = None,
 ) -> tuple[Source, list[Map]]:
     """What the user passed as a source, and the maps of calibrators, which all must mean the same scores.
@@ -52,9 +53,10 @@ def applied(
         if not pieces:  # then its first piece tells
             calibrator.check_columns(logits, "logits")
     if fitted and not is_source(logits):  # which brings its own: the calibrators' are those of the scores to predict from
-        meaning = _common(fitted)
+        meaning = replace(_common(fitted), ignore_index=meaning.ignore_index)
     kind: Input = "logits" if meaning.input is None else meaning.input
     said: dict[str, Any] = {"input": kind, "classes": meaning.classes, "floor": meaning.floor}
+    said["ignore_index"] = meaning.ignore_index
     data = source(logits, labels, sample_weight, clusters=clusters, groups=groups, **said)
     check_groups(data, maps)
     if pieces:
@@ -71,7 +73,7 @@ def check_groups(data: Source, maps: Sequence[Map]) -> None:
             checked_groups(map_, groups, 0 if groups is None else len(groups.codes))
 
 
-def _common(fitted: Mapping[str, Any]) -> Meaning:
+def _common(fitted: Mapping[str, Any]) -> Said:
     """What all calibrators say."""
     (name, first), *others = fitted.items()
     for other_name, other in others:
@@ -82,7 +84,7 @@ def _common(fitted: Mapping[str, Any]) -> Meaning:
                     f"`{name}` and `{other_name}` must have the same `{what}`, got {mine!r} and {theirs!r}. Fit both to the "
                     "same kind of scores."
                 )
-    return Meaning(first.input, first.classes, first.floor)
+    return Said(input=first.input, classes=first.classes, floor=first.floor)
 
 
 def _plain(value: Any) -> Any:
@@ -104,7 +106,7 @@ def _map_of(calibrator: Any, name: str) -> Map:
     return fitted
 
 
-def _refuse_contradictions(calibrator: Any, meaning: Meaning) -> None:
+def _refuse_contradictions(calibrator: Any, meaning: Said) -> None:
     """Refuse arguments that differ from what the calibrator was fitted with."""
     kind, classes, floor = meaning.input, meaning.classes, meaning.floor
     if kind is not None:

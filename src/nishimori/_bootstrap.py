@@ -103,6 +103,7 @@ def bootstrap(
     classes: Classes = None,
     floor: float | None = None,
     n_jobs: int | None = None,
+    ignore_index: int | None = None,
 ) -> Bootstrap:
     """The temperatures of random resamples of a validation set, from which a standard error and an interval follow.
 
@@ -111,7 +112,7 @@ def bootstrap(
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, input, classes, floor
+    logits, labels, sample_weight, clusters, input, classes, floor, ignore_index
         As for `temperatures`. Where there are clusters, these are resampled with all of their samples.
     method : str or Observable
         The name of a method that matches one observable, such as "ec" or "ts", or an observable of your own.
@@ -142,8 +143,14 @@ def bootstrap(
     """
     n_draws, seed = whole("n_draws", n_draws, 10), whole("seed", seed, 0)
     n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters)
-    observable = _observable(method, top_n, data)
+    data = source(
+        logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index, clusters=clusters
+    )
+    return _resampled(data, _observable(method, top_n, data), n_draws, seed, n_jobs)
+
+
+def _resampled(data: Source, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
+    """The temperature of the rows, and those of resamples, which are looked for near it."""
     matched = match(data, observable, right=observable if isinstance(observable, TopN) else None)
     temperature, receipt = matched.chosen(0)
     reach = min(max(_REACH * (receipt.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)

@@ -30,6 +30,9 @@ from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 # The first of these that has a standard error is the one that the number of samples is estimated for.
 _PILOTS = ("ec", "auto", "ts")
 
+# The arguments that speak of test data.
+_OF_TEST_DATA = ("X_test", "y_test", "test_weight", "test_clusters", "test_groups")
+
 
 def compare(
     X_val: Any,
@@ -52,12 +55,13 @@ def compare(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> Comparison:
     """Fit several methods to validation data, measure them on test data, and say what the numbers mean.
 
     Parameters
     ----------
-    X_val, y_val, sample_weight, clusters, counts, input, classes, floor
+    X_val, y_val, sample_weight, clusters, counts, input, classes, floor, ignore_index
         Validation data, as ``logits``, ``labels`` and so on of `temperatures`. Each method is fitted to them.
     X_test, y_test, test_weight, test_clusters, test_groups
         What the methods are measured on; by default the validation data, which flatters every method a little.
@@ -79,18 +83,17 @@ def compare(
     --------
     >>> import nishimori
     >>> network = nishimori.data.load("cifar10/resnet20")
-    >>> validation, test = network.validation, network.test
-    >>> found = nishimori.compare(validation.logits, validation.labels, test.logits, test.labels, methods=("none", "ec"))
+    >>> validation, test = ((each.logits, each.labels) for each in (network.validation, network.test))
+    >>> found = nishimori.compare(*validation, *test, methods=("none", "ec"))
     >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
     T 1.61, ECE 0.070 to 0.010
     """
     meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
-    limits = between("level", level, 0, 1), between("target", target, 1e-6, 0.5)
-    validation = _data((X_val, y_val, sample_weight, clusters, groups), meaning, ("X_val", "y_val"))
-    given = {"X_test": X_test, "y_test": y_test, "test_weight": test_weight, "test_clusters": test_clusters}
-    test = _test_data(given | {"test_groups": test_groups}, meaning, validation.n_classes)
+    said = meaning | {"ignore_index": ignore_index}
+    validation = _data((X_val, y_val, sample_weight, clusters, groups), said, ("X_val", "y_val"))
+    test = _test_data((X_test, y_test, test_weight, test_clusters, test_groups), said, validation.n_classes)
     chosen = _named(methods, meaning, by_groups=groups_in(validation) is not None)
-    return _compared(chosen, validation, test, (n_bins, strategy), *limits, counts=counts)
+    return _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts)
 
 
 def _compared(
@@ -104,6 +107,7 @@ def _compared(
     counts: bool,
 ) -> Comparison:
     """Fit, measure and test; without test data measure on the validation data."""
+    level, target = between("level", level, 0, 1), between("target", target, 1e-6, 0.5)
     matched = match_both(validation, counts=counts)
     fitted, why = _fitted(methods, validation, matched, counts=counts)
     maps = {name: each.map_ for name, each in fitted.items()}
@@ -161,14 +165,14 @@ def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str
     return source(X, y, weights, clusters=clusters, groups=groups, names=names, **({} if is_source(X) else meaning))
 
 
-def _test_data(given: Mapping[str, Any], meaning: dict[str, Any], n_classes: int) -> Source | None:
+def _test_data(given: tuple[Any, ...], meaning: dict[str, Any], n_classes: int) -> Source | None:
     """The test data, or None if there are none."""
-    if given["X_test"] is None:
-        for name, value in given.items():
+    if given[0] is None:
+        for name, value in zip(_OF_TEST_DATA, given, strict=True):
             if value is not None:
                 raise InputError(f"`{name}` must be left out where there is no `X_test`.")
         return None
-    test = _data(tuple(given.values()), meaning, ("X_test", "y_test"))
+    test = _data(given, meaning, ("X_test", "y_test"))
     if test.n_classes != n_classes:
         raise InputError(f"`X_test` must have {n_classes} classes, as `X_val` has, got {test.n_classes}.")
     return test

@@ -51,12 +51,13 @@ def temperature_curve(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> TemperatureCurve:
     """Loss, mean confidence, accuracy and calibration error against the temperature.
 
     Parameters
     ----------
-    logits, labels, sample_weight, input, classes, floor
+    logits, labels, sample_weight, input, classes, floor, ignore_index
         As for `temperatures`.
     grid : sequence of float, optional
         The temperatures to evaluate; by default 61 from a quarter of the smaller chosen one to four times the larger
@@ -75,7 +76,7 @@ def temperature_curve(
     >>> curve.confidence.round(2)
     array([0.75, 0.57, 0.4 ])
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     chosen = temperatures_of(data)
     if grid is None:
         ends = [t for t in (chosen.ec, chosen.ts) if t is not None] or [1.0]

@@ -77,12 +77,13 @@ def decomposition(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> Decomposition:
     """What recalibration could gain: a score, split into a part due to calibration and the rest.
 
     Parameters
     ----------
-    logits, labels, temperature, sample_weight, input, classes, floor
+    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
         As for every metric of this module.
     score : {"nll", "brier"}
         Negative log-likelihood, or squared error.
@@ -115,7 +116,7 @@ def decomposition(
     0.3950 = 0.1450 + 0.2500
     """
     value = checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     _check(data, score, of, cv)
     if of == "all":
         return _of_all_classes(score, data, value)

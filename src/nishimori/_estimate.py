@@ -16,7 +16,7 @@ from nishimori._numbers import whole
 from nishimori._observables import TopN
 from nishimori._passes import Mean, Sums
 from nishimori._reliability import Strategy
-from nishimori._scorecard import METRICS, scorecards
+from nishimori._scorecard import METRICS, Scorecard, scorecards
 from nishimori._scores import Input
 from nishimori._sources import Source, source
 from nishimori._spread import spread
@@ -63,6 +63,7 @@ def estimate(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> Estimate:
     """A metric with its standard error and interval.
 
@@ -71,7 +72,7 @@ def estimate(
     metric : str or function
         "error", "accuracy", "confidence", "nll", "brier", "ece" (of the top class, with the norm "l1") or "top_n_accuracy"; or
         the function of `nishimori.metrics` itself.
-    logits, labels, temperature, sample_weight, input, classes, floor
+    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
         As for every metric of this module.
     level : float
         How often such an interval contains the metric of infinitely many samples, between 0 and 1.
@@ -96,14 +97,20 @@ def estimate(
     >>> print(f"{found.value:.2f} ± {found.se:.2f}, {found.interval.low:.2f} to {found.interval.high:.2f}")
     1.27 ± 0.03, 1.20 to 1.34
     """
-    name = _name_of(metric)
+    name, map_ = _name_of(metric), Temperature(checked_temperature(temperature))
     _refuse_other_keywords(name, {_TOP_N: {"top_n": top_n}, "ece": {"n_bins": n_bins, "strategy": strategy}})
-    T = checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters)
+    data = source(
+        logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index, clusters=clusters
+    )
     if name == _TOP_N:
         return _of_top_n(data, top_n, level, counts=counts)
     bins = 15 if n_bins is None else n_bins
-    (card,) = scorecards(data, [Temperature(T)], n_bins=bins, strategy=strategy or "uniform", counts=counts)
+    cards = scorecards(data, [map_], n_bins=bins, strategy=strategy or "uniform", counts=counts)
+    return _of_card(cards[0], name, level)
+
+
+def _of_card(card: Scorecard, name: str, level: float) -> Estimate:
+    """One of its metrics."""
     se = getattr(card, f"{name}_se")
     interval = None if se is None else card.interval(name, level)
     return Estimate(getattr(card, name), se, interval, card.ece_corrected if name == "ece" else None)

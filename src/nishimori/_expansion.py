@@ -35,7 +35,6 @@ class ExpandedRows:
     beta: float
     rows: RowsNearBeta
     weights: Array
-    xp: Any
     sums: ExpandedSumsFunction | None = None
 
     @property
@@ -49,6 +48,11 @@ class ExpandedRows:
     @property
     def right(self) -> Array:
         return self.rows.right
+
+    @property
+    def xp(self) -> Any:
+        """The array API functions of these rows' library."""
+        return _array.namespace(self.weights)
 
     @cached_property
     def weight(self) -> float:
@@ -169,12 +173,12 @@ class Expand:
         xp = batch.xp
         rows = batch.expanded(self.beta, exact=self.exact)
         if rows is not None:
-            return Expansion((ExpandedRows(self.beta, rows, batch.weights, xp, batch.chosen_kernel.expanded_sums),))
+            return Expansion((ExpandedRows(self.beta, rows, batch.weights, batch.chosen_kernel.expanded_sums),))
         sums = batch.power_sums((self.beta,), ORDER, exact=self.exact)[0, ...]
         rest = sums[0, ...]
         means = sums[1:, ...] / xp.where(rest > 0, rest, xp.ones_like(rest))
         rows = RowsNearBeta(rest, _cumulants(means, xp), batch.label_drops, batch.right)
-        return Expansion((ExpandedRows(self.beta, rows, batch.weights, xp),))
+        return Expansion((ExpandedRows(self.beta, rows, batch.weights),))
 
 
 def _cumulants(means: Array, xp: Any) -> Array:

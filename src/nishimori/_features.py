@@ -15,7 +15,7 @@ from nishimori._array import HostArray
 from nishimori._conditions import ConditionSums, on_host
 from nishimori._inputs import Batch
 from nishimori._maps import Map
-from nishimori._scores import numeric
+from nishimori._numeric import numeric
 from nishimori.errors import InputError
 
 # How many numbers a table may have: 32 MiB of float64.

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any, get_args
 
 from nishimori._annotations import Outcome, State, junit, workflow_command
-from nishimori._applied import Meaning, applied, chosen
+from nishimori._applied import Said, applied, chosen
 from nishimori._checks import TITLES, Check, Verdict, check_of_card, check_of_groups, checked_bounds, told
 from nishimori._group_gaps import gaps_after, names_of_groups
 from nishimori._group_sums import By
@@ -138,13 +138,14 @@ def gate(
     input: Input | None = None,
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> Gate:
     """Whether a model keeps its bounds, breaks them, or the data do not tell.
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator, n_bins, strategy, sample_weight, clusters, counts, input, classes, floor
-        As for `evaluate`.
+    logits, labels, temperature, calibrator, n_bins, strategy, sample_weight, clusters, counts
+        As for `evaluate`, and so are ``input``, ``classes``, ``floor`` and ``ignore_index``.
     max_ece, max_gap, max_error, max_brier, max_nll : float, optional
         Bounds on the ECE, on the size of mean confidence minus accuracy, and on error, Brier score and NLL.
     max_group_gap : float, optional
@@ -171,7 +172,7 @@ def gate(
     """
     bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
     wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts)
-    given = Given(logits, labels, sample_weight, clusters, groups, Meaning(input, classes, floor))
+    given = Given(logits, labels, sample_weight, clusters, groups, Said(input, classes, floor, ignore_index))
     return gate_of(given, wanted, calibrator, temperature, by)
 
 
@@ -201,7 +202,7 @@ class Given:
     sample_weight: Any
     clusters: Any
     groups: Any
-    meaning: Meaning
+    meaning: Said
 
 
 def gate_of(given: Given, wanted: Wanted, calibrator: Any, temperature: float | None, by: By | None) -> Gate:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from nishimori._applied import Meaning, applied, chosen
+from nishimori._applied import Said, applied, chosen
 from nishimori._array import HostArray
 from nishimori._binned_gaps import BinnedGaps
 from nishimori._group_sums import By, Grouping
@@ -181,12 +181,13 @@ def group_gaps(
     input: Input | None = None,
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> GroupGaps:
     """Confidence minus accuracy of each group of samples, with errors, and which groups are off by more than noise.
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator, sample_weight, clusters, counts, input, classes, floor
+    logits, labels, temperature, calibrator, sample_weight, clusters, counts, input, classes, floor, ignore_index
         As for `evaluate`.
     by : {"prediction", "groups"}
         What makes a group: the class that is predicted for a sample, or what ``groups`` says.
@@ -214,7 +215,7 @@ def group_gaps(
     if by not in get_args(By):
         raise InputError(f"`by` must be 'prediction' or 'groups', got {by!r}.")
     between("level", level, 0, 1)
-    used, said = chosen(temperature, calibrator), Meaning(input, classes, floor)
+    used, said = chosen(temperature, calibrator), Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     data, (map_,) = applied({"calibrator": used}, logits, labels, sample_weight, clusters, said, groups)
     if isinstance(data, Sketch):
         raise InputError("`logits` must not be a sketch, which has no sums per group. Pass logits and labels.")
@@ -224,8 +225,7 @@ def group_gaps(
             "Pass by='groups' to measure each of them."
         )
     names = names_of_groups(data, by, getattr(used, "classes", None) if classes is None else classes)
-    (found,) = gaps_after(data, [map_], by, names, level, counts=counts)
-    return found
+    return gaps_after(data, [map_], by, names, level, counts=counts)[0]
 
 
 def gaps_after(

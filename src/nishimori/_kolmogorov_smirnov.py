@@ -21,12 +21,13 @@ def ks(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> float:
     """Kolmogorov-Smirnov calibration error: the largest gap between claims below a threshold and those that came true.
 
     Parameters
     ----------
-    logits, labels, temperature, sample_weight, input, classes, floor
+    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
         As for every metric of this module.
     of : {"top", "positive"}
         What is claimed: that the predicted class is right, or that class 1 is true (binary problems only).
@@ -52,7 +53,7 @@ def ks(
     0.3655
     """
     beta = 1 / checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     check_claim(data, of)
     return kolmogorov_smirnov(data.gather(KeepOutcomes(beta, of)).levels())
 

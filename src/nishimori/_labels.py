@@ -3,8 +3,7 @@
 Labels take little memory compared with logits, so they stay on the host and each block of rows is moved to its device.
 """
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from math import isnan
 from typing import Any
@@ -13,14 +12,24 @@ import numpy as np
 
 from nishimori import _array
 from nishimori._array import HostArray
-from nishimori._scores import Scores, refuse_hidden
-from nishimori.errors import InputError, InputWarning
+from nishimori._notice import notice
+from nishimori._numeric import refuse_hidden
+from nishimori._scores import Scores
+from nishimori.errors import InputError, InputWarning, NoRowsError
 
 Classes = Sequence[Any] | HostArray | None
+
+RowName = Callable[[int], str]
+"""What a row is called in messages."""
 
 # Fewer clusters give a standard error that is much too small; from the second number on, 95 % intervals of T cover 94 %
 # (bench/results/cluster_coverage.md).
 _FEW_CLUSTERS, _ENOUGH_CLUSTERS = 10, 40
+
+
+def row_name(number: int) -> str:
+    """The usual name of a row."""
+    return f"row {number}"
 
 
 def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
@@ -32,7 +41,7 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
         shown = repr(classes) if isinstance(classes, str | bytes | int | float) else f"a {type(classes).__name__}"
         raise InputError(f"`classes` must be a list with the label of each column in order, got {shown}.")
     try:
-        values = _as_given(classes).tolist()
+        values = as_given(classes).tolist()
     except ValueError:
         values = [[]]  # lists of different lengths
     if not isinstance(values, list) or any(isinstance(value, list | tuple | set | Mapping) for value in values):
@@ -71,22 +80,26 @@ def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
         )
 
 
-def class_indices(y: Any, classes: Classes, scores: Scores, name: str, weights: HostArray) -> HostArray:
-    """The column of each sample's true class, as int64; samples of weight zero may have any label, and get column 0."""
-    labels = _flat(y, scores, name)
+def class_indices(y: Any, classes: Classes, scores: Scores, name: str, weights: HostArray, first_row: int = 0) -> HostArray:
+    """The column of each sample's true class, as int64; samples of weight zero may have any label, and get column 0.
+
+    Errors count rows from ``first_row``.
+    """
+    labels = flat_labels(y, scores, name)
     if weights.all():
-        return _columns(labels, classes, scores, name, np.arange(len(labels)))
+        return _columns(labels, classes, scores, name, np.arange(first_row, first_row + len(labels)))
     (kept,) = np.nonzero(weights)
     columns = np.zeros(len(labels), dtype=np.int64)
-    columns[kept] = _columns(labels[kept], classes, scores, name, kept)
+    columns[kept] = _columns(labels[kept], classes, scores, name, first_row + kept)
     return columns
 
 
 def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, rows: HostArray) -> HostArray:
     """The column of each label; ``rows`` are the labels' row numbers."""
     if classes is not None:
-        return _positions(labels, class_labels(classes, scores.n_classes), name, rows)
-    labels = _whole(labels, f"`{name}` must be integers from 0 to {scores.n_classes - 1}, got", rows)
+        return _positions(labels, class_labels(classes, scores.n_classes), name, rows, scores)
+    refusal = f"`{name}` must be integers from 0 to {scores.n_classes - 1}, got"
+    labels = _whole(labels, refusal, lambda place: scores.row(int(rows[place])))
     outside = ~((labels >= 0) & (labels < scores.n_classes))
     if outside.any():
         first = int(np.argmax(outside))
@@ -95,14 +108,15 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
         if one_based:
             remedy = "Labels start at 0: subtract 1."
         elif labels[first] < 0:
-            remedy = "Drop the samples that must be ignored."
+            remedy = f"To leave out all samples with this label, pass `ignore_index={labels[first]:.6g}`."
         raise InputError(
-            f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[first]:.6g} in row {rows[first]}. {remedy}"
+            f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[first]:.6g} in {scores.row(int(rows[first]))}. "
+            f"{remedy}"
         )
     return labels.astype(np.int64, copy=False)
 
 
-def _whole(labels: HostArray, refusal: str, rows: HostArray) -> HostArray:
+def _whole(labels: HostArray, refusal: str, row: RowName) -> HostArray:
     """Whole numbers, or the error that begins with ``refusal``."""
     if labels.dtype == object and all(_is_number(value) for value in labels.tolist()):
         try:
@@ -114,10 +128,10 @@ def _whole(labels: HostArray, refusal: str, rows: HostArray) -> HostArray:
         remedy = "For other labels pass the label of each column in order: `classes=[...]`."
         if _is_missing(labels.tolist()[unread]):
             remedy = "A label is missing. Drop such samples."
-        raise InputError(f"{refusal} {labels.tolist()[unread]!r} in row {rows[unread]}. {remedy}")
+        raise InputError(f"{refusal} {labels.tolist()[unread]!r} in {row(unread)}. {remedy}")
     broken = ~((labels == np.floor(labels)) & np.isfinite(labels)) if _array.kind(labels) == "float" else np.array(False)
     if broken.any() and np.isnan(labels[broken][0]):
-        raise InputError(f"{refusal} nan: a label is missing in row {rows[int(np.argmax(broken))]}. Drop such samples.")
+        raise InputError(f"{refusal} nan: a label is missing in {row(int(np.argmax(broken)))}. Drop such samples.")
     if broken.any():
         raise InputError(
             f"{refusal} {labels[broken][0]:.6g}: labels are classes, not continuous values. "
@@ -142,16 +156,19 @@ def _is_missing(value: Any) -> bool:
     return value is None or (not value.strip() if isinstance(value, str) else isinstance(value, float) and isnan(value))
 
 
-def _flat(y: Any, scores: Scores, name: str) -> HostArray:
+def flat_labels(y: Any, scores: Scores, name: str) -> HostArray:
+    """One label per row of the scores, on the host; their values are not checked."""
     if y is None:
         # scikit-learn's checks want these words of an estimator.
         wanted = "this requires y to be passed, but the target y is None" if name == "y" else "pass it"
         raise InputError(f"`{name}` must be the true class of each sample, got None: {wanted}.")
     refuse_hidden(y, name)
     try:
-        labels = _as_given(y)
+        labels = as_given(y)
     except ValueError:
         raise InputError(f"`{name}` must be a flat list of labels, got rows of different lengths.") from None
+    if scores.leading and labels.shape != (scores.n_samples,):
+        return _flattened(labels, scores, name)
     if labels.ndim == 2 and scores.is_binary_score and labels.shape[1] > 1:
         raise InputError(
             f"`{name}` must be one label per sample, got a table of shape {labels.shape} after a flat array of scores. "
@@ -168,6 +185,19 @@ def _flat(y: Any, scores: Scores, name: str) -> HostArray:
     return labels
 
 
+def _flattened(labels: HostArray, scores: Scores, name: str) -> HostArray:
+    """Labels in the shape of the scores before the classes."""
+    if labels.shape == scores.leading:
+        return labels.reshape(-1)
+    shape = (*scores.leading, scores.n_classes)
+    remedy = f"Pass one label per position of `{scores.name}`, whose last dimension is that of the classes."
+    if labels.shape == (*shape[:1], *shape[2:]):
+        remedy = f"Put the classes last: pass `{scores.name}` with its dimension 1 moved to the end, as `movedim(1, -1)` does."
+    raise InputError(
+        f"`{name}` must have shape {scores.leading}, as `{scores.name}` before the classes, got {labels.shape}. {remedy}"
+    )
+
+
 def _if_one_hot(labels: HostArray, name: str) -> str:
     """What to do with a table of labels as wide as that of the scores."""
     if labels.dtype.kind in "biuf" and ((labels == 0) | (labels == 1)).all():
@@ -180,7 +210,7 @@ def _if_one_hot(labels: HostArray, name: str) -> str:
     return ". Pass the true class of each sample."
 
 
-def _as_given(values: Any) -> HostArray:
+def as_given(values: Any) -> HostArray:
     """On the host; a list of mixed types stays one, where NumPy would turn its numbers into text."""
     host: HostArray = _array.on_host(_array.as_array(values))
     if host.ndim == 1 and host.dtype.kind == "U" and not _array.is_array(values):
@@ -190,7 +220,7 @@ def _as_given(values: Any) -> HostArray:
     return host
 
 
-def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray) -> HostArray:
+def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray, scores: Scores) -> HostArray:
     column = {value: i for i, value in enumerate(classes.tolist())}
     indices = np.array([column.get(value, -1) for value in labels.tolist()], dtype=np.int64)
     if (indices < 0).any():
@@ -199,12 +229,12 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray
         remedy = "Add it to `classes` if it has a column, or drop those samples."
         if _is_missing(found):
             remedy = "A label is missing. Drop such samples."
-        raise InputError(f"`{name}` must be among `classes`, got {found!r} in row {rows[first]}. {remedy}")
+        raise InputError(f"`{name}` must be among `classes`, got {found!r} in {scores.row(int(rows[first]))}. {remedy}")
     return indices
 
 
-def checked_weights(sample_weight: Any, n_samples: int) -> HostArray:
-    """One float64 weight per sample; ones if none were given."""
+def checked_weights(sample_weight: Any, n_samples: int, row: RowName = row_name) -> HostArray:
+    """One float64 weight per sample; ones if none were given. ``row`` names a sample in messages."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1), (n_samples,))  # ones that take no memory
     refuse_hidden(sample_weight, "sample_weight")
@@ -221,13 +251,13 @@ def checked_weights(sample_weight: Any, n_samples: int) -> HostArray:
         raise InputError(f"`sample_weight` must have shape ({n_samples},), one weight per sample, got {weights.shape}.")
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
-        row = int(np.argmax(bad))
+        first = int(np.argmax(bad))
         raise InputError(
-            f"`sample_weight` must be finite and not negative, got {weights[row]:.6g} in row {row}. "
+            f"`sample_weight` must be finite and not negative, got {weights[first]:.6g} in {row(first)}. "
             "A weight counts copies of a sample: give 0 to samples that must not count."
         )
     if not weights.any():
-        raise InputError("`sample_weight` must be positive for some sample, got only zeros.")
+        raise NoRowsError("`sample_weight` must be positive for some sample, got only zeros.")
     if not 1e-60 < weights.max() < 1e60:  # so that fourth powers stay in the range of float64
         raise InputError(
             f"The largest `sample_weight` must lie between 1e-60 and 1e60, got {weights.max():.6g}. "
@@ -279,38 +309,44 @@ def _spelled(value: Any, known: set[str]) -> str:
     return whole if whole in known else text
 
 
-def cluster_codes(clusters: Any, n_samples: int) -> HostArray:
-    """A whole number for the cluster of each sample."""
-    return coded(clusters, n_samples, "cluster")[1]
+def cluster_codes(clusters: Any, weights: HostArray, row: RowName = row_name) -> HostArray:
+    """A whole number for the cluster of each sample; samples of weight zero may have any cluster, and get 0."""
+    (kept,) = np.nonzero(weights)
+    codes = np.zeros(len(weights), dtype=np.int64)
+    codes[kept] = coded(clusters, len(weights), "cluster", row, kept)[1]
+    return codes
 
 
-def coded(values: Any, n_samples: int, what: str) -> tuple[HostArray, HostArray]:
+def coded(
+    values: Any, n_samples: int, what: str, row: RowName = row_name, kept: HostArray | None = None
+) -> tuple[HostArray, HostArray]:
     """The different values that samples have, in order, and the place of each sample's value among them.
 
-    ``what`` is what a value is called; the caller's argument is its plural.
+    ``what`` is what a value is called; the caller's argument is its plural. Only the ``kept`` samples are looked at, if given.
     """
     name = f"{what}s"
     refuse_name(values, what)
     refuse_hidden(values, name)
     try:
-        given: HostArray = _array.on_host(_array.as_array(values))
+        given: HostArray = as_given(values)
     except ValueError:
         raise InputError(f"`{name}` must be a flat list, got rows of different lengths.") from None
     if given.shape != (n_samples,):
         raise InputError(f"`{name}` must have shape ({n_samples},), one {what} per sample, got {given.shape}.")
-    # NumPy turns NaN into text in a list of text, so a list is looked at as it was given.
-    plain = values if isinstance(values, list | tuple) else given.tolist() if given.dtype == object else []
-    absent = next((row for row, value in enumerate(plain) if _is_absent(value)), None)
+    if kept is not None and len(kept) < n_samples:
+        given, every = given[kept], row
+        row = lambda place: every(int(kept[place]))  # noqa: E731 - the name of the place among all samples
+    absent = next((i for i, value in enumerate(given.tolist()) if is_absent(value)), None) if given.dtype == object else None
     if absent is not None:
-        found = "None" if plain[absent] is None else "NaN"
-        raise InputError(f"`{name}` must not be missing, got {found} in row {absent}. Give that row a {what}.")
+        found = "None" if given[absent] is None else "NaN"
+        raise InputError(f"`{name}` must not be missing, got {found} in {row(absent)}. Give that row a {what}.")
     try:
         missing = given != given  # noqa: PLR0124 - NaN, in arrays of any type
         different, codes = np.unique(given, return_inverse=True)
     except TypeError:
         raise InputError(f"`{name}` must hold values of one type, such as numbers or text.") from None
     if missing.any():
-        raise InputError(f"`{name}` must not be missing, got NaN in row {int(np.argmax(missing))}. Give that row a {what}.")
+        raise InputError(f"`{name}` must not be missing, got NaN in {row(int(np.argmax(missing)))}. Give that row a {what}.")
     return different, codes
 
 
@@ -323,7 +359,7 @@ def refuse_name(values: Any, what: str) -> None:
         )
 
 
-def _is_absent(value: Any) -> bool:
+def is_absent(value: Any) -> bool:
     """Whether it is None, NaN, or what pandas has in their place."""
     try:
         return value is None or bool(value != value)  # noqa: PLR0124 - NaN, of any type
@@ -357,8 +393,7 @@ def check_number_of_clusters(number: int) -> None:
             "made of. Leave it out if samples are independent."
         )
     if number < _FEW_CLUSTERS:
-        warnings.warn(
+        notice(
             f"Standard errors from {number} clusters are too small on average, and vary much. Use at least {_ENOUGH_CLUSTERS}.",
             InputWarning,
-            stacklevel=2,
         )

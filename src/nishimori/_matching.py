@@ -6,18 +6,21 @@ reading the logits again; if they turn out to be too far away, or the rows are t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import exp, inf, log
+from typing import NamedTuple
 
+from nishimori._census import Census
 from nishimori._expansion import Expand, Expansion
 from nishimori._labels import check_number_of_clusters
 from nishimori._match import Match
 from nishimori._observables import Confidence, Energy, Observable, TopN
+from nishimori._passes import Sums
 from nishimori._readings import LastGaps, Readings, in_log_beta, measure_at, refusal
 from nishimori._roots import Point, Root, drive, increasing_root
-from nishimori._row_means import MeasureRows, RowMeans
+from nishimori._row_means import CompareRows
 from nishimori._sketch import Sketch
-from nishimori._sources import Source, counts_of_clusters, has_clusters, refuse_counted_clusters
+from nishimori._sources import Source, applied, counts_of_clusters, has_clusters, refuse_counted_clusters
 from nishimori._starts import (
     ANYWHERE,
     MANY,
@@ -119,6 +122,8 @@ class _Search:
     @property
     def can_expand(self) -> bool:
         """Whether rows as functions of β are enough for the observables, and can be kept."""
+        if getattr(self.data, "is_remote", False):
+            return False
         few = self.data.n_rows is not None and self.data.n_rows <= _MOST_EXPANDED and self.data.n_classes >= MANY
         return few and self.is_paired
 
@@ -173,22 +178,12 @@ class _Search:
 
     def is_single_enough(self, rows: Source, roots: Mapping[int, Root]) -> bool:
         """Whether float32 and float64 agree on some of ``rows``, as exactly as a temperature is promised."""
-        some = some_of(rows, _telling(rows))
-        is_part = (some.n_rows or 0) < (self.data.n_rows or inf)
-        single, double = (self._expected(some, roots, exact=exact) for exact in (False, True))
+        places = {i: root.x if self.expanded_at is not None else self.readings.measured_at[i] for i, root in roots.items()}
+        measured = tuple((self.observables[i], exp(x)) for i, x in places.items())
+        distances = applied(rows, _Rounding(measured, self.expanded_at, self.data.n_rows or inf))
         return all(
-            double.distance(single, i, is_part=is_part) <= _PROMISED * abs(root.point.slope)
-            for i, root in enumerate(roots.values())
+            distance <= _PROMISED * abs(root.point.slope) for distance, root in zip(distances, roots.values(), strict=True)
         )
-
-    def _expected(self, rows: Source, roots: Mapping[int, Root], *, exact: bool) -> RowMeans:
-        """What each row expects, computed as it was for all rows: by an expansion at the root, else where it was measured."""
-        places = {i: root.x for i, root in roots.items()}
-        if self.expanded_at is not None:
-            rows, exact = rows.gather(Expand(self.expanded_at, exact)), True
-        else:
-            places = {i: self.readings.measured_at[i] for i in roots}
-        return rows.gather(MeasureRows(tuple((self.observables[i], exp(x)) for i, x in places.items()), exact))
 
     def by_reading(self, begin: Mapping[int, float]) -> Match:
         """Read the data at each β that the searches ask for."""
@@ -201,25 +196,13 @@ class _Search:
 
     def by_expansion(self, begin: Mapping[int, float]) -> Match:
         """Read the data once, in the middle of the starts, and read on only if that is not enough."""
-        near, self.readings.census = self.readings.read(Expand(middle(begin), self.exact), self.readings.count)
-        if self.readings.census.n_at_masks:  # the loss may be infinite
-            return self.by_reading(begin)
-        near = near.joined()
-        local = _Local(near, self.observables, middle(begin))
-        roots = drive({i: increasing_root(start, predict=True) for i, start in begin.items()}, local)
-        found = {i: replace(root, is_measured=False) for i, root in roots.items() if isinstance(root, Root)}
-        if len(found) < len(begin) or not self._are_certified(found, near):
-            return self.by_reading(dict(begin) | known(roots))
+        search = _SearchNearby(self.observables, dict(begin))
+        expand = Expand(middle(begin), self.exact)
+        found, self.readings.census = self.readings.concluded((_joined, search), expand, self.readings.count)
+        if found.gaps is None:
+            return self.by_reading(dict(begin) | known(found.roots))
         self.expanded_at = middle(begin)
-        return self._match(found, local.gaps)
-
-    def _are_certified(self, roots: Mapping[int, Root], rows: Expansion) -> bool:
-        """Whether the last order of the expansion changes nothing, even if it has the same sign in all rows."""
-        kinds = {i: int(isinstance(self.observables[i], Energy)) for i in roots}
-        betas = {kinds[i]: exp(root.x) for i, root in roots.items()}
-        some = next(iter(betas.values()))
-        changes = rows.last_orders(betas.get(0, some), betas.get(1, some))
-        return all(changes[kinds[i]] <= _PROMISED * abs(root.point.slope) for i, root in roots.items())
+        return self._match(found.roots, found.gaps)
 
     def _match(self, roots: Mapping[int, Root | NishimoriError], gaps: LastGaps) -> Match:
         assert self.readings.census is not None, "the first answer to a search counts the rows"
@@ -228,6 +211,63 @@ class _Search:
         found = tuple(_determined(observable, roots[i]) for i, observable in enumerate(self.observables))
         known_gaps = gaps.of([i for i, root in enumerate(found) if isinstance(root, Root)])
         return Match(self.observables, found, self.readings.census, self.readings.n_passes, known_gaps)
+
+
+@dataclass(frozen=True)
+class _Rounding:
+    """How far float32 and float64 may be apart in the means of all ``n_rows`` rows, found from some of them.
+
+    Means are computed as they were for all rows: by an expansion at ``expanded_at`` if that is given.
+    """
+
+    measured: tuple[tuple[Observable, float], ...]
+    expanded_at: float | None
+    n_rows: float
+
+    def __call__(self, rows: Source) -> list[float]:
+        some = some_of(rows, _telling(rows))
+        is_part = (some.n_rows or 0) < self.n_rows
+        errors = some.gather(CompareRows(self.measured, self.expanded_at))
+        return [errors.distance(i, is_part=is_part) for i in range(len(self.measured))]
+
+
+def _joined(sums: Sums) -> Sums:
+    """The same sums with the expanded rows in few parts."""
+    rows, census = sums.items
+    return Sums((rows.joined(), census))
+
+
+class _Nearby(NamedTuple):
+    """The roots in expanded rows, and the gaps there; None if the expansion does not reach all of them."""
+
+    roots: dict[int, Root]
+    gaps: LastGaps | None
+
+
+@dataclass(frozen=True)
+class _SearchNearby:
+    """The search in expanded rows, wherever these are; ``begin`` has the log β where it starts."""
+
+    observables: tuple[Observable, ...]
+    begin: Mapping[int, float]
+
+    def __call__(self, sums: Sums) -> tuple[_Nearby, Census]:
+        rows, census = sums.items
+        if census.n_at_masks:  # the loss may be infinite
+            return _Nearby({}, None), census
+        local = _Local(rows, self.observables, middle(self.begin))
+        roots = drive({i: increasing_root(start, predict=True) for i, start in self.begin.items()}, local)
+        found = {i: replace(root, is_measured=False) for i, root in roots.items() if isinstance(root, Root)}
+        reaches = len(found) == len(self.begin) and self._are_certified(found, rows)
+        return _Nearby(found, local.gaps if reaches else None), census
+
+    def _are_certified(self, roots: Mapping[int, Root], rows: Expansion) -> bool:
+        """Whether the last order of the expansion changes nothing, even if it has the same sign in all rows."""
+        kinds = {i: int(isinstance(self.observables[i], Energy)) for i in roots}
+        betas = {kinds[i]: exp(root.x) for i, root in roots.items()}
+        some = next(iter(betas.values()))
+        changes = rows.last_orders(betas.get(0, some), betas.get(1, some))
+        return all(changes[kinds[i]] <= _PROMISED * abs(root.point.slope) for i, root in roots.items())
 
 
 class _Local:

@@ -19,7 +19,7 @@ from nishimori import _array
 from nishimori._array import Array
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
-from nishimori._scores import numeric
+from nishimori._numeric import numeric
 from nishimori.errors import InputError
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._applied import Meaning, applied
+from nishimori._applied import Said, applied
 from nishimori._array import HostArray
 from nishimori._census import at_zeros, warn_of_zeros
 from nishimori._ece_difference import EceDifference
@@ -108,6 +108,7 @@ def paired(
     input: Input | None = None,
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> Paired:
     """What two calibrations of the same data differ by, with standard errors, intervals and p-values.
 
@@ -121,7 +122,7 @@ def paired(
         The group of each sample, for calibrators that have a temperature per group.
     n_bins, strategy
         Bins of the calibration error, as for `metrics.ece`.
-    input, classes, floor
+    input, classes, floor, ignore_index
         As for `evaluate`.
 
     Returns
@@ -141,7 +142,15 @@ def paired(
     -0.190 ± 0.017, p = 6e-29
     """
     used = {"first": _used(first), "second": _used(second)}
-    data, maps = applied(used, logits, labels, sample_weight, clusters, Meaning(input, classes, floor), groups)
+    data, maps = applied(
+        used,
+        logits,
+        labels,
+        sample_weight,
+        clusters,
+        Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index),
+        groups,
+    )
     cards, (found,) = compared(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
     return Paired(first=cards[0], second=cards[1], **found)
 

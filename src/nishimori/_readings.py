@@ -4,7 +4,7 @@ Whether a temperature exists follows from the gaps at β = 0 and β = ∞. They 
 guess makes that superfluous, only when the search takes longer than it should.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import exp, inf, sqrt
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from nishimori._moments import GapSums, Measure, Moments, log_scale
 from nishimori._observables import Confidence, Observable, TopN
 from nishimori._passes import together
 from nishimori._roots import Point
-from nishimori._sources import Source
+from nishimori._sources import Source, concluded
 from nishimori.errors import InputError, NishimoriError, NotConvergedError, NoTemperatureError
 
 # Where the mean of an observable that may not be monotone is looked at: three decades of T to either side of the start.
@@ -157,6 +157,11 @@ class Readings:
             return _masked_labels(self.census, self.label_name)
         refused = _refusal(moments.at(slice(1, None)), self.census) if judged else None
         return refused or in_log_beta(moments if len(moments.betas) == 1 else moments.at(slice(1)))
+
+    def concluded(self, steps: tuple[Callable[[Any], Any], ...], *passes: Any) -> Any:
+        """What ``steps`` make of several passes of one reading."""
+        self.n_passes += 1
+        return concluded(self.data, together(*passes), steps)
 
     def read(self, *passes: Any) -> tuple[Any, ...]:
         """What several passes give, from one reading."""

@@ -5,24 +5,25 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import inf, isfinite, sqrt
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite, isnan, nan, sqrt
 from typing import Any
 
 import numpy as np
 
-from nishimori._applied import Meaning, applied, chosen
+from nishimori._applied import Said, applied, chosen
 from nishimori._array import HostArray
 from nishimori._binned_gaps import BinnedGaps
 from nishimori._census import warn_of_zeros
 from nishimori._inference import Interval, interval_around, interval_in_ratio, interval_of_share, number_behind
 from nishimori._labels import Classes
-from nishimori._maps import Map, temperature_of
+from nishimori._maps import Map, Temperature, temperature_of
 from nishimori._reliability import Bins, Reliability, Strategy, check_bins, uniform_edges
 from nishimori._score_sums import SCORES, Claim, Score, ScoreSums
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
-from nishimori._sources import Source
+from nishimori._sources import Source, TopKSource
+from nishimori._top_k import TopK
 from nishimori.errors import InputError
 
 # Quantiles need one number per row and map. More maps than this many numbers allow are measured in several readings: 64 MiB.
@@ -51,8 +52,9 @@ class Scorecard:
         Expected calibration error of the predicted class: the mean of abs(gap) over the bins of `reliability`.
     brier : float
         Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
+        NaN for top-k log-probabilities, which do not tell.
     nll : float
-        Mean negative log-likelihood of the true class.
+        Mean negative log-likelihood of the true class; NaN for top-k log-probabilities that do not give it for all samples.
     reliability : Reliability
         Confidence against accuracy, bin by bin.
     error_se, accuracy_se, confidence_se, ece_se, brier_se, nll_se : float or None
@@ -118,7 +120,7 @@ class Scorecard:
         names = ("error", "accuracy", "confidence", "gap", "ece", "brier", "nll")
         named = ["n_samples", "temperature", *(each for name in names for each in (name, f"{name}_se")), "ece_corrected"]
         found = {name: getattr(self, name) for name in named}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in found.items() if value is not None and not isnan(value)}
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
         """The range of a metric that the data leave possible.
@@ -189,13 +191,14 @@ def evaluate(
     input: Input | None = None,
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> Scorecard:
     """Every metric of a data set at once, read once (twice with ``strategy="quantile"``).
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, counts
-        As for `temperatures`.
+    logits, labels, sample_weight, clusters, counts, ignore_index
+        As for `temperatures`. A `TopK` is measured as it is, at T = 1.
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
@@ -214,8 +217,7 @@ def evaluate(
     Returns
     -------
     Scorecard
-        With `error`, `accuracy`, `confidence`, `ece`, `brier`, `nll` and `reliability`, their standard errors, and the method
-        `interval`.
+        With `error`, `accuracy`, `confidence`, `ece`, `brier`, `nll`, `reliability`, standard errors and `interval`.
 
     Examples
     --------
@@ -225,10 +227,38 @@ def evaluate(
     0.5 0.731 0.231 0.813
     """
     used = chosen(temperature, calibrator)
-    meaning = Meaning(input, classes, floor)
+    meaning = Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    if isinstance(logits, TopK):
+        _refuse_map(used)
     data, maps = applied({"calibrator": used}, logits, labels, sample_weight, clusters, meaning, groups)
+    if isinstance(data, TopKSource):
+        (card,) = scorecards(data.even, maps, n_bins=n_bins, strategy=strategy, counts=counts)
+        return _without_unknown(card, data)
     (card,) = scorecards(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
     return card
+
+
+def _refuse_map(used: Any) -> None:
+    """Refuse a map of top-k log-probabilities, unless it changes nothing."""
+    if used != Temperature(1.0):
+        raise InputError(
+            "`temperature` and `calibrator` must be left out for top-k log-probabilities: metrics at other temperatures depend "
+            "on the classes that are not listed. `TopK.probabilities(temperature)` gives bounds on probabilities."
+        )
+
+
+def _without_unknown(card: Scorecard, data: TopKSource) -> Scorecard:
+    """The card of top-k log-probabilities, whose tail matters only to scores of all classes."""
+    absent = dict(card.why_no_se)
+    absent["brier"] = "the squares of probabilities that are not listed are not known. Pass all logits."
+    card = replace(card, brier=nan, brier_se=None, why_no_se=absent)
+    if not data.n_unknown:
+        return card
+    absent["nll"] = (
+        f"the log-probability of the true class is not known in {data.n_unknown} of {data.n_rows} samples. Pass "
+        "`label_log_probabilities` to TopK."
+    )
+    return replace(card, nll=nan, nll_se=None)
 
 
 def scorecards(

@@ -5,10 +5,9 @@ precision; neither changes the array, and nothing is inferred from its values: w
 what the caller said. Its type and shape are checked when it is made, its values when they are read for the first time.
 """
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, prod
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -18,6 +17,7 @@ from nishimori._array import Array, HostArray, namespace
 from nishimori._kernels import LARGEST
 from nishimori._notice import notice
 from nishimori._numbers import between
+from nishimori._numeric import check_shape, numeric
 from nishimori.errors import InputError, InputWarning
 
 Input = Literal["logits", "probabilities"]
@@ -31,12 +31,15 @@ class Scores:
     """Scores of shape (n, k), or (n,) for the positive class of a binary problem; ``name`` is the caller's word for them.
 
     ``floor`` raises smaller probabilities; if it is None, only exact zeros are raised, to the smallest number of their dtype.
+    ``leading`` is the shape before the classes where that has several dimensions, such as (sequences, tokens): each of these
+    positions is a row. The array then has them as one dimension, unless that would take a copy.
     """
 
     array: Array
     input: Input
     name: str = "logits"
     floor: float | None = None
+    leading: tuple[int, ...] = ()
 
     @property
     def is_binary_score(self) -> bool:
@@ -45,11 +48,48 @@ class Scores:
 
     @property
     def n_samples(self) -> int:
-        return int(self.array.shape[0])
+        return int(prod(self.array.shape[:-1] or self.array.shape))
 
     @property
     def n_classes(self) -> int:
-        return 2 if self.is_binary_score else int(self.array.shape[1])
+        return 2 if self.is_binary_score else int(self.array.shape[-1])
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether the rows cannot be seen as one dimension without a copy; they are then copied a block at a time."""
+        return len(self.array.shape) > 2
+
+    def row(self, number: int) -> str:
+        """The name of a row in messages: its number or, where there are several leading dimensions, its position."""
+        if not self.leading:
+            return f"row {number}"
+        inner = np.unravel_index(number % prod(self.leading[1:]), self.leading[1:])
+        return f"row ({', '.join(map(str, (number // prod(self.leading[1:]), *inner)))})"
+
+    def per_row(self, values: Any, name: str | None = None) -> Any:
+        """One value per row: flat if they have the leading shape, repeated if they have only its first dimensions.
+
+        Other shapes are refused where the caller has a ``name`` for the values.
+        """
+        if not self.leading or values is None or isinstance(values, str):
+            return values
+        try:
+            given = _array.as_array(values)
+        except ValueError:  # rows of different lengths, which are refused later
+            return values
+        shape = tuple(given.shape)
+        if shape and shape == self.leading[: len(shape)]:
+            return np.repeat(_array.on_host(given).reshape(-1), prod(self.leading[len(shape) :]))
+        if name is not None and shape != (self.n_samples,):
+            shorter = " or ".join(str(self.leading[:length]) for length in range(len(self.leading) - 1, 0, -1))
+            raise InputError(
+                f"`{name}` must have shape {self.leading}, one per position, or {shorter}, one per sequence, got {shape}."
+            )
+        return values
+
+    def restored(self, rows: Array) -> Array:
+        """Results with one row, or one number, per row of the scores, in the leading shape."""
+        return namespace(rows).reshape(rows, (*self.leading, *rows.shape[1:])) if self.leading else rows
 
     @property
     def rounding(self) -> float:
@@ -75,8 +115,15 @@ class Scores:
 
         Logits of float32 and float64 are as they were passed, shorter ones become float32, all others float64.
         """
-        stored = self._readable(self.array[rows, ...])
-        stored = stored if kept is None else _array.rows_at(stored, kept)
+        return self.widened(self.unchanged(rows, kept))
+
+    def unchanged(self, rows: slice, kept: HostArray | None = None) -> Array:
+        """The same in the dtype that they came in."""
+        stored = self._readable(self.at(rows))
+        return stored if kept is None else _array.rows_at(stored, kept)
+
+    def widened(self, stored: Array) -> Array:
+        """Some rows as `stored` gives them, from what `unchanged` gives."""
         return _array.in_double(stored) if self.input == "probabilities" else _array.in_single(stored)
 
     def check(self, values: Array, numbers: Sequence[int] | HostArray) -> bool:
@@ -101,16 +148,20 @@ class Scores:
     def table(self, first_row: int = 0, rows: slice | None = None) -> Array:
         """The same, but as passed: probabilities where those were given."""
         for block in self.blocks() if rows is None else (rows,):
-            stored = _array.seen_by_numpy(self._readable(self.array[block, ...]))
+            stored = _array.seen_by_numpy(self._readable(self.at(block)))
             if not self._is_usual(stored):
                 self.check(_array.in_double(stored), range(first_row + block.start, first_row + block.stop))
         if rows is None:
-            stored = _array.seen_by_numpy(self._readable(self.array))
+            stored = _array.seen_by_numpy(self._readable(self.at(slice(0, self.n_samples))))
         return self._raised(self._table(_array.to_compute(stored)))
 
     def sample(self, index: HostArray) -> "Scores":
-        """The rows whose numbers are in ``index``."""
-        return replace(self, array=_array.rows_at(self.array, index))
+        """The rows whose numbers are in ``index``, without their positions."""
+        return replace(self, array=_array.rows_at(self.array, index), leading=())
+
+    def at(self, rows: slice) -> Array:
+        """Some rows as they were passed; a view of them, except where they are scattered."""
+        return _array.rows_between(self.array, rows.start, rows.stop) if self.is_scattered else self.array[rows, ...]
 
     def _is_usual(self, stored: Array) -> bool:
         """Whether these are logits of which `check` would find nothing to say, without a copy of them in float64."""
@@ -167,8 +218,12 @@ def scores(x: Any, *, input: Input = "logits", name: str = "logits", floor: floa
 def scores_of(array: Array, *, input: Input, name: str, floor: float | None = None) -> Scores:
     """The same for what is known to be an array of numbers."""
     check_input(input, floor)
-    _check_shape(array.shape, name)
-    found = Scores(array, input, name, floor)
+    leading: tuple[int, ...] = ()
+    check_shape(array.shape, name)
+    if len(array.shape) > 2:
+        leading = tuple(int(length) for length in array.shape[:-1])
+        array = _array.merged(array) if _array.is_array(array) else array
+    found = Scores(array, input, name, floor, leading)
     if floor is not None and floor * found.n_classes >= 1:
         raise InputError(
             f"`floor` must be below 1/{found.n_classes}, or it could change which of {found.n_classes} classes is predicted, "
@@ -199,11 +254,11 @@ def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None 
         return
     n_rows = min(given.n_samples, max(enough, min(_LOOKED_AT, _NUMBERS // given.n_classes)))
     # Few numbers tell logits from probabilities, and come faster from another device.
-    corner = given.array[:enough] if given.is_binary_score else given.array[:enough, : min(_AT_FIRST, given.n_classes)]
-    for some in (corner, given.array[:n_rows, ...]):
-        some = _array.on_host(some)  # noqa: PLW2901 - where they can be looked at
+    for n, columns in ((enough, _AT_FIRST), (n_rows, given.n_classes)):
+        first = given.at(slice(0, n))
+        some = _array.on_host(first if given.is_binary_score else first[:, : min(columns, given.n_classes)])  # to look at
         if weights is not None:
-            some = some[weights[: len(some)] > 0]  # noqa: PLW2901
+            some = some[weights[: len(some)] > 0]
         if not ((some >= 0) & (some <= 1 + _SLACK)).all():
             return
     if len(some) < enough:
@@ -215,76 +270,6 @@ def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None 
     else:
         return
     notice(f"{what}, as probabilities do. If these are probabilities, {remedy}; they are used as logits.", InputWarning)
-
-
-def numeric(x: Any, name: str) -> Array:
-    """``x`` as an array of real numbers, or an error that says what else it is."""
-    if type(x) is not np.ndarray:  # the commonest case, for which each check would count
-        _refuse_no_array(x, name)
-    try:
-        array = _array.as_array(x)
-    except ValueError:
-        raise InputError(f"`{name}` must be a rectangular array of numbers, got rows of different lengths.") from None
-    if _array.dtype_name(array).startswith(("float8_", "float6_", "float4_", "q")):
-        raise InputError(
-            f"`{name}` must not be of type {_array.dtype_name(array)}, which is too coarse. Convert it to float32."
-        )
-    if _array.kind(array) == "complex":
-        raise InputError(
-            f"`{name}` must be real, got {_array.dtype_name(array)}. Complex data not supported: pass `{name}.real`."
-        )
-    if _array.kind(array) == "other":
-        return _from_objects(array, name)
-    return array
-
-
-def _refuse_no_array(x: Any, name: str) -> None:
-    if x is None:
-        raise InputError(f"`{name}` must be an array of scores, got None.")
-    if isinstance(x, str | os.PathLike):
-        raise InputError(f"`{name}` must be an array of scores, got {os.fspath(x)!r}. If that is a file, load it first.")
-    if isinstance(x, Mapping):
-        raise InputError(f"`{name}` must be an array of scores, got a {type(x).__name__} of {list(x)}. Pass one of its arrays.")
-    refuse_hidden(x, name)
-
-
-def _from_objects(array: Array, name: str) -> Array:
-    if array.dtype == object:
-        try:
-            return array.astype(np.float64)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"`{name}` must hold numbers, but one could not be read: {error}.") from None
-    what = "text" if array.dtype.kind in "US" else f"an array of type {_array.dtype_name(array)}"
-    raise InputError(f"`{name}` must hold numbers, got {what}. Convert it first, for example with `{name}.astype(float)`.")
-
-
-def refuse_hidden(x: Any, name: str) -> None:
-    """Refuse arrays that do not show all their entries: conversion would change their meaning."""
-    if _array.is_sparse(x):
-        raise InputError(f"`{name}` must be a dense array, got a sparse one. Pass `{name}.toarray()` or `{name}.to_dense()`.")
-    if _array.is_without_values(x):
-        raise InputError(f"`{name}` must be a dense array with values, got a nested or a meta tensor. Pass an ordinary tensor.")
-    if _array.has_hidden_entries(x):
-        raise InputError(f"`{name}` must not hide entries, got a NumPy masked array. Pass `{name}.filled(value)`.")
-
-
-def _check_shape(shape: tuple[int, ...], name: str) -> None:
-    wanted = f"`{name}` must have shape (n_samples, n_classes), or (n_samples,) for a binary score"
-    if len(shape) not in (1, 2):
-        remedy = (
-            f"Put the classes last and flatten the rest: `{name}.reshape(-1, n_classes)`."
-            if len(shape) > 2
-            else f"Reshape your data: for one sample pass `[{name}]`."
-        )
-        raise InputError(f"{wanted}, got shape {tuple(shape)}. {remedy}")
-    if shape[0] == 0:
-        raise InputError(f"{wanted}, got 0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
-    if len(shape) == 2 and shape[1] < 2:
-        remedy = f" If it is the score of the positive class, pass it as `{name}[:, 0]`." if shape[1] else ""
-        raise InputError(
-            f"{wanted}, one column per class, got {shape[1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is "
-            f"required.{remedy}"
-        )
 
 
 def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> bool:
@@ -301,24 +286,25 @@ def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostAr
     bad = ~(usual | masked)
     if bool(xp.any(bad & xp.isfinite(values))):
         raise InputError(
-            f"`{name}` must lie between -{LARGEST:g} and {LARGEST:g}, got {_first(values, bad, numbers)}. "
+            f"`{name}` must lie between -{LARGEST:g} and {LARGEST:g}, got {_first(scores, values, bad, numbers)}. "
             "Pass -inf to mask a class."
         )
     if bool(xp.any(bad)):
         raise InputError(
-            f"`{name}` must not contain NaN or +inf, got {_first(values, bad, numbers)}. "
+            f"`{name}` must not contain NaN or +inf, got {_first(scores, values, bad, numbers)}. "
             "Drop those rows or find where the model produced them; -inf is allowed and masks a class."
         )
     if scores.is_binary_score:
         raise InputError(
-            f"`{name}` must be finite where one score stands for two classes, got {_first(values, masked, numbers)}. "
+            f"`{name}` must be finite where one score stands for two classes, got {_first(scores, values, masked, numbers)}. "
             "Clip the scores, or pass two columns."
         )
     empty = xp.all(masked, axis=1)
     if bool(xp.any(empty)):
-        row = numbers[int(np.argmax(_array.on_host(empty)))]
+        row = int(numbers[int(np.argmax(_array.on_host(empty)))])
         raise InputError(
-            f"`{name}` must leave each sample at least one class, got only -inf in row {row}. Unmask its classes or drop it."
+            f"`{name}` must leave each sample at least one class, got only -inf in {scores.row(row)}. Unmask its classes or "
+            "drop it."
         )
     return True
 
@@ -330,7 +316,7 @@ def _refuse_rounded(scores: Scores, values: Array, numbers: Sequence[int] | Host
     if bool(xp.any(rounded)):
         raise InputError(
             f"`{scores.name}` of type {_array.dtype_name(scores.array)} must lie between -2**53 and 2**53, where float64 is "
-            f"exact, got {_first(values, rounded, numbers)}. Subtract the largest score of each row first."
+            f"exact, got {_first(scores, values, rounded, numbers)}. Subtract the largest score of each row first."
         )
 
 
@@ -338,26 +324,28 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
     """Refuse rows that are not distributions."""
     xp, name = namespace(values), scores.name
     if bool(xp.any(xp.isnan(values))):
-        found = _first(values, xp.isnan(values), numbers)
+        found = _first(scores, values, xp.isnan(values), numbers)
         raise InputError(f"`{name}` must not contain NaN, got {found}. Drop those rows or find where the model produced them.")
     outside = ~((values >= 0) & (values <= 1 + _SLACK))
     remedy = "If these are logits, pass `input='logits'`."
     if bool(xp.any(outside)):
-        raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, outside, numbers)}. {remedy}")
+        raise InputError(f"`{name}` must be between 0 and 1, got {_first(scores, values, outside, numbers)}. {remedy}")
     if scores.is_binary_score:
         if bool(xp.any(values > 1)):
-            raise InputError(f"`{name}` must be between 0 and 1, got {_first(values, values > 1, numbers)}. {remedy}")
+            raise InputError(f"`{name}` must be between 0 and 1, got {_first(scores, values, values > 1, numbers)}. {remedy}")
         return
     totals = xp.sum(values, axis=1)
     off = xp.abs(totals - 1) > scores.slack
     if bool(xp.any(off)):
         row = int(np.argmax(_array.on_host(off)))
-        raise InputError(f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in row {numbers[row]}. {remedy}")
+        raise InputError(
+            f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in {scores.row(int(numbers[row]))}. {remedy}"
+        )
 
 
-def _first(values: Array, bad: Array, numbers: Sequence[int] | HostArray) -> str:
+def _first(scores: Scores, values: Array, bad: Array, numbers: Sequence[int] | HostArray) -> str:
     """The first offending entry, in words."""
     where = np.argwhere(_array.on_host(bad))[0]
     value = float(_array.on_host(values)[tuple(where)])
     column = f", column {where[1]}" if len(where) > 1 else ""
-    return f"{value:.6g} in row {numbers[where[0]]}{column}"
+    return f"{value:.6g} in {scores.row(int(numbers[where[0]]))}{column}"

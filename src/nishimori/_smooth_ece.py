@@ -49,12 +49,13 @@ def smooth_ece(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> float:
     """Expected calibration error without bins: the gap between confidence and accuracy after smoothing.
 
     Parameters
     ----------
-    logits, labels, temperature, sample_weight, input, classes, floor
+    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
         As for every metric of this module.
     of : {"top", "positive"}
         What is claimed: that the predicted class is right, or that class 1 is true (binary problems only).
@@ -80,7 +81,7 @@ def smooth_ece(
     0.3808
     """
     beta = 1 / checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     check_claim(data, of)
     return smooth_error(data.gather(Spread(beta, of)))
 

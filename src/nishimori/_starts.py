@@ -5,12 +5,13 @@ two, to give all digits.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import exp, log
 
 from nishimori._observables import Confidence, Observable
 from nishimori._readings import Readings
 from nishimori._roots import Root, drive, increasing_root
-from nishimori._sources import Source
+from nishimori._sources import Source, applied
 from nishimori.errors import InputError, NishimoriError
 
 ANYWHERE = -log(1.5)
@@ -74,8 +75,20 @@ def answers_of(sample: Source | None, observables: Sequence[Observable]) -> dict
     """The answers of a sample, by the position of their observable, as far as there are any."""
     if sample is None:
         return {}
-    begin = answers_of(sample_of(sample), observables)
-    return answers_from(begin, sample, observables)
+    try:
+        return applied(sample, _Answers(tuple(observables)))
+    except InputError:
+        return {}  # a reading of all rows will say which one is wrong
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """The answers of some rows, from a search that starts at the answers of a sample of them."""
+
+    observables: tuple[Observable, ...]
+
+    def __call__(self, rows: Source) -> dict[int, float]:
+        return answers_from(answers_of(sample_of(rows), self.observables), rows, self.observables)
 
 
 def answers_from(begin: Mapping[int, float], sample: Source, observables: Sequence[Observable]) -> dict[int, float]:

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
+from nishimori._bounds import BoundedMatch
+from nishimori._inference import Interval
 from nishimori._labels import Classes
 from nishimori._match import Match
 from nishimori._matching import match
 from nishimori._observables import BUILT_IN
 from nishimori._roots import Root
 from nishimori._scores import Input
-from nishimori._sources import Source, source
+from nishimori._sources import Source, TopKSource, source
 from nishimori.errors import NishimoriError, NoTemperatureError
 
 
@@ -37,6 +39,9 @@ class Temperatures:
         The error that fitting that method alone would raise, where the temperature does not exist.
     why_no_ec, why_no_ts : str or None
         Its message.
+    ec_bounds, ts_bounds : Interval or None
+        For top-k log-probabilities: the temperatures that the classes that are not listed leave possible. `ec` and `ts` are
+        then their middles, and None where the bounds are not closer to each other than the standard error.
     end : str or None
         Where `ec` would be, if it does not exist: "cold", "hot" or "flat", as in `NoTemperatureError`.
     """
@@ -50,6 +55,8 @@ class Temperatures:
     ts_error: NishimoriError | None = None
     ec_se: float | None = None
     ts_se: float | None = None
+    ec_bounds: Interval | None = None
+    ts_bounds: Interval | None = None
 
     @property
     def why_no_ec(self) -> str | None:
@@ -80,6 +87,24 @@ class Temperatures:
             ts_se=matched.standard_error(1),
         )
 
+    @classmethod
+    def bounded(cls, matched: BoundedMatch) -> "Temperatures":
+        """From the search in top-k log-probabilities, for the same observables."""
+        ec, ts = matched.found
+        return cls(
+            ec=ec.value,
+            ts=ts.value,
+            accuracy=matched.even.census.accuracy,
+            n_passes=matched.n_passes,
+            n_samples=matched.even.census.n_rows,
+            ec_error=ec.error,
+            ts_error=ts.error,
+            ec_se=ec.se,
+            ts_se=ts.se,
+            ec_bounds=ec.bounds,
+            ts_bounds=ts.bounds,
+        )
+
 
 def temperatures(
     logits: Any,
@@ -91,19 +116,22 @@ def temperatures(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> Temperatures:
     """Both temperatures of a validation set, expectation consistency and temperature scaling, from shared passes.
 
     Parameters
     ----------
-    logits : array of shape (n_samples, n_classes), or (n_samples,)
-        Scores before the softmax, in any array library; a flat array z means the binary logits (0, z).
-    labels : array of shape (n_samples,)
+    logits : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
+        Scores before the softmax, in any array library; a flat array z means the binary logits (0, z). With more dimensions,
+        such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most probable classes.
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
         The true class of each sample: its column, or one of ``classes``.
-    sample_weight : array of shape (n_samples,), optional
-        A weight of w counts a sample w times as much.
-    clusters : array of shape (n_samples,), optional
-        Which samples belong together, such as the tokens of a document: a number or text for each. Only for standard errors.
+    sample_weight : array of the shape of ``labels``, optional
+        A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
+    clusters : array of the shape of ``labels``, optional
+        Which samples belong together, for standard errors, such as the tokens of a document: a number or text for each sample,
+        or for each sequence of tokens.
     counts : bool
         Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
     input : {"logits", "probabilities"}
@@ -112,16 +140,13 @@ def temperatures(
         The label of each column in order; by default labels are the column numbers 0, 1, ...
     floor : float, optional
         Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of their dtype.
+    ignore_index : int, optional
+        Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
 
     Returns
     -------
     Temperatures
-        If one of the two does not exist it is None, and the result says why.
-
-    Raises
-    ------
-    NoTemperatureError
-        If neither exists.
+        If one of the two does not exist it is None, and the result says why. Without both, a `NoTemperatureError` is raised.
 
     Examples
     --------
@@ -134,9 +159,15 @@ def temperatures(
     >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
     1.99 1.98 0.570
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters)
-    found = temperatures_of(data, counts=counts)
-    if found.ec is None and found.ts is None:
+    data = source(
+        logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters, ignore_index=ignore_index
+    )
+    return _at_least_one(temperatures_of(data, counts=counts))
+
+
+def _at_least_one(found: Temperatures) -> Temperatures:
+    """The result, unless there is neither temperature."""
+    if all(each is None for each in (found.ec, found.ts, found.ec_bounds, found.ts_bounds)):
         raise NoTemperatureError(
             f"Expectation consistency: {found.why_no_ec} Temperature scaling: {found.why_no_ts}", end=found.end or "flat"
         )
@@ -147,6 +178,11 @@ def temperatures_of(
     data: Source, *, warn: bool = True, starts: Mapping[str, float] | None = None, counts: bool = False
 ) -> Temperatures:
     """Both temperatures of a source, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
+    if isinstance(data, TopKSource):
+        bounded = BoundedMatch(data, *BUILT_IN.values(), counts=counts)
+        if warn:
+            bounded.warn()
+        return Temperatures.bounded(bounded)
     begin = None if starts is None else [-log(starts[name]) for name in BUILT_IN]
     matched = match(data, *BUILT_IN.values(), starts=begin, counts=counts)
     if warn:

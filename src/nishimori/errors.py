@@ -4,6 +4,7 @@
 
     NishimoriError (ValueError)
     ├── InputError            an argument is not what it must be
+    │   └── NoRowsError       there is no row of positive weight
     ├── NoTemperatureError    no finite positive temperature satisfies the condition asked for
     ├── NotConvergedError     a search ended before its result was precise enough
     ├── MergeError            two sums cannot be added, because they are of different things
@@ -22,6 +23,10 @@ class NishimoriError(ValueError):
 
 class InputError(NishimoriError):
     """An argument is not what it must be; the message names it and says what to do."""
+
+
+class NoRowsError(InputError):
+    """The data have no row of positive weight."""
 
 
 class NoTemperatureError(NishimoriError):

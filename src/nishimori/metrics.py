@@ -1,7 +1,7 @@
 """Scores of a classifier: how often it is right, how sure it is, and whether the two agree.
 
 `nishimori.evaluate` gives the usual ones together, from one reading of the data. Here every function
-takes ``(logits, labels)``, in that order and in any array library, and five keywords:
+takes ``(logits, labels)``, in that order and in any array library, and six keywords:
 
 ``temperature=1.0``
     Divide the logits by this first, so that one array serves before and after calibration.
@@ -13,10 +13,13 @@ takes ``(logits, labels)``, in that order and in any array library, and five key
     The label of each column in order, where labels are not the column numbers 0, 1, ...
 ``floor=None``
     Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of their dtype.
+``ignore_index=None``
+    Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
 
-A flat array z of shape (n,) stands for the two logits (0, z), a flat array p of probabilities for (1 - p, p). Each function
-returns a Python float, summed in float64; `reliability` returns the curve that `ece` sums, `decomposition` the parts of a
-score, and `estimate` gives most of them a standard error and an interval.
+Logits may have more dimensions before the classes, such as (sequences, tokens, vocabulary): each position is a sample. A flat
+array z of shape (n,) stands for the two logits (0, z), a flat array p of probabilities for (1 - p, p). Each function returns a
+Python float, summed in float64; `reliability` returns the curve that `ece` sums, `decomposition` the parts of a score, and
+`estimate` gives most of them a standard error and an interval.
 """
 
 from collections.abc import Callable
@@ -72,6 +75,7 @@ def accuracy(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> float:
     """Share of samples whose largest logit is at the true class; of equal largest logits the first counts.
 
@@ -83,10 +87,8 @@ def accuracy(
     >>> metrics.accuracy([[2.0, 0.0], [0.0, 2.0]], [0, 0])
     0.5
     """
-    missed = error(
-        logits, labels, temperature=temperature, sample_weight=sample_weight, input=input, classes=classes, floor=floor
-    )
-    return 1 - missed
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    return 1 - _average(data, _wrong, temperature)
 
 
 def error(
@@ -98,6 +100,7 @@ def error(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> float:
     """Share of samples whose largest logit is not at the true class: one minus `accuracy`.
 
@@ -107,7 +110,8 @@ def error(
     >>> metrics.error([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [3.0, 0.0]], [0, 0, 0, 0])
     0.25
     """
-    return _average(source(logits, labels, sample_weight, input=input, classes=classes, floor=floor), _wrong, temperature)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    return _average(data, _wrong, temperature)
 
 
 def top_n_accuracy(
@@ -120,6 +124,7 @@ def top_n_accuracy(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> float:
     """Share of samples whose true class is among the ``top_n`` largest logits; of equal logits the first come first.
 
@@ -129,7 +134,7 @@ def top_n_accuracy(
     >>> metrics.top_n_accuracy([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], [1, 2], 2)
     0.5
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     n = whole("top_n", top_n, 1, data.n_classes, which_is="the number of classes")
     return 1 - _average(data, _Missed(n), temperature)
 
@@ -143,6 +148,7 @@ def nll(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> float:
     """Mean negative log-likelihood of the true class, the cross-entropy; infinite if a true class is masked.
 
@@ -152,7 +158,7 @@ def nll(
     >>> round(metrics.nll([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     1.1269
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     mean, zeros = data.gather(together(_Average(attrgetter("nll"), 1 / checked_temperature(temperature)), CountZeros())).items
     warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
     return float(mean.value)
@@ -167,6 +173,7 @@ def brier(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> float:
     """Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
 
@@ -178,9 +185,8 @@ def brier(
     >>> round(metrics.brier([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.79
     """
-    return _average(
-        source(logits, labels, sample_weight, input=input, classes=classes, floor=floor), attrgetter("brier"), temperature
-    )
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    return _average(data, attrgetter("brier"), temperature)
 
 
 def confidence(
@@ -192,6 +198,7 @@ def confidence(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> float:
     """Mean probability of the predicted class. Expectation consistency makes it equal `accuracy`.
 
@@ -203,9 +210,8 @@ def confidence(
     >>> round(metrics.confidence([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.8808
     """
-    return _average(
-        source(logits, labels, sample_weight, input=input, classes=classes, floor=floor), attrgetter("top"), temperature
-    )
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    return _average(data, attrgetter("top"), temperature)
 
 
 def ece(
@@ -221,12 +227,13 @@ def ece(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> float:
     """Expected calibration error: how far confidence is from accuracy, bin by bin.
 
     Parameters
     ----------
-    logits, labels, temperature, sample_weight, input, classes, floor
+    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
         As for every metric of this module.
     n_bins : int
         Number of bins.
@@ -255,19 +262,9 @@ def ece(
     >>> round(metrics.ece([[2.0, 0.0], [0.0, 2.0]], [0, 0], n_bins=10), 4)
     0.3808
     """
-    curve = reliability(
-        logits,
-        labels,
-        n_bins=n_bins,
-        strategy=strategy,
-        of=of,
-        temperature=temperature,
-        sample_weight=sample_weight,
-        input=input,
-        classes=classes,
-        floor=floor,
-    )
-    return curve.error(norm)
+    beta = 1 / checked_temperature(temperature)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of).error(norm)
 
 
 def reliability(
@@ -282,6 +279,7 @@ def reliability(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> Reliability:
     """Confidence, accuracy, weight and gap of each non-empty bin: what `ece` sums and a reliability diagram shows.
 
@@ -295,7 +293,7 @@ def reliability(
     (array([0.8808]), array([0.5]), array([2.]), array([0.3808]))
     """
     beta = 1 / checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of)
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nishimori._applied import Meaning
+from nishimori._applied import Said
 from nishimori._gate import Given, Wanted, gate_of
 from nishimori._group_sums import By
 from nishimori._labels import Classes
@@ -40,6 +40,7 @@ def assert_calibrated(
     input: Input | None = None,
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> None:
     """Raise an `AssertionError` if the data show that a model breaks one of its bounds.
 
@@ -68,7 +69,8 @@ def assert_calibrated(
     __tracebackhide__ = True  # pytest then shows the line of the test
     bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
     wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts)
-    given = Given(logits, labels, sample_weight, clusters, groups, Meaning(input, classes, floor))
+    said = Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    given = Given(logits, labels, sample_weight, clusters, groups, said)
     found = gate_of(given, wanted, calibrator, temperature, by)
     if not found.passed:
         number = f"{len(found.failed)} of {len(found.checks)} checks"

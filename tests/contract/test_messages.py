@@ -56,9 +56,39 @@ temperatures({"logits": X}, y)
     `logits` must be an array of scores, got a dict of ['logits']. Pass one of its arrays.
 temperatures(X)
     `labels` must be the true class of each sample, got None: pass it.
-EC().fit(X.reshape(5, 12, 3), y)
-    `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got shape (5, 12, 3). Put the
-    classes last and flatten the rest: `X.reshape(-1, n_classes)`.
+EC().fit(X.reshape(5, 12, 3), y[:59])
+    `y` must have shape (5, 12), as `X` before the classes, got (59,). Pass one label per position of `X`, whose last
+    dimension is that of the classes.
+EC().fit(X.reshape(5, 3, 12), y.reshape(5, 12))
+    `y` must have shape (5, 3), as `X` before the classes, got (5, 12). Put the classes last: pass `X` with its dimension
+    1 moved to the end, as `movedim(1, -1)` does.
+EC().fit(X.reshape(5, 36, 1), y)
+    `X` must have shape (n_samples, n_classes), or (..., n_classes), one column per class, got 1 feature(s) (shape=(5, 36,
+    1)) while a minimum of 2 is required. If it is the score of the positive class, pass it as `X.reshape(-1)`.
+EC().fit(X.reshape(5, 12, 3)[:, :0], y[:0])
+    `X` must have shape (n_samples, n_classes), or (..., n_classes), got 0 sample(s) (shape=(5, 0, 3)) while a minimum of 1
+    is required.
+EC().fit(put(X, (17, 2), np.nan).reshape(5, 12, 3), y)
+    `X` must not contain NaN or +inf, got nan in row (1, 5), column 2. Drop those rows or find where the model produced
+    them; -inf is allowed and masks a class.
+EC().fit(X.reshape(5, 12, 3), put(y, 17, 1.5))
+    `y` must be integers from 0 to 2, got 1.5: labels are classes, not continuous values. Check that scores and labels are
+    not swapped.
+EC().fit(X.reshape(5, 12, 3), put(y, 17, np.nan).reshape(5, 12))
+    `y` must be integers from 0 to 2, got nan: a label is missing in row (1, 5). Drop such samples.
+EC().fit(X.reshape(5, 12, 3), put(y, 17, 3).reshape(5, 12))
+    `y` must be from 0 to 2, got 3 in row (1, 5). Check that every class has its column.
+EC().fit(X.reshape(5, 12, 3), y, put(np.ones(60), 17, -1).reshape(5, 12))
+    `sample_weight` must be finite and not negative, got -1 in row (1, 5). A weight counts copies of a sample: give 0 to
+    samples that must not count.
+EC().fit(X.reshape(5, 12, 3), y, clusters=put(y, 17, np.nan).reshape(5, 12))
+    `clusters` must not be missing, got NaN in row (1, 5). Give that row a cluster.
+EC().fit(X, y, ignore_index=0.5)
+    `ignore_index` must be a whole number, such as -100, got 0.5.
+EC().fit(X, np.full(60, -100), ignore_index=-100)
+    `y` must hold at least one label that is not `ignore_index`, got only -100.
+EC().fit(X, y).predict_proba(X.reshape(5, 6, 6))
+    `X` must have 3 classes in its last dimension, as the calibrator has, got shape (5, 6, 6).
 EC().fit(3.0, y)
     `X` must have shape (n_samples, n_classes), or (n_samples,) for a binary score, got shape (). Reshape your data:
     for one sample pass `[X]`.
@@ -137,7 +167,7 @@ EC().fit(X, y[:59])
 EC().fit(X, put(y, 5, 3))
     `y` must be from 0 to 2, got 3 in row 5. Check that every class has its column.
 EC().fit(X, put(y, 5, -100))
-    `y` must be from 0 to 2, got -100 in row 5. Drop the samples that must be ignored.
+    `y` must be from 0 to 2, got -100 in row 5. To leave out all samples with this label, pass `ignore_index=-100`.
 EC().fit(X, y + 1)
     `y` must be from 0 to 2, got 3 in row 0. Labels start at 0: subtract 1.
 EC().fit(X, put(y, 5, 0.5))

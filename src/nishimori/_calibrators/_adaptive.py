@@ -97,13 +97,22 @@ class AdaptiveConsistency(Calibrator):
     def temperature_(self) -> float:
         return cast("float", super().temperature_)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Choose the temperature from validation logits ``X`` and labels ``y``; parameters as for `ExpectationConsistency`.
 
         ``clusters`` and ``counts`` change not only the standard error, but also T: they say how noisy δ is. From a sketch, T is
         right to about a hundredth of its standard error, because a sketch interpolates the variance of δ.
         """
-        data = self.source_from(X, y, sample_weight, clusters)
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         label_name = self.label_name(X)
         return self.adopt(X, data, match_both(data, label_name=label_name, counts=counts))
 

@@ -130,7 +130,16 @@ class BiasCorrected(Calibrator):
         self.classes = classes
         self.floor = floor
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Choose temperature and biases from validation logits ``X`` and labels ``y``.
 
         Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors, and with
@@ -145,7 +154,7 @@ class BiasCorrected(Calibrator):
         """
         if self.method not in ("ec", "ts"):
             raise InputError(f"`method` must be 'ec' or 'ts', got {self.method!r}.")
-        data = self.source_from(X, y, sample_weight, clusters)
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         refuse_sketch(data, "BiasCorrected")
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:

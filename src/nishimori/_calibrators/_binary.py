@@ -17,7 +17,7 @@ from nishimori._logistic import Coefficients, LogisticSearch, Look, Overview, Re
 from nishimori._maps import Map
 from nishimori._passes import together
 from nishimori._scores import Input
-from nishimori._sources import refuse_counted_clusters
+from nishimori._sources import Source, refuse_counted_clusters
 from nishimori.errors import InputError, NotConvergedError
 
 _SMOOTHED = (
@@ -61,7 +61,16 @@ class BinaryCalibrator(Calibrator):
         """The coefficients to use."""
         return search.least_loss(regression)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Choose the parameters from validation scores ``X`` of two classes and labels ``y``.
 
         Parameters
@@ -76,6 +85,8 @@ class BinaryCalibrator(Calibrator):
             Which samples belong together: any label of its cluster for each sample. It changes the standard errors.
         counts : bool
             Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
+        ignore_index : int, optional
+            Samples with this label do not count.
 
         Raises
         ------
@@ -85,17 +96,9 @@ class BinaryCalibrator(Calibrator):
             If no finite parameters have the least loss: with ``smooth_labels=False`` because the scores separate the classes
             perfectly, else because there are too few different scores.
         """
-        if not isinstance(self.smooth_labels, bool | np.bool_):
-            raise InputError(f"`smooth_labels` must be True or False, got {self.smooth_labels!r}.")
         terms = self._terms
-        data = self.source_from(X, y, sample_weight, clusters)
-        refuse_sketch(data, type(self).__name__)
-        refuse_counted_clusters(data, counts=counts)
-        if data.n_classes != 2:
-            raise InputError(
-                f"`X` must have two classes for {type(self).__name__}, got {data.n_classes}. Only binary classification is "
-                "supported. Use 'vector' or 'matrix', which work for any number of classes."
-            )
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        self._refuse_other_data(data, counts=counts)
         functions = tuple(each for each in terms.values() if each != "1")
         zeros, seen = data.gather(together(CountZeros(), Look(functions))).items
         self._refuse(seen, self.label_name(X))
@@ -115,6 +118,18 @@ class BinaryCalibrator(Calibrator):
         self.parameters_se_ = None if errors is None else self._named(found.regression, errors)
         self.why_no_se_ = _SMOOTHED if errors is None else None
         return self
+
+    def _refuse_other_data(self, data: Source, *, counts: bool) -> None:
+        """Raise if these parameters cannot be fitted to such data."""
+        if not isinstance(self.smooth_labels, bool | np.bool_):
+            raise InputError(f"`smooth_labels` must be True or False, got {self.smooth_labels!r}.")
+        refuse_sketch(data, type(self).__name__)
+        refuse_counted_clusters(data, counts=counts)
+        if data.n_classes != 2:
+            raise InputError(
+                f"`X` must have two classes for {type(self).__name__}, got {data.n_classes}. Only binary classification is "
+                "supported. Use 'vector' or 'matrix', which work for any number of classes."
+            )
 
     def _smoothing(self, seen: Overview, *, counts: bool) -> tuple[float, float]:
         """How far the labels are moved from 0 and 1: J. Platt's 1/(N + 2), where N samples have the same class."""

@@ -16,14 +16,18 @@ import nishimori
 from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
 from nishimori._calibrators import _registry
+from nishimori._calibrators._accuracy import accuracy
 from nishimori._calibrators._data_frame import in_data_frame, is_flat
+from nishimori._calibrators._lazy import lazily
 from nishimori._calibrators._record import Provenance, Record
 from nishimori._calibrators._traits import Traits
 from nishimori._inputs import Groups
 from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
 from nishimori._maps import Map, checked_groups, in_blocks, temperature_of
-from nishimori._scores import Input, Scores, numeric, scores_of, warn_if_probabilities
+from nishimori._numeric import numeric
+from nishimori._scores import Input, Scores, scores_of, warn_if_probabilities
 from nishimori._sources import Source, is_source, source
+from nishimori._top_k import TopK
 from nishimori.errors import InputError
 
 COMMON = ("input", "classes", "floor")
@@ -81,12 +85,22 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
         return temperature_of(self.map_)
 
-    def source_from(self, X: Any, y: Any, sample_weight: Any, clusters: Any = None, groups: Any = None) -> Source:
+    def source_from(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        clusters: Any = None,
+        groups: Any = None,
+        *,
+        ignore_index: int | None = None,
+    ) -> Source:
         """The data to fit to; values are checked when they are first read."""
         meaning: dict[str, Any] = {"input": self.input, "classes": self.classes, "floor": self.floor}
         if is_source(X):  # `input` and `classes` are then those of the scores to predict from
             meaning = {}
-        return source(X, y, sample_weight, clusters=clusters, groups=groups, names=("X", "y"), **meaning)
+        given: dict[str, Any] = {"clusters": clusters, "groups": groups, "ignore_index": ignore_index}
+        return source(X, y, sample_weight, names=("X", "y"), **given, **meaning)
 
     @staticmethod
     def label_name(X: Any) -> str:
@@ -167,6 +181,11 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
                 f"`{name}` must have {self.n_features_in_} columns, one per class, got shape {tuple(shape)}. "
                 f"Reshape your data: for one sample pass `[{name}]`."
             )
+        if len(shape) > 2 and shape[-1] != self.n_features_in_:
+            raise InputError(
+                f"`{name}` must have {self.n_features_in_} classes in its last dimension, as the calibrator has, got shape "
+                f"{tuple(shape)}."
+            )
         if len(shape) != 2 or (
             type(X) is np.ndarray and shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
         ):
@@ -187,6 +206,13 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """Check that ``X`` is what the calibrator was fitted to."""
         if "map_" not in self.__dict__:
             check_is_fitted(self, "map_")  # raises
+        if isinstance(X, TopK):
+            raise InputError(
+                "`X` must hold a score for each class, got top-k log-probabilities. `TopK.probabilities(temperature)` gives "
+                "bounds on the probabilities of the listed classes."
+            )
+        if is_source(X):
+            raise InputError("`X` must be an array, got a source. Pass its logits.")
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
@@ -197,34 +223,52 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     def predict_proba(self, X: Any, groups: Any = None) -> Array:
         """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``.
 
-        ``groups`` name the group of each sample, for calibrators that have a temperature per group; all others refuse it.
+        ``X`` of more dimensions, such as (sequences, tokens, vocabulary), gives probabilities of the same shape. ``groups``
+        name the group of each sample, or of each sequence of tokens, for calibrators that have a temperature per group; all
+        others refuse it.
         """
+        if _array.is_lazy(X):
+            return lazily(self, "predict_proba", X, groups)
         return self._from_logits(self._scores(X), self.map_.probabilities, groups)
 
     def predict_log_proba(self, X: Any, groups: Any = None) -> Array:
         """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1; ``groups`` as there."""
+        if _array.is_lazy(X):
+            return lazily(self, "predict_log_proba", X, groups)
         return self._from_logits(self._scores(X), self.map_.log_probabilities, groups)
 
     def predict(self, X: Any, groups: Any = None) -> Array:
-        """The predicted label of each sample; of equal largest scores the first.
+        """The predicted label of each sample, in the shape of ``X`` before the classes; of equal largest scores the first.
 
         Without ``classes`` these are column numbers, in the array library of ``X``; with it, a NumPy array of its labels.
         ``groups`` are as for `predict_proba`, and can be left out where the calibrator keeps predictions.
         """
+        if _array.is_lazy(X):
+            return lazily(self, "predict", X, groups)
         given = self._scores(X)
         known = None if groups is None and self.map_.keeps_predictions else self._groups(groups, given)
-        columns = in_blocks(given, lambda rows: self._columns(given, rows, known))
+        columns = given.restored(in_blocks(given, lambda rows: self._columns(given, rows, known)))
         if self.classes is not None:
             return self.classes_[_array.on_host(columns)]
         return columns
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of samples whose predicted label is ``y``; labels and weights may have any shape that `fit` takes.
+
+        Give samples that must not count, such as tokens of padding, weight zero.
+        """
+        return accuracy(y, self.predict(X), sample_weight)
 
     def transform(self, X: Any, groups: Any = None) -> Array:
         """The calibrated logits, ``logits / temperature_`` for one temperature; flat if ``X`` is flat.
 
         What the dtype of ``X`` cannot hold becomes infinite, as in float16 beyond 65,504. ``groups`` are as for
         `predict_proba`. After ``set_output(transform="pandas")``, or "polars", the result is a data frame with the columns
-        `get_feature_names_out` and, in pandas, the index of ``X``; a flat ``X`` gives one column.
+        `get_feature_names_out` and, in pandas, the index of ``X``; a flat ``X`` gives one column. Where ``X`` has more than
+        two dimensions, the data frame has one row per position before the classes, in their order.
         """
+        if _array.is_lazy(X):
+            return lazily(self, "transform", X, groups)
         given = self._scores(X)
         found = self._from_logits(given, self._binary_logit if given.is_binary_score else self.map_.apply, groups)
         return in_data_frame(found, X, self, lambda: self._names_out(given.n_classes, one_column=given.is_binary_score))
@@ -272,7 +316,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     def _groups(self, groups: Any, given: Scores) -> Groups | None:
         """The groups of all rows, if the map needs them."""
         if self.map_.needs_groups:
-            return checked_groups(self.map_, groups, given.n_samples)
+            return checked_groups(self.map_, given.per_row(groups, "groups"), given.n_samples)
         if groups is not None:
             raise InputError("`groups` must be left out: this calibrator treats all groups alike.")
         return None
@@ -286,7 +330,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
                 found = rule(given.logits(rows=rows), None if known is None else known.of(rows))
                 return _array.rounded(found, given.array)
 
-        return in_blocks(given, of_rows)
+        return given.restored(in_blocks(given, of_rows))
 
     def _columns(self, given: Scores, rows: slice | None, groups: Groups | None) -> Array:
         """The column of the largest calibrated score of each row."""

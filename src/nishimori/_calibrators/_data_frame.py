@@ -19,7 +19,9 @@ def in_data_frame(found: Array, X: Any, estimator: Any, names: Callable[[], Host
     if adapter is None:
         return found
     table = X.to_frame() if hasattr(X, "to_frame") else X  # scikit-learn 1.6 takes the index of tables only, not of one column
-    return adapter.create_container(_array.on_host(found), table, columns=names())
+    host = _array.on_host(found)
+    rows = host if host.ndim < 3 else host.reshape(-1, host.shape[-1])
+    return adapter.create_container(rows, table, columns=names())
 
 
 def is_flat(X: Any) -> bool:

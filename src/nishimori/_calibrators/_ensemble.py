@@ -92,7 +92,16 @@ class EnsembleTemperature(Calibrator):
         self.classes = classes
         self.floor = floor
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Choose temperature and weights from validation logits ``X`` and labels ``y``.
 
         Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors only.
@@ -102,7 +111,7 @@ class EnsembleTemperature(Calibrator):
         NoTemperatureError
             If there is no temperature of temperature scaling, as where all samples are classified correctly.
         """
-        data = self.source_from(X, y, sample_weight, clusters)
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
         temperature, receipt = matched.chosen(0)

@@ -124,12 +124,13 @@ class GroupConsistency(Calibrator):
         groups: Any = None,
         clusters: Any = None,
         counts: bool = False,
+        ignore_index: int | None = None,
     ) -> Self:
         """Choose the temperatures from validation logits ``X`` and labels ``y``.
 
         Parameters
         ----------
-        X, y, sample_weight, clusters, counts
+        X, y, sample_weight, clusters, counts, ignore_index
             As for `ExpectationConsistency`. ``clusters`` and ``counts`` change not only standard errors, but also how far
             temperatures are shrunk: they say how noisy each group is.
         groups : array of shape (n_samples,), optional
@@ -144,7 +145,7 @@ class GroupConsistency(Calibrator):
         observable = self._observable()
         if self.by == "prediction" and groups is not None:
             raise InputError("`groups` must be left out with by='prediction', got some. Use GroupConsistency(by='groups').")
-        data = self.source_from(X, y, sample_weight, clusters, groups)
+        data = self.source_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
         if isinstance(data, Sketch):
             raise InputError("`X` must not be a sketch, which has no sums per group. Pass logits and labels.")
         grouping = self._grouping(data)
@@ -167,9 +168,11 @@ class GroupConsistency(Calibrator):
         groups: Any = None,
         clusters: Any = None,
         counts: bool = False,
+        ignore_index: int | None = None,
     ) -> Any:
         """The calibrated logits of the data that the temperatures are chosen from; arguments as for `fit`."""
-        return self.fit(X, y, sample_weight, groups=groups, clusters=clusters, counts=counts).transform(X, groups)
+        given: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
+        return self.fit(X, y, sample_weight, **given).transform(X, groups)
 
     def _observable(self) -> Confidence | Energy:
         """What is matched; refuses parameters that name nothing."""

@@ -115,7 +115,16 @@ class HistogramBinning(Calibrator):
         self.classes = classes
         self.floor = floor
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Choose the value of each bin from validation logits ``X`` and labels ``y``.
 
         Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors. ``counts`` also
@@ -128,7 +137,7 @@ class HistogramBinning(Calibrator):
         """
         prior = checked_prior(self.prior)
         check_bins(self.n_bins, self.strategy)
-        data = self.source_from(X, y, sample_weight, clusters)
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         refuse_sketch(data, "HistogramBinning")
         refuse_counted_clusters(data, counts=counts)
         n_curves = len(curve_columns(data.n_classes))

@@ -93,7 +93,16 @@ class Isotonic(Calibrator):
         self.classes = classes
         self.floor = floor
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Choose the curves from validation logits ``X`` and labels ``y``.
 
         Arguments are as for `ExpectationConsistency`. ``counts`` says what the weight of an added sample is: 1, or by default
@@ -105,7 +114,7 @@ class Isotonic(Calibrator):
             If all samples belong to one class.
         """
         prior = checked_prior(self.prior)
-        data = self.source_from(X, y, sample_weight, clusters)
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         refuse_sketch(data, "Isotonic")
         refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)

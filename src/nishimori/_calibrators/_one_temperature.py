@@ -6,6 +6,7 @@ from typing import Any, Self, cast
 
 from sklearn.utils.validation import check_is_fitted
 
+from nishimori._bounds import BoundedMatch
 from nishimori._calibrators import _registry
 from nishimori._calibrators._calibrator import Calibrator, plain
 from nishimori._calibrators._traits import Traits
@@ -17,7 +18,7 @@ from nishimori._matching import match
 from nishimori._numbers import whole
 from nishimori._observables import Confidence, Energy, Observable, TopN
 from nishimori._scores import Input
-from nishimori._sources import Source
+from nishimori._sources import Source, TopKSource
 from nishimori.errors import InputError
 
 
@@ -27,6 +28,7 @@ class OneTemperature(Calibrator):
     traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
     receipt_: Receipt
     n_passes_: int
+    temperature_bounds_: Interval | None = None
 
     @abstractmethod
     def observable_for(self, n_classes: int) -> Observable:
@@ -39,7 +41,8 @@ class OneTemperature(Calibrator):
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """The temperatures that the validation data leave possible, at this level of confidence.
 
-        The error of log T is taken to be normal, so that the interval lies around T in ratio and never contains 0.
+        The error of log T is taken to be normal, so that the interval lies around T in ratio and never contains 0. After a fit
+        to top-k log-probabilities it reaches as far beyond both of `temperature_bounds_`.
 
         Parameters
         ----------
@@ -62,33 +65,52 @@ class OneTemperature(Calibrator):
                 "`confidence_interval` needs the standard error of T, which is not known from a sketch of one cluster, nor "
                 "from a file of an earlier version. Fit the calibrator to more clusters, or fit it again."
             )
-        return interval_in_ratio(self.temperature_, self.temperature_se_, level)
+        low, high = self.temperature_bounds_ or (self.temperature_, self.temperature_)
+        return Interval(
+            interval_in_ratio(low, self.temperature_se_, level).low, interval_in_ratio(high, self.temperature_se_, level).high
+        )
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Choose the temperature from validation logits ``X`` and labels ``y``.
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_classes), or (n_samples,)
-            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score.
-        y : array of shape (n_samples,)
+        X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
+            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score. With
+            more dimensions, such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most
+            probable classes.
+        y : array of shape (n_samples,), or as ``X`` before the classes
             True classes.
-        sample_weight : array of shape (n_samples,), optional
-            A weight of w counts a sample w times as much.
-        clusters : array of shape (n_samples,), optional
+        sample_weight : array of the shape of ``y``, optional
+            A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
+        clusters : array of the shape of ``y``, optional
             Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
-            for each sample. The standard error then takes clusters as independent, and samples of a cluster as not.
+            for each sample, or for each sequence of tokens. The standard error then takes clusters as independent, and samples
+            of a cluster as not.
         counts : bool
             Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
+        ignore_index : int, optional
+            Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
 
         Raises
         ------
         NoTemperatureError
             If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
         """
-        data = self.source_from(X, y, sample_weight, clusters)
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         observable = self.observable_for(data.n_classes)
         right = observable if isinstance(observable, TopN) else None
+        if isinstance(data, TopKSource):
+            return self._fit_top_k(X, data, observable, counts=counts)
         label_name = self.label_name(X)
         return self.adopt(X, data, match(data, observable, right=right, label_name=label_name, counts=counts), 0)
 
@@ -99,6 +121,27 @@ class OneTemperature(Calibrator):
         self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual, temperature_se=error)
         self.n_passes_ = receipt.n_passes
         self.receipt_ = receipt
+        self.temperature_bounds_ = None
+        return self
+
+    def _fit_top_k(self, X: Any, data: TopKSource, observable: Observable, *, counts: bool) -> Self:
+        """Choose the temperature from top-k log-probabilities; raises unless they determine it."""
+        if not isinstance(observable, Confidence | TopN | Energy):
+            raise InputError(
+                f"`X` must hold all logits for {type(observable).__name__}, got top-k log-probabilities. Use "
+                "ExpectationConsistency or TemperatureScaling."
+            )
+        matched = BoundedMatch(data, observable, counts=counts)
+        (found,) = matched.found
+        if found.error is not None:
+            raise found.error
+        assert found.value is not None
+        matched.warn()
+        receipt = matched.receipt(0)
+        self.learn(X, data, Temperature(found.value), receipt.n_samples, receipt.residual, temperature_se=found.se)
+        self.n_passes_ = receipt.n_passes
+        self.receipt_ = receipt
+        self.temperature_bounds_ = found.bounds
         return self
 
 
@@ -124,6 +167,9 @@ class ExpectationConsistency(OneTemperature):
         T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
     temperature_se_ : float or None
         The standard error of T; None if it is not known. `confidence_interval` gives a range of T.
+    temperature_bounds_ : Interval or None
+        After a fit to a `TopK`: the temperatures that the classes that are not listed leave possible, of which `temperature_`
+        is the middle. None otherwise.
     map_ : Map
         The same as a map from logits to logits.
     classes_ : array

@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori._array import HostArray
 from nishimori._calibrators._record import Record
-from nishimori._scores import numeric
+from nishimori._numeric import numeric
 from nishimori._sketch import Sketch
 from nishimori._sources import Source
 from nishimori.errors import InputError

@@ -69,14 +69,23 @@ class AffineScaling(Calibrator):
         self.classes = classes
         self.floor = floor
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Choose the map from validation logits ``X`` and labels ``y``.
 
         Parameters
         ----------
-        X : array of shape (n_samples, n_classes), or (n_samples,)
+        X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
             Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score.
-        y : array of shape (n_samples,)
+        y : array of shape (n_samples,), or as ``X`` before the classes
             True classes.
         sample_weight : array of shape (n_samples,), optional
             A weight of w counts a sample w times as much. Weights are multiplied by a number so that they sum to (Σw)²/Σw², the
@@ -87,6 +96,8 @@ class AffineScaling(Calibrator):
             variance of the temperature.
         counts : bool
             Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
+        ignore_index : int, optional
+            Samples with this label do not count.
 
         Raises
         ------
@@ -95,7 +106,7 @@ class AffineScaling(Calibrator):
         NotConvergedError
             If nothing is penalised and no finite parameters fit best.
         """
-        data = self.source_from(X, y, sample_weight, clusters)
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read

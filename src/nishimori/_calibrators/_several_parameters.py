@@ -119,7 +119,16 @@ class SeveralParameters(Calibrator):
         """What is matched for each parameter, in the shape of `features`: by default the features, for least cross-entropy."""
         return self.features(logits)
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None, counts: bool = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
         """Choose the parameters from validation logits ``X`` and labels ``y``; arguments as for `ExpectationConsistency`.
 
         Raises
@@ -127,7 +136,7 @@ class SeveralParameters(Calibrator):
         NotConvergedError
             If no finite parameters satisfy the conditions, or if two parameters have the same effect.
         """
-        data = self.source_from(X, y, sample_weight, clusters)
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         refuse_counted_clusters(data, counts=counts)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)

@@ -17,7 +17,8 @@ from nishimori._inputs import Batch, Clusters, Groups
 from nishimori._kernels import LARGEST, kernel_for
 from nishimori._labels import checked_weights
 from nishimori._multilabel._targets import UNKNOWN
-from nishimori._scores import Input, Scores, check_input, numeric, warn_if_probabilities
+from nishimori._numeric import numeric
+from nishimori._scores import Input, Scores, check_input, warn_if_probabilities
 from nishimori._sources import Source, Stored, clusters_of, in_pieces, is_source, loaded, stored
 from nishimori.errors import InputError
 
@@ -198,6 +199,8 @@ def decisions(
 def scores_in(X: Any, input: Input, floor: float | None, name: str = "X") -> Scores:
     """A table of scores, one column per label, whose type and shape have been checked; it may lie outside the memory."""
     check_input(input, floor)
+    if _array.is_lazy(X):
+        raise InputError(f"`{name}` must be in memory or in a file, got a Dask array. Pass `{name}.compute()`.")
     array: Any = stored(X)
     if is_source(X) or (array is None and in_pieces(X)):
         raise InputError(

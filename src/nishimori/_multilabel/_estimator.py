@@ -19,7 +19,8 @@ from nishimori._multilabel._label_fits import Sharing, binary_method, check_para
 from nishimori._multilabel._label_maps import LabelMaps
 from nishimori._multilabel._label_record import LabelRecord
 from nishimori._multilabel._targets import check_missing, label_names, label_table
-from nishimori._scores import SAY_PROBABILITIES, Input, Scores, numeric
+from nishimori._numeric import numeric
+from nishimori._scores import SAY_PROBABILITIES, Input, Scores
 from nishimori._sources import Stored, loaded
 from nishimori.errors import InputError
 

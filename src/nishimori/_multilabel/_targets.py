@@ -9,7 +9,7 @@ import numpy as np
 from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._labels import Classes, column_names
-from nishimori._scores import refuse_hidden
+from nishimori._numeric import refuse_hidden
 from nishimori.errors import InputError
 
 UNKNOWN = -1

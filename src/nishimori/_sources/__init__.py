@@ -6,16 +6,21 @@ kind of data is one class: it says how many classes there are and yields batches
 
 from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._batches import Batches
+from nishimori._sources._chunk import chunk_name
+from nishimori._sources._completed import CompletedBatch, TopKSource
+from nishimori._sources._cut import Cut, beside, handed
 from nishimori._sources._device import DeviceSource
 from nishimori._sources._files import Mapped, NpyFile
 from nishimori._sources._folder import open_tables, parquet_files
 from nishimori._sources._given import in_pieces, loaded, source, stored
-from nishimori._sources._pieces import Meaning, rows_per_piece
+from nishimori._sources._pieces import Meaning, Pieces, rows_per_piece
 from nishimori._sources._source import (
     Reported,
     Source,
     Sum,
+    applied,
     clusters_in,
+    concluded,
     counts_of_clusters,
     groups_in,
     has_clusters,
@@ -32,22 +37,31 @@ __all__ = [
     "Batches",
     "Chunked",
     "Columns",
+    "CompletedBatch",
+    "Cut",
     "DeviceSource",
     "Kept",
     "Mapped",
     "Meaning",
     "NpyFile",
+    "Pieces",
     "Reported",
     "Source",
     "Stored",
     "StoredSource",
     "Sum",
     "TableSource",
+    "TopKSource",
+    "applied",
+    "beside",
+    "chunk_name",
     "clusters_in",
     "clusters_of",
+    "concluded",
     "counts_of_clusters",
     "flat",
     "groups_in",
+    "handed",
     "has_clusters",
     "in_pieces",
     "is_fused",

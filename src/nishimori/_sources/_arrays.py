@@ -10,7 +10,7 @@ from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._inputs import Batch, Clusters, Groups
 from nishimori._kernels import kernel_for
-from nishimori._labels import check_number_of_clusters, cluster_codes
+from nishimori._labels import RowName, check_number_of_clusters, cluster_codes, row_name
 from nishimori._progress import Report, silent
 from nishimori._scores import Scores
 from nishimori._sources._source import Source, T, is_fused
@@ -22,9 +22,9 @@ _FUSED_ROWS = 2**16
 _FUSED_NUMBERS = 2**26
 
 
-def clusters_of(clusters: Any, weights: HostArray) -> Clusters:
+def clusters_of(clusters: Any, weights: HostArray, row: RowName = row_name) -> Clusters:
     """The clusters of some rows, at least two of which must have a positive weight."""
-    codes = cluster_codes(clusters, len(weights))
+    codes = cluster_codes(clusters, weights, row)
     check_number_of_clusters(len(np.unique(codes[weights > 0])))
     return Clusters(codes, int(codes.max()) + 1)
 
@@ -53,8 +53,8 @@ class ArraySource(Source):
         self.groups = groups
         self._first_row = first_row
         self._masked: dict[int, bool | None] = {}  # by the first row of a block that was checked
-        is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray)
-        self._at_once = is_here and self.kernel.takes_unchecked(self.scores.array) and bool(weights.all())
+        is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray) and not scores.is_scattered
+        self._at_once = is_here and self.kernel.takes_unchecked(self.scores.array) and bool(weights.any())
 
     @property
     def n_classes(self) -> int:
@@ -89,7 +89,8 @@ class ArraySource(Source):
                 if not len(kept):
                     continue
                 labels, weights = labels[kept], weights[kept]
-            values = self.scores.stored(rows, kept)
+            unchanged = self.scores.unchanged(rows, kept)
+            values = self.scores.widened(unchanged)
             if rows.start not in self._masked:
                 first = self._first_row + rows.start
                 numbers = range(first, self._first_row + rows.stop) if kept is None else first + kept
@@ -99,7 +100,8 @@ class ArraySource(Source):
             clusters = None if self.clusters is None else self.clusters.of(rows).of(kept)
             groups = None if self.groups is None else self.groups.of(rows).of(kept)
             masked, rounding = self._masked[rows.start], self.scores.rounding
-            yield Batch(logits, true, heavy, given, masked, rounding, self.kernel, clusters, groups)
+            half = unchanged if given is None and self.kernel.takes_half(unchanged) else None
+            yield Batch(logits, true, heavy, given, masked, rounding, self.kernel, clusters, groups, half)
 
     def _blocks(self) -> Iterator[slice]:
         return self.scores.blocks(_FUSED_ROWS if self.kernel.fused is not None else None)

@@ -8,7 +8,7 @@ from typing import Any
 from nishimori import _array
 from nishimori._sources._arrays import ArraySource
 from nishimori._sources._pieces import Meaning, Pieces
-from nishimori.errors import InputError
+from nishimori.errors import InputError, NoRowsError
 
 WHAT_A_BATCH_IS = "a tuple (logits, labels) or (logits, labels, sample_weight)"
 
@@ -50,17 +50,23 @@ class Batches(Pieces[_Numbered]):
         if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
             raise InputError(f"each batch must be {WHAT_A_BATCH_IS}, got {_described(batch)}.")
         array, labels, weights = (*batch, None)[:3]
-        if getattr(array, "shape", (1,))[:1] == (0,):
+        shape = tuple(getattr(array, "shape", (1,)))
+        if 0 in (shape[:-1] or shape):
             return None
         return self.meaning.rows(array, labels, weights, n_classes=self._n_classes)
 
     def placed(self, text: str, piece: _Numbered) -> str:
         """The number of the batch, from 0, before the message, whose rows count from 0 in each batch."""
-        return f"Batch {piece.number}: {text}"
+        return in_batch(piece.number, text)
 
     def nothing(self) -> InputError:
         """There was no batch, or only empty ones."""
-        return InputError(f"`{self.meaning.names[0]}` must yield at least one batch with rows, got none.")
+        return NoRowsError(f"`{self.meaning.names[0]}` must yield at least one batch with rows, got none.")
+
+
+def in_batch(number: int, text: object) -> str:
+    """A message that names the batch, from 0."""
+    return f"Batch {number}: {text}"
 
 
 def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:

@@ -25,7 +25,7 @@ class DeviceSource(Source):
     refuse. If there are any, and for all other passes, the rows are read in blocks, and each block is checked.
 
     ``labels`` are columns on the device, ``weights`` are there too, or None for ones. ``in_blocks`` makes the other source,
-    which has the same ``clusters`` and ``groups``.
+    which is given the same ``clusters`` and ``groups``.
     """
 
     sums_at_once = True
@@ -58,7 +58,9 @@ class DeviceSource(Source):
 
     @cached_property
     def _in_blocks(self) -> ArraySource:
-        return self._make_blocks()
+        rows = self._make_blocks()
+        rows.clusters, rows.groups = self.clusters, self.groups
+        return rows
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._in_blocks)
@@ -87,7 +89,7 @@ class DeviceSource(Source):
         return self._part(lambda x: x[::step, ...] if x.ndim > 1 else x[::step].contiguous())
 
     def _part(self, rows: Callable[[Array], Array]) -> "DeviceSource":
-        scores = replace(self.scores, array=rows(self.scores.array))
+        scores = replace(self.scores, array=rows(self.scores.array), leading=())
         labels, weights = rows(self.labels), None if self.weights is None else rows(self.weights)
 
         def in_blocks() -> ArraySource:
@@ -111,13 +113,13 @@ def on_device(
     ``weights`` are None for ones; ``name`` is what the caller calls the labels.
     """
     kernel = kernel_for(scores.array)
-    if scores.input != "logits" or not kernel.takes_unchecked(scores.array):
+    if scores.input != "logits" or scores.is_scattered or not kernel.takes_unchecked(scores.array):
         return None
 
     def in_blocks() -> ArraySource:
         heavy = _ones(scores.n_samples) if weights is None else weights
         columns = class_indices(labels, classes, scores, name, heavy)
-        return ArraySource(scores, columns, heavy, clusters=clusters, groups=groups)
+        return ArraySource(scores, columns, heavy)
 
     columns = _columns(labels, scores) if classes is None else None
     if columns is None:

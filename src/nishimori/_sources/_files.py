@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from nishimori._array import HostArray
+from nishimori._array import HostArray, merged, rows_between
 from nishimori._disk import existing_file
 from nishimori._sources._stored import Sliced
 from nishimori.errors import FormatError
@@ -29,8 +29,9 @@ class Mapped(Sliced):
     """A memory map; the thread that reads ahead makes the system fetch the pages of the next rows."""
 
     def __init__(self, array: HostArray) -> None:
-        self.array: HostArray = np.asarray(array)
-        self.shape, self.dtype = self.array.shape, self.array.dtype
+        given: HostArray = np.asarray(array)
+        self.shape, self.dtype = given.shape, given.dtype
+        self.array: HostArray = merged(given) if given.ndim > 2 else given
 
     @contextmanager
     def opened(self) -> Iterator[Rows]:
@@ -38,7 +39,7 @@ class Mapped(Sliced):
         yield self._rows
 
     def _rows(self, start: int, stop: int) -> HostArray:
-        rows = self.array[start:stop]
+        rows: HostArray = rows_between(self.array, start, stop)
         if rows.flags.c_contiguous:
             rows.view(np.uint8).reshape(-1)[::_PAGE].max()
         return rows
@@ -65,10 +66,10 @@ class NpyFile(Sliced):
                 yield lambda start, stop: self._read(file, start, stop)
             else:  # in Fortran order the rows are spread over the file
                 mapped = _mapped(self.path)
-                yield lambda start, stop: np.ascontiguousarray(mapped[start:stop])
+                yield lambda start, stop: np.ascontiguousarray(rows_between(mapped, start, stop))
 
     def _read(self, file: RawIOBase, start: int, stop: int) -> HostArray:
-        rows = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        rows = np.empty((stop - start, *(self.shape[-1:] if len(self.shape) > 1 else ())), self.dtype)
         wanted = memoryview(rows.reshape(-1).view(np.uint8).data)
         file.seek(self._offset + start * (rows.nbytes // len(rows)))
         while wanted.nbytes:

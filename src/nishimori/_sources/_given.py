@@ -14,10 +14,13 @@ import numpy as np
 from nishimori import _array
 from nishimori._disk import existing_file
 from nishimori._inputs import Groups
+from nishimori._labelling import Labelling
 from nishimori._labels import Classes, checked_weights, class_indices, column_names, refuse_name, refuse_permuted
-from nishimori._scores import SAY_PROBABILITIES, Input, check_input, scores, warn_if_probabilities
+from nishimori._scores import SAY_PROBABILITIES, Input, check_input, warn_if_probabilities
 from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._batches import WHAT_A_BATCH_IS, Batches
+from nishimori._sources._completed import top_k_source
+from nishimori._sources._dask import from_dask
 from nishimori._sources._device import on_device
 from nishimori._sources._files import Mapped, NpyFile
 from nishimori._sources._pieces import Meaning, Pieces
@@ -25,6 +28,7 @@ from nishimori._sources._source import Source, is_source
 from nishimori._sources._stored import Chunked, Stored, StoredSource
 from nishimori._sources._table import Columns, TableSource
 from nishimori._tables import is_table
+from nishimori._top_k import TopK
 from nishimori.errors import InputError
 
 
@@ -38,15 +42,19 @@ def source(
     floor: float | None = None,
     clusters: Any = None,
     groups: Any = None,
+    ignore_index: int | None = None,
+    shift_labels: bool = False,
+    progress: bool | None = None,
     names: tuple[str, str] = ("logits", "labels"),
     probability_remedy: str = SAY_PROBABILITIES,
 ) -> Source:
     """What the user passed, as a source; a source passes as it is.
 
-    ``clusters`` say which rows are not independent, for standard errors; ``groups`` name the group of each row.
+    ``clusters`` say which rows are not independent, for standard errors; ``groups`` name the group of each row. Logits may have
+    any number of dimensions before the classes. ``ignore_index`` and ``shift_labels`` are those of a `Labelling`.
 
-    ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what the user can do if
-    the logits look like probabilities.
+    ``progress`` is that of public functions, for data that are read piece by piece. ``names`` are what the caller's signature
+    calls the first two arguments. ``probability_remedy`` is what the user can do if the logits look like probabilities.
     """
     if is_source(logits):
         given = {
@@ -56,31 +64,53 @@ def source(
             "floor": floor,
             "clusters": clusters,
             "groups": groups,
+            "ignore_index": ignore_index,
+            "shift_labels": shift_labels or None,
             "input": None if input == "logits" else input,
         }
-        for name, value in given.items():
-            if value is not None:
-                raise InputError(f"`{name}` must be left out where `{names[0]}` is a source, which brings its own.")
-        found: Source = logits
-        return found
+        return _as_it_is(logits, given, names[0])
+    labelling = Labelling(ignore_index, shift_labels)
+    meaning = Meaning(
+        input=input, classes=classes, floor=floor, names=names, probability_remedy=probability_remedy, labelling=labelling
+    )
+    parts = {"clusters": clusters, "groups": groups}
+    if isinstance(logits, TopK):
+        return top_k_source(logits, labels, sample_weight, parts, meaning)
+    if _array.is_lazy(logits):
+        return from_dask(logits, labels, sample_weight, parts, meaning)
     refuse_permuted(column_names(logits, names[0]), classes)
     if in_pieces(logits, labels):
-        meaning = Meaning(input, classes, floor, names, probability_remedy)
-        return _pieces(logits, labels, sample_weight, {"clusters": clusters, "groups": groups}, meaning)
+        return _pieces(logits, labels, sample_weight, parts, meaning, progress)
     _refuse_samples(logits, labels, names[0])
     refuse_name(groups, "group")
-    table = scores(logits, input=input, name=names[0], floor=floor)
-    weights = checked_weights(sample_weight, table.n_samples)
-    warn_if_probabilities(table, probability_remedy, weights)
-    together = None if clusters is None else clusters_of(clusters, weights)
-    grouped = None if groups is None else Groups.coded(groups, table.n_samples)
+    return _at_hand(logits, labels, sample_weight, parts, meaning)
+
+
+def _at_hand(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning) -> Source:
+    """Arrays that are in memory or on a device; ``parts`` are clusters and groups."""
+    table, name = meaning.scores(logits), meaning.names[1]
+    labels, sample_weight = meaning.labelling.applied(labels, sample_weight, table, name)
+    meaning.labelling.refuse_nothing(sample_weight, name, labels)
+    clusters, groups = (table.per_row(parts[each], each) for each in ("clusters", "groups"))
+    weights = checked_weights(sample_weight, table.n_samples, table.row)
+    warn_if_probabilities(table, meaning.probability_remedy, weights)
+    together = None if clusters is None else clusters_of(clusters, weights, table.row)
+    grouped = None if groups is None else Groups.coded(groups, table.n_samples, table.row)
     if _array.is_on_cuda(table.array):
         given_weights = None if sample_weight is None else weights
-        there = on_device(table, labels, given_weights, classes, names[1], together, grouped)
+        there = on_device(table, labels, given_weights, meaning.classes, name, together, grouped)
         if there is not None:
             return there
-    columns = class_indices(labels, classes, table, names[1], weights)
+    columns = class_indices(labels, meaning.classes, table, name, weights)
     return ArraySource(table, columns, weights, clusters=together, groups=grouped)
+
+
+def _as_it_is(found: Source, given: Mapping[str, Any], name: str) -> Source:
+    """A source, of which nothing may be said."""
+    for each, value in given.items():
+        if value is not None:
+            raise InputError(f"`{each}` must be left out where `{name}` is a source, which brings its own.")
+    return found
 
 
 def in_pieces(logits: Any, labels: Any = None) -> bool:
@@ -90,14 +120,16 @@ def in_pieces(logits: Any, labels: Any = None) -> bool:
     return _is_table(logits) or _is_stored(logits) or _yields_batches(logits, labels)
 
 
-def _pieces(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning) -> Pieces[Any]:
+def _pieces(
+    logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning, progress: bool | None
+) -> Pieces[Any]:
     """A source that is read piece by piece; ``parts`` are clusters and groups."""
     if _is_table(logits):
-        return _from_table(logits, labels, sample_weight, parts, meaning)
+        return _from_table(logits, labels, sample_weight, parts, meaning, progress)
     found = stored(logits)
     if found is not None:
         kept = {name: loaded(values) for name, values in parts.items()}
-        return StoredSource(found, loaded(labels), loaded(sample_weight), meaning, **kept)
+        return StoredSource(found, loaded(labels), loaded(sample_weight), meaning, **kept, progress=progress)
     check_input(meaning.input, meaning.floor)
     if parts["clusters"] is not None:
         raise InputError(
@@ -114,7 +146,7 @@ def _pieces(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, An
             raise InputError(
                 f"`{name}` must be left out where `{meaning.names[0]}` yields batches, each of which is {WHAT_A_BATCH_IS}."
             )
-    return Batches(logits, meaning)
+    return Batches(logits, meaning, progress=progress)
 
 
 def stored(logits: Any) -> Stored | None:
@@ -138,7 +170,7 @@ def _is_stored(value: Any) -> bool:
     if isinstance(value, Stored | np.memmap):
         return True
     in_chunks = all(hasattr(value, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
-    # Arrays of Dask and xarray have a tuple of chunks per axis. They are converted as a whole.
+    # Arrays of Dask and xarray have a tuple of chunks per axis.
     return in_chunks and not _array.is_array(value) and all(isinstance(each, int) for each in value.chunks or ())
 
 
@@ -169,19 +201,22 @@ def _is_array_like(value: Any) -> bool:
 
 
 def _from_table(
-    path: str | os.PathLike[str], labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning
+    path: str | os.PathLike[str],
+    labels: Any,
+    sample_weight: Any,
+    parts: Mapping[str, Any],
+    meaning: Meaning,
+    progress: bool | None,
 ) -> TableSource:
     given = {meaning.names[1]: labels, "sample_weight": sample_weight, **parts}
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
             raise InputError(f"`{name}` must be the name of a column of {path}, got a {type(value).__name__}.")
-    return TableSource(path, Columns(labels=labels or "labels", weights=sample_weight, **parts), meaning)
+    return TableSource(path, Columns(labels=labels or "labels", weights=sample_weight, **parts), meaning, progress=progress)
 
 
 def loaded(values: Any) -> Any:
     """Labels, weights, clusters or groups, from their .npy file if that is what was passed."""
     if not isinstance(values, str | os.PathLike) or Path(values).suffix.lower() != ".npy":
         return values
-    file = NpyFile(existing_file(values))
-    with file.opened() as rows:
-        return rows(0, file.shape[0])
+    return np.asarray(NpyFile(existing_file(values)))

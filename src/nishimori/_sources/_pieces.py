@@ -16,6 +16,7 @@ import numpy as np
 from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._inputs import Batch
+from nishimori._labelling import PLAIN, Labelling
 from nishimori._labels import Classes, checked_weights, class_indices
 from nishimori._progress import Report, shown, silent
 from nishimori._scores import SAY_PROBABILITIES, Input, Scores, scores, warn_if_probabilities
@@ -45,7 +46,7 @@ def rows_per_piece(n_classes: int) -> int:
 class Meaning:
     """What scores and labels stand for; ``names`` are what the caller's signature calls the two.
 
-    ``probability_remedy`` is what the user can do if the logits look like probabilities.
+    ``probability_remedy`` is what the user can do if the logits look like probabilities. ``labelling`` says which rows count.
     """
 
     input: Input = "logits"
@@ -53,26 +54,36 @@ class Meaning:
     floor: float | None = None
     names: tuple[str, str] = ("logits", "labels")
     probability_remedy: str = SAY_PROBABILITIES
+    labelling: Labelling = PLAIN
 
     def scores(self, array: Any) -> Scores:
         """Scores whose type and shape have been checked."""
         return scores(array, input=self.input, name=self.names[0], floor=self.floor)
 
     def rows(
-        self, array: Any, labels: Any, sample_weight: Any, first_row: int = 0, n_classes: int | None = None
+        self,
+        array: Any,
+        labels: Any,
+        sample_weight: Any,
+        first_row: int = 0,
+        n_classes: int | None = None,
+        n_rows_in_all: int | None = None,
     ) -> ArraySource:
         """Some rows as a source, their labels and weights checked. All weights may be zero.
 
-        ``n_classes`` is the number of classes of the rows before, if there were any.
+        ``n_classes`` is the number of classes of the rows before, if there were any. Errors count from ``first_row``, and the
+        kernel is chosen for ``n_rows_in_all``.
         """
         table = self.scores(array)
         if n_classes is not None and table.n_classes != n_classes:
             raise InputError(f"`{self.names[0]}` must have {n_classes} classes, as in the rows before, got {table.n_classes}.")
+        labels, sample_weight = self.labelling.applied(labels, sample_weight, table, self.names[1])
         if sample_weight is not None and _is_zero(sample_weight, table.n_samples):
             nothing: HostArray = np.zeros(table.n_samples)
             return ArraySource(table, nothing.astype(np.int64), nothing, first_row)
-        weights = checked_weights(sample_weight, table.n_samples)
-        return ArraySource(table, class_indices(labels, self.classes, table, self.names[1], weights), weights, first_row)
+        weights = checked_weights(sample_weight, table.n_samples, lambda number: table.row(first_row + number))
+        columns = class_indices(labels, self.classes, table, self.names[1], weights, first_row)
+        return ArraySource(table, columns, weights, first_row, n_rows_in_all)
 
 
 def _is_zero(sample_weight: Any, n_rows: int) -> bool:
@@ -82,7 +93,7 @@ def _is_zero(sample_weight: Any, n_rows: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """What a reading has found so far: all rows, those of positive weight, their weight, and the sum of their labels."""
 
     n_rows: int = 0
@@ -91,8 +102,8 @@ class _Found:
     labels: int = 0
     has_masks: bool = False
 
-    def __add__(self, other: "_Found") -> "_Found":
-        return _Found(
+    def __add__(self, other: "Found") -> "Found":
+        return Found(
             self.n_rows + other.n_rows,
             self.n_counted + other.n_counted,
             self.weight + other.weight,
@@ -101,11 +112,11 @@ class _Found:
         )
 
     @classmethod
-    def of(cls, rows: ArraySource) -> "_Found":
+    def of(cls, rows: ArraySource) -> "Found":
         counted = rows.weights > 0
         return cls(rows.n_rows, int(counted.sum()), float(rows.weights.sum()), int(rows.labels[counted].sum()))
 
-    def agrees(self, other: "_Found") -> bool:
+    def agrees(self, other: "Found") -> bool:
         """Whether these can be the same rows, in whatever order."""
         same_counts = (self.n_rows, self.n_counted, self.labels) == (other.n_rows, other.n_counted, other.labels)
         return same_counts and abs(self.weight - other.weight) <= _SAME_WEIGHT * self.weight
@@ -122,7 +133,7 @@ class Pieces(Source, Generic[P]):
         self.meaning = meaning
         self._progress = progress
         self._read_ahead = read_ahead
-        self._found: _Found | None = None  # by the first complete reading
+        self._found: Found | None = None  # by the first complete reading
         self._n_classes: int | None = None
         self._looked_at = False  # whether its values look like probabilities
 
@@ -141,6 +152,11 @@ class Pieces(Source, Generic[P]):
     @abstractmethod
     def nothing(self) -> InputError:
         """The error if there are no rows at all."""
+
+    @property
+    def name(self) -> str:
+        """What the caller's signature calls the data."""
+        return self.meaning.names[0]
 
     @property
     def n_classes(self) -> int:
@@ -169,7 +185,7 @@ class Pieces(Source, Generic[P]):
 
     def _reading(self) -> Generator[tuple[P, ArraySource], None, None]:
         """One reading; it ends with an error if it did not give the rows of the first one."""
-        before, now = self._found, _Found()
+        before, now = self._found, Found()
         pieces = ahead(self.read()) if self._read_ahead else self.read()
         with closing(pieces):  # type: ignore[type-var]
             for piece in pieces:
@@ -180,7 +196,7 @@ class Pieces(Source, Generic[P]):
                 if now.has_masks:  # of which there will be more
                     rows.read_in_blocks()
                 yield piece, rows
-                now += replace(_Found.of(rows), has_masks=rows.has_masks)
+                now += replace(Found.of(rows), has_masks=rows.has_masks)
         if not now.n_rows:
             raise self.nothing() if before is None else self._other_rows(before, now)
         if before is not None and not before.agrees(now):
@@ -210,7 +226,7 @@ class Pieces(Source, Generic[P]):
             raise without_rows()
         return total
 
-    def _checked(self, piece: P, before: _Found | None) -> ArraySource | None:
+    def _checked(self, piece: P, before: Found | None) -> ArraySource | None:
         rows = self.rows(piece)
         if rows is None:
             return None
@@ -224,12 +240,12 @@ class Pieces(Source, Generic[P]):
             rows.trust(None if before.has_masks else False)
         return rows
 
-    def _other_rows(self, before: _Found, now: _Found) -> InputError:
+    def _other_rows(self, before: Found, now: Found) -> InputError:
         first, again = (f"{each.n_counted} rows of weight {each.weight:.10g}" for each in (before, now))
         if first == again:
             first, again = f"{first}", "as many rows with other labels"
         return InputError(
-            f"`{self.meaning.names[0]}` must give the same rows in every reading, got {again} after {first}. Check that no "
+            f"`{self.name}` must give the same rows in every reading, got {again} after {first}. Check that no "
             "iterator inside it is used up, and that rows are not drawn at random or dropped, as by `drop_last`."
         )
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, Self, TypeVar
 from nishimori._inputs import Batch, Clusters, Groups
 from nishimori._kernels import Kernel
 from nishimori._progress import Report, silent
-from nishimori.errors import InputError
+from nishimori.errors import InputError, NoRowsError
 
 
 class Sum(Protocol):
@@ -16,6 +16,8 @@ class Sum(Protocol):
 
 
 T = TypeVar("T", bound=Sum)
+R = TypeVar("R")
+Steps = tuple[Callable[[Any], Any], ...]
 
 
 class Source(Protocol):
@@ -23,6 +25,9 @@ class Source(Protocol):
 
     sums_at_once: bool = False
     """Whether passes that are fused take one call of a kernel, and are therefore much faster than all others."""
+
+    is_remote: bool = False
+    """Whether sums travel to another machine before they are used, so that a search must not ask for numbers per row."""
 
     clusters: Clusters | None = None
     """Which rows are not independent; None if all are."""
@@ -61,6 +66,14 @@ class Source(Protocol):
             raise without_rows()
         return total
 
+    def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+        """What ``steps``, one after the other, make of the sum of ``pass_``. The sum need not travel: they run where it is."""
+        return after(steps, self.gather(pass_, report))
+
+    def applied(self, function: "Callable[[Source], R]") -> R:
+        """What ``function`` makes of these rows, computed where they are if they are all in one place."""
+        return function(self)
+
     def sample(self, size: int) -> "Source | None":  # noqa: ARG002 - for those that can
         """A random ``size`` of the rows, the same ones each time, or None where that would take a reading."""
         return None
@@ -70,9 +83,29 @@ class Source(Protocol):
         return None
 
 
-def without_rows() -> InputError:
+def after(steps: Steps, value: Any) -> Any:
+    """What some functions, one after the other, make of a value."""
+    for step in steps:
+        value = step(value)  # the value before, which may be large, is not kept
+    return value
+
+
+def concluded(data: Any, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+    """`Source.concluded`, also of a source of somebody's own, which need not have it."""
+    own = getattr(data, "concluded", None)
+    return after(steps, data.gather(pass_, report)) if own is None else own(pass_, steps, report)
+
+
+def applied(data: Any, function: Callable[[Source], R]) -> R:
+    """`Source.applied`, also of a source of somebody's own, which need not have it."""
+    own = getattr(data, "applied", None)
+    found: R = function(data) if own is None else own(function)
+    return found
+
+
+def without_rows() -> NoRowsError:
     """The error if there is nothing to sum."""
-    return InputError("The data must have at least one row of positive weight, got none.")
+    return NoRowsError("The data must have at least one row of positive weight, got none.")
 
 
 def clusters_in(data: Any) -> Clusters | None:
@@ -142,6 +175,10 @@ class Reported(Source):
         return getattr(self._inner, "sums_at_once", False)
 
     @property
+    def is_remote(self) -> bool:  # type: ignore[override]
+        return getattr(self._inner, "is_remote", False)
+
+    @property
     def clusters(self) -> Clusters | None:  # type: ignore[override]
         return clusters_in(self._inner)
 
@@ -154,6 +191,14 @@ class Reported(Source):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, told to both reports."""
+        return self._inner.gather(pass_, self._both(report))
+
+    def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+        """As of the source inside, told to both reports."""
+        return concluded(self._inner, pass_, steps, self._both(report))
+
+    def _both(self, report: Report) -> Report:
+        """What tells both reports about the next reading."""
         self._readings += 1
         what = f"{self._what}, pass {self._readings}"
 
@@ -161,7 +206,7 @@ class Reported(Source):
             self._report(what, done, total)
             report(step, done, total)
 
-        return self._inner.gather(pass_, told)
+        return told
 
     def sample(self, size: int) -> Source | None:
         """As of the source inside; too short to show."""

@@ -5,10 +5,11 @@ stored scores has to do is small: `Stored`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ import numpy as np
 from nishimori._array import HostArray
 from nishimori._inputs import Groups
 from nishimori._labels import checked_weights, class_indices
-from nishimori._scores import numeric, scores_of
+from nishimori._numeric import numeric
+from nishimori._scores import scores_of
 from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._pieces import Meaning, Pieces, rows_per_piece
 from nishimori.errors import InputError
@@ -29,20 +31,31 @@ _CHUNKS, _PART = 8, 1 / 4
 
 
 class Stored(ABC):
-    """An array of scores outside the memory: its shape and dtype, and its rows from the start as often as needed."""
+    """An array of scores outside the memory: its shape and dtype, and its rows from the start as often as needed.
+
+    With more than two dimensions, such as (sequences, tokens, vocabulary), each position before the last one is a row.
+    """
 
     shape: tuple[int, ...]
     dtype: "np.dtype[Any]"
 
+    @property
+    def n_rows(self) -> int:
+        return prod(self.shape[:-1] or self.shape)
+
+    @property
+    def n_columns(self) -> int:
+        return self.shape[-1] if len(self.shape) > 1 else 2
+
     @abstractmethod
     def blocks(self) -> Generator[HostArray, None, None]:
-        """All rows in order, a few megabytes at a time; a thread may run this."""
+        """All rows in order, (rows, classes) or (rows,), a few megabytes at a time; a thread may run this."""
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         """All rows, for those who want them in memory."""
         if copy is False:
             raise ValueError("A stored array can only be copied to memory.")
-        return np.concatenate(list(self.blocks())).astype(dtype or self.dtype, copy=False)
+        return np.concatenate(list(self.blocks())).reshape(self.shape).astype(dtype or self.dtype, copy=False)
 
     def picked(self, size: int) -> tuple[HostArray, HostArray] | None:  # noqa: ARG002 - for those that can
         """The numbers of about ``size`` rows chosen at random, and these rows; None where that would take a reading."""
@@ -73,16 +86,20 @@ class StoredSource(Pieces[_Block]):
         score_name, label_name = meaning.names
         numeric(np.empty(0, stored.dtype), score_name)
         table = scores_of(stored, input=meaning.input, name=score_name, floor=meaning.floor)
+        labels, sample_weight = meaning.labelling.applied(labels, sample_weight, table, label_name)
+        meaning.labelling.refuse_nothing(sample_weight, label_name, labels)
+        clusters, groups = table.per_row(clusters, "clusters"), table.per_row(groups, "groups")
         self.stored = stored
-        self.weights = checked_weights(sample_weight, table.n_samples)
+        self.weights = checked_weights(sample_weight, table.n_samples, table.row)
         self.labels = class_indices(labels, meaning.classes, table, label_name, self.weights)
-        self.clusters = None if clusters is None else clusters_of(clusters, self.weights)
-        self.groups = None if groups is None else Groups.coded(groups, table.n_samples)
+        self.clusters = None if clusters is None else clusters_of(clusters, self.weights, table.row)
+        self.groups = None if groups is None else Groups.coded(groups, table.n_samples, table.row)
         self._n_classes = table.n_classes
+        self._leading = table.leading
 
     @property
     def n_rows(self) -> int:
-        return self.stored.shape[0]
+        return self.stored.n_rows
 
     def read(self) -> Generator[_Block, None, None]:
         """Blocks of rows with the number of their first row."""
@@ -100,7 +117,7 @@ class StoredSource(Pieces[_Block]):
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
         clusters = None if self.clusters is None else self.clusters.of(rows)
         groups = None if self.groups is None else self.groups.of(rows)
-        scores = self.meaning.scores(native)
+        scores = replace(self.meaning.scores(native), leading=self._leading)
         return ArraySource(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
 
     def placed(self, text: str, piece: _Block) -> str:  # noqa: ARG002 - rows are counted through all pieces
@@ -149,16 +166,15 @@ class Sliced(Stored):
 
     def blocks(self) -> Generator[HostArray, None, None]:
         """Pieces of whole blocks."""
-        n_rows, n_columns = self.shape[0], self.shape[1] if len(self.shape) > 1 else 2
-        step = rows_per_piece(n_columns)
+        step = rows_per_piece(self.n_columns)
         with self.opened() as rows:
-            for start in range(0, n_rows, step):
-                yield rows(start, min(n_rows, start + step))
+            for start in range(0, self.n_rows, step):
+                yield rows(start, min(self.n_rows, start + step))
 
     def picked(self, size: int) -> tuple[HostArray, HostArray] | None:
         """Random runs of rows."""
         length = max(1, size // _RUNS)
-        starts = length * _chosen(self.shape[0] // length, -(-size // length))
+        starts = length * _chosen(self.n_rows // length, -(-size // length))
         with self.opened() as rows:
             parts = [rows(start, start + length) for start in starts.tolist()]
         return _numbers(starts, length), np.concatenate(parts)
@@ -171,19 +187,24 @@ class Chunked(Stored):
         self.array = array
         self.shape = tuple(int(length) for length in array.shape)
         self.dtype = np.dtype(array.dtype)
-        n_columns = self.shape[1] if len(self.shape) > 1 else 2
-        step, chunks = rows_per_piece(n_columns), array.chunks
-        self._chunk = min(step, self.shape[0] or 1) if not chunks else int(chunks[0])
-        # Whole chunks, because each is read and unpacked as a whole.
-        self._step = self._chunk * max(1, step // self._chunk)
+        leading = self.shape[:-1] or self.shape
+        given = array.chunks or (min(rows_per_piece(self.n_columns), self.shape[0] or 1), *leading[1:])
+        self._chunks = tuple(int(length) for length in given[: len(leading)])
+
+    @property
+    def _chunk(self) -> int:
+        return self._chunks[0]
 
     def blocks(self) -> Generator[HostArray, None, None]:
-        """Whole chunks."""
-        for start in range(0, self.shape[0], self._step):
-            yield np.asarray(self.array[start : start + self._step])
+        """Whole chunks, because each is read and unpacked as a whole."""
+        for part in _slices(self.shape[: len(self._chunks)], self._chunks, rows_per_piece(self.n_columns)):
+            found = np.asarray(self.array[part if len(part) > 1 else part[0]])
+            yield found.reshape(-1, self.shape[-1]) if len(self.shape) > 1 else found
 
     def picked(self, size: int) -> tuple[HostArray, HostArray] | None:
         """Random rows of random chunks."""
+        if len(self.shape) > 2:
+            return None  # chunks are not consecutive rows
         n_chunks = self.shape[0] // self._chunk  # a last one that is not full is left out
         n_read = max(_CHUNKS, -(-size // self._chunk))
         if n_read > _PART * n_chunks:
@@ -193,6 +214,22 @@ class Chunked(Stored):
         within = _chosen(self._chunk, each)
         parts = [np.asarray(self.array[start : start + self._chunk])[within] for start in starts.tolist()]
         return (starts[:, None] + within).ravel(), np.concatenate(parts)
+
+
+def _slices(shape: tuple[int, ...], chunks: tuple[int, ...], n_rows: int) -> Iterator[tuple[Any, ...]]:
+    """What to read one after the other for all rows in order: whole chunks, about ``n_rows`` rows at a time.
+
+    Chunks that divide a sequence can be read one by one only if they hold no other sequence. Otherwise all chunks of the same
+    sequences are read together, because rows come in order, and no chunk is unpacked twice.
+    """
+    inner = prod(shape[1:])
+    if chunks[0] == 1 and inner > n_rows:
+        for i in range(shape[0]):
+            yield from ((i, *rest) for rest in _slices(shape[1:], chunks[1:], n_rows))
+        return
+    step = chunks[0] * max(1, n_rows // (chunks[0] * inner))
+    for start in range(0, shape[0], step):
+        yield (slice(start, start + step),)
 
 
 def _chosen(n: int, size: int) -> HostArray:

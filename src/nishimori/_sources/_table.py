@@ -135,13 +135,21 @@ class TableSource(Pieces[_Part]):
 
     def rows(self, piece: _Part) -> ArraySource:
         """The rows of a part of a file."""
-        labels = spelled_as(piece.labels, self.meaning.classes)  # type: ignore[arg-type]
+        labels = self._spelled(piece.labels)
         rows = self.meaning.rows(piece.scores, labels, piece.weights, piece.first_row, self._n_classes)
         if self.clusters is not None:
             rows.clusters = self.clusters.of(slice(piece.place, piece.place + rows.n_rows))
         if self.groups is not None:
             rows.groups = self.groups.of(slice(piece.place, piece.place + rows.n_rows))
         return rows
+
+    def _spelled(self, labels: HostArray) -> Any:
+        """Labels as classes are spelled; the label to ignore is a number, whatever the classes are."""
+        classes: Any = self.meaning.classes
+        ignored = self.meaning.labelling.ignore_index
+        if classes is None or ignored is None:
+            return spelled_as(labels, classes)
+        return [ignored if each == str(ignored) else each for each in spelled_as(labels, [*classes, str(ignored)])]
 
     def placed(self, text: str, piece: _Part) -> str:
         """The file, and its lines and columns in place of rows and numbers of columns."""

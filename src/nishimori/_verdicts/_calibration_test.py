@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import copysign, inf
 from typing import Any, Literal, get_args
 
-from nishimori._applied import Meaning, applied, chosen
+from nishimori._applied import Said, applied, chosen
 from nishimori._inference import two_sided
 from nishimori._labels import Classes
 from nishimori._maps import Map, temperature_of
@@ -106,6 +106,7 @@ def calibration_test(
     input: Input | None = None,
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> CalibrationTest:
     """Test whether labels may have been drawn from the probabilities of the model, at a temperature or after a calibrator.
 
@@ -114,7 +115,7 @@ def calibration_test(
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, groups, counts, temperature, calibrator, input, classes, floor
+    logits, labels, sample_weight, clusters, groups, counts, temperature, calibrator, input, classes, floor, ignore_index
         As for `evaluate`; clusters and counts are not for "ece".
     method : {"mean", "spiegelhalter", "ece"}
         "mean": mean confidence equals accuracy. "spiegelhalter": the Brier score of all classes has the mean that the model
@@ -141,7 +142,7 @@ def calibration_test(
     """
     if not isinstance(method, str) or method not in get_args(Method):
         raise InputError(f"`method` must be 'mean', 'spiegelhalter' or 'ece', got {method!r}.")
-    given, meaning = chosen(temperature, calibrator), Meaning(input, classes, floor)
+    given, meaning = chosen(temperature, calibrator), Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     data, (used,) = applied({"calibrator": given}, logits, labels, sample_weight, clusters, meaning, groups)
     if method == "ece":
         _refuse_dependence(data, counts)

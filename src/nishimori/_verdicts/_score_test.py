@@ -97,6 +97,7 @@ def score_test(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> ScoreTest:
     """Test whether labels may have been drawn from the softmax of logits over a given temperature.
 
@@ -105,7 +106,7 @@ def score_test(
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, counts, input, classes, floor
+    logits, labels, sample_weight, clusters, counts, input, classes, floor, ignore_index
         As for `temperatures`.
     temperature : float
         The temperature to test; 1 asks whether the model needs calibration. For a sketch, one of its grid, such as 1.
@@ -132,7 +133,9 @@ def score_test(
     used = checked_temperature(temperature)
     if not isinstance(method, str) or method not in get_args(Method):
         raise InputError(f"`method` must be 'ec' or 'ts', got {method!r}.")
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters)
+    data = source(
+        logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index, clusters=clusters
+    )
     return _tested(data, method, used, counts=counts)
 
 

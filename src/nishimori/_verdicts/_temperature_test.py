@@ -89,6 +89,7 @@ def temperature_test(
     input: Input = "logits",
     classes: Classes = None,
     floor: float | None = None,
+    ignore_index: int | None = None,
 ) -> TemperatureTest:
     """Test whether expectation consistency and temperature scaling choose the same temperature, up to chance.
 
@@ -97,7 +98,7 @@ def temperature_test(
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, counts, input, classes, floor
+    logits, labels, sample_weight, clusters, counts, input, classes, floor, ignore_index
         As for `temperatures`.
 
     Returns
@@ -123,7 +124,9 @@ def temperature_test(
     >>> print(nishimori.temperature_test(logits, labels))
     EC and TS differ by 3.6 standard errors (p = 0.00037): one temperature does not describe this model.
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters)
+    data = source(
+        logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index, clusters=clusters
+    )
     matched = match(data, *BUILT_IN.values(), counts=counts)
     matched.warn()
     return temperature_test_of(data, matched, counts=counts)

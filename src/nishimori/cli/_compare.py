@@ -20,6 +20,7 @@ from nishimori.cli._options import (
     DelimiterOption,
     FloorOption,
     GroupsToFitOption,
+    IgnoreIndexOption,
     IgnoreOption,
     InputOption,
     LabelsToFitOption,
@@ -60,6 +61,7 @@ def compare(
     labels: LabelsToFitOption = None,
     classes: ClassesOption = None,
     weights: WeightsOption = None,
+    ignore_index: IgnoreIndexOption = None,
     counts: CountsOption = False,
     clusters: ClustersOption = None,
     groups: GroupsToFitOption = None,
@@ -80,10 +82,10 @@ def compare(
     check_input(input, floor)
     known = None if classes is None else split(classes)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
-    text = (delimiter, decimal)
-    names = names_from(input, scores_name, labels, weights, columns, ignore, text, known, clusters=clusters, groups=groups)
+    about = (columns, ignore, (delimiter, decimal), known)
+    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
     with heard() as told, shown(None) as report:
-        told_rows = Told(names, input, known, floor, (*said, decimal != "."))
+        told_rows = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != "."))
         sets = [opened(each, told_rows, report) for each in data_sets(files)]
         with about_sketches():
             found = nishimori.compare(

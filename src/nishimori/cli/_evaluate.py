@@ -37,6 +37,7 @@ from nishimori.cli._options import (
     Files,
     FloorOption,
     GroupsOption,
+    IgnoreIndexOption,
     IgnoreOption,
     InputAsCalibratedOption,
     LabelsOption,
@@ -110,6 +111,7 @@ def evaluate(
     labels: LabelsOption = None,
     classes: ClassesOption = None,
     weights: WeightsOption = None,
+    ignore_index: IgnoreIndexOption = None,
     counts: CountsOption = False,
     clusters: ClustersOption = None,
     groups: GroupsOption = None,
@@ -130,7 +132,7 @@ def evaluate(
     shown_by: By | None = "groups" if by is None and groups else by
     wanted = _Wanted(files, calibration, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
-    if (sums := opened_sketch(files, *said, decimal != ".")) is not None:
+    if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _evaluate_sketch(sums, wanted)
         return
     _files.check_inputs(files, folders=True)
@@ -138,7 +140,9 @@ def evaluate(
     meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
     _check_plot(plot, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
-    names = names_from(meaning[0], scores_name, labels, weights, *about, clusters=clusters, groups=groups)
+    names = names_from(
+        meaning[0], scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index
+    )
     if by == "groups" and names.groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     _evaluate_rows(names, meaning, calibrator, wanted)

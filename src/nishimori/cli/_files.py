@@ -7,7 +7,7 @@ names in the file. No code in a file is run. Labels and weights are read at once
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +116,24 @@ def check_inputs(paths: Sequence[Path], *, folders: bool = False) -> None:
 def read(paths: Sequence[Path], names: Names, report: Report = silent) -> LogitFile:
     """Scores and labels of one file or folder, or of a pair of .npy files with scores first and labels second.
 
-    ``report`` is told how many rows of a table have been read.
+    Rows with the label to ignore get weight zero. ``report`` is told how many rows of a table have been read.
     """
+    found = _read(paths, names, report)
+    return found if names.ignore_index is None else _without(found, names.ignore_index)
+
+
+def _without(data: LogitFile, label: int) -> LogitFile:
+    """The same, in which rows with a label weigh nothing; labels may be numbers or text."""
+    ignored = data.labels == label if data.labels.dtype.kind in "biuf" else data.labels.astype(str) == str(label)
+    if ignored.all():
+        raise InputError(f"--ignore-index must leave some samples, but all labels are {label}.")
+    weights = np.ones(ignored.shape) if data.weights is None else data.weights
+    if weights.shape != ignored.shape:
+        return data  # refused later, with its shape
+    return replace(data, weights=np.where(ignored, 0.0, weights))
+
+
+def _read(paths: Sequence[Path], names: Names, report: Report) -> LogitFile:
     check_inputs(paths, folders=True)
     if {path.suffix.lower() for path in paths if not path.is_dir()} == {".npy"}:
         return _from_npy(paths, names)

@@ -30,6 +30,7 @@ from nishimori.cli._options import (
     Files,
     FloorOption,
     GroupsToFitOption,
+    IgnoreIndexOption,
     IgnoreOption,
     InputOption,
     LabelsToFitOption,
@@ -122,6 +123,7 @@ def fit(
     labels: LabelsToFitOption = None,
     classes: ClassesOption = None,
     weights: WeightsOption = None,
+    ignore_index: IgnoreIndexOption = None,
     counts: CountsOption = False,
     clusters: ClustersOption = None,
     groups: GroupsToFitOption = None,
@@ -139,15 +141,15 @@ def fit(
     known = None if classes is None else split(classes)
     wanted = _Wanted(method or ("auto" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
-    if (sums := opened_sketch(files, *said, decimal != ".")) is not None:
+    if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)
         return
     check_input(input, floor)
     calibrator = wanted.calibrator(input, known, floor)
     _files.check_inputs(files, folders=True)
     _check_output(output, overwrite=force)
-    text = (delimiter, decimal)
-    names = names_from(input, scores_name, labels, weights, columns, ignore, text, known, clusters=clusters, groups=groups)
+    about = (columns, ignore, (delimiter, decimal), known)
+    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
     with shown(None) as report:
         data = _files.read(files, names, report)
     refuse_permuted(data.columns, known)

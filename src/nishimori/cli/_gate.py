@@ -28,6 +28,7 @@ from nishimori.cli._options import (
     Files,
     FloorOption,
     GroupsOption,
+    IgnoreIndexOption,
     IgnoreOption,
     InputAsCalibratedOption,
     LabelsOption,
@@ -125,6 +126,7 @@ def gate(
     labels: LabelsOption = None,
     classes: ClassesOption = None,
     weights: WeightsOption = None,
+    ignore_index: IgnoreIndexOption = None,
     counts: CountsOption = False,
     clusters: ClustersOption = None,
     groups: GroupsOption = None,
@@ -147,14 +149,16 @@ def gate(
     shown = _Shown(files, calibration, junit, _form(json=as_json, github=github, markdown=markdown), force)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     with heard() as told:
-        if (sums := opened_sketch(files, *said, decimal != ".")) is not None:
+        if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
             found = _judged_sketch(sums, calibration, wanted)
         else:
             _files.check_inputs(files, folders=True)
             calibrator = None if calibration is None else _files.calibrator_in(calibration)
             meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
             about = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
-            names = names_from(meaning[0], scores_name, labels, weights, *about, clusters=clusters, groups=groups)
+            names = names_from(
+                meaning[0], scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index
+            )
             found = _judged_rows(files, names, meaning, calibrator, wanted, by or ("groups" if groups else "prediction"))
     shown.show(found, told)
     if not found.passed:

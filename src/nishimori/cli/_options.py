@@ -155,6 +155,15 @@ IgnoreOption = Annotated[
         rich_help_panel=TABLES,
     ),
 ]
+IgnoreIndexOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Samples with this label do not count, such as tokens of padding with the label -100.",
+        show_default=False,
+        metavar="LABEL",
+        rich_help_panel=DATA,
+    ),
+]
 DelimiterOption = Annotated[
     str | None,
     typer.Option(
@@ -192,6 +201,7 @@ def names_from(
     calibrator: "Calibrator | None" = None,
     clusters: str | None = None,
     groups: str | None = None,
+    ignore_index: int | None = None,
 ) -> Names:
     """What options say about a file, and what the calibration says where no option does; ``text`` is delimiter and decimal."""
     fitted = getattr(calibrator, "feature_names_in_", None)
@@ -211,6 +221,7 @@ def names_from(
         fitted=one if fitted is None else tuple(fitted.tolist()),
         calibrated=calibrator is not None,
         groups_remembered=needed is not None,
+        ignore_index=ignore_index,
         delimiter=text[0],
         decimal=text[1],
     )

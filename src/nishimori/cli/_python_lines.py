@@ -21,6 +21,7 @@ def python_lines(sets: Sequence[Sequence[Path]], told: Told) -> str:
     options = {} if is_sketch else {"input": told.input, "classes": told.classes, "floor": told.floor}
     usual = {"input": "logits", "classes": None, "floor": None}
     said = "".join(f", {name}={value!r}" for name, value in options.items() if value != usual[name])
+    ignored = "" if told.names.ignore_index is None else f", ignore_index={told.names.ignore_index}"
     fitted, extra = arguments["val"]
     measured, more = arguments[named[-1][0]]
     imports = ["import numpy as np"] if any("np.load" in each for each in (*loading, fitted, measured)) else []
@@ -30,8 +31,8 @@ def python_lines(sets: Sequence[Sequence[Path]], told: Told) -> str:
             "import nishimori",
             "",
             *loading,
-            f'calibrator = nishimori.calibrator("auto"{said}).fit({fitted}{extra})',
-            f"card = nishimori.evaluate({measured}{more}, calibrator=calibrator)",
+            f'calibrator = nishimori.calibrator("auto"{said}).fit({fitted}{extra}{ignored})',
+            f"card = nishimori.evaluate({measured}{more}{ignored}, calibrator=calibrator)",
             _LAST,
         ]
     )

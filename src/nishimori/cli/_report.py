@@ -30,6 +30,7 @@ from nishimori.cli._options import (
     DelimiterOption,
     FloorOption,
     GroupsToFitOption,
+    IgnoreIndexOption,
     IgnoreOption,
     InputOption,
     LabelsToFitOption,
@@ -96,6 +97,7 @@ def report(
     scores_name: ScoresOption = None,
     labels: LabelsToFitOption = None,
     weights: WeightsOption = None,
+    ignore_index: IgnoreIndexOption = None,
     clusters: ClustersOption = None,
     groups: GroupsToFitOption = None,
     counts: CountsOption = False,
@@ -121,8 +123,8 @@ def report(
     _check_output(target, overwrite=force)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, ids, columns, ignore, classes, delimiter)
     about = (columns, ignore, (delimiter, decimal), known)
-    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups)
-    told = Told(names, input, known, floor, (*said, decimal != "."))
+    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
+    told = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != "."))
     options: dict[str, Any] = {"classes": known, "counts": counts, "level": level, "n_bins": n_bins}
     with _preparing(target, files):
         found = _made(sets, told, ids, {"title": title or sets[-1][0].name, **options})

@@ -57,6 +57,8 @@ class Names:
         Whether ``groups`` is what a calibration says that it needs, and not an option.
     delimiter, decimal : str
         How delimited text is written.
+    ignore_index : int or None
+        The label of samples that do not count.
     """
 
     input: Input = "logits"
@@ -73,6 +75,7 @@ class Names:
     groups_remembered: bool = False
     delimiter: str | None = None
     decimal: str = "."
+    ignore_index: int | None = None
 
     @property
     def array(self) -> str:

@@ -25,6 +25,7 @@ from nishimori.cli._options import (
     DecimalOption,
     DelimiterOption,
     FloorOption,
+    IgnoreIndexOption,
     IgnoreOption,
     InputOption,
     ScoresOption,
@@ -86,6 +87,7 @@ def sketch(
     labels: LabelsOption = None,
     classes: ClassesOption = None,
     weights: WeightsOption = None,
+    ignore_index: IgnoreIndexOption = None,
     clusters: ClustersOption = None,
     columns: ColumnsOption = None,
     ignore: IgnoreOption = None,
@@ -100,7 +102,8 @@ def sketch(
     made = _empty(temperatures, input, known, floor)
     _files.check_inputs(files, folders=True)
     _check_output(output, files, overwrite=force)
-    names = names_from(input, scores_name, labels, weights, columns, ignore, (delimiter, decimal), known, clusters=clusters)
+    about = (columns, ignore, (delimiter, decimal), known)
+    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, ignore_index=ignore_index)
     with heard() as told:
         for group in _groups(files):
             _add(made, group, names)

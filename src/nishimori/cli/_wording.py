@@ -41,6 +41,7 @@ _OPTIONS = {
     "`target`": "--target",
     "`floor`": "--floor",
     "`floor=`": "--floor",
+    "`ignore_index`": "--ignore-index",
     "`columns`": "--columns",
     "`ignore`": "--ignore",
     "`delimiter=';'`": "--delimiter ';'",
@@ -75,6 +76,8 @@ def with_options(message: str) -> str:
     known = command_options.get()()
     for option in {"--classes", "--columns"} & known:  # "Pass `classes=['a', 'b']`" with the names themselves
         message = re.sub(rf"`{option[2:]}=(\[['\"].*?['\"]\])`", partial(_typed, option), message)
+    if "--ignore-index" in known:
+        message = re.sub(r"`ignore_index=(-?\d+)`", r"--ignore-index \1", message)
     for argument, option in _OPTIONS.items():
         if option.split()[0] in known:
             message = message.replace(argument, option)

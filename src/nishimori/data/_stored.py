@@ -67,7 +67,8 @@ class StoredArray:
     def _table(self) -> "StoredArray":
         """The same array, if it has rows and a size that can be read."""
         if not 1 <= len(self.shape) <= _TABLE:
-            raise FormatError(f"{self.where} must have one row per sample, got an array of shape {_brief(self.shape)}.")
+            remedy = " Reshape it, or use nishimori in Python, which takes any shape before the classes." if self.shape else ""
+            raise FormatError(f"{self.where} must have one row per sample, got an array of shape {_brief(self.shape)}.{remedy}")
         if 0 in self.shape or not self.dtype.itemsize:
             raise FormatError(f"{self.where} has nothing in it, its shape is {self.shape}. Save it again with its rows.")
         if row_bytes(self.shape, self.dtype) > _LONGEST_ROW:

@@ -31,6 +31,7 @@ def calibration(
     ax: "Axes | None" = None,
     histogram: bool = True,
     min_count: float = 10,
+    ignore_index: int | None = None,
 ) -> "Axes":
     """Reliability diagram of a data set before and after calibration, with both calibration errors in the legend.
 
@@ -38,7 +39,7 @@ def calibration(
 
     Parameters
     ----------
-    logits, labels, sample_weight, groups, input, classes, floor, n_bins, strategy
+    logits, labels, sample_weight, groups, input, classes, floor, n_bins, strategy, ignore_index
         As for `evaluate`. Use data that the calibrator was not fitted to.
     calibrator : calibrator, optional
         A fitted calibrator.
@@ -64,14 +65,19 @@ def calibration(
     ['before: ECE 6.99 %', 'after EC: ECE 1.04 %']
     >>> plt.close()
     """
-    measured = partial(evaluate, logits, labels, n_bins=n_bins, strategy=strategy, sample_weight=sample_weight, groups=groups)
-    draw = partial(reliability_diagram, ax=ax, histogram=histogram, min_count=min_count)
+    given: dict[str, Any] = {"sample_weight": sample_weight, "groups": groups, "ignore_index": ignore_index}
+    measured = partial(evaluate, logits, labels, n_bins=n_bins, strategy=strategy, **given)
     scores: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
     if calibrator is None and temperature is None:
-        return draw(measured(**scores))
-    after = measured(temperature=temperature, calibrator=calibrator, **scores)
-    if calibrator is not None and not is_source(logits):
-        scores = {name: getattr(calibrator, name) for name in scores}
-    before = measured(**scores)
+        drawn: Any = measured(**scores)
+    else:
+        after = measured(temperature=temperature, calibrator=calibrator, **scores)
+        own = scores if calibrator is None or is_source(logits) else {name: getattr(calibrator, name) for name in scores}
+        drawn = {"before": measured(**own), _title(calibrator): after}
+    return reliability_diagram(drawn, ax=ax, histogram=histogram, min_count=min_count)
+
+
+def _title(calibrator: Any) -> str:
+    """What the curve after calibration is called."""
     method = getattr(calibrator, "method_name", None)
-    return draw({"before": before, f"after {method.upper()}" if method in MARKERS else "after": after})
+    return f"after {method.upper()}" if method in MARKERS else "after"

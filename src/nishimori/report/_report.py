@@ -38,7 +38,7 @@ class Report:
 
     Parameters
     ----------
-    X_val, y_val, sample_weight, clusters, groups, counts, input, classes, floor
+    X_val, y_val, sample_weight, clusters, groups, counts, input, classes, floor, ignore_index
         Validation data, as for `compare`. A sketch is accepted too; the page then says what it cannot tell.
     X_test, y_test, test_weight, test_clusters, test_groups
         What the page measures; by default the validation data, which flatters every method a little.
@@ -82,8 +82,9 @@ class Report:
         input: Input = "logits",
         classes: Classes = None,
         floor: float | None = None,
+        ignore_index: int | None = None,
     ) -> None:
-        meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
+        meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor, "ignore_index": ignore_index}
         between("level", level, 0, 1)
         whole("n_bins", n_bins, 1, _MOST_BINS)
         validation = _data((X_val, y_val, sample_weight, clusters, groups), meaning, ("X_val", "y_val"))

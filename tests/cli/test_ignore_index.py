@@ -1,0 +1,71 @@
+"""`--ignore-index`: rows with that label do not count, in every command that reads labels."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nishimori
+import reference
+import shell
+from token_cases import CLASSES, COUNTED, FLAT, IGNORED, LABELS, LOGITS, TRUE
+
+T = reference.ec_temperature(FLAT, TRUE)
+ROWS = np.where(COUNTED.reshape(-1, 1), LOGITS.reshape(-1, CLASSES), 0.0)
+
+
+@pytest.fixture
+def files(tmp_path):
+    np.savez(tmp_path / "t.npz", logits=LOGITS.reshape(-1, CLASSES), labels=LABELS.ravel(), ones=np.ones(LABELS.size))
+    table = pd.DataFrame(ROWS, columns=[f"z_{k}" for k in range(CLASSES)])
+    table.assign(labels=LABELS.ravel()).to_csv(tmp_path / "t.csv", index=False)
+    words = [each if each == IGNORED else f"word{each}" for each in LABELS.ravel().tolist()]
+    table.assign(labels=words).to_csv(tmp_path / "w.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("given", ["t.npz", "t.npz --weights ones", "t.csv", "w.csv --classes word0,word1,word2,word3,word4"])
+def test_a_fit_is_that_of_the_other_rows(files, given):
+    ended = shell.nishimori(f"fit {given} --ignore-index -100 --method ec -o c.json --force", place=files)
+    assert ended.code == 0, ended.err
+    fitted = nishimori.load(files / "c.json")
+    assert fitted.temperature_ == pytest.approx(T, rel=1e-8)
+    assert fitted.n_samples_ == COUNTED.sum()
+
+
+def test_commands_that_read_labels_count_the_other_rows(files):
+    loss = reference.nll(FLAT, TRUE)
+    found = json.loads(shell.nishimori("eval t.npz --ignore-index -100 --json", place=files).out)
+    assert found["before"]["nll"] == pytest.approx(loss, rel=1e-10)
+    compared = json.loads(shell.nishimori("compare t.npz --ignore-index -100 --methods none,ec --json", place=files).out)
+    assert compared["methods"][1]["temperature"] == pytest.approx(T, rel=1e-6)
+    gate = json.loads(shell.nishimori("gate t.npz --ignore-index -100 --max-nll 9 --json", place=files).out)
+    assert gate["n_samples"] == COUNTED.sum()
+    assert shell.nishimori("sketch t.npz --ignore-index -100 -o s.npz", place=files).out.startswith(f"{COUNTED.sum()} samples")
+    assert shell.nishimori("report t.npz --ignore-index -100 -o r.json", place=files).code == 0
+    report = json.loads((files / "r.json").read_text())
+    assert report["methods"][0]["nll"] == pytest.approx(loss, rel=1e-10)
+    assert report["code"].count("ignore_index=-100") == 2
+
+
+def test_the_option_is_named_where_it_would_help_and_refused_where_it_cannot(files):
+    wanted = "got -100 in row 0 (counted from 0). To leave out all samples with this label, pass --ignore-index -100."
+    assert wanted in shell.nishimori("eval t.npz", place=files).err.replace("\n", " ")
+    np.savez(files / "n.npz", logits=ROWS, labels=np.full(len(ROWS), IGNORED))
+    ended = shell.nishimori("eval n.npz --ignore-index -100", place=files)
+    assert (ended.code, ended.err) == (1, "error: --ignore-index must leave some samples, but all labels are -100.\n")
+    shell.nishimori("sketch t.npz --ignore-index -100 -o s.npz", place=files)
+    ended = shell.nishimori("eval s.npz --ignore-index -100", place=files)
+    assert ended.code != 0
+    assert "sketch" in ended.err
+
+
+def test_arrays_of_more_dimensions_are_for_python(files):
+    np.savez(files / "d.npz", logits=LOGITS, labels=LABELS)
+    ended = shell.nishimori("fit d.npz --ignore-index -100 -o c.json", place=files)
+    assert ended.code == 1
+    assert ended.err == (
+        "error: 'logits' in d.npz must have one row per sample, got an array of shape (40, 15, 5). Reshape it, or use "
+        "nishimori in Python, which takes any shape before the classes.\n"
+    )
