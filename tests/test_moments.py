@@ -1,50 +1,25 @@
 """Reading the data: how much is kept, how progress is reported, and how one reading serves many passes."""
 
-import gc
-import tracemalloc
-
 import numpy as np
 import pytest
 
 import nishimori
 import reference
-from nishimori import _array
-from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch
 from nishimori._moments import measure
 from nishimori._observables import Confidence, Energy
 from nishimori._passes import together
 from nishimori._sources import ArraySource, Reported, source
+from own_process import measure as measure_memory
 
 LOGITS, LABELS = reference.drawn(20_000, 50)
 
 
 def test_no_batch_outlives_its_turn_without_the_garbage_collector():
-    gc.collect()
-    gc.disable()
-    try:
-        nishimori.temperatures(LOGITS, LABELS)
-        nishimori.temperature_curve(LOGITS, LABELS, grid=[1.0, 2.0], strategy="quantile")
-        nishimori.metrics.ece(LOGITS, LABELS, of="classwise")
-        left = [each for each in gc.get_objects() if type(each) in (Batch, Gibbs)]  # others may mind being asked
-    finally:
-        gc.enable()
-    assert left == []
+    assert measure_memory("batches_left") == 0
 
 
-def test_memory_does_not_grow_with_the_rows_but_for_the_labels(monkeypatch):
-    monkeypatch.setattr(_array, "_HOST_BLOCK", 2**14)
-
-    def peak(n):
-        logits, labels = LOGITS[:n].astype(np.float32), LABELS[:n]
-        tracemalloc.start()
-        nishimori.temperatures(logits, labels)
-        size = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return size
-
-    # The least of three: the first loads what kernels need, and threads that other tests have left may allocate too.
-    small, large = (min(peak(n) for _ in range(3)) for n in (5_000, 20_000))
+def test_memory_does_not_grow_with_the_rows_but_for_the_labels():
+    small, large = measure_memory("fit", sizes=[5_000, 20_000])
     # Of each additional row the label stays, its expansion, and while parts are joined a copy of it: half of its 200 logits.
     assert large - small < 15_000 * (8 + 2 * 80) < 15_000 * 50 * 4
 

@@ -1,7 +1,6 @@
 """Labels that do not exclude each other: temperatures, what happens without one, and predictions."""
 
 import pickle
-import tracemalloc
 
 import array_api_strict
 import numpy as np
@@ -20,6 +19,7 @@ from nishimori._multilabel import _decisions
 from nishimori._sources import _stored
 from nishimori._sources._files import NpyFile
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NoTemperatureError
+from own_process import measure
 
 TEMPERATURES = np.array([1.0, 2.0, 4.0])
 
@@ -272,19 +272,8 @@ def test_fits_of_single_labels_read_a_file_a_few_labels_at_a_time(tmp_path, monk
     np.testing.assert_allclose(found.temperatures_, expected, rtol=1e-8)
 
 
-def test_fits_of_single_labels_take_the_memory_of_a_few_labels(tmp_path, monkeypatch):
-    logits, labels = drawn(60_000, np.ones(64))  # 31 MB
-    np.save(tmp_path / "logits.npy", logits)
-    size, labels = logits.nbytes, labels.astype(np.int8)
-    del logits
-    monkeypatch.setattr(_stored, "rows_per_piece", lambda _: 1000)
-    monkeypatch.setattr(_decisions, "_MOST_SCORES", 4 * len(labels))
-    tracemalloc.start()
-    try:
-        MultilabelCalibrator("none", parameters="per_label").fit(tmp_path / "logits.npy", labels)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+def test_fits_of_single_labels_take_the_memory_of_a_few_labels(tmp_path):
+    peak, size = measure("multilabel", path=tmp_path / "logits.npy")
     assert peak < size / 2
 
 

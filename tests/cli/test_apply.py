@@ -12,7 +12,7 @@ import reference
 import shell
 from nishimori import _tables
 from nishimori._tables import _columnar, _text
-from peak_memory import peak_memory
+from own_process import measure
 
 LOGITS, LABELS = reference.drawn(60, 3)
 NAMES = ["cat", "dog", "eel"]
@@ -207,7 +207,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path, names):
             with _tables.new_table(source, [str(k) for k in range(10)], overwrite=False) as table:
                 for start in range(0, n_rows, 10_000):
                     table.write(list(np.round(rows[start : start + 10_000], 2).T))
-        peaks.append(peak_memory(["apply", tmp_path / "c.json", source, "-o", tmp_path / f"{n_rows}{names[1]}"]))
+        peaks.append(
+            measure("commands", commands=[["apply", tmp_path / "c.json", source, "-o", tmp_path / f"{n_rows}{names[1]}"]])
+        )
     assert peaks[1] < peaks[0] + 50e6
 
 

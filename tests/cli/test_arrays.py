@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from array_files import LABELS, ROWS, blocks, named, refused, saved, whole
 from nishimori.cli._arrays import SUFFIXES, new_arrays, open_arrays
 from nishimori.data import _npy, _tensors
 from nishimori.errors import FormatError, InputError
+from own_process import measure
 
 # Reading.
 
@@ -168,23 +168,12 @@ def test_a_lone_surrogate_is_not_text(tmp_path):
 
 @pytest.mark.parametrize("kind", ["x.npy", "x.npz", "compressed.npz", "x.pt", "x.safetensors"])
 def test_reading_and_writing_take_the_memory_of_a_block(tmp_path, kind):
-    path, n_rows = tmp_path / kind, 1000
+    path = tmp_path / kind
     rows = np.zeros((400_000, 8), np.float32)  # 13 MB
     np.savez_compressed(path, logits=rows) if kind == "compressed.npz" else saved(path, logits=rows)
-    n_bytes, n_found = rows.nbytes, 0
-    del rows
-    target = tmp_path / f"new{path.suffix}"
-    tracemalloc.start()
-    try:
-        with open_arrays(path) as file, new_arrays(target, (400_000, 8), np.float32, overwrite=False) as new:
-            for block in file.array(named(path)).blocks(n_rows):
-                new.write(block)
-                n_found += len(block)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak, n_found = measure("array_files", path=path, name=named(path), target=tmp_path / f"new{path.suffix}")
     assert n_found == 400_000
-    assert peak < n_bytes / 4
+    assert peak < rows.nbytes / 4
 
 
 # Writing.

@@ -13,7 +13,7 @@ import reference
 import shell
 from nishimori import _tables
 from nishimori.cli._labelled_table import witnesses
-from peak_memory import peak_memory
+from own_process import measure
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(0).integers(0, 3, 900).astype(float)
@@ -157,5 +157,5 @@ def test_memory_does_not_grow_with_the_file(tmp_path, name):
             files += ["--ignore", "w"]
         calibration = tmp_path / f"{n_rows}.json"
         commands = (["fit", *files, "-o", calibration], ["eval", *files, "--calibration", calibration])
-        peaks.append(peak_memory(*commands, kept=1_000_000))
+        peaks.append(measure("commands", commands=commands, kept=1_000_000))
     assert peaks[1] < peaks[0] + 35e6

@@ -1,5 +1,6 @@
 """The blocks of code of a page, Python with the output shown below it and console line by line, and how they are run."""
 
+import json
 import os
 import re
 import subprocess
@@ -36,18 +37,57 @@ def commands(block: Block) -> list[str]:
     return [line for line in lines if not line.startswith("pip install")]
 
 
-def run_block(block: Block, python: Path, folder: Path) -> str:
-    """The standard output of one block, run with the programs in the folder of ``python``."""
-    # matplotlib must not look for a display, and rich must draw tables as wide as in the README.
-    environment = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "MPLBACKEND": "agg", "COLUMNS": "100"}
-    environment |= {"HOME": str(folder), "PYTHONUTF8": "1"}
-    lines = [[str(python), "-c", block.text]] if block.language == "python" else [line.split() for line in commands(block)]
-    output = ""
-    for line in lines:
-        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-        output = done.stdout
-    return output
+class Runner:
+    """Runs blocks with one Python, each in a child of a process that has made the usual imports; see `block_server`."""
+
+    def __init__(
+        self,
+        python: Path,
+        *,
+        home: Path,
+        imports: tuple[str, ...] = ("nishimori.cli", "sklearn.linear_model"),
+        **environment: str,
+    ):
+        # matplotlib must not look for a display, and rich must draw tables as wide as in the README.
+        self.environment = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "MPLBACKEND": "agg", "COLUMNS": "100"}
+        self.environment |= {"HOME": str(home), "PYTHONUTF8": "1"} | environment
+        self.python = str(python)
+        line = [self.python, str(Path(__file__).with_name("block_server.py")), *imports]
+        self.server = subprocess.Popen(
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment, cwd=home, text=True, encoding="utf-8"
+        )
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.server.communicate()  # without further requests it ends
+
+    def run(self, line: list[str], folder: Path) -> tuple[int, str, str]:
+        """The exit code, standard output and standard error of a command."""
+        if line[0] not in (self.python, "nishimori"):
+            done = subprocess.run(line, cwd=folder, env=self.environment, capture_output=True, encoding="utf-8", check=False)
+            return done.returncode, done.stdout, done.stderr
+        self.server.stdin.write(json.dumps({"words": line, "cwd": str(folder)}) + "\n")
+        self.server.stdin.flush()
+        answer = json.loads(self.server.stdout.readline())
+        return answer["code"], answer["out"], answer["err"]
+
+    def run_block(self, block: Block, folder: Path) -> str:
+        """The standard output of one block, of its last line if it has several."""
+        lines = [[self.python, "-c", block.text]] if block.language == "python" else [line.split() for line in commands(block)]
+        output = ""
+        for line in lines:
+            code, output, error = self.run(line, folder)
+            assert code == 0, f"{line}\n{output}\n{error}"
+        return output
+
+    def check(self, chosen: list[Block], folder: Path) -> None:
+        """Run the blocks in order and compare what they print with what the page shows."""
+        for block in chosen:
+            output = self.run_block(block, folder)
+            if block.output is not None:
+                assert_alike(output, block.output)
 
 
 NUMBER = r"-?\d+(?:\.\d+)?"
@@ -66,10 +106,3 @@ def assert_alike(output: str, shown: str) -> None:
         is_count = "." not in other and abs(int(other)) < 100
         allowed = 0 if is_count else 1.5 * 10.0 ** -len(other.partition(".")[2])
         assert abs(float(one) - float(other)) <= allowed, f"{one} where the README shows {other}"
-
-
-def check_all(chosen: list[Block], python: Path, folder: Path) -> None:
-    for block in chosen:
-        output = run_block(block, python, folder)
-        if block.output is not None:
-            assert_alike(output, block.output)

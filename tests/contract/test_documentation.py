@@ -4,18 +4,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from readme import blocks, check_all
+from readme import Runner, blocks
 
 PAGES = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
 SHOWN = {page.stem: [block for block in blocks(page) if block.output is not None] for page in PAGES}
+IMPORTS = ("nishimori.cli", "sklearn.linear_model", "pandas", "matplotlib.pyplot", "torch")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """One folder for all pages, because some read files that others write."""
-    return tmp_path_factory.mktemp("user")
+def runner(tmp_path_factory):
+    """One process whose children run all pages."""
+    with Runner(Path(sys.executable), home=tmp_path_factory.mktemp("home"), imports=IMPORTS) as running:
+        yield running
 
 
 @pytest.mark.parametrize("page", [page for page, shown in SHOWN.items() if shown])
-def test_blocks_print_what_they_show(page, folder):
-    check_all(SHOWN[page], Path(sys.executable), folder)
+def test_blocks_print_what_they_show(page, runner, tmp_path):
+    runner.check(SHOWN[page], tmp_path)

@@ -1,5 +1,4 @@
 import ast
-import os
 import runpy
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from readme import Runner
 
 import nishimori
 
@@ -42,18 +42,24 @@ def missing(source: str) -> list[str]:
     return sorted(package for package in needed if find_spec(package) is None)
 
 
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory):
+    """One process whose children run all examples."""
+    # Networks as small as these train faster on one core, especially while other tests use the second one.
+    home, one_core = tmp_path_factory.mktemp("home"), {"OMP_NUM_THREADS": "1"}
+    with Runner(Path(sys.executable), home=home, imports=("nishimori", "sklearn.linear_model", "torch"), **one_core) as running:
+        yield running
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_example_runs_and_writes_nothing_to_standard_error(path, tmp_path):
+def test_the_example_runs_and_writes_nothing_to_standard_error(path, runner, tmp_path):
     absent = missing(path.read_text(encoding="utf-8"))
     if absent:
         pytest.skip(f"{', '.join(absent)} not installed")
-    # Networks as small as these train faster on one core, especially while other tests use the second one.
-    one_core = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, path, *SHORTER.get(path.stem, [])]
-    done = subprocess.run(command, cwd=tmp_path, env=one_core, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    assert done.stderr == "" or path.stem in TALKATIVE
+    code, output, error = runner.run([sys.executable, str(path), *SHORTER.get(path.stem, [])], tmp_path)
+    assert code == 0, error
+    assert output
+    assert error == "" or path.stem in TALKATIVE
 
 
 def test_the_pool_prints_the_temperatures_and_standard_errors_of_all_rows(tmp_path):

@@ -6,7 +6,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from readme import assert_alike, blocks, check_all
+from readme import Runner, assert_alike, blocks
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,8 @@ def installed(tmp_path_factory):
 def used(tmp_path_factory, installed):
     """The folder of a user who has run all blocks that need no extra: others need the files that those write."""
     folder = tmp_path_factory.mktemp("user")
-    check_all([block for block in blocks() if block.extra is None], installed, folder)
+    with Runner(installed, home=folder) as runner:
+        runner.check([block for block in blocks() if block.extra is None], folder)
     return folder
 
 
@@ -73,4 +74,5 @@ def test_the_demo_says_which_extra_draws_its_picture(installed, used):
 
 @pytest.mark.wheel
 def test_blocks_with_an_extra_run_and_print_what_they_show(used):
-    check_all([block for block in blocks() if block.extra is not None], Path(sys.executable), used)
+    with Runner(Path(sys.executable), home=used, imports=("nishimori.cli", "matplotlib.pyplot", "torch")) as runner:
+        runner.check([block for block in blocks() if block.extra is not None], used)

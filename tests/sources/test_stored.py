@@ -1,6 +1,5 @@
 """Arrays outside the memory: .npy files, memory maps, arrays in chunks; how much of them is read, and what is refused."""
 
-import subprocess
 import sys
 
 import numpy as np
@@ -11,6 +10,7 @@ import nishimori
 import reference
 from nishimori import ExpectationConsistency, FormatError, InputError, sources
 from nishimori._sources import Chunked, Mapped, NpyFile
+from own_process import measure
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)
@@ -213,49 +213,15 @@ def test_other_paths_are_refused_as_before(tmp_path):
         sources.array(LOGITS, LABELS)
 
 
-WATCHED = """
-import sys, threading
-import numpy as np
-import nishimori
-
-def private():
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon"))
-
-def watch():
-    global peak
-    while not done.wait(0.005):
-        peak = max(peak, private())
-
-def work():  # no search for a temperature, which starts with a sample of up to a sixteenth of the rows
-    nishimori.evaluate(sys.argv[1], labels)
-    nishimori.evaluate(np.load(sys.argv[1], mmap_mode="r"), labels)
-
-labels = np.load(sys.argv[2])
-work()  # loads what is loaded once
-before = peak = private()
-done = threading.Event()
-thread = threading.Thread(target=watch, daemon=True)
-thread.start()
-work()
-done.set()
-thread.join()
-print(peak - before)
-"""
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_private_memory_does_not_grow_with_the_file(tmp_path):
     """From 16 MB to 160 MB of single precision."""
     rng, peaks = np.random.default_rng(0), []
     for n_rows in (40_000, 400_000):
         logits = 3 * rng.standard_normal((n_rows, 100), np.float32)
-        labels = (logits / 2 + rng.gumbel(size=logits.shape).astype(np.float32)).argmax(axis=1)
+        labels = rng.integers(0, 100, n_rows)
         files = tmp_path / f"{n_rows}.npy", tmp_path / "labels.npy"
         np.save(files[0], logits)
         np.save(files[1], labels)
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", WATCHED, *files], capture_output=True, text=True, check=True
-        )
-        peaks.append(int(done.stdout))
+        peaks.append(measure("evaluation_of_files", logits=files[0], labels=files[1]))
     assert peaks[1] < peaks[0] + 40e6

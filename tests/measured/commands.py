@@ -1,0 +1,28 @@
+"""The largest private memory of commands of ``nishimori`` that run one after another, in bytes."""
+
+import sys
+
+from watching import private_peak, run
+
+
+def main(commands, kept=None):
+    """``kept`` is the size up to which unpacked files stay in memory, the usual one by default."""
+    from nishimori import cli
+    from nishimori.cli import _files, _labelled_table
+
+    if kept is not None:
+        _files.KEPT = _labelled_table.KEPT = kept
+
+    def work():
+        for words in commands:
+            sys.argv = ["nishimori", *words]
+            try:
+                cli.main()
+            except SystemExit as end:
+                if end.code:
+                    raise
+
+    return private_peak(work)
+
+
+run(main)

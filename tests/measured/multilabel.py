@@ -1,0 +1,24 @@
+"""The memory of a fit of each label of a file of scores, and the size of the scores, in bytes."""
+
+import numpy as np
+from watching import run, traced_peak
+
+from nishimori import MultilabelCalibrator
+from nishimori._multilabel import _decisions
+from nishimori._sources import _stored
+
+
+def main(path):
+    rng = np.random.default_rng(0)
+    logits = 4 * rng.normal(size=(60_000, 64))  # 31 MB
+    labels = (logits + rng.logistic(size=logits.shape) > 0).astype(np.int8)
+    np.save(path, logits)
+    size = logits.nbytes
+    del logits
+    _stored.rows_per_piece = lambda _: 1000
+    _decisions._MOST_SCORES = 4 * len(labels)
+    calibrator = MultilabelCalibrator("none", parameters="per_label")
+    return traced_peak(lambda: calibrator.fit(path, labels)), size
+
+
+run(main)
