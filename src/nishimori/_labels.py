@@ -237,16 +237,7 @@ def checked_weights(sample_weight: Any, n_samples: int, row: RowName = row_name)
     """One float64 weight per sample; ones if none were given. ``row`` names a sample in messages."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1), (n_samples,))  # ones that take no memory
-    refuse_hidden(sample_weight, "sample_weight")
-    try:
-        given: HostArray = _array.on_host(_array.as_array(sample_weight))
-        if _array.kind(given) == "complex":
-            raise InputError("`sample_weight` must be real, got complex numbers.")
-        weights = given.astype(np.float64)
-    except InputError:
-        raise
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"`sample_weight` must hold one number per sample, but one could not be read: {error}.") from None
+    weights = numeric_weights(sample_weight)
     if weights.shape != (n_samples,):
         raise InputError(f"`sample_weight` must have shape ({n_samples},), one weight per sample, got {weights.shape}.")
     bad = ~(np.isfinite(weights) & (weights >= 0))
@@ -264,6 +255,20 @@ def checked_weights(sample_weight: Any, n_samples: int, row: RowName = row_name)
             "Divide all weights by their mean."
         )
     return weights
+
+
+def numeric_weights(sample_weight: Any) -> HostArray:
+    """Weights as float64 on the host; neither their number nor their values are checked."""
+    refuse_hidden(sample_weight, "sample_weight")
+    try:
+        given: HostArray = _array.on_host(_array.as_array(sample_weight))
+        if _array.kind(given) == "complex":
+            raise InputError("`sample_weight` must be real, got complex numbers.")
+        return given.astype(np.float64)
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"`sample_weight` must hold one number per sample, but one could not be read: {error}.") from None
 
 
 def spelled_as(labels: HostArray, classes: Sequence[Any] | None) -> Any:

@@ -257,7 +257,7 @@ def _equal_weight_edges(claimed: HostArray, weights: HostArray, n_bins: int) -> 
 
 
 def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
-    """Weights in units of the smallest one, so that their scale does not matter, and whether they are whole: copies of a row."""
+    """Weights in units of the smallest one, and whether all are whole, as numbers of copies are."""
     ratios: HostArray = weights / weights[weights > 1e-15 * weights.max()].min()  # smaller ones do not matter
     rest = np.rint(ratios)
     rest -= ratios
