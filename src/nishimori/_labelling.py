@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._labels import checked_weights, flat_labels, numeric_weights
+from nishimori._labels import flat_labels, numeric_weights
 from nishimori._numbers import is_whole
 from nishimori._scores import Scores
 from nishimori.errors import InputError, NoRowsError
@@ -53,11 +53,9 @@ class Labelling:
         if weights is None or not counted.any():
             return flat, None if counted.all() else counted.astype(np.float64)
         given = numeric_weights(weights)
-        if given.shape == flat.shape:
-            given = np.where(counted, given, 0.0)  # weights of rows that do not count may be missing
-            if not given.any():  # which a piece of the data may be
-                return flat, given
-        return flat, checked_weights(given, len(flat), scores.row)
+        if given.shape != flat.shape:
+            return flat, given  # refused later, as other values are
+        return flat, np.where(counted, given, 0.0)  # weights of rows that do not count may be missing
 
     def counted(self, flat: HostArray, leading: tuple[int, ...]) -> tuple[HostArray, HostArray]:
         """The label of each row, and which rows count. ``leading`` is the shape of the labels before they were made flat."""
