@@ -103,6 +103,14 @@ def quantile_edges(claimed, n_bins):
     return np.array([0.0, *(chunk[-1] if len(chunk) else 1.0 for chunk in chunks[:-1]), 1.0])
 
 
+def weighted_quantile_edges(claimed, weights, n_bins):
+    """Each inner edge is the smallest value up to which the share of whole weights is at least i/n_bins, in whole numbers."""
+    order = np.argsort(claimed)
+    below, total = np.cumsum(np.asarray(weights)[order]).tolist(), int(np.sum(weights))
+    inner = [next(c for c, b in zip(claimed[order], below, strict=True) if b * n_bins >= i * total) for i in range(1, n_bins)]
+    return np.array([0.0, *inner, 1.0])
+
+
 def drawn(n, k, temperature=2.0, scale=3.0, seed=0):
     """Logits, and labels drawn from softmax(logits / temperature)."""
     rng = np.random.default_rng(seed)

@@ -290,14 +290,47 @@ def test_rows_are_named_by_their_position():
     assert Labelling().is_plain
 
 
-@pytest.mark.parametrize("library", ["torch", "jax", "array_api_strict"])
+LIBRARIES = {
+    "torch": torch.from_numpy,
+    "jax": lambda values: pytest.importorskip("jax.numpy").asarray(values),
+    "array_api_strict": array_api_strict.asarray,
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("name", ["temperatures", "evaluate", "reliability", "group_gaps"])
+def test_weights_of_any_library_may_come_with_labels_of_which_none_is_to_be_ignored(name, library):
+    data = FLAT.astype(np.float32), TRUE, WEIGHTS[COUNTED]
+    logits, labels, weights = map(LIBRARIES[library], data)
+    found = FUNCTIONS[name](logits, labels, sample_weight=weights, ignore_index=IGNORED)
+    np.testing.assert_allclose(found, FUNCTIONS[name](*data[:2], sample_weight=data[2]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("labels", [TRUE, np.where(np.arange(len(TRUE)) % 5, TRUE, IGNORED)], ids=["none ignored", "some"])
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ma.masked_array(WEIGHTS[COUNTED], TRUE == 0), "`sample_weight` must not hide entries, got a NumPy masked array"),
+        (
+            ["heavy"] * len(TRUE),
+            "`sample_weight` must hold one number per sample, but one could not be read: could not convert",
+        ),
+        ([[1.0], [2.0, 3.0]], "`sample_weight` must hold one number per sample, but one could not be read: setting an array"),
+        (
+            torch.zeros(len(TRUE)),
+            "`sample_weight` must be positive for some sample whose label is not `ignore_index`, got only",
+        ),
+    ],
+    ids=["masked", "text", "ragged", "zeros"],
+)
+def test_weights_that_cannot_be_read_are_refused_whether_or_not_labels_are_ignored(weights, message, labels):
+    with pytest.raises(InputError, match=f"^{message}"):
+        nishimori.temperatures(FLAT, labels, sample_weight=weights, ignore_index=IGNORED)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_predictions_of_tokens_stay_in_their_array_library_and_shape(library):
-    asarray = {
-        "torch": torch.from_numpy,
-        "jax": lambda values: pytest.importorskip("jax.numpy").asarray(values),
-        "array_api_strict": array_api_strict.asarray,
-    }[library]
-    given = asarray(FINITE.astype(np.float32))
+    given = LIBRARIES[library](FINITE.astype(np.float32))
     calibrator = nishimori.from_temperature(T)
     found = calibrator.predict_proba(given)
     assert type(found) is type(given)

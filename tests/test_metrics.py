@@ -231,6 +231,36 @@ def test_equal_fractional_weights_make_bins_of_equal_numbers():
     np.testing.assert_allclose(curve.weight, [0.3] * 10)
 
 
+@pytest.mark.parametrize("unit", [2, 3.7, 1 / 3, 1e-9])
+@pytest.mark.parametrize("of", ["top", "classwise"])
+@pytest.mark.parametrize("weights", ["equal", "copies", "others"])
+def test_quantile_bins_do_not_depend_on_the_scale_of_weights(weights, of, unit):
+    logits, labels = reference.drawn(37, 3, seed=5)
+    lowest, number = {"equal": (1, 1), "copies": (1, 3), "others": (2, 2)}[weights]
+    weights = lowest + np.arange(37) % number
+    expected = metrics.ece(logits, labels, strategy="quantile", of=of, sample_weight=weights)
+    measured = metrics.ece(logits, labels, strategy="quantile", of=of, sample_weight=unit * weights)
+    assert measured == pytest.approx(expected, **CLOSE)
+
+
+@pytest.mark.parametrize("unit", [1, 3.7])
+def test_weights_that_are_not_copies_have_edges_where_a_share_of_the_weight_is_reached(unit):
+    # Weights of 2 and 3: some sums of sorted weights are exactly a multiple of a tenth of the total of 105.
+    logits, labels = reference.drawn(42, 3, seed=6)
+    weights = 2 + np.arange(42) % 2
+    claimed = reference.softmax(logits).max(axis=1)
+    edges = reference.weighted_quantile_edges(claimed, weights, 10)
+    expected = reference.ece(claimed, reference.right(logits, labels), edges, weights)
+    measured = metrics.ece(logits, labels, n_bins=10, strategy="quantile", sample_weight=unit * weights)
+    assert measured == pytest.approx(expected, **CLOSE)
+
+
+def test_a_weight_of_next_to_nothing_does_not_move_a_quantile_bin():
+    logits, labels = reference.drawn(30, 3, seed=7)
+    measured = metrics.ece(logits, labels, strategy="quantile", sample_weight=np.r_[1e-300, np.full(29, 0.1)])
+    assert measured == pytest.approx(expected_ece(logits[1:], labels[1:], strategy="quantile"), **CLOSE)
+
+
 def test_binary_top_and_positive_claims_differ():
     # Two rows, both of class 0. The top claims 0.8 twice and is right once: one bin, gap 0.3. Class 1 is claimed at 0.2 and at
     # 0.8 and is never there: two bins, gaps 0.2 and 0.8.

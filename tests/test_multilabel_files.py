@@ -214,6 +214,12 @@ REFUSED = {
             *np.argwhere(X > 9)[0]
         ),
     ),
+    "signs": (
+        lambda: MultilabelCalibrator().fit(X, 2 * Y - 1),
+        "`y` must hold 0 and 1, got -1 in row {}, column {}. For the labels -1 and 1 pass `(y + 1) // 2`.".format(
+            *np.argwhere(Y == 0)[0]
+        ),
+    ),
     "scores as labels": (
         lambda: MultilabelCalibrator().fit(Y, X),
         f"`y` must hold 0 and 1, got {X[0, 0]:.6g} in row 0, column 0. Check that scores and labels are not swapped.",

@@ -17,6 +17,8 @@ from math import inf, sqrt
 
 import numpy as np
 
+from nishimori._affine._parameters import Parameters
+from nishimori._affine._penalised import Search as AffineSearch
 from nishimori._array import HostArray
 from nishimori._bias_sums import BiasGaps, BiasSums, MeasureBiases, Point
 from nishimori._conditions import NOISE, gap_products, sandwich
@@ -101,6 +103,24 @@ class Search:
 
         return solve(equations, start.x, **({"enough": _ROUGH} if rough else {}))
 
+    def least_loss(self, temperature: float, names: HostArray) -> Biases:
+        """With the condition "ts" and without shrinking: the least cross-entropy, at an inverse temperature of any sign.
+
+        ``temperature`` is the one without biases, and ``names`` are the labels of the classes.
+
+        Raises
+        ------
+        NotConvergedError
+            If a class can be separated perfectly, so that there is no least one.
+        """
+        parameters = Parameters(self.data.n_classes, is_matrix=False, has_scale=False)
+        search = AffineSearch(self.data, parameters, temperature, 1.0, np.zeros(1), names, "`shrink=True`")
+        minimum = search.minimum()
+        self.n_readings += search.n_readings
+        biases = minimum.theta[1:] - minimum.theta[1:].mean()
+        point = Point(float(minimum.theta[0]) / temperature, tuple(biases.tolist()))
+        return Biases(point, inf, minimum.residual, False, None, self.sums(point))
+
     @property
     def penalty(self) -> float:
         """φ/τ²."""
@@ -137,6 +157,11 @@ class Search:
         and forth between two solutions. The better of the two is then as good as the data allow, if what is left is far less
         than the standard error of the gap.
         """
+        if start.beta <= 0:
+            sums = self.sums(start)
+            residual = float(np.abs(equations_of(sums, start, self.penalty, by_confidence=False).gaps).max())
+            problem = "the inverse temperature of least cross-entropy is not positive"
+            return Biases(start, self.spread, residual, False, problem, sums)
         anchor, tried = start, [start]
         best: Biases | None = None
         problem = f"the top classes of some samples kept changing for {ROUNDS} rounds"

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nishimori import _array
 from nishimori._array import HostArray
-from nishimori._labels import checked_weights, flat_labels
+from nishimori._labels import flat_labels, numeric_weights
 from nishimori._numbers import is_whole
 from nishimori._scores import Scores
 from nishimori.errors import InputError, NoRowsError
@@ -51,16 +50,12 @@ class Labelling:
                 f"{tuple(scores.array.shape)}: it is not known where a sequence ends."
             )
         flat, counted = self.counted(flat, scores.leading)
-        if counted.all():
-            return flat, weights
         if weights is None or not counted.any():
-            return flat, counted.astype(np.float64)
-        given: HostArray = _array.on_host(_array.as_array(weights))
-        if given.shape == flat.shape:  # weights of rows that do not count may be missing
-            given = np.where(counted, given, 0)
-        if given.shape == flat.shape and given.dtype.kind in "biuf" and not given.any():
-            return flat, np.zeros(len(flat))  # which a piece of the data may be
-        return flat, np.where(counted, checked_weights(given, len(flat), scores.row), 0.0)
+            return flat, None if counted.all() else counted.astype(np.float64)
+        given = numeric_weights(weights)
+        if given.shape != flat.shape:
+            return flat, given  # refused later, as other values are
+        return flat, np.where(counted, given, 0.0)  # weights of rows that do not count may be missing
 
     def counted(self, flat: HostArray, leading: tuple[int, ...]) -> tuple[HostArray, HostArray]:
         """The label of each row, and which rows count. ``leading`` is the shape of the labels before they were made flat."""
@@ -72,10 +67,10 @@ class Labelling:
             counted &= _differ(flat, self.ignore_index)
         return flat, counted
 
-    def refuse_nothing(self, weights: Any, name: str, labels: Any = None) -> None:
+    def refuse_nothing(self, weights: HostArray | None, name: str, labels: Any = None) -> None:
         """Raise if no row is left to count; ``labels`` tell whether it is the weights that leave none."""
         error = self.nothing(name)
-        if error is None or weights is None or np.any(weights):
+        if error is None or weights is None or weights.any():
             return
         if self.ignore_index is not None and labels is not None and _differ(labels, self.ignore_index).any():
             raise NoRowsError(

@@ -103,17 +103,30 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
     outside = ~((labels >= 0) & (labels < scores.n_classes))
     if outside.any():
         first = int(np.argmax(outside))
-        one_based = labels.min() == 1 and labels.max() == scores.n_classes
-        remedy = "Check that every class has its column."
-        if one_based:
-            remedy = "Labels start at 0: subtract 1."
-        elif labels[first] < 0:
-            remedy = f"To leave out all samples with this label, pass `ignore_index={labels[first]:.6g}`."
+        remedy = _remedy(labels, labels[first], scores.n_classes)
         raise InputError(
             f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[first]:.6g} in {scores.row(int(rows[first]))}. "
             f"{remedy}"
         )
     return labels.astype(np.int64, copy=False)
+
+
+def _remedy(labels: HostArray, found: Any, n_classes: int) -> str:
+    """What to do about whole numbers that are no columns, of which ``found`` is the first."""
+    if labels.min() == 1 and labels.max() == n_classes:
+        return "Labels start at 0: subtract 1."
+    if are_signs(labels, n_classes):
+        return "For the labels -1 and 1 pass `classes=[-1, 1]`."
+    if found >= 0:
+        return "Check that every class has its column."
+    leave_out = f"To leave out all samples with this label, pass `ignore_index={found:.6g}`."
+    may_be_class = found == -1 and (len(np.unique(labels)) == n_classes or (labels == -1).all())
+    return f"If it is a class, number the classes from 0. {leave_out}" if may_be_class else leave_out
+
+
+def are_signs(labels: HostArray, n_classes: int) -> bool:
+    """Whether numbers are the two classes -1 and 1."""
+    return n_classes == 2 and bool((abs(labels) == 1).all()) and -1 in labels and 1 in labels
 
 
 def _whole(labels: HostArray, refusal: str, row: RowName) -> HostArray:
@@ -237,16 +250,7 @@ def checked_weights(sample_weight: Any, n_samples: int, row: RowName = row_name)
     """One float64 weight per sample; ones if none were given. ``row`` names a sample in messages."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1), (n_samples,))  # ones that take no memory
-    refuse_hidden(sample_weight, "sample_weight")
-    try:
-        given: HostArray = _array.on_host(_array.as_array(sample_weight))
-        if _array.kind(given) == "complex":
-            raise InputError("`sample_weight` must be real, got complex numbers.")
-        weights = given.astype(np.float64)
-    except InputError:
-        raise
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"`sample_weight` must hold one number per sample, but one could not be read: {error}.") from None
+    weights = numeric_weights(sample_weight)
     if weights.shape != (n_samples,):
         raise InputError(f"`sample_weight` must have shape ({n_samples},), one weight per sample, got {weights.shape}.")
     bad = ~(np.isfinite(weights) & (weights >= 0))
@@ -264,6 +268,20 @@ def checked_weights(sample_weight: Any, n_samples: int, row: RowName = row_name)
             "Divide all weights by their mean."
         )
     return weights
+
+
+def numeric_weights(sample_weight: Any) -> HostArray:
+    """Weights as float64 on the host; neither their number nor their values are checked."""
+    refuse_hidden(sample_weight, "sample_weight")
+    try:
+        given: HostArray = _array.on_host(_array.as_array(sample_weight))
+        if _array.kind(given) == "complex":
+            raise InputError("`sample_weight` must be real, got complex numbers.")
+        return given.astype(np.float64)
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"`sample_weight` must hold one number per sample, but one could not be read: {error}.") from None
 
 
 def spelled_as(labels: HostArray, classes: Sequence[Any] | None) -> Any:

@@ -242,16 +242,28 @@ def uniform_edges(n_bins: int) -> HostArray:
 
 
 def _equal_weight_edges(claimed: HostArray, weights: HostArray, n_bins: int) -> HostArray:
+    ratios, are_copies = _weight_ratios(weights)
     order = np.argsort(claimed, kind="stable")
-    below = np.cumsum(weights[order])
-    total, inner = below[-1], np.arange(1, n_bins)
-    if np.all(weights == np.floor(weights)):
-        # Whole weights are counts: bins differ by at most one sample, the larger ones first, as `numpy.array_split` has it.
-        size, larger = divmod(total, n_bins)
-        shares = inner * size + np.minimum(inner, larger)
-    else:
-        shares = inner * total / n_bins * (1 - 1e-12)  # slightly less, so that rounding in the sum does not skip a sample
-    return np.concatenate([[0.0], claimed[order][np.searchsorted(below, shares)], [1.0]])
+    below = ratios[order]
+    if are_copies:  # bins differ by at most one copy, the larger ones first, as `numpy.array_split` has it
+        np.cumsum(below, out=below)
+        size, larger = divmod(below[-1], n_bins)
+    else:  # rounding of a sum in float64 would depend on the unit of the weights, once there are enough rows
+        below = np.cumsum(below, dtype=np.longdouble)
+        size, larger = below[-1] / n_bins, 0.0
+    inner = np.arange(1, n_bins)
+    shares = (inner * size + np.minimum(inner, larger)) * (1 - 1e-12)  # slightly less, so that rounding does not skip a sample
+    return np.concatenate([[0.0], claimed[order[np.searchsorted(below, shares)]], [1.0]])
+
+
+def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
+    """Weights in units of the smallest one, and whether all are whole, as numbers of copies are."""
+    ratios: HostArray = weights / weights[weights > 1e-15 * weights.max()].min()  # smaller ones do not matter
+    rest = np.rint(ratios)
+    rest -= ratios
+    np.abs(rest, out=rest)
+    are_copies = bool(((rest <= 1e-12 * ratios) | (ratios < 1)).all())
+    return np.rint(ratios, out=ratios) if are_copies else ratios, are_copies
 
 
 def reliability_of(data: Source, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:

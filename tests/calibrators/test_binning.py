@@ -207,6 +207,14 @@ def test_rows_of_weight_zero_may_hold_anything_and_the_scale_of_weights_does_not
 
 
 @EACH
+@pytest.mark.parametrize("unit", [2, 3.7])
+def test_equal_weights_of_any_size_give_the_curves_of_no_weights(unit, calibrator):
+    expected = clone(calibrator).fit(SCORES[:37], POSITIVE[:37]).predict_proba(SCORES)
+    found = clone(calibrator).fit(SCORES[:37], POSITIVE[:37], sample_weight=np.full(37, unit)).predict_proba(SCORES)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@EACH
 def test_files_batches_and_tensors_give_the_same_curves(calibrator, tmp_path, monkeypatch):
     expected = clone(calibrator).fit(LOGITS, LABELS)
     np.save(tmp_path / "logits.npy", LOGITS)

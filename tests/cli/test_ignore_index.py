@@ -61,6 +61,15 @@ def test_the_option_is_named_where_it_would_help_and_refused_where_it_cannot(fil
     assert "sketch" in ended.err
 
 
+def test_labels_of_minus_one_and_one_are_two_classes(tmp_path):
+    logits, labels = reference.drawn(60, 2)
+    np.savez(tmp_path / "t.npz", logits=logits, labels=2 * labels - 1)
+    refused = shell.nishimori("eval t.npz --json", place=tmp_path)
+    assert "For the labels -1 and 1 pass --classes -1,1." in refused.err.replace("\n", " ")
+    found = json.loads(shell.nishimori("eval t.npz --classes -1,1 --json", place=tmp_path).out)
+    assert found["before"]["nll"] == pytest.approx(reference.nll(logits, labels), rel=1e-10)
+
+
 def test_arrays_of_more_dimensions_are_for_python(files):
     np.savez(files / "d.npz", logits=LOGITS, labels=LABELS)
     ended = shell.nishimori("fit d.npz --ignore-index -100 -o c.json", place=files)

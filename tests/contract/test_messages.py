@@ -168,6 +168,14 @@ EC().fit(X, put(y, 5, 3))
     `y` must be from 0 to 2, got 3 in row 5. Check that every class has its column.
 EC().fit(X, put(y, 5, -100))
     `y` must be from 0 to 2, got -100 in row 5. To leave out all samples with this label, pass `ignore_index=-100`.
+EC().fit(X, y - 1)
+    `y` must be from 0 to 2, got -1 in row 1. If it is a class, number the classes from 0. To leave out all samples with
+    this label, pass `ignore_index=-1`.
+EC().fit(X[:, :2], 2 * (y > 0) - 1)
+    `y` must be from 0 to 1, got -1 in row 1. For the labels -1 and 1 pass `classes=[-1, 1]`.
+EC().fit(X[:, :2], 0 * y - 1)
+    `y` must be from 0 to 1, got -1 in row 0. If it is a class, number the classes from 0. To leave out all samples with
+    this label, pass `ignore_index=-1`.
 EC().fit(X, y + 1)
     `y` must be from 0 to 2, got 3 in row 0. Labels start at 0: subtract 1.
 EC().fit(X, put(y, 5, 0.5))

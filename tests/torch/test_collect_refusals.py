@@ -119,6 +119,10 @@ REFUSED = {
         "Batch 0: `labels` must be from 0 to 2, got -100 in row 0. To leave out all samples with this label, pass "
         "`ignore_index=-100`.",
     ),
+    "labels that are signs": (
+        lambda: collect(Returning(lambda z: z[:, :2]), loader(X, (Y > 0) * 2 - 1)),
+        "Batch 0: `labels` must be 0 and 1 for two classes, got -1 and 1. Make the loader yield `(labels + 1) // 2`.",
+    ),
     "only ignored labels": (
         lambda: collect(Returning(), loader(X, Y * 0 - 1), ignore_index=-1),
         "`labels` must hold at least one label that is not `ignore_index`, got only -1.",

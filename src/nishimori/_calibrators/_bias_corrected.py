@@ -67,7 +67,8 @@ class BiasCorrected(Calibrator):
     Attributes
     ----------
     inverse_temperature_ : float
-        By which logits are multiplied.
+        By which logits are multiplied. Without shrinking it may be negative: where samples of a class have lower logits of that
+        class than other samples.
     biases_ : array of shape (n_classes,)
         What is then added to each class; their sum is zero.
     spread_ : float or None
@@ -151,6 +152,8 @@ class BiasCorrected(Calibrator):
             If there is no temperature of ``method`` without biases, which the search starts from.
         InputError
             If a class has no samples and ``shrink`` is False: its bias would be infinite.
+        NotConvergedError
+            If a class can be separated perfectly and ``shrink`` is False: no finite biases fit best.
         """
         if self.method not in ("ec", "ts"):
             raise InputError(f"`method` must be 'ec' or 'ts', got {self.method!r}.")
@@ -166,6 +169,8 @@ class BiasCorrected(Calibrator):
         try:
             found = self._found(search, matched, counts=counts)
         except NotConvergedError as error:
+            if not self.shrink:
+                raise
             raise NotConvergedError(
                 "The search for one temperature and one bias per class did not converge. The usual cause is that there are few "
                 "validation samples, and some biases would separate right from wrong answers perfectly. Use more validation "
@@ -205,7 +210,10 @@ class BiasCorrected(Calibrator):
                 f"`y` must have samples of every class with `shrink=False`, got none of {empty}: the bias of a class that "
                 "never occurs would be infinite. Use `shrink=True`, or leave the class out of `X`."
             )
-        found = search.by_energy(start)
+        if self.shrink:
+            found = search.by_energy(start)
+        else:
+            found = search.least_loss(1 / start.beta, class_labels(self.classes, n_classes))
         return search.by_confidence(found.point, counts=counts) if self.method == "ec" else found
 
     def _tell(self, found: Biases) -> None:

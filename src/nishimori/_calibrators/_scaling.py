@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from nishimori._affine._directions import Directions
 from nishimori._affine._parameters import Parameters
 from nishimori._affine._penalised import Minimum, Search
 from nishimori._affine._sums import Curve, Point, RowGradients
@@ -15,7 +16,7 @@ from nishimori._calibrators._parameters import MOST_WITH_ERRORS, Layout, errors_
 from nishimori._calibrators._record import Record
 from nishimori._calibrators._traits import Traits
 from nishimori._conditions import gap_products
-from nishimori._labels import Classes
+from nishimori._labels import Classes, class_labels
 from nishimori._maps import Affine, Map
 from nishimori._match import Match
 from nishimori._matching import match
@@ -114,7 +115,7 @@ class AffineScaling(Calibrator):
         temperature, receipt = matched.chosen(0)
         unit = 1.0 if counts else _unit(matched, data)
         given = self._strengths(parameters, temperature, unit * matched.census.weight)
-        found = Search(data, parameters, temperature, unit, given).minimum()
+        found = Search(data, parameters, temperature, unit, given, class_labels(self.classes, data.n_classes)).minimum()
         point = parameters.point(found.theta, temperature)
         errors = self._errors(data, point, found, counts=counts)
         fallback = temperature if self.preserve_accuracy else None
@@ -159,8 +160,10 @@ class AffineScaling(Calibrator):
         if number > MOST_WITH_ERRORS:
             return too_many(number)
         products = gap_products(data, RowGradients(point), counts=counts)[:number, :number]
-        # The shortest of many solutions: some changes have no effect, such as that of all biases by the same number.
-        inverse = np.linalg.pinv(data.gather(Curve(point)).hessian[:number, :number], rcond=1e-11, hermitian=True)
+        assert found.equal is not None, "nothing is penalised"
+        # Some changes have no effect, such as that of all biases by the same number: the errors are those without them.
+        directions = Directions.of(found.equal[:number, :number])
+        inverse = directions.inverse(data.gather(Curve(point)).hessian[:number, :number])
         errors: HostArray = np.sqrt(np.maximum(np.diag(inverse @ products @ inverse), 0))
         errors[: point.scale.size] /= point.temperature
         return errors

@@ -30,6 +30,8 @@ def label_table(y: Any, shape: tuple[int, int], missing: float | None, name: str
         if missing is None and (np.isnan(value) or value == -1):
             told = "float('nan')" if np.isnan(value) else "-1"
             remedy = f"If this label is not known, pass `missing={told}`."
+            if not (given == 0).any() and (given == 1).any() and not np.isnan(value):
+                remedy = f"For the labels -1 and 1 pass `({name} + 1) // 2`."
         raise InputError(f"`{name}` must hold 0 and 1, got {value:.6g} in row {row}, column {column}. {remedy}")
     return table
 

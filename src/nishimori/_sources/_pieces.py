@@ -17,7 +17,7 @@ from nishimori import _array
 from nishimori._array import HostArray
 from nishimori._inputs import Batch
 from nishimori._labelling import PLAIN, Labelling
-from nishimori._labels import Classes, checked_weights, class_indices
+from nishimori._labels import Classes, checked_weights, class_indices, numeric_weights
 from nishimori._progress import Report, shown, silent
 from nishimori._scores import SAY_PROBABILITIES, Input, Scores, scores, warn_if_probabilities
 from nishimori._sources._ahead import ahead
@@ -88,8 +88,8 @@ class Meaning:
 
 def _is_zero(sample_weight: Any, n_rows: int) -> bool:
     """Whether all weights of a piece are zero, so that none of its rows counts."""
-    given = _array.on_host(_array.as_array(sample_weight))
-    return given.shape == (n_rows,) and given.dtype.kind in "biuf" and not given.any()
+    given = numeric_weights(sample_weight)
+    return given.shape == (n_rows,) and not given.any()
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def with_options(message: str) -> str:
     """A message of the library, with the command's options in place of the arguments that it names."""
     known = command_options.get()()
     for option in {"--classes", "--columns"} & known:  # "Pass `classes=['a', 'b']`" with the names themselves
-        message = re.sub(rf"`{option[2:]}=(\[['\"].*?['\"]\])`", partial(_typed, option), message)
+        message = re.sub(rf"`{option[2:]}=(\[['\"\d-].*?\])`", partial(_typed, option), message)
     if "--ignore-index" in known:
         message = re.sub(r"`ignore_index=(-?\d+)`", r"--ignore-index \1", message)
     for argument, option in _OPTIONS.items():
@@ -96,5 +96,5 @@ def _class_options() -> dict[str, str]:
 
 
 def _typed(option: str, found: re.Match[str]) -> str:
-    """An option with the texts of the Python list that was found, as it is typed."""
-    return f"{option} {shlex.quote(','.join(ast.literal_eval(found[1])))}"
+    """An option with the texts or numbers of the Python list that was found, as it is typed."""
+    return f"{option} {shlex.quote(','.join(map(str, ast.literal_eval(found[1]))))}"

@@ -17,7 +17,7 @@ from torch import Tensor
 from nishimori._array import HostArray
 from nishimori._inputs import Clusters, Groups
 from nishimori._labelling import Labelling
-from nishimori._labels import class_indices, coded
+from nishimori._labels import are_signs, class_indices, coded
 from nishimori._numeric import numeric
 from nishimori._scores import Scores, scores_of
 from nishimori._sources import ArraySource
@@ -50,6 +50,10 @@ class BatchRows:
     @cached_property
     def columns(self) -> HostArray:
         """The column of the true class of each row. Labels of other classes are refused."""
+        if are_signs(self.labels[self.counted], self.scores.n_classes):
+            raise InputError(
+                "`labels` must be 0 and 1 for two classes, got -1 and 1. Make the loader yield `(labels + 1) // 2`."
+            )
         return class_indices(self.labels, None, self.scores, "labels", self.weights)
 
     @property
