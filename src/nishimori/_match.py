@@ -129,8 +129,8 @@ class Match:
     def at_roots(self, data: Source, *, counts: bool = False) -> "Match":
         """The same, with all sums at the temperatures themselves and from the same reading, which is one more.
 
-        Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. So do those of
-        rows of which one decides: its gap is almost zero at the root, and is not so a short step away.
+        Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
+        independent rows need it where one row decides: its gap is almost zero at the root, but not a short step away.
         """
         found = [(each, exp(root.x)) for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
         if not found:

@@ -105,8 +105,8 @@ class GapSums:
     squares : float
         Σ w².
     slope_products : array of shape (2, m, 2m), or None
-        Σ w·s_a·g_b, beside it Σ w·s_a·s_b, with s for the derivative of the gap of a row in β, and the same with w²: they carry the
-        products to another β. None if these are where they are wanted.
+        Σ w·s_a·g_b, beside it Σ w·s_a·s_b, with s for the derivative of a row's gap in β, and the same with w²: they carry the
+        products to another β. None if the products are where they are wanted.
     """
 
     items: tuple[Moments, ...]
@@ -137,8 +137,7 @@ class GapSums:
         with_gaps, with_slopes = changes[..., :m], changes[..., m:] * steps
         before = np.stack([self.products, self.square_products])
         products = before + with_gaps + with_gaps.transpose(0, 2, 1) + with_slopes
-        # How large what the slopes add is, beside what there is then: far more than 1 where one row decides, and its gap, almost
-        # zero at the root, is not so at β.
+        # What the slopes add, relative to the result: far more than 1 where one row decides whose gap almost vanishes there.
         squares, added = (np.diagonal(each, axis1=1, axis2=2) for each in (products, with_slopes))
         shares = np.full(squares.shape, np.inf)
         np.divide(added, squares, out=shares, where=squares > 0)
@@ -164,7 +163,7 @@ class GapSums:
 class CarriedSums(NamedTuple):
     """Products of gaps at other β than those at which rows were measured.
 
-    ``shares`` has Σ w²·(step·slope)² as a part of Σ w²·g² at the new β for each observable, the larger of that with w and with w².
+    ``shares`` has, for each observable, Σ w²·(step·slope)² relative to Σ w²·g² at the new β, or that with w if larger.
     """
 
     sums: GapSums

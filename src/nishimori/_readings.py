@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._array import HostArray
 from nishimori._census import Census, Count
 from nishimori._moments import GapSums, Measure, Moments, log_scale
 from nishimori._observables import Confidence, Observable, TopN
