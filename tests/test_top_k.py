@@ -343,7 +343,7 @@ def test_probabilities_lie_inside_their_bounds_where_the_rest_is_below_rounding(
 @pytest.mark.parametrize("T", [0.6, 2.5])
 def test_the_bounds_of_temperatures_contain_the_truth_where_the_rest_is_below_rounding(T):
     rng = np.random.default_rng(1)
-    logits = np.concatenate([3 * rng.normal(size=(3000, 4)), rng.normal(size=(3000, 996)) - 38], axis=1)
+    logits = np.concatenate([3 * rng.normal(size=(800, 4)), rng.normal(size=(800, 396)) - 38], axis=1)
     labels = (logits / T + rng.gumbel(size=logits.shape)).argmax(axis=1)
     log_p = log_softmax(logits, axis=1)
     found = nishimori.temperatures(listed(log_p, 6, labels), labels)

@@ -145,7 +145,7 @@ def filtered(log_p, k, p=None, dtype=np.float64):
 @pytest.mark.parametrize(("k", "p"), [(5, None), (20, None), (10, 0.5), (20, 0.9)])
 def test_lists_that_were_normalised_after_a_filter_are_refused_when_they_are_made(k, p, dtype):
     log_p, _ = drawn(14, n_classes=100)
-    with pytest.raises(nishimori.InputError, match="lists that sum to 1 in every row, such as .* from before the filter"):
+    with pytest.raises(nishimori.InputError, match=r"sum to 1 in every row, such as .* from before the filter\."):
         nishimori.TopK(*filtered(log_p, k, p, dtype), 100)
 
 
