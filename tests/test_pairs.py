@@ -30,7 +30,7 @@ def gaps(logits, labels, beta):
 
 def by_hand(ec, ts):
     """The sums, with derivatives from differences of the definition."""
-    h, sums = 1e-3, []
+    h, sums, slopes = 1e-3, [], []
     for i, beta in enumerate((ec, ts)):
         at = {j: gaps(LOGITS, LABELS, beta + j * h)[i] for j in (-2, -1, 0, 1, 2)}
         slope = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * h)
@@ -41,12 +41,18 @@ def by_hand(ec, ts):
             z = LOGITS - LOGITS.max(axis=1, keepdims=True)
             size = -(at[0] + 2 * z[np.arange(700), LABELS])
         sums += [WEIGHTS @ each for each in (at[0], size, slope, curvature, jerk)] + [WEIGHTS**2 @ slope**2]
+        slopes.append(slope)
     e, t = gaps(LOGITS, LABELS, ec)[0], gaps(LOGITS, LABELS, ts)[1]
     for w in (WEIGHTS, WEIGHTS**2):
         sums += [w @ e**2, w @ t**2, w @ (e * t)]
     z = LOGITS - LOGITS.max(axis=1, keepdims=True)
     right = reference.right(LOGITS, LABELS)
-    return [*sums, WEIGHTS.sum(), (WEIGHTS**2).sum(), WEIGHTS @ right, WEIGHTS @ z[np.arange(700), LABELS]]
+    sums += [WEIGHTS.sum(), (WEIGHTS**2).sum(), WEIGHTS @ right, WEIGHTS @ z[np.arange(700), LABELS]]
+    of_e, of_t = slopes
+    sums += [WEIGHTS @ each for each in (of_e**2, of_t**2)]
+    for w in (WEIGHTS, WEIGHTS**2):
+        sums += [w @ each for each in (of_e * of_t, e * of_e, t * of_t, e * of_t, t * of_e)]
+    return sums
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -56,7 +62,7 @@ def test_the_sums_are_those_of_the_definition(kernel, ec, ts):
     found, wanted = pair_sums(batch, ec, ts, exact=True), by_hand(ec, ts)
     assert len(found) == len(wanted) == N_SUMS
     np.testing.assert_allclose(found, wanted, rtol=3e-4, atol=1e-6)
-    exact = [0, 1, 6, 7, *range(12, N_SUMS)]  # no differences
+    exact = [0, 1, 6, 7, *range(12, 22)]  # no differences
     np.testing.assert_allclose(np.array(found)[exact], np.array(wanted)[exact], rtol=1e-11, atol=1e-10)
 
 
@@ -85,6 +91,22 @@ def test_sums_of_parts_add_to_the_sums_of_the_whole():
     whole = Measure(((Confidence(), (0.4,)), (Energy(), (0.7,))))
     parts = [whole(Batch(LOGITS[r], LABELS[r], WEIGHTS[r])) for r in (slice(100), slice(100, 101), slice(101, None))]
     added, once = parts[0] + parts[1] + parts[2], whole(Batch(LOGITS, LABELS, WEIGHTS))
-    for name in ("products", "square_products", "squares"):
+    for name in ("products", "square_products", "squares", "slope_products"):
         np.testing.assert_allclose(getattr(added, name), getattr(once, name), rtol=1e-12)
     np.testing.assert_allclose(added.items[1].jerk, once.items[1].jerk, rtol=1e-11)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("observables", [(Confidence(), Energy()), (Energy(), Confidence()), (Energy(),), (TopN(2), Energy())])
+def test_products_are_carried_to_other_betas_by_the_slopes_of_the_rows(kernel, observables):
+    batch = Batch(LOGITS, LABELS, WEIGHTS, kernel=named(kernel))
+    near = [0.4, 0.7][: len(observables)]
+    sums = Measure(tuple((each, (beta,)) for each, beta in zip(observables, near, strict=True)))(batch)
+    for step in (1e-3, -1e-3):
+        there = Measure(tuple((each, (beta + step,)) for each, beta in zip(observables, near, strict=True)))(batch)
+        carried, shares = sums.carried_to([beta + step for beta in near])
+        for name in ("products", "square_products"):
+            np.testing.assert_allclose(getattr(carried, name), getattr(there, name), rtol=6e-5)
+            assert (abs(getattr(sums, name) / getattr(there, name) - 1) > 2e-4).any()  # as they were they are not right
+        assert (shares > 0).all()
+        assert (shares < 2e-5).all()

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.special import log_softmax
@@ -102,7 +103,7 @@ def test_the_energy_bounds_are_nearly_reached_where_many_classes_are_not_listed(
 def energies(known, mass, others, beta):
     """The bounds on the mean log-probability of one row."""
     drops = np.log(known / known[0])
-    tails = Tails(np.array([float(others)]), np.array([mass]), np.log(known[-1:]))
+    tails = Tails(np.array([float(others)]), np.array([mass]), np.log(known[-1:]), np.zeros(1))
     sums = np.exp(beta * drops).sum(keepdims=True), (drops * np.exp(beta * drops)).sum(keepdims=True)
     return [float(each[0]) + np.log(known[0]) for each in tails.energies(beta, *sums, np.log(known[:1]))]
 
@@ -312,3 +313,40 @@ def test_probabilities_at_a_temperature_are_bounded_by_those_of_both_completions
     assert ((low <= true * (1 + 1e-12)) & (true <= high * (1 + 1e-12))).all()
     if temperature == 1:
         np.testing.assert_allclose(low, high, rtol=1e-9)
+
+
+def exact_probabilities(row, columns, T):
+    """Those of some classes at a temperature, from all logits, with 60 digits."""
+    with mpmath.workdps(60):
+        weights = [mpmath.exp(mpmath.mpf(float(z)) / T) for z in row]
+        total = mpmath.fsum(weights)
+        return [weights[i] / total for i in columns]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("T", [0.3, 1.0, 2.0, 5.0])
+def test_probabilities_lie_inside_their_bounds_where_the_rest_is_below_rounding(T, dtype):
+    """One minus the listed probabilities is then only rounding, and yet the other classes count at a high temperature."""
+    rng = np.random.default_rng(0)
+    logits = 2 * rng.normal(size=(12, 400)) - np.linspace(20, 60, 12)[:, None]
+    logits[:, :3] = 2 * rng.normal(size=(12, 3))
+    logits[0] = np.log(0.5 / 399)
+    logits[0, 0] = np.log(0.5)
+    log_p = log_softmax(logits, axis=1).astype(dtype)
+    tokens = np.argsort(-log_p, axis=1)[:, :5]
+    low, high = nishimori.TopK(tokens, np.take_along_axis(log_p, tokens, axis=1), 400).probabilities(T)
+    for row, columns, lowest, highest in zip(logits, tokens, low, high, strict=True):
+        for p, a, b in zip(exact_probabilities(row, columns, T), lowest, highest, strict=True):
+            assert a <= p <= b
+
+
+@pytest.mark.parametrize("T", [0.6, 2.5])
+def test_the_bounds_of_temperatures_contain_the_truth_where_the_rest_is_below_rounding(T):
+    rng = np.random.default_rng(1)
+    logits = np.concatenate([3 * rng.normal(size=(800, 4)), rng.normal(size=(800, 396)) - 38], axis=1)
+    labels = (logits / T + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    log_p = log_softmax(logits, axis=1)
+    found = nishimori.temperatures(listed(log_p, 6, labels), labels)
+    exact = nishimori.temperatures(logits, labels)
+    assert found.ec_bounds.low <= exact.ec <= found.ec_bounds.high
+    assert found.ts_bounds.low <= exact.ts <= found.ts_bounds.high

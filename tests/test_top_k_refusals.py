@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 
 import nishimori
 import reference
@@ -128,3 +129,88 @@ def test_it_shows_its_shape():
     given = nishimori.TopK(IDS, P, 10, label_log_probabilities=[np.nan] * 3)
     assert repr(given) == "TopK(shape=(3, 2), vocabulary_size=10, with label_log_probabilities)"
     assert (given.shape, given.k, given.vocabulary_size) == ((3, 2), 2, 10)
+
+
+def filtered(log_p, k, p=None, dtype=np.float64):
+    """The lists of a top-k or top-p filter, normalised again as samplers do."""
+    indices = np.argsort(-log_p, axis=1, kind="stable")[:, :k]
+    logs = np.take_along_axis(log_p, indices, axis=1)
+    if p is not None:
+        before = np.cumsum(np.exp(logs), axis=1) - np.exp(logs)
+        logs = np.where(before < p, logs, -np.inf)
+    return indices, log_softmax(logs, axis=1).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("k", "p"), [(5, None), (20, None), (10, 0.5), (20, 0.9)])
+def test_lists_that_were_normalised_after_a_filter_are_refused_when_they_are_made(k, p, dtype):
+    log_p, _ = drawn(14, n_classes=100)
+    with pytest.raises(nishimori.InputError, match=r"sum to 1 in every row, such as .* from before the filter\."):
+        nishimori.TopK(*filtered(log_p, k, p, dtype), 100)
+
+
+def test_peaked_lists_of_a_full_softmax_are_accepted():
+    for scale, n, k in ((12.0, 500, 20), (40.0, 500, 20), (40.0, 1, 3), (200.0, 50, 5)):
+        log_p, _ = drawn(15, n=n, n_classes=100, scale=scale)
+        for dtype in (np.float32, np.float64):
+            listed(log_p.astype(dtype), k)
+    nishimori.TopK([[0], [1], [2]], [[0.0], [-1e-9], [-1e-12]], 10)
+    rows = np.log([[0.9, 0.1], [0.7, 0.3], [0.6, 0.3]])  # one of them leaves something
+    nishimori.TopK([[0, 1], [2, 0], [5, 6]], rows, 10)
+    log_p, _ = drawn(16, n_classes=30, scale=9.0)
+    listed(log_p, 29)
+
+
+def test_one_class_more_in_some_rows_is_the_sampled_class_and_is_refused():
+    log_p, labels = drawn(17, n_classes=200, scale=3.0)
+    indices = np.argsort(-log_p, axis=1, kind="stable")[:, :5]
+    inside = (indices == labels[:, None]).any(axis=1)
+    ids = np.column_stack([indices, np.where(inside, 0, labels)])
+    logs = np.take_along_axis(log_p, ids, axis=1)
+    logs[inside, 5] = -np.inf
+    assert 0 < inside.mean() < 1
+    with pytest.raises(
+        nishimori.InputError, match=r"got 6 classes in \d+ rows, .* and 5 in all others\. Some services \(vLLM\)"
+    ):
+        nishimori.TopK(ids, logs, 200)
+    logs[:, 5] = -np.inf  # as the message says
+    nishimori.TopK(ids, logs, 200, label_log_probabilities=log_p[np.arange(len(labels)), labels])
+
+
+def test_a_row_whose_rest_does_not_fit_below_its_last_entry_is_refused_when_it_is_made():
+    with pytest.raises(nishimori.InputError, match=r"some of them must be above it\. .* whatever its rank: replace its"):
+        nishimori.TopK([[0, 1, 2]], np.log([[0.5, 0.2, 1e-6]]), 1000)
+
+
+@pytest.mark.parametrize(
+    ("indices", "logs", "message"),
+    [
+        (IDS, with_entry(1, 0, np.nan), "must not be NaN, got nan in row 1"),
+        (IDS, with_entry(2, 1, 0.3), "must be at most 0, got 0.3 in row 2"),
+        (IDS, with_entry(2, 1, np.inf), "must be at most 0, got inf in row 2"),
+        (
+            np.array([[0, 1, 2], [2, 0, 2], [5, 6, 7]]),
+            np.log([[0.5, 0.2, 0.1]] * 3),
+            "at most once per sample, got 2 twice in row 1",
+        ),
+        (with_entry(1, 1, 10, IDS), P, "must be from 0 to 9, got 10 in row 1"),
+        (IDS, with_entry(1, 1, -0.1), "sum to at most 1, got a sum of 1.50484 in row 1"),
+    ],
+)
+def test_bad_values_are_refused_when_the_lists_are_made(indices, logs, message):
+    with pytest.raises(nishimori.InputError, match=message):
+        nishimori.TopK(indices, logs, 10)
+
+
+@pytest.mark.parametrize(("index", "value"), [(-1, np.nan), (0, 0.0), (3, -np.inf), (0, 1e9)])
+def test_rows_of_padding_may_be_made_but_must_not_count(index, value):
+    log_p, labels = drawn(18, n=300)
+    indices = np.argsort(-log_p, axis=1)[:, :8]
+    logs = np.take_along_axis(log_p, indices, axis=1)
+    indices[::3], logs[::3] = index, value
+    labels[::3] = -100
+    found = nishimori.temperatures(nishimori.TopK(indices, logs, 30), labels, ignore_index=-100)
+    assert found.n_samples == 200
+    labels[::3] = 0
+    with pytest.raises(nishimori.InputError, match=r"row 0\b"):
+        nishimori.temperatures(nishimori.TopK(indices, logs, 30), labels)

@@ -7,7 +7,7 @@ the usual search. That of temperature scaling lies between the roots of the larg
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, inf
+from math import exp, inf, sqrt
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from nishimori.errors import InputError, NishimoriError
 
 # Temperatures beyond exp(±30) times the one of the even tail count as 0 or infinite.
 _FARTHEST = 30.0
+
+# A search ends within 1e-9 of the root in log T; bounds are twice that wider.
+_OUTWARD = 2e-9
 
 # The first step in log T on the way to a bound; each is twice as long as the one before.
 _STRIDE = 0.05
@@ -108,12 +111,20 @@ class BoundedMatch:
                 return BoundedTemperature(observable, None, None, root)
             bounds = Interval(coldest, inf)
             return BoundedTemperature(observable, bounds, None, self._too_wide(bounds, None))
-        bounds = self._energy_bounds(root) if is_energy else _between(root, self.concentrated, position)
+        bounds = self._widened(self._energy_bounds(root) if is_energy else _between(root, self.concentrated, position), root)
         errors = [each for one in (self.even, self.concentrated) if (each := one.standard_error(position)) is not None]
         # Where the two are far from each other, the error of the hotter one may exceed any width.
         is_close = bool(errors) and bounds.high - bounds.low < min(errors)
         se = max(errors) if is_close else min(errors, default=None)
         return BoundedTemperature(observable, bounds, se, None if is_close else self._too_wide(bounds, se))
+
+    def _widened(self, bounds: Interval, root: Root) -> Interval:
+        """The same with room for rounding: that of both ends, and that of the log-probabilities."""
+        beta, slope = exp(root.x), root.point.slope
+        # The mean logarithm changes with its own rounding, and with the weights by as much as it spreads.
+        spread = 1 + sqrt(beta * slope)
+        part = _OUTWARD + 4 * self.data.rounding * max(beta, spread) / slope
+        return Interval(bounds.low * max(0.0, 1 - part), bounds.high * (1 + part))
 
     def _energy_bounds(self, even: Root) -> Interval:
         """The temperatures at which the largest, and the smallest, mean energy equals that of the true classes."""

@@ -50,7 +50,7 @@ class Counted(NamedTuple):
     n_bad: float
 
 
-N_SUMS = 22
+N_SUMS = 34
 """How many sums a pair of observables has: see `_pairs`. A kernel that gives them adds `Answers`, and may add `Counted`."""
 
 _N_WITH_ANSWERS = N_SUMS + len(Answers._fields)

@@ -72,7 +72,8 @@ class Receipt:
 class Match:
     """Where each observable is matched, or why not, and what the data looked like on the way.
 
-    ``gaps`` are the sums of the observables that have a temperature, each where it was measured last.
+    ``gaps`` are the sums of the observables that have a temperature, each where it was measured last; products of gaps are
+    carried to the temperatures. ``has_squares`` says whether that is good enough: where one row decides it may not be.
     """
 
     observables: tuple[Observable, ...]
@@ -80,6 +81,7 @@ class Match:
     census: Census
     n_passes: int
     gaps: GapSums | None
+    has_squares: bool = True
 
     def chosen(self, position: int) -> tuple[float, Receipt]:
         """The temperature of one observable and how it was found; raises if there is none, and warns if it is uncertain."""
@@ -127,12 +129,13 @@ class Match:
     def at_roots(self, data: Source, *, counts: bool = False) -> "Match":
         """The same, with all sums at the temperatures themselves and from the same reading, which is one more.
 
-        Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster.
+        Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
+        independent rows need it where one row decides: its gap is almost zero at the root, but not a short step away.
         """
         found = [(each, exp(root.x)) for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
         if not found:
             return self
-        return replace(self, gaps=gaps_at(data, found, counts=counts), n_passes=self.n_passes + 1)
+        return replace(self, gaps=gaps_at(data, found, counts=counts), n_passes=self.n_passes + 1, has_squares=True)
 
     def warn(self) -> None:
         """Say what makes the temperatures that were found uncertain."""

@@ -73,8 +73,8 @@ def match(
         return _match_in_sketch(data, observables, right, label_name, counts=counts)
     found = _matched(data, observables, right, starts, label_name)
     refuse_counted_clusters(data, counts=counts)
-    if has_clusters(data):
-        return found.at_roots(data)
+    if has_clusters(data) or not found.has_squares:
+        return found.at_roots(data, counts=counts)
     return found.with_counts() if counts else found
 
 
@@ -209,8 +209,8 @@ class _Search:
         if not self.exact:
             roots = {i: _with_rounding(root) for i, root in roots.items()}
         found = tuple(_determined(observable, roots[i]) for i, observable in enumerate(self.observables))
-        known_gaps = gaps.of([i for i, root in enumerate(found) if isinstance(root, Root)])
-        return Match(self.observables, found, self.readings.census, self.readings.n_passes, known_gaps)
+        at_roots, has_squares = gaps.at({i: root for i, root in enumerate(found) if isinstance(root, Root)})
+        return Match(self.observables, found, self.readings.census, self.readings.n_passes, at_roots, has_squares)
 
 
 @dataclass(frozen=True)

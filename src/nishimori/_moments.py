@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -104,12 +104,47 @@ class GapSums:
         independent rows; where rows belong to clusters, or weights are counts, it holds what takes its place.
     squares : float
         Σ w².
+    slope_products : array of shape (2, m, 2m), or None
+        Σ w·s_a·g_b, beside it Σ w·s_a·s_b, with s for the derivative of a row's gap in β, and the same with w²: they carry the
+        products to another β. None if the products are where they are wanted.
     """
 
     items: tuple[Moments, ...]
     products: HostArray
     square_products: HostArray
     squares: float
+    slope_products: HostArray | None = None
+
+    def some(self, positions: Sequence[int]) -> "GapSums":
+        """Those of some of the observables."""
+        places, m = np.array(positions), len(self.items)
+        both = np.ix_(places, places)
+        slopes = self.slope_products
+        return GapSums(
+            tuple(self.items[i] for i in positions),
+            self.products[both],
+            self.square_products[both],
+            self.squares,
+            None if slopes is None else slopes[np.ix_((0, 1), places, np.append(places, m + places))],
+        )
+
+    def carried_to(self, betas: Sequence[float]) -> "CarriedSums":
+        """The products of gaps at other β, one per observable: the gap of each row is continued by its slope."""
+        assert self.slope_products is not None, "these are where they are wanted"
+        m = len(self.items)
+        steps = np.array(betas) - [each.betas[0] for each in self.items]
+        changes = steps[:, None] * self.slope_products
+        with_gaps, with_slopes = changes[..., :m], changes[..., m:] * steps
+        before = np.stack([self.products, self.square_products])
+        products = before + with_gaps + with_gaps.transpose(0, 2, 1) + with_slopes
+        # What the slopes add, relative to the result: far more than 1 where one row decides whose gap almost vanishes there.
+        squares, added = (np.diagonal(each, axis1=1, axis2=2) for each in (products, with_slopes))
+        shares = np.full(squares.shape, np.inf)
+        np.divide(added, squares, out=shares, where=squares > 0)
+        shares[added == 0] = 0.0
+        return CarriedSums(
+            replace(self, products=products[0], square_products=products[1], slope_products=None), shares.max(axis=0)
+        )
 
     def with_counts(self) -> "GapSums":
         """The same, where a weight of w stands for w independent rows."""
@@ -121,18 +156,38 @@ class GapSums:
             self.products + other.products,
             self.square_products + other.square_products,
             self.squares + other.squares,
+            None if self.slope_products is None or other.slope_products is None else self.slope_products + other.slope_products,
         )
 
 
-# Where their sums are among those of a pair, and where their products are.
+class CarriedSums(NamedTuple):
+    """Products of gaps at other β than those at which rows were measured.
+
+    ``shares`` has, for each observable, Σ w²·(step·slope)² relative to Σ w²·g² at the new β, or that with w if larger.
+    """
+
+    sums: GapSums
+    shares: HostArray
+
+
+# Where their sums are among those of a pair, and where the products of gaps are, and those of slopes with gaps and with slopes;
+# first those with w, then those with w².
 _PAIRED: dict[type, int] = {Confidence: 0, Energy: 1}
-_PRODUCTS = np.array([[12, 14], [14, 13]])
+_PRODUCTS = np.array([[[12, 14], [14, 13]], [[15, 17], [17, 16]]])
+_SLOPE_PRODUCTS = np.array([[[25, 28, 22, 24], [27, 26, 24, 23]], [[30, 33, 5, 29], [32, 31, 29, 11]]])
+
+
+class _Places(NamedTuple):
+    """Where the products of some observables are among the sums of a pair."""
+
+    products: HostArray
+    slope_products: HostArray
 
 
 @cache
-def _product_places(items: tuple[int, ...]) -> HostArray:
-    places: HostArray = _PRODUCTS[np.ix_(items, items)]
-    return places
+def _places(items: tuple[int, ...]) -> _Places:
+    both, columns = (0, 1), (*items, *(2 + i for i in items))
+    return _Places(_PRODUCTS[np.ix_(both, items, items)], _SLOPE_PRODUCTS[np.ix_(both, items, columns)])
 
 
 @dataclass(frozen=True)
@@ -167,6 +222,7 @@ class Measure:
         observed = [rows.observed(batch) for rows in ready]
         sums = [np.empty((6, len(betas))) for _, betas in self.wanted]
         values: list[Any] = [None] * len(ready)
+        slopes: list[Any] = [None] * len(ready)
         for beta, known in zip(self._betas, powers, strict=True):
             gibbs = Gibbs(batch, beta, known)
             for i, ((_, betas), rows, at_labels) in enumerate(zip(self.wanted, ready, observed, strict=True)):
@@ -175,30 +231,30 @@ class Measure:
                     found = np.append(batch.totals(gap), batch.totals([gap.slope**2], squared=True))
                     sums[i][:, np.equal(betas, beta)] = found[:, None]
                     if beta == betas[0]:
-                        values[i] = gap.value
+                        values[i], slopes[i] = gap.value, gap.slope
         moments = tuple(
             Moments(observable, betas, batch.weight, batch.total(at_labels), *parts)
             for (observable, betas), at_labels, parts in zip(self.wanted, observed, sums, strict=True)
         )
-        return GapSums(moments, *_products(batch, values))
+        return GapSums(moments, *_products(batch, values, slopes))
 
     def _paired(self, batch: Batch) -> GapSums:
         """The same in the commonest case: confidence, energy or both, at one β each."""
         betas = {type(each): beta for each, (beta,) in self.wanted}
         first = self.wanted[0][1][0]
         sums = pair_sums(batch, betas.get(Confidence, first), betas.get(Energy, first), exact=self.exact)
-        weight, squares, right, at_labels = sums[18:].tolist()
+        weight, squares, right, at_labels = sums[18:22].tolist()
         observed = {Confidence: right - weight, Energy: at_labels}
         places = tuple(_PAIRED[type(each)] for each, _ in self.wanted)
-        products = _product_places(places)
+        where = _places(places)
         return GapSums(
             tuple(
                 Moments(each, each_betas, weight, observed[type(each)], *sums[6 * i : 6 * i + 6, None])
                 for i, (each, each_betas) in zip(places, self.wanted, strict=True)
             ),
-            sums[products],
-            sums[products + 3],
+            *sums[where.products],
             squares,
+            sums[where.slope_products],
         )
 
     def _powers(self, batch: Batch) -> list[Any]:
@@ -213,13 +269,14 @@ class Measure:
         return [found[beta] for beta in self._betas]
 
 
-def _products(batch: Batch, values: Sequence[Any]) -> tuple[HostArray, HostArray, float]:
-    """The products of gaps, with weights and with squared weights, and the sum of squared weights."""
-    xp, table = batch.xp, batch.xp.stack(list(values))
+def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tuple[HostArray, HostArray, float, HostArray]:
+    """The products of gaps, with weights and with squared weights, the sum of squared weights, and the products of slopes."""
+    xp, table, m = batch.xp, batch.xp.stack([*values, *slopes]), len(values)
     weighted = table * batch.weights
     squares = float(batch.totals([batch.weights])[0])
-    both = _array.on_host(xp.stack([weighted @ table.T, weighted @ weighted.T]))
-    return both[0], both[1], squares
+    with np.errstate(invalid="ignore"):  # an infinite gap, of a masked label, times a slope of zero; such sums are not used
+        both = _array.on_host(xp.stack([weighted @ table.T, weighted @ weighted.T]))
+    return both[0, :m, :m], both[1, :m, :m], squares, both[:, m:, :]
 
 
 def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Moments:

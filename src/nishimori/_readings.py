@@ -5,17 +5,16 @@ guess makes that superfluous, only when the search takes longer than it should.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import exp, inf, sqrt
+from math import exp, inf, log, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._array import HostArray
 from nishimori._census import Census, Count
 from nishimori._moments import GapSums, Measure, Moments, log_scale
 from nishimori._observables import Confidence, Observable, TopN
 from nishimori._passes import together
-from nishimori._roots import Point
+from nishimori._roots import Point, Root
 from nishimori._sources import Source, concluded
 from nishimori.errors import InputError, NishimoriError, NotConvergedError, NoTemperatureError
 
@@ -27,6 +26,13 @@ _FALLS = 1e-9
 
 # Smaller differences of logits than exp(-this) = 1e-100 need a β whose square is beyond float64.
 _FARTHEST = 230.0
+
+# Squares of gaps that are carried to the root from a short step away are right to about this relative amount, or are measured
+# again: standard errors then to half of it.
+_CARRIED = 2e-4
+
+# The smallest positive number that has all digits.
+_LEAST = float(np.finfo(float).tiny)
 
 # A search in a sample is given up after so many readings.
 _READINGS_FOR_A_START = 12
@@ -41,14 +47,13 @@ class _Measured(NamedTuple):
     numbers: tuple[int, ...]
     gaps: GapSums
 
-    def products(self, i: int, j: int) -> HostArray:
-        """Σ w·g·h and Σ w²·g·h of two observables."""
-        a, b = self.numbers.index(i), self.numbers.index(j)
-        return np.array([self.gaps.products[a, b], self.gaps.square_products[a, b]])
+    def some(self, *numbers: int) -> GapSums:
+        """Those of some of the observables."""
+        return self.gaps.some([self.numbers.index(i) for i in numbers])
 
 
 class LastGaps:
-    """The gaps of each observable where it was measured last, which is near its root if it has one.
+    """The gaps of each observable where it was measured last, which is near its root if it has one, carried to the root.
 
     Searches end after different numbers of readings. How two observables vary together is known from the last reading that
     measured both: their correlation there is taken to be that at the roots.
@@ -61,21 +66,32 @@ class LastGaps:
         """Those of a reading; ``numbers`` say which observables it measured. All are measured by the first one."""
         self._readings.append(_Measured(tuple(numbers), gaps))
 
-    def of(self, numbers: Sequence[int]) -> GapSums | None:
-        """Those of some observables; None of none."""
-        if not numbers:
-            return None
-        if self._readings[-1].numbers == tuple(numbers):  # the commonest case
-            return self._readings[-1].gaps
-        last = {i: self._last(i) for i in numbers}
+    def at(self, roots: Mapping[int, Root]) -> tuple[GapSums | None, bool]:
+        """Those of the observables that have roots, and whether squares of gaps are right there; None of none."""
+        if not roots:
+            return None, True
+        numbers = tuple(roots)
+        if self._readings[-1].numbers == numbers:  # the commonest case
+            found, shares = self._readings[-1].gaps.carried_to([exp(root.x) for root in roots.values()])
+        else:
+            carried = [self._last(i).some(i).carried_to([exp(root.x)]) for i, root in roots.items()]
+            found = self._joined(numbers, [sums for sums, _ in carried])
+            shares = np.array([share for _, (share,) in carried])
+        steps = (root.x - log(item.betas[0]) for root, item in zip(roots.values(), found.items, strict=True))
+        bends = (root.point.bend(step) for root, step in zip(roots.values(), steps, strict=True))
+        return found, all(sqrt(share) * bend <= _CARRIED for share, bend in zip(shares.tolist(), bends, strict=True))
+
+    def _joined(self, numbers: Sequence[int], own: Sequence[GapSums]) -> GapSums:
+        """Those of several observables from those of each at its root."""
+        at_roots = np.array([[sums.products[0, 0], sums.square_products[0, 0]] for sums in own])
         products = np.empty((2, len(numbers), len(numbers)))
         for a, i in enumerate(numbers):
             for b, j in enumerate(numbers):
-                both = self._last(i, j)
-                own = both.products(i, i) * both.products(j, j)
-                at_roots = last[i].products(i, i) * last[j].products(j, j)
-                products[:, a, b] = both.products(i, j) * np.sqrt(at_roots / np.where(own > 0, own, 1.0))
-        items = tuple(last[i].gaps.items[last[i].numbers.index(i)] for i in numbers)
+                both = self._last(i, j).some(i, j)
+                near = np.stack([both.products, both.square_products])
+                scales = at_roots[a] * at_roots[b] / np.maximum(near[:, 0, 0] * near[:, 1, 1], _LEAST)
+                products[:, a, b] = near[:, 0, 1] * np.sqrt(np.maximum(scales, 0.0))
+        items = tuple(sums.items[0] for sums in own)
         return GapSums(items, products[0], products[1], self._readings[-1].gaps.squares)
 
     def _last(self, *numbers: int) -> _Measured:

@@ -67,11 +67,14 @@ class Point:
         """How large the value may still be after the last step."""
         return self.slope * self._remainder(step)
 
+    def bend(self, step: float) -> float:
+        """By how much, relatively, the slope may change over a step."""
+        # The scale on which the function bends follows from the derivatives that are known. That the last of them happens to
+        # change little does not mean that the next one does.
+        return max(1.0, abs(self.curvature / self.slope), sqrt(abs(self.jerk / self.slope))) * abs(step)
+
     def _remainder(self, step: float) -> float:
-        # The scale on which the function bends follows from the derivatives that are known, and the next one from it. That the
-        # last of them happens to change little does not mean that the next one does.
-        bends = max(1.0, abs(self.curvature / self.slope), sqrt(abs(self.jerk / self.slope)))
-        return abs(step) * (bends * abs(step)) ** 3 / 4
+        return abs(step) * self.bend(step) ** 3 / 4
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,13 @@ each, in which the number of classes with a probability need not be whole:
 
 The largest R of a row is the largest of functions that grow with β, so it grows with β too, and so does the smallest. The roots
 of their means therefore bound the temperature of temperature scaling.
+
+**Rounding.** The mass is one minus a sum, so that rounding can be all of it, and at high temperatures even a mass of 1e-16 in
+100,000 classes counts. A mass is therefore known up to some slack. The even tail takes the largest possible mass and the
+concentrated one the smallest, which is outward for β < 1; for β > 1 the slack changes the power sum by no more than itself.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +53,9 @@ _ROUNDING = 1e-12
 # an error of 200/2^30 in log p changes it by its square.
 _REACH, _HALVINGS = 200.0, 30
 
+# A slack that is a smaller part of the mass than this changes no temperature by more than is promised.
+_SMALL_SLACK = 1e-9
+
 # Larger exponents are not needed where only signs are compared, and would overflow.
 _LARGEST_EXPONENT = 500.0
 
@@ -62,15 +69,30 @@ class Levels(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """The tail of each row: its number of classes, its mass, and the logarithm of the largest probability in it."""
+    """The tail of each row: its number of classes, its mass, the logarithm of the largest probability in it, and a slack.
+
+    The mass is known up to ``slacks``.
+    """
 
     numbers: HostArray
     masses: HostArray
     ceilings: HostArray
+    slacks: HostArray
 
     def at(self, rows: slice | HostArray) -> "Tails":
         """The tails of some rows."""
-        return Tails(self.numbers[rows], self.masses[rows], self.ceilings[rows])
+        return Tails(self.numbers[rows], self.masses[rows], self.ceilings[rows], self.slacks[rows])
+
+    @property
+    def _largest(self) -> "Tails":
+        """The same with the largest possible masses."""
+        most = self.numbers * np.exp(self.ceilings)
+        return replace(self, masses=np.minimum(self.masses + self.slacks, most))
+
+    @property
+    def _smallest(self) -> "Tails":
+        """The same with the smallest possible masses."""
+        return replace(self, masses=np.maximum(self.masses - self.slacks, 0.0))
 
     @property
     def _present(self) -> HostArray:
@@ -85,15 +107,16 @@ class Tails:
         return np.where(present, np.minimum(np.log(share), self.ceilings), self.ceilings)
 
     def even(self) -> Levels:
-        """All classes with the same probability."""
-        return Levels(np.where(self._present, self.numbers, 0.0)[None], self._even_logs[None])
+        """All classes with the same probability, and the largest possible mass."""
+        largest = self._largest
+        return Levels(np.where(largest._present, self.numbers, 0.0)[None], largest._even_logs[None])
 
     def concentrated(self) -> Levels:
-        """As many classes as possible with the largest probability, and one with what is left."""
-        largest = np.exp(self.ceilings)
-        numbers = np.minimum(np.floor(self.masses / largest * (1 + _ROUNDING)), self.numbers)
-        left = np.maximum(self.masses - numbers * largest, 0.0)
-        has_left = (left > _ROUNDING * self.masses) & (numbers < self.numbers)
+        """As many classes as possible with the largest probability, and one with what is left of the smallest possible mass."""
+        largest, masses = np.exp(self.ceilings), self._smallest.masses
+        numbers = np.minimum(np.floor(masses / largest * (1 + _ROUNDING)), self.numbers)
+        left = np.maximum(masses - numbers * largest, 0.0)
+        has_left = (left > _ROUNDING * masses) & (numbers < self.numbers)
         logs = np.log(np.where(has_left, left, largest))
         return Levels(np.stack([numbers, has_left.astype(float)]), np.stack([self.ceilings, logs]))
 
@@ -102,6 +125,15 @@ class Tails:
 
         ``sums`` and ``slopes`` are Σexp(βd) and Σd·exp(βd) over the listed classes, with d = log p - peak.
         """
+        lowest, highest = self._largest._extremes(beta, sums, slopes, peaks)
+        (rows,) = np.nonzero(self.slacks > _SMALL_SLACK * self.masses)
+        if len(rows):
+            low, high = self.at(rows)._smallest._extremes(beta, sums[rows], slopes[rows], peaks[rows])
+            lowest[rows], highest[rows] = np.minimum(lowest[rows], low), np.maximum(highest[rows], high)
+        return lowest, highest
+
+    def _extremes(self, beta: float, sums: HostArray, slopes: HostArray, peaks: HostArray) -> tuple[HostArray, HostArray]:
+        """The same for these masses."""
         lowest = slopes / sums
         highest = lowest.copy()
         rows = np.flatnonzero(self._present)

@@ -1,7 +1,7 @@
 """The log-probabilities of the most probable classes, as hosted language models return them.
 
-A `TopK` keeps the caller's arrays. Which rows count is known only with the labels, so that values are checked then: rows that
-do not count, such as padding, may hold anything.
+A `TopK` keeps the caller's arrays. Values are checked when it is made, except those of rows that cannot be lists: these may be
+padding, and which rows count is known only with the labels.
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,14 @@ from nishimori.errors import InputError
 
 _SLACK = 1e-3
 """By how much a probability, or a sum of probabilities, may be too large: log-probabilities are often rounded."""
+
+_EPS = float(np.finfo(float).eps)
+
+# Lists whose rest is below this in every row were normalised again, if some row lists a class this many times as probable.
+_RENORMALISED, _TELLING = 1e-6, 1000.0
+
+# The sampled class is not among the most probable ones in a smaller share of rows than this.
+_MOST_EXTRA = 0.9
 
 # Larger whole numbers are not exact in float64.
 _MOST_CLASSES = 2**53
@@ -67,15 +75,16 @@ class TopK:
     `temperatures`, `ExpectationConsistency`, `TemperatureScaling` and `evaluate` take it in place of logits. The classes that
     are not listed share the rest of the probability in a way that is not known, so that a temperature has bounds, and is given
     as a number only if the bounds are closer to each other than the standard error. Bounds hold for the log-probabilities as
-    they are passed: the rest of the probability is only as exact as these are.
+    they are passed, up to the rounding of their dtype: the rest of the probability is only as exact as these are.
 
     Parameters
     ----------
     indices : integer array of shape (n_samples, k), or (..., k)
         Which classes are listed.
     log_probabilities : array of the shape of ``indices``
-        Their natural logarithms of probability at T = 1, in any order. A row that lists fewer than k classes is filled up with
-        -inf.
+        Their natural logarithms of probability at T = 1, in any order: those of the softmax over the whole vocabulary, before
+        any filter. A row that lists fewer than k classes is filled up with -inf. Rows that are only NaN or only -inf, or that
+        have one index in all columns, are padding and must have weight zero or a label that is ignored.
     vocabulary_size : int
         How many classes there are, listed or not.
     label_log_probabilities : array of the shape of ``indices`` without its last dimension, optional
@@ -124,6 +133,8 @@ class TopK:
         self.scores = ListedScores(flat, "logits", "log_probabilities", leading=leading, vocabulary_size=size)
         self._indices = classes.reshape(-1, k)
         self._label_logs = self._per_row(label_log_probabilities)
+        self._is_checked = np.zeros(len(flat), dtype=bool)
+        self._check()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -150,7 +161,7 @@ class TopK:
         Parameters
         ----------
         temperature : float
-            T, such as that of a calibrator; at 1 both are the probabilities as they were passed.
+            T, such as that of a calibrator; at 1 both are the probabilities as they were passed, up to rounding.
 
         Returns
         -------
@@ -178,8 +189,20 @@ class TopK:
             rest = (levels.numbers * np.exp(beta * (levels.logs - peaks))).sum(axis=0)
             each = np.zeros((self.scores.n_samples, self.k))
             each[numbers] = weights / (weights.sum(axis=1) + rest)[:, None]
-            found.append(each.reshape(self.shape))
-        return ProbabilityBounds(np.minimum(*found), np.maximum(*found))
+            found.append(each)
+        # A weight has the rounding errors of two logarithms, and the sum of all weights has them too.
+        rounding = np.zeros((self.scores.n_samples, 1))
+        rounding[numbers, 0] = 4 * beta * self.rounding(numbers) + (self.k + 8) * _EPS
+        low, high = np.minimum(*found) * (1 - rounding), np.maximum(*found) * (1 + rounding)
+        return ProbabilityBounds(np.maximum(low, 0.0).reshape(self.shape), np.minimum(high, 1.0).reshape(self.shape))
+
+    def rounding(self, numbers: HostArray) -> HostArray:
+        """How far the log-probabilities of some rows may be from what they stand for, because of their dtype."""
+        given = self.scores.array[numbers]
+        # What was computed as a logit minus the logarithm of a sum has the errors of numbers of about 1 at least.
+        sizes = np.maximum(np.abs(np.where(np.isfinite(given), given, 0)), 1).max(axis=1)
+        found: HostArray = np.spacing(sizes.astype(given.dtype)).astype(np.float64) / 2
+        return found
 
     def rows(self, labels: HostArray, numbers: HostArray) -> ListedRows:
         """The rows with these ``numbers``, checked, for their true classes ``labels``."""
@@ -201,7 +224,8 @@ class TopK:
         only = ~known & (tails.numbers == 1) & (tails.masses > 0)  # the true class has all that is left
         if only.any():
             label_logs, known = np.where(only, np.log(np.where(only, tails.masses, 1.0)), label_logs), known | only
-            tails = Tails(np.where(only, 0.0, tails.numbers), np.where(only, 0.0, tails.masses), tails.ceilings)
+            others, masses, slacks = (np.where(only, 0.0, each) for each in (tails.numbers, tails.masses, tails.slacks))
+            tails = Tails(others, masses, tails.ceilings, slacks)
         return ListedRows(np.column_stack([logs, label_logs]), columns, known, n_listed, tails)
 
     def _per_row(self, values: Any) -> HostArray | None:
@@ -216,9 +240,50 @@ class TopK:
         flat: HostArray = given.reshape(-1).astype(np.float64)
         return flat
 
+    def _check(self) -> None:
+        """Check all rows that can be lists, and whether they are lists of the most probable classes of a full softmax."""
+        given, indices = self.scores.array, self._indices
+        is_padding = np.isnan(given).all(axis=1) | (given == -np.inf).all(axis=1)
+        if self.k > 1:
+            is_padding |= (indices == indices[:, :1]).all(axis=1)
+        numbers = np.flatnonzero(~is_padding)
+        if not len(numbers):
+            return
+        logs = self._checked(numbers)
+        listed = logs > -np.inf
+        n_listed = listed.sum(axis=1)
+        self._refuse_extra_entries(n_listed, numbers)
+        masses = self._tails(logs, numbers).masses
+        self._is_checked[numbers] = True
+        least = np.exp(np.min(logs, axis=1, where=listed, initial=0.0))
+        telling = (n_listed > 1) & (least > _TELLING * _RENORMALISED)
+        if (masses <= _RENORMALISED).all() and telling.any():
+            i = int(np.argmax(telling))
+            raise InputError(
+                f"`log_probabilities` must be those of the softmax over the whole vocabulary, got lists that sum to 1 in every "
+                f"row, such as {n_listed[i]} classes down to a probability of {least[i]:.3g} in {self._row(numbers, telling)}, "
+                f"although {self.vocabulary_size - n_listed[i]} classes are not listed. They were probably normalised again "
+                "after a top-k or top-p filter, and give wrong temperatures. Pass log-probabilities from before the filter. If "
+                "the other classes have probability 0, pass logits of all classes with -inf for these."
+            )
+
+    def _refuse_extra_entries(self, n_listed: HostArray, numbers: HostArray) -> None:
+        """Refuse lists of which some have one entry more than all others: the sampled or the true class, of any rank."""
+        longer = n_listed == self.k
+        if self.k > 1 and 0 < longer.mean() < _MOST_EXTRA and (n_listed[~longer] == self.k - 1).all():
+            raise InputError(
+                f"`log_probabilities` must list the most probable classes only, got {self.k} classes in "
+                f"{int(longer.sum())} rows, the first of them {self._row(numbers, longer)}, and {self.k - 1} in all others. "
+                "Some services (vLLM) add the sampled or the true class to its list where it is not among the most probable. "
+                f"Replace the smallest log-probability of rows of {self.k} classes by -inf, and pass those of true classes as "
+                "`label_log_probabilities`."
+            )
+
     def _checked(self, numbers: HostArray) -> HostArray:
         """The log-probabilities of some rows, in float64, none of them above 0."""
         logs = self.scores.array[numbers].astype(np.float64)
+        if self._is_checked[numbers].all():
+            return np.minimum(logs, 0.0)
         self._refuse(np.isnan(logs), logs, numbers, "must not be NaN", "Fill up rows that list fewer classes with -inf.")
         self._refuse(
             (logs > _SLACK) | (logs == np.inf),
@@ -271,9 +336,10 @@ class TopK:
                 "whole vocabulary."
             )
         ceilings = np.min(logs, axis=1, where=listed, initial=0.0)
-        return self._tail(1 - total, self.vocabulary_size - listed.sum(axis=1), ceilings, numbers)
+        slacks = self.rounding(numbers) * total + (self.k + 4) * _EPS
+        return self._tail(1 - total, self.vocabulary_size - listed.sum(axis=1), ceilings, slacks, numbers)
 
-    def _tail(self, masses: HostArray, others: HostArray, ceilings: HostArray, numbers: HostArray) -> Tails:
+    def _tail(self, masses: HostArray, others: HostArray, ceilings: HostArray, slacks: HostArray, numbers: HostArray) -> Tails:
         """Tails of ``others`` classes, none of them above exp(``ceilings``)."""
         most = others * np.exp(ceilings)
         impossible = masses > most + _SLACK
@@ -283,9 +349,10 @@ class TopK:
                 f"`log_probabilities` must list the most probable classes, got a least probability of "
                 f"{np.exp(ceilings[i]):.3g} in {self._row(numbers, impossible)}, where {others[i]:.0f} classes that are not "
                 f"listed share {masses[i]:.3g}: some of them must be above it. Check `vocabulary_size`, and that no listed "
-                "class was dropped or has another temperature."
+                "class was dropped or has another temperature. Some services (vLLM) add the sampled or the true class to the "
+                "list whatever its rank: replace its log-probability by -inf."
             )
-        return Tails(others.astype(np.float64), np.clip(masses, 0.0, most), ceilings)
+        return Tails(others.astype(np.float64), np.clip(masses, 0.0, most), ceilings, slacks)
 
     def _with_labels(
         self, numbers: HostArray, listed: HostArray, logs: HostArray, columns: HostArray, tails: Tails
@@ -315,7 +382,7 @@ class TopK:
             )
         label_logs = np.where(added, np.minimum(given, tails.ceilings), -np.inf)
         left = np.where(added, np.maximum(tails.masses - np.exp(label_logs), 0.0), tails.masses)
-        reduced = self._tail(left, tails.numbers - added, tails.ceilings, numbers)
+        reduced = self._tail(left, tails.numbers - added, tails.ceilings, tails.slacks, numbers)
         return label_logs, known | listed, reduced
 
     def _refuse(

@@ -202,7 +202,9 @@ def definition(z, labels, weights, beta_ec, beta_ts):
         np.sum(dl == -np.inf),
     ]
     second = [np.sum(v * x) for v in (w, w**2) for x in (gE**2, gT**2, gE * gT)]
-    return np.array([*first, *second, np.sum(w), np.sum(w**2), np.sum(w * right), np.sum(w * dl), *answers])
+    slopes = [np.sum(w * x) for x in (sE**2, sT**2)]
+    slopes += [np.sum(v * x) for v in (w, w**2) for x in (sE * sT, gE * sE, gT * sT, gE * sT, gT * sE)]
+    return np.array([*first, *second, np.sum(w), np.sum(w**2), np.sum(w * right), np.sum(w * dl), *slopes, *answers])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -220,8 +222,8 @@ def test_block_sums_are_those_of_the_formulas(shape, dtype, weighted, betas):
     # The sums of gaps cancel, so their errors are measured against the sums of absolute values.
     expected = definition(z, labels, weights, *betas)
     scale = np.maximum(abs(expected), shape[0] * 1e-1)
-    assert np.all(abs(found[:28] - expected) < (1e-6 if dtype == np.float32 else 1e-13) * scale)
-    assert (len(found) == 28) == (z == -np.inf).any()  # nothing is counted where something is masked
+    assert np.all(abs(found[:40] - expected) < (1e-6 if dtype == np.float32 else 1e-13) * scale)
+    assert (len(found) == 40) == (z == -np.inf).any()  # nothing is counted where something is masked
 
 
 def test_sixteen_threads_give_the_digits_of_one():
@@ -243,7 +245,7 @@ def test_a_block_without_rows_has_empty_sums():
     assert found.top.shape == (0,)
     assert found.sums.shape == (2, 3, 0)
     nothing = np.empty((0, 5)), np.empty(0, int), np.empty(0)
-    np.testing.assert_array_equal(_numba.block_sums(*nothing, 1.0, 2.0), np.zeros(32))
+    np.testing.assert_array_equal(_numba.block_sums(*nothing, 1.0, 2.0), np.zeros(44))
 
 
 def test_half_precision_is_refused():

@@ -60,7 +60,7 @@ def power_sums(logits, beta, order):
 
 
 def block_terms(logits, labels, weights, beta_ec, beta_ts):
-    """The terms of the 32 sums, one column per row."""
+    """The terms of the 44 sums, one column per row."""
     labels = labels.cpu().numpy()
     w = np.ones(len(labels)) if weights is None else weights.cpu().numpy()
     z = logits.double().cpu().numpy()
@@ -78,6 +78,7 @@ def block_terms(logits, labels, weights, beta_ec, beta_ts):
     ts_slope = m2 - m1**2
     ts_curvature = m3 - 3 * m1 * m2 + 2 * m1**3
     ts_jerk = m4 - 4 * m1 * m3 - 3 * m2**2 + 12 * m1**2 * m2 - 6 * m1**4
+    slope_products = (ec_slope * ts_slope, ec * ec_slope, ts * ts_slope, ec * ts_slope, ts * ec_slope)
     masked = np.isneginf(z).sum(axis=1)
     return np.array(
         [
@@ -85,6 +86,9 @@ def block_terms(logits, labels, weights, beta_ec, beta_ts):
             *(w * ts, w * (abs(m1) + abs(d)), w * ts_slope, w * ts_curvature, w * ts_jerk, w**2 * ts_slope**2),
             *(w * ec**2, w * ts**2, w * ec * ts, w**2 * ec**2, w**2 * ts**2, w**2 * ec * ts),
             *(w, w**2, w * right, w * d),
+            *(w * ec_slope**2, w * ts_slope**2),
+            *(w * each for each in slope_products),
+            *(w**2 * each for each in slope_products),
             *(w * right, w * ~right, w**2 * right, w**2 * ~right, right, np.isneginf(d)),
             *(w > 0, masked, w / (z.shape[1] - masked), np.zeros(len(w))),
         ]
@@ -195,10 +199,10 @@ def test_rows_of_weight_zero_may_hold_anything(k):
 @pytest.mark.parametrize("k", [10, 100, 1001])
 def test_rows_that_a_check_would_refuse_are_counted(k, exact, dtype):
     logits, labels = data(40, k, dtype)
-    assert _triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[31] == 0
+    assert _triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[43] == 0
     logits[3, k - 1], logits[4, 0], logits[5] = float("nan"), float("inf"), -float("inf")
     labels[6], labels[7] = -1, k
-    assert _triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[31] == 5
+    assert _triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[43] == 5
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])
@@ -221,7 +225,7 @@ def test_a_masked_label_leaves_the_sums_of_ec_finite(k):
     found = _triton.block_sums(logits, labels, None, 0.7, 0.6)
     assert np.isfinite(found[:6]).all()
     assert found[6] == np.inf
-    assert (found[21], found[27]) == (-np.inf, 1)
+    assert (found[21], found[39]) == (-np.inf, 1)
 
 
 @pytest.mark.parametrize("k", [10, 100])
@@ -229,7 +233,7 @@ def test_a_label_is_right_only_at_the_first_of_several_largest_logits(k):
     logits = torch.zeros((3, k), device=DEVICE)
     logits[:, [3, 5]] = 1.0
     found = _triton.block_sums(logits, torch.tensor([3, 5, 1], device=DEVICE), None, 1.0, 1.0)
-    assert found[26] == 1
+    assert found[38] == 1
 
 
 @pytest.mark.parametrize("k", [10, 1000])

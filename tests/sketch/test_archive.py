@@ -125,12 +125,28 @@ def test_a_name_that_does_not_end_in_npz_is_refused(tmp_path):
 
 
 def test_a_file_of_a_newer_format_says_so(path):
-    rewritten(path, {"version": 3})
+    rewritten(path, {"version": 4})
     with pytest.raises(FormatError) as refused:
         Sketch.load(path)
     assert str(refused.value) == (
-        f"{path} was written by a newer version of nishimori (format 3, and this one reads up to 2). Update nishimori."
+        f"{path} was written by a newer version of nishimori (format 4, and this one reads up to 3). Update nishimori."
     )
+
+
+@pytest.mark.parametrize(("version", "grid"), [(1, [-18, 18]), (2, [-18, 18, 4])])
+def test_files_of_older_formats_can_be_read_and_merged(path, version, grid):
+    """They have no products of gaps at different nodes, so that the correlation of both temperatures is that halfway."""
+    rewritten(path, {"version": version, "grid": grid}, crossed=None)
+    loaded = Sketch.load(path)
+    assert loaded.temperatures == SKETCH.temperatures
+    for sketch in (loaded, loaded + SKETCH, SKETCH + loaded):
+        found, wanted = temperatures(sketch), temperatures(SKETCH)
+        assert (found.ec, found.ts) == pytest.approx((wanted.ec, wanted.ts), rel=1e-12)
+        found = nishimori.AdaptiveConsistency().fit(sketch).temperature_
+        rows = 1 + (sketch is not loaded)
+        exact = nishimori.AdaptiveConsistency().fit(np.tile(LOGITS, (rows, 1)), np.tile(LABELS, rows)).temperature_
+        assert found == pytest.approx(exact, rel=1e-3)
+    Sketch.from_bytes((loaded + SKETCH).to_bytes())
 
 
 def damage_counts(array, place):

@@ -24,7 +24,13 @@ def gaps(beta):
 
 
 def arrays(sketch):
-    shapes = {"moments": (2, 4, 39), "products": (3, 2, 39), "curves": (3, 2, 37), "bins": (5, 37, 15)}
+    shapes = {
+        "moments": (2, 4, 39),
+        "products": (3, 2, 39),
+        "crossed": (1, 2, 8, 37),
+        "curves": (3, 2, 37),
+        "bins": (5, 37, 15),
+    }
     return {name: array.reshape(shapes.get(name, -1)) for name, array in sketch.state.items()}
 
 
@@ -64,6 +70,23 @@ def test_products_of_gaps_have_weights_and_squared_weights():
         ec, ts = gaps(BETAS[node])
         wanted = [[w @ (a * b) for w in (WEIGHTS, WEIGHTS**2)] for a, b in ((ec, ec), (ec, ts), (ts, ts))]
         np.testing.assert_allclose(held["products"][:, :, 1 + node], wanted, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("clusters", [None, CLUSTERS], ids=["rows", "clusters"])
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["ones", "weights"])
+def test_products_of_gaps_at_different_nodes_have_weights_and_squared_weights(clusters, weights):
+    held = arrays(Sketch().update(LOGITS, LABELS, weights, clusters))["crossed"]
+    w = np.ones(N) if weights is None else weights
+    codes = ROWS if clusters is None else clusters
+    groups = np.array([codes == each for each in np.unique(codes)], dtype=float)
+    for place, offset in enumerate((-4, -3, -2, -1, 1, 2, 3, 4)):
+        for node in NODES:
+            wanted = [0.0, 0.0]
+            if 0 <= node + offset < len(BETAS):
+                ec, ts = gaps(BETAS[node])[0], gaps(BETAS[node + offset])[1]
+                wanted = [w @ (ec * ts), (groups @ (w * ec)) @ (groups @ (w * ts))]
+            np.testing.assert_allclose(held[0, :, place, node], wanted, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.usefixtures("blocks")

@@ -11,7 +11,7 @@ import numpy as np
 from nishimori._kernels._numba_exp import REORDER, compiled_function, exp2, larger, vector_loops
 from nishimori._kernels._numba_loops import LANES, NONE, fill_block, scratch_for
 
-N_SUMS = 28
+N_SUMS = 40
 
 # log2(e) in two parts.
 _HIGH, _LOW = log2(e), 2.0355273740931033e-17
@@ -21,11 +21,12 @@ _FARTHEST = 700.0
 
 
 @compiled_function(fastmath=REORDER)
-def add_rows(ec: Any, ts: Any, right: Any, label_d: Any, weights: Any, total: Any) -> None:
+def add_rows(ec: Any, ts: Any, right: Any, label_d: Any, weights: Any, total: Any) -> None:  # noqa: PLR0915 - one loop
     """Add the sums of a pair of observables over some rows to ``total``; the formulas are those of `nishimori._pairs`."""
     vector_loops()
     e0 = e1 = e2 = e3 = e4 = e5 = t0 = t1 = t2 = t3 = t4 = t5 = 0.0
     ee = tt = et = eew = ttw = etw = sw = sww = sr = sl = 0.0
+    ss = vv = sv = es = tv = ev = xs = svw = esw = tvw = evw = xsw = 0.0
     wrong = right_squares = wrong_squares = n_right = n_at_masks = 0.0
     for i in range(weights.size):
         w, r = weights[i], right[i]
@@ -55,6 +56,18 @@ def add_rows(ec: Any, ts: Any, right: Any, label_d: Any, weights: Any, total: An
         eew += w * w * gap * gap
         ttw += w * w * excess * excess
         etw += w * w * gap * excess
+        ss += w * slope * slope
+        vv += w * variance * variance
+        sv += w * slope * variance
+        es += w * gap * slope
+        tv += w * excess * variance
+        ev += w * gap * variance
+        xs += w * excess * slope
+        svw += w * w * slope * variance
+        esw += w * w * gap * slope
+        tvw += w * w * excess * variance
+        evw += w * w * gap * variance
+        xsw += w * w * excess * slope
         sw += w
         sww += w * w
         sr += w * r
@@ -66,7 +79,8 @@ def add_rows(ec: Any, ts: Any, right: Any, label_d: Any, weights: Any, total: An
         n_at_masks += 1.0 if label_d[i] == -np.inf else 0.0
     ec_and_ts = (e0, e1, e2, e3, e4, e5, t0, t1, t2, t3, t4, t5)
     products = (ee, tt, et, eew, ttw, etw, sw, sww, sr, sl)
-    values = ec_and_ts + products + (sr, wrong, right_squares, wrong_squares, n_right, n_at_masks)
+    slopes = (ss, vv, sv, es, tv, ev, xs, svw, esw, tvw, evw, xsw)
+    values = ec_and_ts + products + slopes + (sr, wrong, right_squares, wrong_squares, n_right, n_at_masks)
     for j in range(N_SUMS):
         total[j] += values[j]
 

@@ -1,4 +1,4 @@
-"""Power sums of CUDA tensors in Triton: the logits stay where they are, and 32 numbers go to the host.
+"""Power sums of CUDA tensors in Triton: the logits stay where they are, and 44 numbers go to the host.
 
 The kernels themselves are in `_triton_kernels`; here are the functions that choose their sizes and launch them.
 """
@@ -25,7 +25,7 @@ from nishimori._kernels._triton_kernels import (
 _UNCHECKED = (torch.float32, torch.bfloat16, torch.float16)
 
 _FEW_CLASSES = 32
-_N_BLOCK_SUMS = 32
+_N_BLOCK_SUMS = 44
 # The sums of more β than this do not fit into the registers.
 _LONGEST_CHAIN = 6
 

@@ -393,6 +393,9 @@ def _store_block_sums(partial, peak, counts, powers, bias, scale, at_label, righ
         w * ts, w * (tl.abs(m1) + tl.abs(d)), w * ts_slope, w * ts_curvature, w * ts_jerk, v * ts_slope * ts_slope,
         w * ec * ec, w * ts * ts, w * ec * ts, v * ec * ec, v * ts * ts, v * ec * ts,
         w, v, w * hit, w * d,
+        w * ec_slope * ec_slope, w * ts_slope * ts_slope, w * ec_slope * ts_slope,
+        w * ec * ec_slope, w * ts * ts_slope, w * ec * ts_slope, w * ts * ec_slope,
+        v * ec_slope * ts_slope, v * ec * ec_slope, v * ts * ts_slope, v * ec * ts_slope, v * ts * ec_slope,
         w * hit, w * (1 - hit), v * hit, v * (1 - hit), hit, (d == -float("inf")).to(tl.float64),
         one, one * masked.to(tl.float64), w / tl.maximum(live, 1.0), (there & ~good).to(tl.float64),
     )  # fmt: skip

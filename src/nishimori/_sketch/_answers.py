@@ -1,7 +1,7 @@
 """What the sums at the nodes say about the temperatures between them: zeros of gaps, their spread there, and metrics."""
 
 from collections.abc import Sequence
-from math import exp, inf, isqrt, log, nan, sqrt
+from math import exp, floor, inf, isqrt, log, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from nishimori._array import HostArray
 from nishimori._moments import Moments
 from nishimori._reliability import Bins, uniform_edges
 from nishimori._roots import Point, Root
-from nishimori._sketch._contents import N_BINS, Contents, pairs
+from nishimori._sketch._contents import N_BINS, OFFSETS, Contents, different_pairs, pairs
 from nishimori._sketch._grid import Grid, Polynomial
 from nishimori.errors import InputError, NishimoriError, NotConvergedError
 
@@ -18,8 +18,9 @@ from nishimori.errors import InputError, NishimoriError, NotConvergedError
 # usually right to a tenth of that.
 _CERTAIN = 0.2
 
-# Nodes that a polynomial goes through, and those that a coarser one does, whose difference tells the error.
-_NODES, _FEWER = 6, 4
+# Nodes that a polynomial goes through, and those of a coarser one, whose difference tells the error. Products of gaps have
+# no derivatives, so that it takes more nodes.
+_NODES, _FEWER, _OF_PRODUCTS = 6, 4, 12
 
 # Temperatures closer to a node than this part of the distance of two nodes are that node: rounding moves them as much.
 _AT_A_NODE = 1e-12
@@ -101,36 +102,73 @@ def _zero(curve: Polynomial, left: int) -> float:
     return (low + high) / 2
 
 
-def products_at(places: Sequence[float], which: Sequence[int], sums: HostArray, grid: Grid) -> HostArray:
-    """Σ g_a·g_b of the gaps of some observables, each at its own place between the nodes, with weights w or w².
+class Products(NamedTuple):
+    """Σ g_a·g_b of the gaps of observables at the nodes, with weights w or w².
 
-    ``sums`` (pairs of observables, nodes) are those at the nodes, where all gaps are at the same β. ``which`` are positions of
-    observables. The sum of a product whose factors are at two places follows from the correlation in the middle between them,
-    which changes little where both factors change much.
+    ``sums`` (pairs of observables, nodes) have both gaps at the same node; ``crossed`` (pairs of two observables, offsets,
+    nodes) have the second one some nodes higher.
     """
-    position = {pair: i for i, pair in enumerate(pairs(_number_of(len(sums))))}
 
-    def at(place: float, a: int, b: int) -> float:
-        values = sums[position[min(a, b), max(a, b)]]
-        nodes = (grid.nearest(place, n) for n in (_NODES, _FEWER))
-        found, rougher = (Polynomial.through(near, values[near][:, None])(place) for near in nodes)
+    sums: HostArray
+    crossed: HostArray
+    grid: Grid
+
+    def at(self, places: Sequence[float], which: Sequence[int]) -> HostArray:
+        """Those of some observables, by their positions, each at its own place between the nodes."""
+        scales = np.sqrt([self._square(a, place) for place, a in zip(places, which, strict=True)])
+        found = np.ones((len(which), len(which)))
+        for i, j in different_pairs(len(which)):
+            first, second = sorted((i, j), key=lambda each: which[each])
+            found[i, j] = found[j, i] = self._correlation(which[first], which[second], places[first], places[second])
+        result: HostArray = found * np.outer(scales, scales)
+        return result
+
+    def _square(self, a: int, place: float) -> float:
+        """The sum of the squares of the gaps of one observable; NaN where it is not known."""
+        values = self.sums[self._pairs.index((a, a))]
+        found, rougher = _through(values, place, _OF_PRODUCTS), _through(values, place, _FEWER)
         # Where few rows or clusters decide, squares may change too fast between nodes for a polynomial.
-        return found if a != b or (found > 0 and abs(found - rougher) <= _CERTAIN * found) else nan
+        return found if found > 0 and abs(found - rougher) <= _CERTAIN * found else nan
 
-    scales = np.sqrt([at(place, a, a) for place, a in zip(places, which, strict=True)])
-    found = np.ones((len(which), len(which)))
-    for i, j in pairs(len(which)):
-        if i != j:
-            middle = (places[i] + places[j]) / 2
-            own = at(middle, which[i], which[i]) * at(middle, which[j], which[j])
-            found[i, j] = found[j, i] = at(middle, which[i], which[j]) / sqrt(own)
-    result: HostArray = found * np.outer(scales, scales)
-    return result
+    def _correlation(self, a: int, b: int, first: float, second: float) -> float:
+        """That of the gaps of two observables at two places.
+
+        It changes slowly, even where both gaps change much. So it is a polynomial in the distance of the two places with the
+        same middle. Beyond the offsets that are kept it is that at the farthest one; where none are, that in the middle.
+        """
+        middle, distance = (first + second) / 2, second - first
+        crossed = self.crossed[different_pairs(self._n_observables).index((a, b))]
+        inside = 2 * min(middle, self.grid.last - self.grid.first - middle)
+        known = distance != 0 and bool(np.isfinite(crossed).all())
+        offsets = [0, *(each for each in OFFSETS if known and abs(each) <= inside)]
+        values = [self._correlation_in_line(a, b, middle, offset, crossed) for offset in offsets]
+        reach = max(offsets)
+        return Polynomial.through(offsets, np.array(values)[:, None])(min(max(distance, -reach), reach))
+
+    def _correlation_in_line(self, a: int, b: int, middle: float, offset: int, crossed: HostArray) -> float:
+        """That at two places ``offset`` nodes apart, the one as far below the middle as the other is above it."""
+        n_nodes, first, second = self.sums.shape[1], middle - offset / 2, middle + offset / 2
+        begin, end = max(0, -offset), n_nodes - max(0, offset)
+        line = crossed[OFFSETS.index(offset)] if offset else self.sums[self._pairs.index((a, b))]
+        product = _through(line[begin:end], first - begin, _OF_PRODUCTS)
+        return product / sqrt(self._square(a, first) * self._square(b, second))
+
+    @property
+    def _n_observables(self) -> int:
+        return (isqrt(8 * len(self.sums) + 1) - 1) // 2
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return pairs(self._n_observables)
 
 
-def _number_of(n_pairs: int) -> int:
-    """How many observables have so many pairs."""
-    return (isqrt(8 * n_pairs + 1) - 1) // 2
+def _through(values: HostArray, place: float, number: int) -> float:
+    """The polynomial through up to ``number`` values around a place; where one side has fewer, so has the other."""
+    left = min(max(floor(place), 0), len(values) - 2)
+    half = max(min(number // 2, left + 1, len(values) - 1 - left), min(number, _NODES) // 2)
+    start = min(max(left + 1 - half, 0), max(len(values) - 2 * half, 0))
+    near = np.arange(start, min(start + 2 * half, len(values)))
+    return Polynomial.through(near.tolist(), values[near][:, None])(place)
 
 
 def scores_at(temperature: float, contents: Contents, grid: Grid) -> Scores:

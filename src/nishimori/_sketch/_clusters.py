@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nishimori._array import HostArray
-from nishimori._sketch._contents import N_BINS, pairs
+from nishimori._sketch._contents import ENDS, N_BINS, OFFSETS, different_pairs, pairs
 
 
 class Terms(NamedTuple):
@@ -16,9 +16,10 @@ class Terms(NamedTuple):
     gaps: Sequence[HostArray]  # of each observable (ends and nodes, rows), times the weights
     bins: HostArray  # (nodes, rows): the bin of each row at each node, counted over all nodes
     misses: HostArray  # (nodes, rows): confidence minus right or wrong, times the weights
-    # Sums of squares that are known because all weights are 1: the weights in each bin, and the products of gaps.
+    # Sums of squares that are known because all weights are 1: the weights in each bin, and both kinds of products of gaps.
     in_bins: HostArray | None = None
     products: HostArray | None = None
+    crossed: HostArray | None = None
 
 
 class Squares(NamedTuple):
@@ -27,22 +28,39 @@ class Squares(NamedTuple):
     number: float
     weight: float
     products: HostArray  # (pairs of observables, ends and nodes)
+    crossed: HostArray  # (pairs of different observables, offsets, nodes)
     bins: HostArray  # (2, nodes, bins): weights, and confidence minus right or wrong
 
 
 def of_rows(terms: Terms) -> Squares:
     """Each row is a cluster of its own."""
-    squares, products, in_bins = terms.weights**2, terms.products, terms.in_bins
+    squares, products, crossed, in_bins = terms.weights**2, terms.products, terms.crossed, terms.in_bins
     if products is None:
         products = np.array([np.einsum("nr,nr->n", terms.gaps[i], terms.gaps[j]) for i, j in pairs(len(terms.gaps))])
+    if crossed is None:
+        crossed = crossed_products(terms.gaps, terms.gaps)
     if in_bins is None:
         in_bins = binned(terms.bins, squares)
     return Squares(
         number=len(squares),
         weight=float(squares.sum()),
         products=products,
+        crossed=crossed,
         bins=np.stack([in_bins, binned(terms.bins, terms.misses**2)]),
     )
+
+
+def crossed_products(first: Sequence[HostArray], second: Sequence[HostArray]) -> HostArray:
+    """Σ g·h of the gaps (ends and nodes, rows) of two different observables, g at a node and h at one some offset higher."""
+    n_nodes = len(first[0]) - ENDS
+    wanted = different_pairs(len(first))
+    found = np.zeros((len(wanted), len(OFFSETS), n_nodes))
+    for sums, (i, j) in zip(found, wanted, strict=True):
+        with np.errstate(invalid="ignore"):  # a masked true class has an infinite loss
+            table = first[i][ENDS:] @ second[j][ENDS:].T
+        for line, offset in zip(sums, OFFSETS, strict=True):
+            line[max(0, -offset) : max(0, n_nodes - max(0, offset))] = np.diagonal(table, offset)
+    return found
 
 
 def binned(bins: HostArray, values: HostArray | None) -> HostArray:
@@ -110,5 +128,6 @@ def _sums_of(terms: Terms, starts: HostArray) -> tuple[HostArray, ...]:
 def _squared(sums: tuple[HostArray, ...]) -> Squares:
     weight, gaps, weights, misses = sums
     products = np.array([np.einsum("cn,cn->n", gaps[:, i], gaps[:, j]) for i, j in pairs(gaps.shape[1])])
+    columns = [gaps[:, i].T for i in range(gaps.shape[1])]
     bins = np.stack([np.einsum("cnb,cnb->nb", each, each) for each in (weights, misses)])
-    return Squares(len(weight), float(weight @ weight), products, bins)
+    return Squares(len(weight), float(weight @ weight), products, crossed_products(columns, columns), bins)

@@ -1,13 +1,14 @@
 """What a sketch keeps of its rows: sums at each node of its grid, and nothing else.
 
 At both ends (β = 0 and β = ∞) and at each node, for each observable: the gap, its rounding, slope and curvature, and
-products of gaps with weights w and w². At each node: metrics with their slopes, and sums per bin of confidence. Where rows
-belong to clusters, the square of the sum of a cluster takes the place of the squares of its rows, which are not independent.
+products of gaps with weights w and w². At each node: products of the gaps of two observables of which one is at this node and
+the other at a node nearby, metrics with their slopes, and sums per bin of confidence. Where rows belong to clusters, the square
+of the sum of a cluster takes the place of the squares of its rows, which are not independent.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 
@@ -16,6 +17,12 @@ from nishimori._census import Census
 
 N_BINS = 15
 """Bins of confidence at each node, of equal width."""
+
+ENDS = 2
+"""Arrays of rows begin with both ends, β = ∞ and β = 0; the nodes follow."""
+
+OFFSETS = (-4, -3, -2, -1, 1, 2, 3, 4)
+"""By how many nodes the second of two observables is at a higher β than the first, where products of their gaps are kept."""
 
 
 # The fields of a census, in the order in which files have them.
@@ -50,6 +57,9 @@ class Contents:
         Σw times gap, size, slope and curvature. At the ends only gap and size are right, which is what they are for.
     products : (pairs of observables, 2, ends and nodes)
         Σw·g·h and Σw²·g·h of the gaps g and h.
+    crossed : (pairs of different observables, 2, offsets, nodes)
+        The same with g at a node and h at the one that is offset nodes higher; 0 where there is none. NaN if not kept,
+        as in files of formats 1 and 2.
     curves : (3, 2, nodes)
         Σw times confidence, Brier score and negative log-likelihood, and the derivatives of these in β.
     bins : (5, nodes, bins)
@@ -61,6 +71,7 @@ class Contents:
     observed: HostArray
     moments: HostArray
     products: HostArray
+    crossed: HostArray
     curves: HostArray
     bins: HostArray
 
@@ -78,6 +89,7 @@ class Contents:
             "observed": (n_observables,),
             "moments": (n_observables, 4, n_nodes + 2),
             "products": (len(pairs(n_observables)), 2, n_nodes + 2),
+            "crossed": (len(different_pairs(n_observables)), 2, len(OFFSETS), n_nodes),
             "curves": (3, 2, n_nodes),
             "bins": (5, n_nodes, N_BINS),
         }
@@ -109,6 +121,11 @@ class Contents:
 def pairs(n_observables: int) -> list[tuple[int, int]]:
     """The pairs of observables whose products of gaps are kept, in order."""
     return list(combinations_with_replacement(range(n_observables), 2))
+
+
+def different_pairs(n_observables: int) -> list[tuple[int, int]]:
+    """Those of two different observables, in order."""
+    return list(combinations(range(n_observables), 2))
 
 
 def counts_of(census: Census, n_classes: int) -> HostArray:

@@ -17,13 +17,10 @@ from nishimori._array import Array, HostArray
 from nishimori._inputs import Batch
 from nishimori._observables import Confidence, Energy
 from nishimori._sketch._clusters import binned
-from nishimori._sketch._contents import N_BINS
+from nishimori._sketch._contents import ENDS, N_BINS
 
 # What the logarithm of the lowest inner edge, 1/15, adds to the relative error of a confidence near it.
 _EXPONENT = np.finfo(float).eps * np.log(N_BINS)
-
-ENDS = 2
-"""Arrays begin with both ends, β = ∞ and β = 0; the nodes follow."""
 
 
 class Gap(NamedTuple):

@@ -16,7 +16,7 @@ from nishimori._observables import BUILT_IN, Observable
 from nishimori._roots import Root
 from nishimori._scores import Input, check_input
 from nishimori._sketch import _archive
-from nishimori._sketch._answers import Scores, at_place, gap_at_node, products_at, root_of, scores_at
+from nishimori._sketch._answers import Products, Scores, at_place, gap_at_node, root_of, scores_at
 from nishimori._sketch._clusters import Clusters
 from nishimori._sketch._contents import Contents
 from nishimori._sketch._grid import PER_OCTAVE, Grid
@@ -358,7 +358,9 @@ class Sketch:
         contents, grid = self._contents, self._survey.grid
         places = [grid.place(root.x) for _, root in roots]
         which = [self.observables.index(each) for each, _ in roots]
-        plain, squared = (products_at(places, which, contents.products[:, i, 1:-1], grid) for i in (0, 1))
+        plain, squared = (
+            Products(contents.products[:, i, 1:-1], contents.crossed[:, i], grid).at(places, which) for i in (0, 1)
+        )
         items = tuple(self._moments_at(observable, root) for observable, root in roots)
         return GapSums(items, plain, plain if counts else squared, float(contents.weights[1]))
 

@@ -18,10 +18,10 @@ from nishimori._census import Count
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import Batch
 from nishimori._observables import Confidence, Observable
-from nishimori._sketch._clusters import Clusters, Squares, Terms, of_rows
-from nishimori._sketch._contents import N_BINS, Contents, counts_of, pairs
+from nishimori._sketch._clusters import Clusters, Squares, Terms, crossed_products, of_rows
+from nishimori._sketch._contents import ENDS, N_BINS, Contents, counts_of, pairs
 from nishimori._sketch._grid import Grid
-from nishimori._sketch._rows import BUILT_IN, ENDS, Gap, Room, Rows, Truth, sums_at
+from nishimori._sketch._rows import BUILT_IN, Gap, Room, Rows, Truth, sums_at
 
 # Rows whose power sums are in memory at a time: with 41 values of β they take 5 MB.
 _ROWS = 2**12
@@ -72,8 +72,10 @@ class Survey:
     def of_squares(self, squares: Squares) -> Contents:
         """Contents that are sums of squares only."""
         products = _sorted(np.stack([np.zeros_like(squares.products), squares.products], axis=1))
+        crossed = np.stack([np.zeros_like(squares.crossed), squares.crossed], axis=1)
         bins = np.concatenate([np.zeros((3, *squares.bins.shape[1:])), squares.bins])
-        return replace(self.empty, weights=np.array([0.0, squares.weight, squares.number]), products=products, bins=bins)
+        weights = np.array([0.0, squares.weight, squares.number])
+        return replace(self.empty, weights=weights, products=products, crossed=crossed, bins=bins)
 
     def _gaps(self, observable: Observable, batch: Batch) -> tuple[HostArray, HostArray]:
         """Gaps (4, ends and nodes, rows) of an observable that needs more than power sums, and its values at the labels."""
@@ -91,6 +93,7 @@ class Survey:
             found = [_gap_of(*others[i], w) if i in others else BUILT_IN[type(self.observables[i])](rows) for i in many]
             weighted = [rows.weighted(gap.value) for gap in found]
             plain = np.array([np.einsum("nr,nr->n", weighted[i], found[j].value) for i, j in pairs(len(found))])
+            crossed = crossed_products(weighted, [gap.value for gap in found])
             bins = rows.bins
             contents = replace(
                 self.empty,
@@ -98,12 +101,13 @@ class Survey:
                 observed=np.array([gap.observed for gap in found]),
                 moments=_sorted(np.array([gap.sums for gap in found])),
                 products=_sorted(np.stack([plain, np.zeros_like(plain)], axis=1)),
+                crossed=np.stack([crossed, np.zeros_like(crossed)], axis=1),
                 curves=rows.curves(np.array(self.grid.betas)),
                 bins=np.concatenate([rows.claimed, np.zeros((2, len(bins), N_BINS))]),
             )
             misses = rows.weighted(rows.miss[ENDS:])
-        known = plain if rows.truth.is_even else None
-        return contents, Terms(w, weighted, bins, misses, rows.claimed[0] if rows.truth.is_even else None, known)
+        known = (rows.claimed[0], plain, crossed) if rows.truth.is_even else (None, None, None)
+        return contents, Terms(w, weighted, bins, misses, *known)
 
 
 def _sorted(sums: HostArray) -> HostArray:

@@ -140,6 +140,13 @@ class TopKSource(Source):
         """How many classes each row lists at least."""
         return min(int(rows.n_listed.min()) for _, rows in self.blocks)
 
+    @cached_property
+    def rounding(self) -> float:
+        """By how much, relatively, the rounding of log-probabilities can change the weights of the classes, on average."""
+        weights = self._weights[self._kept]
+        peaks = np.concatenate([np.exp(rows.logs.max(axis=1)) for _, rows in self.blocks])
+        return float(weights @ (self.given.rounding(self._kept) / peaks) / weights.sum())
+
     def warn_of_rounding(self) -> None:
         """Warn where the rounding of the log-probabilities is larger than what they leave for the tail."""
         first = self.given.scores.array[self._kept[:_LOOKED_AT]].astype(np.float64)
