@@ -2,13 +2,13 @@
 
 A piece is a few megabytes of rows. A subclass says how pieces are read and what their rows are; here they are read ahead,
 checked, counted and shown. Only the first reading checks values. Every later one must give the same rows, which is checked as
-far as their number, weight and labels tell.
+far as their number, weight and labels tell and, where logits are computed again, by a `Fingerprint` of them.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from nishimori._progress import Report, shown, silent
 from nishimori._scores import SAY_PROBABILITIES, Input, Scores, scores, warn_if_probabilities
 from nishimori._sources._ahead import ahead
 from nishimori._sources._arrays import ArraySource
+from nishimori._sources._fingerprint import Fingerprint
 from nishimori._sources._source import Source, Sum, without_rows
 from nishimori.errors import InputError
 
@@ -94,13 +95,17 @@ def _is_zero(sample_weight: Any, n_rows: int) -> bool:
 
 @dataclass(frozen=True)
 class Found:
-    """What a reading has found so far: all rows, those of positive weight, their weight, and the sum of their labels."""
+    """What a reading has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
+
+    ``logits`` is their fingerprint where they are computed again in each reading.
+    """
 
     n_rows: int = 0
     n_counted: int = 0
     weight: float = 0.0
     labels: int = 0
     has_masks: bool = False
+    logits: Fingerprint = field(default_factory=Fingerprint)
 
     def __add__(self, other: "Found") -> "Found":
         return Found(
@@ -109,12 +114,16 @@ class Found:
             self.weight + other.weight,
             self.labels + other.labels,
             self.has_masks or other.has_masks,
+            self.logits + other.logits,
         )
 
     @classmethod
-    def of(cls, rows: ArraySource) -> "Found":
+    def of(cls, rows: ArraySource, *, are_computed: bool) -> "Found":
+        """What is in rows that have been read; ``are_computed`` if their logits will be computed again."""
         counted = rows.weights > 0
-        return cls(rows.n_rows, int(counted.sum()), float(rows.weights.sum()), int(rows.labels[counted].sum()))
+        weight, labels = float(rows.weights.sum()), int(rows.labels[counted].sum())
+        logits = Fingerprint.of(rows) if are_computed else Fingerprint()
+        return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits)
 
     def agrees(self, other: "Found") -> bool:
         """Whether these can be the same rows, in whatever order."""
@@ -128,6 +137,9 @@ class Pieces(Source, Generic[P]):
     ``progress`` is that of public functions: None shows a bar if standard error is a terminal. ``read_ahead`` reads the next
     piece in a thread while the sums of the one before are computed.
     """
+
+    remedy: str | None = None
+    """What the user can do if logits change from one reading to the next; None where they are stored and cannot."""
 
     def __init__(self, meaning: Meaning, *, progress: bool | None, read_ahead: bool) -> None:
         self.meaning = meaning
@@ -196,11 +208,13 @@ class Pieces(Source, Generic[P]):
                 if now.has_masks:  # of which there will be more
                     rows.read_in_blocks()
                 yield piece, rows
-                now += replace(Found.of(rows), has_masks=rows.has_masks)
+                now += Found.of(rows, are_computed=self.remedy is not None)
         if not now.n_rows:
             raise self.nothing() if before is None else self._other_rows(before, now)
         if before is not None and not before.agrees(now):
             raise self._other_rows(before, now)
+        if before is not None and self.remedy is not None and not before.logits.agrees(now.logits):
+            raise before.logits.other_logits(now.logits, self.name, self.remedy)
         self._found = now if before is None else before
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
