@@ -18,19 +18,24 @@ from nishimori._array import HostArray
 from nishimori._inputs import Batch
 from nishimori._labelling import PLAIN, Labelling
 from nishimori._labels import Classes, checked_weights, class_indices
+from nishimori._notice import notice
 from nishimori._progress import Report, shown, silent
 from nishimori._scores import SAY_PROBABILITIES, Input, Scores, scores, warn_if_probabilities
 from nishimori._sources._ahead import ahead
 from nishimori._sources._arrays import ArraySource
 from nishimori._sources._fingerprint import Fingerprint
 from nishimori._sources._source import Source, Sum, without_rows
-from nishimori.errors import InputError
+from nishimori.errors import InputError, InputWarning
 
 P = TypeVar("P")
 T = TypeVar("T", bound=Sum)
 
 # Sums of the same weights in another order differ by rounding.
 _SAME_WEIGHT = 1e-9
+
+# Sums of the same logits in another order differ by less than this part of their scale. A search for one or two parameters takes
+# fewer readings than the second number, and one for many does, too, if it converges soon.
+_EXACT, _LONG = 1e-9, 30
 
 # Numbers in a piece: 2**20 take 4 MB in single precision, which a disk reads in one go and which takes long enough to compute
 # that handing it from one thread to another does not matter.
@@ -148,6 +153,7 @@ class Pieces(Source, Generic[P]):
         self._found: Found | None = None  # by the first complete reading
         self._n_classes: int | None = None
         self._looked_at = False  # whether its values look like probabilities
+        self._n_changed = 0  # readings whose logits differed from those of the first, as by rounding
 
     @abstractmethod
     def read(self) -> Generator[P, None, None]:
@@ -213,9 +219,23 @@ class Pieces(Source, Generic[P]):
             raise self.nothing() if before is None else self._other_rows(before, now)
         if before is not None and not before.agrees(now):
             raise self._other_rows(before, now)
-        if before is not None and self.remedy is not None and not before.logits.agrees(now.logits):
-            raise before.logits.other_logits(now.logits, self.name, self.remedy)
+        if before is not None and self.remedy is not None:
+            self._compare(before.logits, now.logits, self.remedy)
         self._found = now if before is None else before
+
+    def _compare(self, before: Fingerprint, now: Fingerprint, remedy: str) -> None:
+        """Refuse other logits than in the first reading; warn if a long search reads logits that change a little."""
+        if not before.agrees(now):
+            raise before.other_logits(now, self.name, remedy)
+        change = before.change(now)
+        self._n_changed += change > _EXACT
+        if change > _EXACT and self._n_changed == _LONG:
+            notice(
+                f"The logits of `{self.name}` change by about {change:.1g} of their scale from one pass to the next, as "
+                f"rounding on a GPU does, and have been read {_LONG} times. A search with many parameters may not converge on "
+                f"them. {remedy}",
+                InputWarning,
+            )
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with a bar unless the caller has its own."""
