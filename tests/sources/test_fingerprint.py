@@ -201,7 +201,9 @@ def test_a_long_search_on_logits_that_change_by_rounding_warns_before_it_gives_u
     def rounded(logits, rng):
         return logits * (1 + 1e-4 * rng.standard_normal(logits.shape))
 
-    said = r"^The logits of `X` change by about \de-0\d of their scale from one pass to the next, as rounding on a GPU does, and"
+    said = (
+        r"^The logits of `X` change by about \de-0\d of their scale from one pass to the next, as rounding on a GPU does, and"
+    )
     with pytest.warns(InputWarning, match=said), pytest.raises(nishimori.NotConvergedError):
         nishimori.calibrator("vector").fit(changing(rounded))
 

@@ -33,8 +33,8 @@ T = TypeVar("T", bound=Sum)
 # Sums of the same weights in another order differ by rounding.
 _SAME_WEIGHT = 1e-9
 
-# Sums of the same logits in another order differ by less than this part of their scale. A search for one or two parameters takes
-# fewer readings than the second number, and one for many does, too, if it converges soon.
+# Sums of the same logits in another order differ by less than this part of their scale. A search for one or two parameters
+# takes fewer readings than the second number, and so does one for many parameters that converges soon.
 _EXACT, _LONG = 1e-9, 30
 
 # Numbers in a piece: 2**20 take 4 MB in single precision, which a disk reads in one go and which takes long enough to compute

@@ -112,15 +112,16 @@ def _calibrated(
 ) -> Calibrated:
     """``asked`` makes what the caller asked for; where something is wrong with it on one rank, all ranks say so."""
     network = model.model if isinstance(model, Calibrated) else model
+    reading = partial(Reading, network, loader, device=device, warns_of_dropout=True)
     if across_ranks is False:
         chosen, rule, memory = asked()
-        data = memory.data(Reading(network, loader, rule, device), chosen, progress)
+        data = memory.data(reading(rule), chosen, progress)
     else:
         ranks = ranks_in(across_ranks)
         chosen, rule, memory = ranks.here(asked)
         label = rule.labelling
         _refuse_other_calls(ranks, f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}")
-        data = joint(ranks, network, lambda: memory.read(Reading(network, loader, rule, device), chosen, progress))
+        data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress))
     try:
         fitted, found = _fitted(chosen, data)
     except (InputError, NotConvergedError) as error:
