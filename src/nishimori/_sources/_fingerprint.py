@@ -2,12 +2,12 @@
 
 A loader or a function that makes batches computes its logits again in every pass. If it augments its inputs or leaves dropout
 on, each pass sees other data, and what is fitted belongs to none of them. The sums of eight fixed random forms do not depend
-on the order of the rows, take one small matrix product, and tell such changes from the rounding of a GPU, however many rows
-there are: of n rows that change independently, the sums change by √n times as much as one row, and so does their scale.
+on the order of the rows, follow from the sums of the columns, and tell such changes from the rounding of a GPU, however many
+rows there are: of n rows that change independently, the sums change by √n times as much as one row, and so does their scale.
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,12 +27,18 @@ _LIMIT = 7e-3
 # float16) or by -1e9. Such numbers would hide every change of the others.
 _MASKED = 1e4
 
+# Sums of many numbers in another order differ by more than the spacing of float64.
+_SUMMED = 1e-12
+
+# NumPy multiplies matrices of this many logits without threads, which wait for each other beside other busy programs.
+_UNTHREADED, _FEWEST_ROWS = 2**15, 32
+
 
 @lru_cache(maxsize=4)
-def _forms(n_classes: int, dtype: str) -> HostArray:
+def _forms(n_classes: int) -> HostArray:
     """Random vectors (n_classes, 8) that sum to zero over classes, so that a constant per row has no effect."""
     forms = np.random.default_rng(0).standard_normal((n_classes, _N_FORMS))
-    return (forms - forms.mean(axis=0)).astype(dtype)
+    return forms - forms.mean(axis=0)
 
 
 def _no_sums() -> HostArray:
@@ -41,7 +47,10 @@ def _no_sums() -> HostArray:
 
 @dataclass(frozen=True, eq=False)
 class Fingerprint:
-    """Sums over rows: of the forms, of their squares (the mean over forms), and of the squared rounding of the logits."""
+    """Sums over rows: of the forms, of their squares (the mean over forms), and of the squared rounding of the logits.
+
+    Only the sums of the forms are those of a later pass; the others are the scale that they are compared with.
+    """
 
     sums: HostArray = field(default_factory=_no_sums)
     squares: float = 0.0
@@ -51,11 +60,24 @@ class Fingerprint:
         return Fingerprint(self.sums + other.sums, self.squares + other.squares, self.rounding + other.rounding)
 
     @classmethod
-    def of(cls, rows: ArraySource) -> "Fingerprint":
-        """That of all rows of positive weight."""
+    def of(cls, rows: ArraySource, *, is_first: bool) -> "Fingerprint":
+        """That of all rows of positive weight, in the first pass or in a later one."""
+        columns: Array | None = None
+        squares = rounding = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for batch in rows:
+                values, xp = _without_masks(batch), batch.xp
+                sums = xp.sum(values, axis=0, dtype=xp.float64)
+                columns = sums if columns is None else columns + sums
+                if is_first:
+                    squares += _sum_of_squares(values) / _N_FORMS
+                    # The logarithm of a probability has the relative error of the probability, whatever its size.
+                    rounding += float(xp.sum(values * values)) if batch.given is None else batch.n_rows * batch.n_classes
+        if columns is None:
+            return cls()
         stored = rows.scores.array
-        spacing = _array.epsilon(stored) if _array.kind(stored) == "float" else 0.0
-        return rows.gather(partial(_of_batch, spacing=spacing)) if rows.weights.any() else cls()
+        spacing = max(_SUMMED, _array.epsilon(stored) if _array.kind(stored) == "float" else 0.0)
+        return cls(np.einsum("k,kj", _array.on_host(columns), _forms(rows.n_classes)), squares, spacing**2 * rounding)
 
     def change(self, later: "Fingerprint") -> float:
         """How much a later pass differs, as a part of the scale of the first."""
@@ -80,16 +102,13 @@ def _root_mean_square(values: HostArray) -> float:
     return float(np.mean(values**2)) ** 0.5
 
 
-def _of_batch(batch: Batch, spacing: float) -> Fingerprint:
-    """That of one batch; ``spacing`` is the relative spacing of the numbers that were passed."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = _without_masks(batch)
-        xp = batch.xp
-        forms = _array.in_double(values @ _array.beside(_forms(batch.n_classes, _array.dtype_name(values)), values))
-        found = _array.on_host(xp.concat([xp.sum(forms, axis=0), xp.reshape(xp.sum(forms**2), (1,))]))
-        # The logarithm of a probability has the relative error of the probability, whatever its size.
-        size = float(batch.n_rows * batch.n_classes if batch.given is not None else xp.sum(values * values))
-    return Fingerprint(found[:_N_FORMS], float(found[_N_FORMS]) / _N_FORMS, spacing**2 * size)
+def _sum_of_squares(values: Array) -> float:
+    """The sum of the squares of all forms of all rows."""
+    xp = _array.namespace(values)
+    forms = xp.astype(_array.beside(_forms(values.shape[1]), values), values.dtype)
+    step = max(_FEWEST_ROWS, _UNTHREADED // values.shape[1]) if isinstance(values, np.ndarray) else values.shape[0]
+    blocks = (_array.in_double(values[start : start + step, :] @ forms) for start in range(0, values.shape[0], step))
+    return sum(float(xp.sum(block**2)) for block in blocks)
 
 
 def _without_masks(batch: Batch) -> Array:

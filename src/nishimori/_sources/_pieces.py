@@ -123,11 +123,14 @@ class Found:
         )
 
     @classmethod
-    def of(cls, rows: ArraySource, *, are_computed: bool) -> "Found":
-        """What is in rows that have been read; ``are_computed`` if their logits will be computed again."""
+    def of(cls, rows: ArraySource, before: "Found | None", *, are_computed: bool) -> "Found":
+        """What is in rows that have been read; ``before`` is what the first reading has found, if this is a later one.
+
+        ``are_computed`` if their logits are computed again in each reading.
+        """
         counted = rows.weights > 0
         weight, labels = float(rows.weights.sum()), int(rows.labels[counted].sum())
-        logits = Fingerprint.of(rows) if are_computed else Fingerprint()
+        logits = Fingerprint.of(rows, is_first=before is None) if are_computed else Fingerprint()
         return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits)
 
     def agrees(self, other: "Found") -> bool:
@@ -214,7 +217,7 @@ class Pieces(Source, Generic[P]):
                 if now.has_masks:  # of which there will be more
                     rows.read_in_blocks()
                 yield piece, rows
-                now += Found.of(rows, are_computed=self.remedy is not None)
+                now += Found.of(rows, before, are_computed=self.remedy is not None)
         if not now.n_rows:
             raise self.nothing() if before is None else self._other_rows(before, now)
         if before is not None and not before.agrees(now):

@@ -63,7 +63,7 @@ def calibrate(
         all rows up to 1e-6 of its value. Then methods that need rows, such as "vector", are refused. ``inf`` keeps all.
     reread : bool
         Whether the network runs on all batches again for each reading, and once more if there are groups or clusters, instead
-        of using a sketch. All readings must give the same data; the number of rows and their labels are checked.
+        of using a sketch. All readings must give the same data: a loader that augments, or dropout, is an error.
     across_ranks : bool or torch.distributed.ProcessGroup
         True: use the samples of all ranks of a distributed job, each with its own copy of the network and its own loader, and
         return the same T on all of them. All ranks must call this function. A process group: only its ranks.

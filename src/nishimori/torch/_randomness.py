@@ -49,7 +49,8 @@ def warn_of_random_logits(model: nn.Module, first: BatchRows, again: Callable[[]
     if second is None:
         return
     with first.naming_batch():
-        before, now = Fingerprint.of(first.source()), Fingerprint.of(second.source())
+        before = Fingerprint.of(first.source(), is_first=True)
+        now = Fingerprint.of(second.source(), is_first=False)
     if before.agrees(now):
         return
     cause = f"`forward` of the network, which switches {switched} to training mode"
