@@ -8,6 +8,8 @@ rows there are: of n rows that change independently, the sums change by √n tim
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import sqrt
+from sys import float_info
 
 import numpy as np
 
@@ -37,8 +39,9 @@ _UNTHREADED, _FEWEST_ROWS = 2**15, 32
 @lru_cache(maxsize=4)
 def _forms(n_classes: int) -> HostArray:
     """Random vectors (n_classes, 8) that sum to zero over classes, so that a constant per row has no effect."""
-    forms = np.random.default_rng(0).standard_normal((n_classes, _N_FORMS))
-    return forms - forms.mean(axis=0)
+    forms: HostArray = np.random.default_rng(0).standard_normal((n_classes, _N_FORMS))
+    forms -= forms.mean(axis=0)
+    return forms
 
 
 def _no_sums() -> HostArray:
@@ -81,11 +84,11 @@ class Fingerprint:
 
     def change(self, later: "Fingerprint") -> float:
         """How much a later pass differs, as a part of the scale of the first."""
-        return _root_mean_square(later.sums - self.sums) / max(self.squares, np.finfo(float).tiny) ** 0.5
+        return _root_mean_square(later.sums - self.sums) / sqrt(max(self.squares, float_info.min))
 
     def agrees(self, later: "Fingerprint") -> bool:
         """Whether a later pass has given the same logits, up to rounding. NaN, which only the first pass refuses, does not."""
-        allowed = max(_LIMIT * self.squares**0.5, self.rounding**0.5)
+        allowed = max(_LIMIT * sqrt(self.squares), sqrt(self.rounding))
         return _root_mean_square(later.sums - self.sums) <= allowed
 
     def other_logits(self, later: "Fingerprint", name: str, remedy: str) -> InputError:
@@ -99,7 +102,7 @@ class Fingerprint:
 
 
 def _root_mean_square(values: HostArray) -> float:
-    return float(np.mean(values**2)) ** 0.5
+    return sqrt(float(np.mean(values**2)))
 
 
 def _sum_of_squares(values: Array) -> float:
