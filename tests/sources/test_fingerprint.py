@@ -118,6 +118,17 @@ def test_log_probabilities_in_bfloat16_pass_though_their_rounding_grows_with_the
     nishimori.temperatures(changing(in_bfloat16, probabilities))
 
 
+def test_single_precision_far_from_zero_passes():
+    shifted = LOGITS + 1e6
+
+    def rounded(logits, rng):
+        return (logits * (1 + 2.0**-24 * rng.uniform(-1, 1, logits.shape))).astype(np.float32)
+
+    assert shares(LOGITS, rounded(shifted, np.random.default_rng(0)) - 1e6) > 1e-3
+    nishimori.temperatures(changing(rounded, shifted))
+    nishimori.temperatures(changing(rounded, 10 * shifted))
+
+
 @pytest.mark.parametrize("step", [900, 200, 7])
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy], ids=["numpy", "torch"])
 def test_the_fingerprint_is_that_of_the_formula_in_any_batches(kind, step):

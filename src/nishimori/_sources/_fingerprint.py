@@ -74,8 +74,7 @@ class Fingerprint:
                 columns = sums if columns is None else columns + sums
                 if is_first:
                     squares += _sum_of_squares(values) / _N_FORMS
-                    # The logarithm of a probability has the relative error of the probability, whatever its size.
-                    rounding += float(xp.sum(values * values)) if batch.given is None else batch.n_rows * batch.n_classes
+                    rounding += _squared_size(batch, values)
         if columns is None:
             return cls()
         stored = rows.scores.array
@@ -112,6 +111,16 @@ def _sum_of_squares(values: Array) -> float:
     step = max(_FEWEST_ROWS, _UNTHREADED // values.shape[1]) if isinstance(values, np.ndarray) else values.shape[0]
     blocks = (_array.in_double(values[start : start + step, :] @ forms) for start in range(0, values.shape[0], step))
     return sum(float(xp.sum(block**2)) for block in blocks)
+
+
+def _squared_size(batch: Batch, values: Array) -> float:
+    """The sum of the squares of all numbers by whose size the rounding of logits grows."""
+    if batch.given is not None:  # the logarithm of a probability has the relative error of the probability, whatever its size
+        return batch.n_rows * batch.n_classes
+    squares = float(batch.xp.sum(values * values))
+    if values is batch.logits:
+        return squares
+    return squares + batch.n_classes * float(batch.xp.sum(_array.in_double(batch.peak) ** 2))
 
 
 def _without_masks(batch: Batch) -> Array:
