@@ -207,6 +207,36 @@ def test_logits_that_cannot_be_probabilities_are_no_reason_to_warn(logits):
         metrics.ece(logits, TRUTH)
 
 
+def sigmoids(scale, n_rows=200, n_classes=10):
+    scores = scale * np.random.default_rng(0).normal(size=(n_rows, n_classes)) - scale / 2
+    return 1 / (1 + np.exp(-scores)), np.arange(n_rows) % n_classes
+
+
+@pytest.mark.parametrize("use", LOOKS.values(), ids=LOOKS)
+def test_outputs_of_a_sigmoid_per_class_are_one_warning_that_names_the_multilabel_calibrator(use):
+    message = (
+        r"^All `(X|logits)` lie between 0 and 1, and rows do not sum to 1, as outputs of a sigmoid per class do not\. If "
+        r"several classes can be true at once, use nishimori\.MultilabelCalibrator\. If one class is true, pass the scores "
+        r"before the sigmoid\. They are used as logits\.$"
+    )
+    given, labels = sigmoids(4.0)
+    labels[::2] = given[::2].argmax(axis=1)
+    with pytest.warns(InputWarning, match=message) as caught:
+        use(given, labels)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+def test_numbers_between_0_and_1_that_are_not_at_the_ends_are_no_reason_to_warn():
+    rng = np.random.default_rng(0)
+    few, _ = sigmoids(4.0, n_rows=19)
+    cosines = 0.1 + 0.25 * rng.random((500, 10))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for logits in (rng.random((500, 10)), rng.random((500, 2)), cosines, few):
+            metrics.ece(logits, np.arange(len(logits)) % 2)
+
+
 @pytest.mark.parametrize("decades", [7, 9, 15])
 def test_effective_counts_do_not_cancel_where_right_answers_outweigh_wrong_ones(decades):
     logits, labels = reference.drawn(400, 4)

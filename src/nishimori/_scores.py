@@ -207,6 +207,11 @@ _WHOLE = 2.0**53
 _LOOKED_AT, _NUMBERS, _AT_FIRST = 1000, 2**16, 32
 _ENOUGH_ROWS, _ENOUGH_FLAT = 5, 20
 
+# Outputs of independent sigmoids reach both ends of [0, 1], a good part of them lies that close to an end, and the sums of rows
+# differ by more than the last number. That is not so of cosines, of numbers that are spread evenly, and of probabilities that
+# are not quite normalised.
+_NEAR_END, _PART_NEAR_ENDS, _SUMS_DIFFER = 0.1, 1 / 3, 0.5
+
 _DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
 
 
@@ -247,7 +252,7 @@ def check_input(input: Any, floor: Any = None) -> None:
 def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None = None) -> None:
     """Warn when logits look like probabilities, and say what to do; nothing is guessed, they are used as the caller said.
 
-    Rows of weight zero may hold anything.
+    Rows of weight zero may hold anything. Probabilities of labels that do not exclude each other have another remedy.
     """
     enough = _ENOUGH_FLAT if given.is_binary_score else _ENOUGH_ROWS
     if given.input != "logits" or given.n_samples < enough or _array.kind(given.array) != "float":
@@ -268,8 +273,23 @@ def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None 
     elif (abs(some.sum(axis=1, dtype=float) - 1) <= given.slack).all():
         what = f"Each row of `{given.name}` sums to 1"
     else:
+        if _look_like_sigmoids(some):
+            notice(
+                f"All `{given.name}` lie between 0 and 1, and rows do not sum to 1, as outputs of a sigmoid per class do not. "
+                "If several classes can be true at once, use nishimori.MultilabelCalibrator. If one class is true, pass the "
+                "scores before the sigmoid. They are used as logits.",
+                InputWarning,
+            )
         return
     notice(f"{what}, as probabilities do. If these are probabilities, {remedy}; they are used as logits.", InputWarning)
+
+
+def _look_like_sigmoids(values: HostArray) -> bool:
+    """Whether numbers between 0 and 1 are practically certain to be outputs of sigmoids."""
+    low, high = values < _NEAR_END, values > 1 - _NEAR_END
+    if len(values) < _ENOUGH_FLAT or not low.any() or not high.any() or (values > 1).any():
+        return False
+    return bool((low | high).mean() > _PART_NEAR_ENDS and np.ptp(values.sum(axis=1, dtype=float)) > _SUMS_DIFFER)
 
 
 def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> bool:
@@ -339,7 +359,8 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
     if bool(xp.any(off)):
         row = int(np.argmax(_array.on_host(off)))
         raise InputError(
-            f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in {scores.row(int(numbers[row]))}. {remedy}"
+            f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in {scores.row(int(numbers[row]))}. {remedy} "
+            "If each class has a sigmoid of its own, use nishimori.MultilabelCalibrator."
         )
 
 

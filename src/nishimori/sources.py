@@ -46,7 +46,8 @@ def batches(
     batches : iterable, or callable without arguments
         Each batch is a tuple ``(logits, labels)`` or ``(logits, labels, sample_weight)`` of arrays of any library. Logits may
         have the shape (sequences, tokens, vocabulary), with labels of that shape before the classes. Every reading must give
-        the same rows, in any order. A generator can be read once: pass the function that makes it.
+        the same rows, in any order, and the same logits up to rounding, so without augmentation or dropout. A generator can
+        be read once: pass the function that makes it.
     input : {"logits", "probabilities"}
         What the first entry of a batch holds.
     classes : sequence, optional

@@ -324,6 +324,19 @@ def test_readings_that_differ_are_refused(tmp_path):
         nishimori.temperatures(in_chunks(450), labels)
 
 
+def test_logits_that_are_drawn_again_are_refused_unless_they_are_persisted():
+    rng = np.random.default_rng(0)
+    logits = da.map_blocks(lambda block: block + 0.5 * rng.standard_normal(block.shape), in_chunks(450), dtype=float)
+    message = (
+        r"^`logits` must give the same logits in every pass over the data, got logits that change .* Call `persist\(\)` first, "
+        r"which computes the chunks once\.$"
+    )
+    with dask.config.set(scheduler="synchronous"):
+        with pytest.raises(InputError, match=message):
+            nishimori.temperatures(logits, LABELS)
+        nishimori.temperatures(logits.persist(), LABELS)
+
+
 def test_probabilities_that_are_passed_as_logits_are_noticed_once_by_the_caller():
     probabilities = da.from_array(reference.softmax(LOGITS), chunks=(100, 5))
     with warnings.catch_warnings(record=True) as told:

@@ -118,3 +118,41 @@ def test_the_autocast_cache_is_cleared():
             model.fc.bias.mul_(2)
         collect(model, loader(X, Y))
         assert torch.equal(model(X), 2 * before)
+
+
+class Switching(nn.Module):
+    """A network whose forward switches its dropout to training mode, as for MC dropout, and perhaps fails."""
+
+    def __init__(self, *, fail=False):
+        super().__init__()
+        self.fc, self.drop, self.fail = nn.Linear(4, 3), nn.Dropout(0.5), fail
+
+    def forward(self, x):
+        self.drop.train()
+        if self.fail:
+            raise RuntimeError("out of memory")
+        return self.fc(self.drop(x))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("fail", [True, False])
+def test_modes_that_forward_switches_are_restored(training, fail):
+    model = nn.Sequential(Switching(fail=fail), nn.Identity()).train(training)
+    try:
+        collect(model, loader(X, Y))
+    except InputError:
+        assert fail
+    assert [each.training for each in model.modules()] == [training] * 5
+
+
+def test_modes_that_a_function_of_the_user_switches_are_restored_and_every_batch_begins_in_eval_mode():
+    model, modes = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 3)).eval(), []
+
+    def forward(model, batch):
+        modes.append([each.training for each in model.modules()])
+        model.train()
+        return model(batch[0]), batch[1]
+
+    collect(model, loader(X, Y), forward=forward)
+    assert modes == [[False] * 4] * 3
+    assert not any(each.training for each in model.modules())

@@ -274,3 +274,48 @@ def test_what_cannot_be_used_is_refused_with_this_message(call, message):
     with pytest.raises(InputError) as error:
         call()
     assert str(error.value) == message
+
+
+class NextToken(torch.nn.Module):
+    """Scores of the next token, from a table."""
+
+    def __init__(self, n_tokens=12):
+        super().__init__()
+        table = 2 * np.random.default_rng(0).normal(size=(n_tokens, n_tokens)) - 4 * np.eye(n_tokens)
+        self.table = torch.nn.Embedding.from_pretrained(torch.tensor(table))
+
+    def forward(self, input_ids, attention_mask=None):
+        return self.table(input_ids)
+
+
+IDS = torch.tensor(np.random.default_rng(1).integers(0, 12, (8, 9)))
+PADDED = torch.where(torch.arange(9) < 3, -100, IDS)
+UNSHIFTED = {
+    "a dict": ({"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "labels": IDS.clone()}, None, "input_ids"),
+    "a prompt without labels": ({"input_ids": IDS, "labels": PADDED}, None, "input_ids"),
+    "a tuple": ((IDS, IDS), None, r"batch\[0\]"),
+    "a function": (
+        {"input_ids": IDS},
+        lambda model, batch: (model(batch["input_ids"]), batch["input_ids"]),
+        "input_ids",
+    ),
+}
+
+
+@pytest.mark.parametrize(("batch", "forward", "name"), UNSHIFTED.values(), ids=UNSHIFTED)
+def test_labels_that_are_the_tokens_themselves_are_a_warning_to_shift_them(batch, forward, name):
+    said = (
+        rf"^The labels of each token are equal to the inputs, {name}: at each position, the token itself\. A causal language "
+        r"model predicts the next token\. If this is one, pass `shift_labels=True`\.$"
+    )
+    with pytest.warns(nishimori.InputWarning, match=said) as caught:
+        collect(NextToken(), [batch, batch], forward=forward)
+    assert len(caught) == 1
+    collect(NextToken(), [batch], forward=forward, shift_labels=True)
+
+
+def test_labels_that_only_look_like_inputs_are_no_reason_to_warn():
+    ones = torch.ones_like(IDS)
+    collect(NextToken(), [{"input_ids": IDS, "attention_mask": ones, "labels": ones}])
+    collect(NextToken(), [{"input_ids": IDS, "labels": IDS.roll(-1, dims=1)}])
+    collect(NextToken(), [{"input_ids": IDS[:2], "labels": IDS[:2]}])  # too few to tell

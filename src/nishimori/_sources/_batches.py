@@ -22,6 +22,11 @@ class _Numbered:
 class Batches(Pieces[_Numbered]):
     """The batches of an iterable that can be iterated again, or of a function that returns a new iterable."""
 
+    remedy = (
+        "Use fixed transforms and put networks in eval mode; or compute the logits once, as `nishimori.torch.collect(model, "
+        "loader)` does, and pass these arrays."
+    )
+
     def __init__(
         self,
         batches: Iterable[Any] | Callable[[], Iterable[Any]],

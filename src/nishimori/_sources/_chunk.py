@@ -96,7 +96,7 @@ class Reading:
                 _refuse_other_lengths(blocks[0], given, self.meaning)
                 for rows in self._pieces(blocks, given, places, known):
                     sums = self._result(rows) if rows.weights.any() else None
-                    total += Part(sums, replace(Found.of(rows), has_masks=rows.has_masks))
+                    total += Part(sums, Found.of(rows, self.trusted, are_computed=True))
             return replace(total, told=tuple(told))
         except InputError as error:
             return Part(refusal=f"{chunk_name(places, blocks[0])}: {error}")

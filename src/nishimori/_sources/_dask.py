@@ -27,6 +27,8 @@ from nishimori.errors import InputError, NoRowsError
 # Chunks of a sample, and the largest part of all chunks that is read for one.
 _CHUNKS, _PART = 8, 1 / 4
 
+_PERSIST = "Call `persist()` first, which computes the chunks once."
+
 
 class DaskSource(Source):
     """Rows in arrays of Dask. Only sums reach the caller.
@@ -94,6 +96,8 @@ class DaskSource(Source):
                 f"weight {part.found.weight:.10g} after {self._found.n_counted} of weight {self._found.weight:.10g}, or other "
                 "labels. If chunks are drawn at random, call `persist()` first."
             )
+        if self._found is not None and not self._found.logits.agrees(part.found.logits):
+            raise self._found.logits.other_logits(part.found.logits, self.meaning.names[0], _PERSIST)
         if part.sums is None:
             raise _nothing_counts(self.meaning)
         self._found = self._found or part.found

@@ -2,13 +2,13 @@
 
 A piece is a few megabytes of rows. A subclass says how pieces are read and what their rows are; here they are read ahead,
 checked, counted and shown. Only the first reading checks values. Every later one must give the same rows, which is checked as
-far as their number, weight and labels tell.
+far as their number, weight and labels tell and, where logits are computed again, by a `Fingerprint` of them.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -18,18 +18,24 @@ from nishimori._array import HostArray
 from nishimori._inputs import Batch
 from nishimori._labelling import PLAIN, Labelling
 from nishimori._labels import Classes, checked_weights, class_indices, numeric_weights
+from nishimori._notice import notice
 from nishimori._progress import Report, shown, silent
 from nishimori._scores import SAY_PROBABILITIES, Input, Scores, scores, warn_if_probabilities
 from nishimori._sources._ahead import ahead
 from nishimori._sources._arrays import ArraySource
+from nishimori._sources._fingerprint import Fingerprint
 from nishimori._sources._source import Source, Sum, without_rows
-from nishimori.errors import InputError
+from nishimori.errors import InputError, InputWarning
 
 P = TypeVar("P")
 T = TypeVar("T", bound=Sum)
 
 # Sums of the same weights in another order differ by rounding.
 _SAME_WEIGHT = 1e-9
+
+# Sums of the same logits in another order differ by less than this part of their scale. A search for one or two parameters
+# takes fewer readings than the second number, and so does one for many parameters that converges soon.
+_EXACT, _LONG = 1e-9, 30
 
 # Numbers in a piece: 2**20 take 4 MB in single precision, which a disk reads in one go and which takes long enough to compute
 # that handing it from one thread to another does not matter.
@@ -94,13 +100,17 @@ def _is_zero(sample_weight: Any, n_rows: int) -> bool:
 
 @dataclass(frozen=True)
 class Found:
-    """What a reading has found so far: all rows, those of positive weight, their weight, and the sum of their labels."""
+    """What a reading has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
+
+    ``logits`` is their fingerprint where they are computed again in each reading.
+    """
 
     n_rows: int = 0
     n_counted: int = 0
     weight: float = 0.0
     labels: int = 0
     has_masks: bool = False
+    logits: Fingerprint = field(default_factory=Fingerprint)
 
     def __add__(self, other: "Found") -> "Found":
         return Found(
@@ -109,12 +119,19 @@ class Found:
             self.weight + other.weight,
             self.labels + other.labels,
             self.has_masks or other.has_masks,
+            self.logits + other.logits,
         )
 
     @classmethod
-    def of(cls, rows: ArraySource) -> "Found":
+    def of(cls, rows: ArraySource, before: "Found | None", *, are_computed: bool) -> "Found":
+        """What is in rows that have been read; ``before`` is what the first reading has found, if this is a later one.
+
+        ``are_computed`` if their logits are computed again in each reading.
+        """
         counted = rows.weights > 0
-        return cls(rows.n_rows, int(counted.sum()), float(rows.weights.sum()), int(rows.labels[counted].sum()))
+        weight, labels = float(rows.weights.sum()), int(rows.labels[counted].sum())
+        logits = Fingerprint.of(rows, is_first=before is None) if are_computed else Fingerprint()
+        return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits)
 
     def agrees(self, other: "Found") -> bool:
         """Whether these can be the same rows, in whatever order."""
@@ -129,6 +146,9 @@ class Pieces(Source, Generic[P]):
     piece in a thread while the sums of the one before are computed.
     """
 
+    remedy: str | None = None
+    """What the user can do if logits change from one reading to the next; None where they are stored and cannot."""
+
     def __init__(self, meaning: Meaning, *, progress: bool | None, read_ahead: bool) -> None:
         self.meaning = meaning
         self._progress = progress
@@ -136,6 +156,7 @@ class Pieces(Source, Generic[P]):
         self._found: Found | None = None  # by the first complete reading
         self._n_classes: int | None = None
         self._looked_at = False  # whether its values look like probabilities
+        self._n_changed = 0  # readings whose logits differed from those of the first, as by rounding
 
     @abstractmethod
     def read(self) -> Generator[P, None, None]:
@@ -196,12 +217,28 @@ class Pieces(Source, Generic[P]):
                 if now.has_masks:  # of which there will be more
                     rows.read_in_blocks()
                 yield piece, rows
-                now += replace(Found.of(rows), has_masks=rows.has_masks)
+                now += Found.of(rows, before, are_computed=self.remedy is not None)
         if not now.n_rows:
             raise self.nothing() if before is None else self._other_rows(before, now)
         if before is not None and not before.agrees(now):
             raise self._other_rows(before, now)
+        if before is not None and self.remedy is not None:
+            self._compare(before.logits, now.logits, self.remedy)
         self._found = now if before is None else before
+
+    def _compare(self, before: Fingerprint, now: Fingerprint, remedy: str) -> None:
+        """Refuse other logits than in the first reading; warn if a long search reads logits that change a little."""
+        if not before.agrees(now):
+            raise before.other_logits(now, self.name, remedy)
+        change = before.change(now)
+        self._n_changed += change > _EXACT
+        if change > _EXACT and self._n_changed == _LONG:
+            notice(
+                f"The logits of `{self.name}` change by about {change:.1g} of their scale from one pass to the next, as "
+                f"rounding on a GPU does, and have been read {_LONG} times. A search with many parameters may not converge on "
+                f"them. {remedy}",
+                InputWarning,
+            )
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with a bar unless the caller has its own."""

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
 from nishimori._labelling import Labelling
-from nishimori.errors import InputError
+from nishimori._notice import notice
+from nishimori.errors import InputError, InputWarning
 from nishimori.torch._logits import logits_of
 from nishimori.torch._run import AS_THEY_ARE, answer, described, listed, moved, short, structure
 
@@ -24,6 +25,9 @@ LABELS = "labels"
 
 IGNORED = -100
 """The label that PyTorch's losses and the collators of Hugging Face give to what has no label, such as padding."""
+
+# Labels that are equal to the inputs in so many positions, with so many different values, are the inputs.
+_POSITIONS, _VALUES = 20, 5
 
 # Large enough to keep a GPU busy, small enough for its memory with images of usual size.
 _ROWS_PER_BATCH = 256
@@ -99,6 +103,27 @@ class Rule(NamedTuple):
         remedy = f"Pass {_FORWARD}, which picks the logits; or wrap the model in a module that does."
         return Returned(logits_of(output, remedy), target, None, clusters)
 
+    def warn_if_unshifted(self, batch: Any, labels: Any) -> None:
+        """Warn if the labels of tokens are the tokens themselves, as for causal language models, and nobody shifts them."""
+        if self.labelling.shift_labels or not isinstance(labels, Tensor) or labels.ndim < 2:
+            return
+        for name, tokens in self._inputs(batch):
+            if _are_tokens(labels, tokens, self.labelling.ignore_index):
+                notice(
+                    f"The labels of each token are equal to the inputs, {name}: at each position, the token itself. A causal "
+                    "language model predicts the next token. If this is one, pass `shift_labels=True`.",
+                    InputWarning,
+                )
+                return
+
+    def _inputs(self, batch: Any) -> list[tuple[str, Any]]:
+        """The entries of a batch that may be tokens, by name. A function of the user may take any of them for the labels."""
+        if self.forward is not None:
+            return [("input_ids", batch["input_ids"])] if isinstance(batch, Mapping) and "input_ids" in batch else []
+        if isinstance(batch, Mapping):
+            return [(key, each) for key, each in batch.items() if key not in self._taken]
+        return [(f"batch[{i}]", each) for i, each in enumerate(batch[:-1])]
+
     @property
     def _taken(self) -> tuple[str | None, ...]:
         """The keys of the entries of a batch that the network does not get."""
@@ -131,6 +156,18 @@ class Rule(NamedTuple):
                 f"`forward` must return the {wanted} of each batch, got {described(returned)} without groups in batch {number}."
             )
         return found._replace(logits=logits_of(found.logits, "Return the tensor of logits first.", who="forward"))
+
+
+def _are_tokens(labels: Tensor, tokens: Any, ignored: int | None) -> bool:
+    """Whether the labels that count are equal to the tokens at their positions, and are enough to tell."""
+    if not isinstance(tokens, Tensor) or tokens.is_floating_point() or tokens.shape != labels.shape:
+        return False
+    given = labels.detach().cpu()
+    counted = torch.ones_like(given, dtype=torch.bool) if ignored is None else given != ignored
+    some = given[counted]
+    if len(some) < _POSITIONS or not torch.equal(some, tokens.detach().cpu()[counted].to(some.dtype)):
+        return False
+    return len(set(some.tolist())) >= _VALUES
 
 
 def _remedy(returned: Any, parts: int) -> str:

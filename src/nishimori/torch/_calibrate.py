@@ -63,7 +63,7 @@ def calibrate(
         all rows up to 1e-6 of its value. Then methods that need rows, such as "vector", are refused. ``inf`` keeps all.
     reread : bool
         Whether the network runs on all batches again for each reading, and once more if there are groups or clusters, instead
-        of using a sketch. All readings must give the same data; the number of rows and their labels are checked.
+        of using a sketch. All readings must give the same data: a loader that augments, or dropout, is an error.
     across_ranks : bool or torch.distributed.ProcessGroup
         True: use the samples of all ranks of a distributed job, each with its own copy of the network and its own loader, and
         return the same T on all of them. All ranks must call this function. A process group: only its ranks.
@@ -112,15 +112,16 @@ def _calibrated(
 ) -> Calibrated:
     """``asked`` makes what the caller asked for; where something is wrong with it on one rank, all ranks say so."""
     network = model.model if isinstance(model, Calibrated) else model
+    reading = partial(Reading, network, loader, device=device, warns_of_dropout=True)
     if across_ranks is False:
         chosen, rule, memory = asked()
-        data = memory.data(Reading(network, loader, rule, device), chosen, progress)
+        data = memory.data(reading(rule), chosen, progress)
     else:
         ranks = ranks_in(across_ranks)
         chosen, rule, memory = ranks.here(asked)
         label = rule.labelling
         _refuse_other_calls(ranks, f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}")
-        data = joint(ranks, network, lambda: memory.read(Reading(network, loader, rule, device), chosen, progress))
+        data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress))
     try:
         fitted, found = _fitted(chosen, data)
     except (InputError, NotConvergedError) as error:

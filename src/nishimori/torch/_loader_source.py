@@ -18,10 +18,15 @@ from nishimori.torch._reading import NO_SOFTMAX, Reading
 
 
 class LoaderSource(Pieces[BatchRows]):
-    """The rows of a loader. Every reading must give the same rows, which is checked as far as number and labels tell.
+    """The rows of a loader, whose logits are computed again in every reading.
 
     Groups and clusters have their numbers in all the data, so where there are any, all batches are read once to find them.
     """
+
+    remedy = (
+        "Give the loader fixed transforms, and use no dropout inside `forward`; or leave out `reread=True`, which reads the "
+        "loader once."
+    )
 
     def __init__(self, reading: Reading, n_classes: int, *, has_names: bool, progress: bool | None) -> None:
         """``has_names`` says whether there are groups or clusters."""

@@ -2,7 +2,7 @@
 
 A network that is in eval mode already is not touched, so it can serve from many threads. In a network in training mode the
 modes are switched for as long as somebody computes with it: the first computation switches them and the last one restores
-them, so that simultaneous ones do not see each other's changes.
+them, so that simultaneous ones do not see each other's changes. What the network itself switches meanwhile is restored, too.
 """
 
 from collections.abc import Iterator
@@ -48,13 +48,17 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         torch.clear_autocast_cache()
 
 
+def switch_to_eval(model: nn.Module) -> None:
+    """Put the network in eval mode, if some module is not."""
+    if any(module.training for module in model.modules()):
+        model.eval()
+
+
 def _switched(model: nn.Module) -> list[tuple[nn.Module, bool]]:
-    """Put the network in eval mode; the modes that its modules had before, or nothing if they were in eval mode already."""
-    if not any(module.training for module in model.modules()):
-        return []
+    """Put the network in eval mode; the modes that its modules had before."""
     modes = [(module, module.training) for module in model.modules()]
     try:
-        model.eval()
+        switch_to_eval(model)
     except Exception as error:
         _set_flags(modes)
         raise InputError(
@@ -74,4 +78,5 @@ def _restore(modes: list[tuple[nn.Module, bool]]) -> None:
 
 def _set_flags(modes: list[tuple[nn.Module, bool]]) -> None:
     for module, training in modes:
-        module.training = training
+        if module.training != training:
+            module.training = training

@@ -10,7 +10,8 @@ from torch import nn
 from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._batch_rows import BatchRows, batch_rows
 from nishimori.torch._batches import Rule, batches
-from nishimori.torch._modes import evaluating
+from nishimori.torch._modes import evaluating, switch_to_eval
+from nishimori.torch._randomness import drew_numbers, random_states, warn_of_random_forward, warn_of_random_logits
 from nishimori.torch._run import AS_THEY_ARE, check_module, device_of, short
 
 READING = "Reading batches"
@@ -21,15 +22,28 @@ NO_SOFTMAX = "remove the softmax or sigmoid at the end of the network"
 
 
 class Reading:
-    """A network, a loader, and how rows follow from its batches. Nothing is run before `rows`."""
+    """A network, a loader, and how rows follow from its batches. Nothing is run before `rows`.
 
-    def __init__(self, model: nn.Module, loader: Iterable[Any], rule: Rule, device: torch.device | str | None) -> None:
+    ``warns_of_dropout`` if it matters that the network gives the same logits each time, with `Rule.forward` or without.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loader: Iterable[Any],
+        rule: Rule,
+        device: torch.device | str | None,
+        *,
+        warns_of_dropout: bool = False,
+    ) -> None:
         check_module(model)
         rule.check()
         self.model = model
         self.rule = rule
         self.batches = batches(loader)
         self.device = device_of(model) if device is None else _placed(model, device)
+        self._warns_of_dropout = warns_of_dropout
+        self._looked_at = False  # whether the first batch looks as it should
 
     @property
     def n_batches(self) -> int | None:
@@ -45,8 +59,12 @@ class Reading:
         has_clusters, n_rows, n_counted = False, 0, 0
         with evaluating(self.model):
             for number, batch in enumerate(self.batches):
+                states = [] if self._looked_at else random_states(self.device)
                 returned = self.rule.apply(self.model, batch, number, self.device)
                 found = batch_rows(returned, number, shape, self.rule.labelling)
+                if not self._looked_at and found is not None:
+                    self._look_at(batch, returned.labels, found, has_drawn=drew_numbers(states, self.device))
+                switch_to_eval(self.model)  # which a function of the user, or the network itself, may have changed
                 if shape is not None:
                     _check_clusters(has_clusters, returned.clusters, number)
                 shape, has_clusters = shape or tuple(returned.logits.shape), returned.clusters is not None
@@ -60,6 +78,22 @@ class Reading:
             )
         if not n_counted:
             self.rule.labelling.refuse_nothing(np.zeros(1), "labels")
+
+    def _look_at(self, batch: Any, labels: Any, rows: BatchRows, *, has_drawn: bool) -> None:
+        """Warn if the first batch does not look as it should; ``has_drawn`` if random numbers were drawn for it."""
+        self._looked_at = True
+        self.rule.warn_if_unshifted(batch, labels)
+        if not self._warns_of_dropout:
+            return
+        if self.rule.forward is not None:
+            warn_of_random_forward(self.model, has_drawn=has_drawn)
+        elif has_drawn:
+            warn_of_random_logits(self.model, rows, lambda: self._again(batch, rows.number))
+
+    def _again(self, batch: Any, number: int) -> BatchRows | None:
+        """The rows of the same batch, from another run of the network in eval mode."""
+        switch_to_eval(self.model)
+        return batch_rows(self.rule.apply(self.model, batch, number, self.device), number, None, self.rule.labelling)
 
 
 def _check_clusters(before: bool, clusters: Any, number: int) -> None:
