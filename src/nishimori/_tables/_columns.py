@@ -43,7 +43,13 @@ class Roles:
     @property
     def by_role(self) -> dict[str, str]:
         """The name of each of them that the caller names: labels, weights, clusters, groups, ids."""
-        found = {"labels": self.labels, "weights": self.weights, "clusters": self.clusters, "groups": self.groups, "ids": self.ids}
+        found = {
+            "labels": self.labels,
+            "weights": self.weights,
+            "clusters": self.clusters,
+            "groups": self.groups,
+            "ids": self.ids,
+        }
         return {role: name for role, name in found.items() if name}
 
     @property

@@ -20,7 +20,8 @@ _LEAST = 2**29
 _LAST_WORDS = f"error: {NO_MEMORY}\n".encode()  # made while there is memory
 
 _NO_ROOM = re.compile(
-    "failed to map segment|cannot allocate memory|can't start new thread|out of memory|not enough memory|bad_alloc", re.IGNORECASE
+    "failed to map segment|cannot allocate memory|can't start new thread|out of memory|not enough memory|bad_alloc",
+    re.IGNORECASE,
 )
 
 

@@ -103,11 +103,11 @@ class LabelledTable:
             weights = block.numbers(place)[:, 0]
             block.refuse_missing(weights[:, None], place, "weight")
             counted = weights != 0
-        labels = _labels(block, self._place[self._names.labels], counted)
+        index, weighs = self._place[self._names.labels], counted
         if self._names.ignore_index is not None:
-            counted = counted & ~is_ignored(_as_array(labels), self._names.ignore_index)
+            counted = counted & ~is_ignored(_as_array(block.values(index)), self._names.ignore_index)
         block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
-        return scores, labels, weights, counted
+        return scores, _labels(block, index, weighs), weights, counted
 
     def _codes(self, block: Block, option: str, known: dict[Any, int]) -> HostArray | None:
         """A number for the cluster, the group or the name of each row; equal values have the same number in all blocks."""

@@ -303,12 +303,12 @@ class _Doubt:
         found = spelled_as(labels, classes)
         return found if isinstance(found, list) else found.tolist()
 
-    def propose(self, scores: Sequence[str], **options: str | Sequence[str]) -> str | None:
+    def propose(self, chosen: Sequence[str], **options: str | Sequence[str]) -> str | None:
         """Options as they are typed, if these columns and no others are then read as scores that the labels fit."""
 
         def works(names: Names) -> bool:
             found = _selection(self.table, names, _candidates(self.table, names))
-            return found is not None and found.scores == list(scores) and self._fits(found, names.classes)
+            return found is not None and found.scores == list(chosen) and self._fits(found, names.classes)
 
         return propose(self.names, works, **options)
 
