@@ -168,8 +168,8 @@ def _from_npy(paths: Sequence[Path], names: Names) -> LogitFile:
         raise InputError(f"{paths[0]} holds scores only, and the calibration has a temperature per group. {_WITH_GROUPS}")
     if names.scores or any(names.find(role) for role in ("weights", "clusters", "groups", "ids")):
         raise InputError(
-            "--weights, --clusters, --groups, --ids and --scores must be left out for .npy files, which hold one unnamed array. "
-            "Use .npz for weights, clusters, groups and ids."
+            "--weights, --clusters, --groups, --ids and --scores must be left out for .npy files, which hold one unnamed "
+            "array. Use .npz for weights, clusters, groups and ids."
         )
     if len(paths) != 2:
         raise InputError(f"Pass two .npy files: scores first, labels second, got {len(paths)}.")

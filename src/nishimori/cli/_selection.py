@@ -7,8 +7,9 @@ file does not prove which columns are meant, the error says what is needed and l
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -200,7 +201,7 @@ def _labels_are_read(table: Table, names: Names) -> bool:
 
 def can_be_labels(values: Sequence[Any], classes: Sequence[Any] | None) -> bool:
     """Whether values are text or whole numbers, and among the classes where those are known."""
-    truth = _as_objects([each for each in values if not (each is None or each == "" or each != each)])
+    truth = _as_objects([each for each in values if not (each in (None, "") or (isinstance(each, float) and isnan(each)))])
     if not len(truth) or any(isinstance(each, list | dict | bytes) for each in truth):
         return False
     if classes is not None:
@@ -409,7 +410,8 @@ def _one_score(doubt: _Doubt) -> str | None:
     if (options := doubt.propose([name], scores=name)) is not None:
         return f"If {name!r} holds the scores, pass {options}."
     if lists and doubt.labels_are_text:
-        return f"If {name!r} holds the scores, name it with --scores, and the label of each of its numbers, in order, with --classes."
+        classes = "the label of each of its numbers, in order, with --classes"
+        return f"If {name!r} holds the scores, name it with --scores, and {classes}."
     return None
 
 

@@ -26,8 +26,8 @@ from rich.text import Text
 from nishimori._progress import printable, say
 from nishimori._scorecard import Scorecard
 from nishimori._tabular import Tabular, decimals_of
-from nishimori.cli import NO_MEMORY, is_out_of_memory
 from nishimori.cli._help import FLAG, OUTPUT
+from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
 from nishimori.cli._wording import command_options, with_options
 from nishimori.errors import NishimoriError
 

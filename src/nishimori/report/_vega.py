@@ -24,9 +24,9 @@ sys.stdout.buffer.write(json.dumps([javascript, pictures]).encode())
 """
 
 _NO_MEMORY = (
-    "There is not enough memory to draw the charts of the page: the JavaScript engine that draws them reserves tens of gigabytes "
-    "of address space, of which it uses few. Raise the limit of memory (ulimit -v), or write the report without charts, to a "
-    "file that ends in .md or .json."
+    "There is not enough memory to draw the charts of the page: the JavaScript engine that draws them reserves tens of "
+    "gigabytes of address space, of which it uses few. Raise the limit of memory (ulimit -v), or write the report without "
+    "charts, to a file that ends in .md or .json."
 )
 
 # A thread sees only what it started itself, so that two threads never write to one process.
