@@ -250,7 +250,7 @@ def undecided(table: Table, candidates: Sequence[str], names: Names) -> InputErr
     if numbers == "":
         looks = " The first column has no name and looks like row numbers."
     doubt = _Doubt(table, list(candidates), names, _contents(table, candidates, names))
-    rules = (_one_score, _named_by_classes, _all_but_a_few, _same_prefix)
+    rules = (_one_score, _named_by_classes, _named_by_labels, _all_but_a_few, _same_prefix)
     remedy = next((found for rule in rules if (found := rule(doubt)) is not None), None) or _needed(doubt)
     return InputError(f"{table.path} does not say which columns are scores: {listed(candidates)}.{looks} {remedy}")
 
@@ -416,35 +416,45 @@ def _one_score(doubt: _Doubt) -> str | None:
 
 
 def _named_by_classes(doubt: _Doubt) -> str | None:
-    """Columns that the classes name, or the labels where no option lists the classes."""
-    wanted = doubt.names.classes
-    if wanted is None and not doubt.labels_are_text:
+    """Columns that the classes name, where an option or the calibration lists them."""
+    classes = None if doubt.names.classes is None else [str(each) for each in doubt.names.classes]
+    around = None if classes is None else _text_around(classes, doubt.numeric)
+    if classes is None or around is None:
         return None
-    classes = [str(each) for each in (doubt.truth(None) if wanted is None else wanted)]
-    scores = _columns_of(list(dict.fromkeys(classes)), doubt.numeric)
-    if scores is None:
+    options = _columns_as_options(doubt, [each.join(around) for each in classes])
+    return None if options is None else f"The classes are the names of columns: pass {options}."
+
+
+def _named_by_labels(doubt: _Doubt) -> str | None:
+    """Columns that the labels name, in the order of the file; others are never proposed as classes."""
+    labels = list(dict.fromkeys(str(each) for each in doubt.truth(None))) if doubt.labels_are_text else []
+    around = _text_around(labels, doubt.numeric)
+    if around is None:
         return None
-    said: dict[str, Sequence[str]] = {}
-    if wanted is None:
-        scores = dict(sorted(scores.items(), key=lambda pair: doubt.table.names.index(pair[1])))
-        said = {"classes": list(scores)}
-    chosen = list(scores.values())
-    others = [name for name in doubt.candidates if name not in set(chosen)]
-    ways = [{"ignore": [*doubt.names.ignore, *others]} if others else {}, {"columns": chosen}]
-    options = next((found for way in ways if (found := doubt.propose(chosen, **way, **said)) is not None), None)
-    if options is None:
-        return None
-    if wanted is not None:
-        return f"The classes are the names of columns: pass {options}."
+    before, after = around
+    classes = sorted(labels, key=lambda each: doubt.table.names.index(each.join(around)))
+    chosen = [each.join(around) for each in classes]
     unsure = [name for name in doubt.likely if name not in set(chosen)]
-    check = f" No label names {listed(unsure)}: check that no class and no weights are left out." if unsure else ""
-    return f"The labels are the names of columns: pass {options}.{check}"
+    if before + after and any(name.startswith(before) and name.endswith(after) for name in unsure):
+        return None  # such a column is probably a class without samples
+    options = _columns_as_options(doubt, chosen, classes=classes)
+    if options is None or not unsure:
+        return None if options is None else f"The labels are the names of columns: pass {options}."
+    are = "is not a class" if len(unsure) == 1 else "are not classes"
+    return f"The labels are the names of columns. If {listed(unsure)}, which no label names, {are}, pass {options}."
 
 
-def _columns_of(classes: Sequence[str], columns: Sequence[str]) -> dict[str, str] | None:
-    """The column of each class, whose name is the class between the same two texts, such as z_ and nothing.
+def _columns_as_options(doubt: _Doubt, chosen: Sequence[str], **more: Sequence[str]) -> str | None:
+    """Options that leave these columns: the others to ignore, or else these by name."""
+    others = [name for name in doubt.candidates if name not in set(chosen)]
+    ways: list[dict[str, Sequence[str]]] = [{"ignore": [*doubt.names.ignore, *others]} if others else {}, {"columns": chosen}]
+    return next((found for way in ways if (found := doubt.propose(chosen, **way, **more))), None)
 
-    None if there is no such set of columns, or more than one, such as logit_cat, logit_dog and prob_cat, prob_dog.
+
+def _text_around(classes: Sequence[str], columns: Sequence[str]) -> tuple[str, str] | None:
+    """What the names of columns have before and after the names of the classes, such as z_ and nothing.
+
+    None if not all classes have such a column, or if there are several sets, as with logit_cat, logit_dog, prob_cat, prob_dog.
     """
     if len(classes) < 2:
         return None
@@ -454,11 +464,8 @@ def _columns_of(classes: Sequence[str], columns: Sequence[str]) -> dict[str, str
         for name in columns
         for found in re.finditer(f"(?={re.escape(first)})", name)
     }
-    complete = [(start, end) for start, end in around if all(start + each + end in known for each in classes)]
-    if len(complete) != 1:
-        return None
-    ((start, end),) = complete
-    return {each: start + each + end for each in classes}
+    complete = [pair for pair in around if all(each.join(pair) in known for each in classes)]
+    return complete[0] if len(complete) == 1 else None
 
 
 def _all_but_a_few(doubt: _Doubt) -> str | None:
