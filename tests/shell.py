@@ -21,13 +21,18 @@ class Ended(NamedTuple):
 
 def nishimori(*words, place="."):
     """Run ``nishimori`` in a folder; words may hold several, separated by blanks."""
+    return exactly(*(word for each in words for word in str(each).split()), place=place)
+
+
+def exactly(*words, place="."):
+    """Run ``nishimori`` in a folder; words may have blanks in them."""
     out, err = StringIO(), StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
         warnings.simplefilter("always", InputWarning)  # the command shows it, where it would end a test
         patch.chdir(place)
         patch.setenv("COLUMNS", "120")
         patch.setenv("TERM", "dumb")
-        patch.setattr(sys, "argv", ["nishimori", *(word for each in words for word in str(each).split())])
+        patch.setattr(sys, "argv", ["nishimori", *words])
         patch.setattr(warnings, "showwarning", warnings.showwarning)  # the command sets its own
         try:
             cli.main()

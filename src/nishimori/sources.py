@@ -166,7 +166,7 @@ def table(
     """
     check_input(input, floor)
     names = [columns] if isinstance(columns, str) else columns
-    chosen = Columns(names, labels, sample_weight, clusters, groups)
+    chosen = Columns(scores=names, labels=labels, weights=sample_weight, clusters=clusters, groups=groups)
     return TableSource(path, chosen, Meaning(input, classes, floor, labelling=Labelling(ignore_index)), progress=progress)
 
 

@@ -7,6 +7,7 @@ import shlex
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import nishimori
@@ -114,6 +115,68 @@ def test_ids_of_a_table_are_read(run, files):
     # Python has no word for columns to leave out, so the reader has to load the table.
     assert "# X_val, y_val: the scores and labels of test.csv, as arrays" in found["code"]
     assert [each["id"] for each in found["mistakes"]] == [f"photo {each['row']}" for each in found["mistakes"]]
+
+
+KINDS = ["csv", "tsv", "jsonl", "parquet", "feather", "npz"]
+
+
+def rows_of_every_role(kind, place, name="t", *, with_ids=True):
+    """A file with groups, clusters, weights and names of samples; what it holds."""
+    rng = np.random.default_rng(8)
+    n = len(TEST["logits"])
+    parts = {"site": rng.choice(["north", "south"], n), "doc": rng.integers(0, 70, n), "weight": rng.uniform(0.5, 2, n)}
+    parts |= {"photo": np.array([f"p{k}" for k in range(n)])} if with_ids else {}
+    if kind == "npz":
+        np.savez(place / f"{name}.npz", logits=TEST["logits"], labels=TEST["codes"], **parts)
+        return parts
+    frame = pd.DataFrame(TEST["logits"], columns=[f"z_{k}" for k in range(TEST["logits"].shape[1])])
+    frame = frame.assign(labels=TEST["codes"], **parts)
+    path = place / f"{name}.{kind}"
+    if kind in ("csv", "tsv"):
+        frame.to_csv(path, index=False, sep="," if kind == "csv" else "\t")
+    elif kind == "jsonl":
+        frame.to_json(path, orient="records", lines=True, double_precision=15)
+    else:
+        getattr(frame, f"to_{kind}")(path)
+    return parts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_groups_clusters_weights_and_ids_are_found_in_every_file(kind, run, files):
+    parts = rows_of_every_role(kind, files)
+    ended = run(f"report t.{kind} --groups site --clusters doc --weights weight --ids photo --json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    wanted = nishimori.Report(
+        TEST["logits"],
+        TEST["codes"],
+        sample_weight=parts["weight"],
+        clusters=parts["doc"],
+        groups=parts["site"],
+        ids=parts["photo"],
+    ).to_dict()
+    assert [each["id"] for each in found["mistakes"]] == [each["id"] for each in wanted["mistakes"]]
+    assert [each["id"] for each in found["mistakes"]] == [f"p{each['row']}" for each in found["mistakes"]]
+    for mine, other in zip(found["methods"], wanted["methods"], strict=True):
+        assert mine["ece"] == pytest.approx(other["ece"], rel=1e-9)
+        assert mine["nll_se"] == pytest.approx(other["nll_se"], rel=1e-6)
+
+
+def test_only_the_data_whose_mistakes_are_listed_need_ids(run, files):
+    rows_of_every_role("csv", files, "v", with_ids=False)
+    rows_of_every_role("csv", files, "t")
+    options = "--groups site --clusters doc --weights weight --ids photo --json"
+    found = json.loads(run(f"report v.csv t.csv {options}").out)
+    assert [each["id"] for each in found["mistakes"]] == [f"p{each['row']}" for each in found["mistakes"]]
+    assert json.loads(run(f"report t.csv t.csv {options}").out)["mistakes"] == found["mistakes"]
+    assert refused(run(f"report t.csv v.csv {options}")).endswith("'weight'. Name yours with --ids.")
+
+
+def test_the_lines_of_python_pass_weights_and_clusters(run, files):
+    rows_of_every_role("csv", files)
+    code = json.loads(run("report t.csv --groups site --clusters doc --weights weight --json --ignore photo").out)["code"]
+    assert "# X_val, y_val, weights_val, clusters_val: the scores, labels, weights and clusters of t.csv, as arrays" in code
+    assert "fit(X_val, y_val, sample_weight=weights_val, clusters=clusters_val)" in code
 
 
 def refused(ended):

@@ -30,12 +30,6 @@ CASES = {
         SCORES.assign(weight=0.5 + LABELS / 7, labels=LABELS),
         "If the scores are the columns that begin with 'z_', pass --columns 'z_*'.",
     ),
-    "one too many": (
-        PLAIN.assign(d=PLAIN["a"] - 9, labels=LABELS),
-        "If the scores are 'a', 'b', 'c', 'd', pass --columns a,b,c,d.",
-    ),
-    "whole scores": (PLAIN.round().assign(labels=LABELS), "If the scores are 'a', 'b', 'c', pass --columns a,b,c."),
-    "two": (PLAIN[["a", "b"]].assign(labels=LABELS % 2), "If the scores are 'a', 'b', pass --columns a,b."),
     "one": (PLAIN[["a"]].assign(labels=BINARY), "If 'a' holds the scores, pass --scores a."),
     "one of several": (
         PLAIN[["a"]].assign(id=range(200), note="x", labels=BINARY),
@@ -69,12 +63,160 @@ def test_the_remedy_fits_the_file_and_works_as_shown(case, name, tmp_path):
     assert shell.nishimori(f"eval {name}", *options, place=tmp_path).code == 0
 
 
-def test_apply_gets_a_remedy_without_labels(tmp_path):
+GENERAL = "Name the columns of scores with --columns, or the others with --ignore, separated by commas.\n"
+UNPROVEN = {
+    "numbers": (
+        PLAIN.assign(weight=PLAIN["a"] ** 2, labels=LABELS),
+        "The labels are 0 to 2: name one column of scores per class",
+    ),
+    "whole": (PLAIN.round().assign(labels=LABELS), "The labels are 0 to 2: name one column of scores per class"),
+    "two": (PLAIN[["a", "b"]].assign(labels=LABELS % 2), "The labels are 0 to 1: name one column of scores per class"),
+    # The first class is the reference, whose logit is 0 everywhere: the weight is no class, although the number would fit.
+    "reference": (
+        PLAIN[["a", "b"]].assign(zero=0.0, weight=PLAIN["c"] ** 2, labels=LABELS),
+        "The labels are 0 to 2: name one column of scores per class",
+    ),
+    "two sets": (
+        pd.concat([SCORES, SCORES.add_prefix("old")], axis=1).assign(labels=LABELS),
+        "The labels are 0 to 2: name one column of scores per class",
+    ),
+    "two sets of names": (
+        pd.concat([SCORES, SCORES.add_prefix("old")], axis=1).assign(labels=WORDS),
+        "Name the columns of scores with --columns, and the label of each of them",
+    ),
+    "other words": (
+        PLAIN.assign(labels=WORDS),
+        "Name the columns of scores with --columns, and the label of each of them, in the same order, with --classes",
+    ),
+    "a class without a column": (
+        PLAIN.set_axis(["cat", "dog", "weight"], axis=1).assign(labels=WORDS),
+        "Name the columns of scores with --columns, and the label of each of them",
+    ),
+    "a class without samples": (
+        SCORES.assign(z_ox=PLAIN["a"] - 1, labels=WORDS, id=range(200)),
+        "Name the columns of scores with --columns, and the label of each of them",
+    ),
+    "too many labels": (PLAIN.assign(labels=LABELS + 7), GENERAL.strip()),
+}
+
+
+@pytest.mark.parametrize("case", UNPROVEN)
+def test_no_columns_are_proposed_that_nothing_proves(case, tmp_path):
+    frame, remedy = UNPROVEN[case]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
+    assert ended.code == 1
+    said = ended.err.partition(" does not say which columns are scores: ")[2]
+    assert remedy in said
+    assert not re.search(r"pass --(columns|ignore|classes|scores) ", said)
+
+
+ANIMALS = ["cat", "dog", "fish", "horse"]
+
+
+def animals(kind, place):
+    """A table of four classes by name, with columns that are no scores, in one of the formats."""
+    logits, labels = reference.drawn(300, 4, seed=5)
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"id": [f"photo{k}" for k in range(300)], "site": rng.choice(["north", "south"], 300)})
+    frame["doc"] = rng.integers(0, 60, 300)
+    frame[ANIMALS] = logits
+    frame["label"], frame["weight"] = np.array(ANIMALS)[labels], rng.uniform(0.5, 2, 300)
+    path = place / f"t.{kind}"
+    if kind in ("csv", "tsv"):
+        frame.to_csv(path, index=False, sep="," if kind == "csv" else "\t")
+    elif kind == "jsonl":
+        frame.to_json(path, orient="records", lines=True, double_precision=15)
+    else:
+        getattr(frame, f"to_{kind}")(path)
+    return logits, labels
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "feather"])
+def test_only_columns_that_labels_name_are_proposed_as_classes(kind, tmp_path):
+    logits, labels = animals(kind, tmp_path)
+    ended = shell.nishimori(f"fit t.{kind} --labels label -o c.json", place=tmp_path)
+    options = "--ignore id,site,doc,weight --classes cat,dog,fish,horse"
+    assert ended.err.endswith(
+        f"The labels are the names of columns. If 'weight', which no label names, is not a class, pass {options}.\n"
+    )
+    assert shell.nishimori(f"fit t.{kind} --labels label {options} --method ec -o c.json", place=tmp_path).code == 0
+    found = nishimori.load(tmp_path / "c.json").temperature_
+    assert found == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-6)
+
+
+def test_columns_that_the_classes_name_are_proposed_in_their_order(tmp_path):
+    animals("csv", tmp_path)
+    ended = shell.nishimori("eval t.csv --labels label --classes horse,cat,dog,fish", place=tmp_path)
+    assert ended.err.endswith("The classes are the names of columns: pass --columns horse,cat,dog,fish.\n")
+    told = shell.nishimori(
+        "eval t.csv --labels label --classes horse,cat,dog,fish --columns horse,cat,dog,fish", place=tmp_path
+    )
+    assert told.code == 0
+
+
+def test_a_class_without_spread_is_proposed_if_labels_name_it(tmp_path):
+    frame = PLAIN.set_axis(NAMES, axis=1).assign(cat=0.0, weight=PLAIN["c"] ** 2, labels=WORDS)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
+    assert ended.err.endswith(
+        "If 'weight', which no label names, is not a class, pass --ignore weight --classes cat,dog,fish.\n"
+    )
+
+
+def test_names_around_the_classes_are_understood(tmp_path):
+    frame = PLAIN.set_axis([f"{name} (logit)" for name in NAMES], axis=1).assign(id=range(200), labels=WORDS)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
+    assert ended.err.endswith("pass --columns 'cat (logit),dog (logit),fish (logit)' --classes cat,dog,fish.\n")
+    options = "--columns", "cat (logit),dog (logit),fish (logit)", "--classes", "cat,dog,fish"
+    assert shell.exactly("fit", "t.csv", "-o", "c.json", *options, place=tmp_path).code == 0
+
+
+def test_the_label_to_ignore_is_no_class(tmp_path):
+    frame = PLAIN.assign(id=range(200), labels=np.where(np.arange(200) % 9, LABELS, 255))
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o c.json --ignore-index 255", place=tmp_path)
+    assert ended.err.endswith(f"{ALL_EXCEPT} 'id', pass --ignore id.\n")
+    assert shell.nishimori("fit t.csv -o c.json --ignore-index 255 --ignore id", place=tmp_path).code == 0
+
+
+def test_apply_proposes_nothing_where_the_number_of_classes_is_not_known(tmp_path):
     PLAIN.assign(id=range(200)).to_csv(tmp_path / "t.csv", index=False)
     nishimori.from_temperature(2.0).save(tmp_path / "c.json")
     ended = shell.nishimori("apply c.json t.csv -o p.csv", place=tmp_path)
-    assert ended.err.endswith("If the scores are 'a', 'b', 'c', pass --columns a,b,c.\n")
+    assert ended.err.endswith(GENERAL)
     assert shell.nishimori("apply c.json t.csv -o p.csv --columns a,b,c", place=tmp_path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("frame", "remedy"),
+    [
+        (SCORES.assign(y=LABELS, target=LABELS), "Name yours with --labels."),  # two columns could be meant
+        (SCORES.assign(target=PLAIN["a"]), "Name yours with --labels."),  # not whole numbers
+        (SCORES.assign(target=LABELS), "If its labels are 'target', pass --labels target."),
+    ],
+)
+def test_labels_are_proposed_only_if_one_column_can_be_labels(frame, remedy, tmp_path):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert shell.nishimori("eval t.csv", place=tmp_path).err.endswith(f" {remedy}\n")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "remedy"),
+    [
+        ({"probabilities": LOGITS}, "Name yours with --scores."),
+        ({"probabilities": np.full((200, 3), 1 / 3)}, "Name yours with --scores, or pass --input probabilities."),
+    ],
+)
+def test_input_probabilities_is_proposed_only_for_probabilities(arrays, remedy, tmp_path):
+    np.savez(tmp_path / "t.npz", **arrays, labels=LABELS)
+    assert shell.nishimori("eval t.npz", place=tmp_path).err.endswith(f" {remedy}\n")
+
+
+def test_an_array_of_another_length_is_not_proposed_as_labels(tmp_path):
+    np.savez(tmp_path / "t.npz", logits=LOGITS, y=LABELS[:7])
+    assert shell.nishimori("eval t.npz", place=tmp_path).err.endswith(" Name yours with --labels.\n")
 
 
 def test_a_column_of_lists_is_proposed_by_name(tmp_path):
@@ -113,7 +255,8 @@ def test_many_columns_without_a_pattern_get_a_general_remedy(tmp_path):
     rows.assign(labels=np.arange(20) % 3).to_csv(tmp_path / "t.csv", index=False)
     ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
     assert ended.err.endswith(
-        "and 1 more. Name the columns of scores with --columns, or the others with --ignore, separated by commas.\n"
+        "and 1 more. The labels are 0 to 2: name one column of scores per class, in this order, with --columns, separated by "
+        "commas.\n"
     )
 
 
@@ -125,7 +268,7 @@ def test_one_column_is_not_proposed_for_three_classes(tmp_path):
 def test_labels_that_are_lists_do_not_hide_the_columns(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"a": 1.5, "b": 2.5, "labels": [1]}\n{"a": 0.5, "b": 2, "labels": [0]}\n')
     ended = shell.nishimori("fit t.jsonl -o c.json", place=tmp_path)
-    assert ended.err.endswith("If the scores are 'a', 'b', pass --columns a,b.\n")
+    assert ended.err.endswith(f"does not say which columns are scores: 'a', 'b'. {GENERAL}")
 
 
 def test_a_damaged_table_gets_a_general_remedy(tmp_path):

@@ -21,7 +21,7 @@ from nishimori._sources._arrays import ArraySource, clusters_of
 from nishimori._sources._folder import open_tables
 from nishimori._sources._pieces import Meaning, Pieces
 from nishimori._tables import Block, Table, listed
-from nishimori._tables._columns import by_names, named
+from nishimori._tables._columns import Roles, by_names, named
 from nishimori.errors import FormatError, InputError
 
 # Bytes of numbers that are kept.
@@ -30,21 +30,11 @@ KEPT = 2**28
 _ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
 
 
-@dataclass(frozen=True)
-class Columns:
+@dataclass(frozen=True, kw_only=True)
+class Columns(Roles):
     """The names of the columns of scores, labels and so on; without names of scores, those that leave no doubt."""
 
     scores: Sequence[str] | None = None
-    labels: str = "labels"
-    weights: str | None = None
-    clusters: str | None = None
-    groups: str | None = None
-
-    @property
-    def special(self) -> dict[str, str]:
-        """What the columns that are not scores are, by name."""
-        others = {self.weights: "weights", self.clusters: "clusters", self.groups: "groups"}
-        return {self.labels: "labels"} | {name: what for name, what in others.items() if name}
 
 
 @dataclass(frozen=True)
@@ -197,7 +187,7 @@ def _labels(block: Block, index: int) -> HostArray:
 def _score_columns(table: Table, columns: Columns, meaning: Meaning) -> list[str]:
     """The columns that are named, or those whose names leave no doubt."""
     known = set(table.names)
-    for name, what in columns.special.items():
+    for what, name in columns.by_role.items():
         if name not in known:
             argument = {"labels": meaning.names[1], "weights": "sample_weight"}.get(what, what)
             raise InputError(f"{table.path} has no column {name!r}, only {listed(table.names)}. Name yours with `{argument}`.")

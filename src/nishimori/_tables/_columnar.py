@@ -59,6 +59,11 @@ class _Columnar(Table):
             if isinstance(error, FormatError):
                 raise
             reason = " ".join(str(error).split())[:120]
+            if isinstance(error, MemoryError):  # a damaged file may ask for any amount
+                raise FormatError(
+                    f"There is not enough memory to read {self.path} ({reason}). Raise the limit of memory, or use a larger "
+                    "machine. If the file is damaged, save it again."
+                ) from None
             raise FormatError(
                 f"{self.path} is not a readable {self.path.suffix.lower()} file: {reason}. Save it again."
             ) from None

@@ -5,6 +5,7 @@ One extra column changes every result without a word, so nothing is taken becaus
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -19,6 +20,42 @@ _ROW_NUMBERS = ("Unnamed: ", "__index_level_")
 
 # More names than these are not printed for the user to type.
 _TYPED = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """The names of the columns or arrays that are not scores; every reading of a file takes them from here.
+
+    Attributes
+    ----------
+    labels : str
+        The true class of each row.
+    weights, clusters, groups, ids : str or None
+        The weight, the cluster, the group and the name of each row, where the caller names them.
+    """
+
+    labels: str = "labels"
+    weights: str | None = None
+    clusters: str | None = None
+    groups: str | None = None
+    ids: str | None = None
+
+    @property
+    def by_role(self) -> dict[str, str]:
+        """The name of each of them that the caller names: labels, weights, clusters, groups, ids."""
+        found = {
+            "labels": self.labels,
+            "weights": self.weights,
+            "clusters": self.clusters,
+            "groups": self.groups,
+            "ids": self.ids,
+        }
+        return {role: name for role, name in found.items() if name}
+
+    @property
+    def special(self) -> dict[str, str]:
+        """What the columns that are not scores are, by name; of a column that is several things, the first."""
+        return {name: role for role, name in reversed(self.by_role.items())}
 
 
 def matched(patterns: Sequence[str], names: Sequence[str], *, argument: str, where: str) -> list[str]:

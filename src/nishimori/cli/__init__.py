@@ -9,14 +9,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from nishimori.cli import _memory
+
 
 def main() -> None:
     """Run the command; an error that the user can correct is one line and exit code 1."""
     _open_standard_descriptors()
-    with _leaving_on_ctrl_c():
-        from nishimori.cli import _app  # noqa: PLC0415 - 0.4 s
-
-    _app.run()
+    try:
+        _memory.refuse_low_limit()
+        with _leaving_on_ctrl_c():
+            from nishimori.cli import _app  # noqa: PLC0415 - 0.4 s
+        _app.run()
+    except Exception as error:
+        if not _memory.is_out_of_memory(error) or os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
+            raise
+        # There was too little memory for the imports, or for the message. The end of Python would need some as well.
+        os.write(2, _memory.LAST_WORDS)
+        os._exit(1)
 
 
 def _open_standard_descriptors() -> None:

@@ -95,6 +95,7 @@ def apply(
     text = (delimiter, decimal)
     known = calibrator.classes
     names = names_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
+    names = replace(names, unused=("labels", "weights"))
     with heard() as told, _opened(file, names) as data, shown(None) as report:
         plan = _plan(calibrator, data)
         results = _probabilities(calibrator, data, report)
@@ -170,7 +171,7 @@ def _opened(path: Path, names: Names) -> Iterator[_Data]:
         if is_table(path):
             text = {"delimiter": names.delimiter, "decimal": names.decimal} if is_text(path) else {}
             table = stack.enter_context(open_table(path, **text))  # type: ignore[arg-type]
-            chosen = selected(table, names, labelled=False)
+            chosen = selected(table, names)
             place = {name: index for index, name in enumerate(table.names)}
             columns, groups = [place[name] for name in chosen.scores], place[names.groups] if names.groups else None
             first = next(_table_rows(table, columns, groups)).scores

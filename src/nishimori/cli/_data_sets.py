@@ -71,6 +71,11 @@ class Located(Reported):
         """The weight of each row, zeros included."""
         return getattr(self._inner, "weights", None)
 
+    @property
+    def ids(self) -> HostArray | None:
+        """The name of each row, where the options say what it is."""
+        return self._file.ids
+
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows."""
         try:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from nishimori._tables import is_table, listed
 from nishimori.cli import _arrays
 from nishimori.cli._arrays import ArrayFile, open_arrays
 from nishimori.cli._labelled_table import LabelledTable
-from nishimori.cli._selection import Names, remedy_for
+from nishimori.cli._selection import Names, can_be_labels, is_ignored, propose, remedy_for
 from nishimori.errors import InputError
 
 __all__ = [
@@ -43,6 +44,9 @@ __all__ = [
 SUFFIXES = (*_arrays.SUFFIXES, *_tables.ENDINGS)
 
 _WITH_GROUPS = "Pass a file of scores and groups, such as .npz."
+# Rows that say whether an array can be what an option would make of it.
+_LOOKED_AT = 100
+
 _ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
 
 
@@ -61,7 +65,7 @@ class LogitFile:
     ----------
     scores : Stored
         The scores, which are read in blocks.
-    labels, weights, clusters, groups : arrays
+    labels, weights, clusters, groups, ids : arrays
         What was asked for.
     columns : list of str or None
         The names of the columns of scores, where there is one per class.
@@ -78,6 +82,7 @@ class LogitFile:
     weights: HostArray | None = None
     clusters: HostArray | None = None
     groups: HostArray | None = None
+    ids: HostArray | None = None
     columns: list[str] | None = None
     column: str | None = None
     lines: HostArray | None = None
@@ -124,7 +129,7 @@ def read(paths: Sequence[Path], names: Names, report: Report = silent) -> LogitF
 
 def _without(data: LogitFile, label: int) -> LogitFile:
     """The same, in which rows with a label weigh nothing; labels may be numbers or text."""
-    ignored = data.labels == label if data.labels.dtype.kind in "biuf" else data.labels.astype(str) == str(label)
+    ignored = is_ignored(data.labels, label)
     if ignored.all():
         raise InputError(f"--ignore-index must leave some samples, but all labels are {label}.")
     weights = np.ones(ignored.shape) if data.weights is None else data.weights
@@ -146,21 +151,25 @@ def _read(paths: Sequence[Path], names: Names, report: Report) -> LogitFile:
         check_array_options(path, names)
         scores = ArrayScores(path, array_name(file, "scores", names), file)
         labels = file.labels(array_name(file, "labels", names)).whole()
-        weights = file.array(array_name(file, "weights", names)).whole() if names.weights else None
-        clusters = file.labels(array_name(file, "clusters", names)).whole() if names.clusters else None
-        groups = file.labels(array_name(file, "groups", names)).whole() if names.groups else None
+        weights = file.array(array_name(file, "weights", names)).whole() if names.find("weights") else None
+        parts = {role: _part(file, role, names) for role in ("clusters", "groups", "ids")}
         kept = _kept(scores.rows(file)) if path.suffix.lower() == ".npz" else None  # which takes long to unpack
-    return LogitFile(kept or scores, labels, weights, clusters, groups, column=names.scores)
+    return LogitFile(kept or scores, labels, weights, **parts, column=names.scores)
+
+
+def _part(file: ArrayFile, role: str, names: Names) -> HostArray | None:
+    """The clusters, groups or names of all rows, if they are to be read."""
+    return file.labels(array_name(file, role, names)).whole() if names.find(role) else None
 
 
 def _from_npy(paths: Sequence[Path], names: Names) -> LogitFile:
     check_array_options(paths[0], names)
     if names.groups_remembered:
         raise InputError(f"{paths[0]} holds scores only, and the calibration has a temperature per group. {_WITH_GROUPS}")
-    if names.weights or names.clusters or names.groups or names.scores:
+    if names.scores or any(names.find(role) for role in ("weights", "clusters", "groups", "ids")):
         raise InputError(
-            "--weights, --clusters, --groups and --scores must be left out for .npy files, which hold one unnamed array. Use "
-            ".npz for weights, clusters and groups."
+            "--weights, --clusters, --groups, --ids and --scores must be left out for .npy files, which hold one unnamed "
+            "array. Use .npz for weights, clusters, groups and ids."
         )
     if len(paths) != 2:
         raise InputError(f"Pass two .npy files: scores first, labels second, got {len(paths)}.")
@@ -212,23 +221,40 @@ def check_array_options(path: Path, names: Names) -> None:
 
 
 def array_name(file: ArrayFile, option: str, names: Names) -> str:
-    """The name of an array that is there; ``option`` is scores, labels, weights, clusters or groups."""
+    """The name of an array that is there; ``option`` is scores, labels, weights, clusters, groups or ids."""
     if file.names == [""]:  # a .npy file
         if option == "groups":
             raise InputError(f"{file.path} holds scores only, and the calibration has a temperature per group. {_WITH_GROUPS}")
         return ""
-    wanted = names.array if option == "scores" else getattr(names, option)
+    wanted = names.array if option == "scores" else names.find(option)
     if option == "scores" and names.scores is None and names.fitted is not None and len(names.fitted) == 1:
         wanted = next((name for name in names.fitted if name in file.names), wanted)
     assert wanted is not None
     if wanted in file.names:
         return wanted
-    remedy = remedy_for(option, names, file.names)
-    if option == "scores" and "probabilities" in file.names:
-        remedy = "Name yours with --scores, or pass --input probabilities."
+    remedy = remedy_for(option, names, file.names, partial(_labels_are_read, file))
+    if option == "scores" and (options := propose(names, partial(_probabilities_are_read, file), input="probabilities")):
+        remedy = f"Name yours with --scores, or pass {options}."
         if names.calibrated:
-            remedy = "The calibration was fitted to logits: pass a file of logits, or fit again with --input probabilities."
+            remedy = f"The calibration was fitted to logits: pass a file of logits, or fit again with {options}."
     raise InputError(f"{file.path} has no array {wanted!r}, only {listed(file.names)}. {remedy}")
+
+
+def _labels_are_read(file: ArrayFile, names: Names) -> bool:
+    """Whether an array that options name can be the labels of the scores."""
+    scores, labels = file.array(array_name(file, "scores", names)), file.labels(names.labels)
+    if names.labels in [name for role, name in names.by_role.items() if role != "labels"]:
+        return False
+    return labels.shape == scores.shape[:-1] and can_be_labels(next(labels.blocks(_LOOKED_AT)).ravel().tolist(), names.classes)
+
+
+def _probabilities_are_read(file: ArrayFile, names: Names) -> bool:
+    """Whether the array that has the usual name holds probabilities."""
+    if names.scores is not None or names.input not in file.names:
+        return False
+    rows = next(file.array(names.input).blocks(_LOOKED_AT))
+    binary = rows.ndim == 1 or rows.shape[1:] == (1,)
+    return bool(((rows >= 0) & (rows <= 1)).all() and (binary or np.allclose(rows.sum(axis=-1, dtype=float), 1, atol=1e-3)))
 
 
 def _from_table(path: Path, names: Names, report: Report) -> LogitFile:
@@ -240,6 +266,7 @@ def _from_table(path: Path, names: Names, report: Report) -> LogitFile:
         weights=table.weights,
         clusters=table.clusters,
         groups=table.groups,
+        ids=table.ids,
         columns=table.columns if several else None,
         column=None if several else table.columns[0],
         lines=table.lines,

@@ -17,11 +17,16 @@ from nishimori._progress import Report
 from nishimori._sources import KEPT, Kept, Stored, flat, open_tables, row_values
 from nishimori._tables import Block, Table
 from nishimori._tables._columns import by_values
-from nishimori.cli._selection import Names, Selection, selected, undecided
+from nishimori.cli._selection import Names, Selection, is_ignored, selected, undecided
 from nishimori.errors import FormatError, InputError
 
 # Columns that must have one value per row, and how an error says so.
-_SINGLE = {"weights": "weight is one number", "clusters": "cluster is one value", "groups": "group is one value"}
+_SINGLE = {
+    "weights": "weight is one number",
+    "clusters": "cluster is one value",
+    "groups": "group is one value",
+    "ids": "name is one value",
+}
 
 
 class LabelledTable:
@@ -35,17 +40,17 @@ class LabelledTable:
         The scores, which are read in blocks.
     labels : array
         The labels as the file has them, None where the weight is zero.
-    weights, clusters, groups, lines : array or None
-        The weight, the cluster, the group and the line of each row, where there are any.
+    weights, clusters, groups, ids, lines : array or None
+        The weight, the cluster, the group, the name and the line of each row, where there are any.
     files : sequence of (int, path)
         The first row of each file.
     """
 
     def __init__(self, path: Path, names: Names, report: Report) -> None:
         with open_tables(path, delimiter=names.delimiter, decimal=names.decimal) as table:
-            self._table, self._names, self._chosen = table, names, selected(table, names, labelled=True)
+            self._table, self._names, self._chosen = table, names, selected(table, names)
             for option, what in _SINGLE.items():
-                name = getattr(names, option)
+                name = names.find(option)
                 if name and table.is_list(name):
                     raise InputError(f"{table.path} has lists in column {name!r}, and a {what}. Pass another --{option}.")
             self._place = {name: index for index, name in enumerate(table.names)}
@@ -57,7 +62,7 @@ class LabelledTable:
         columns = [self._place[name] for name in self.columns]
         kept: list[HostArray] = []
         parts: list[tuple[HostArray | None, ...]] = []
-        clusters, groups = dict[Any, int](), dict[Any, int]()
+        clusters, groups, ids = dict[Any, int](), dict[Any, int](), dict[Any, int]()
         n_rows = n_bytes = 0
         shape, extremes, texts = None, None, dict[str, str]()
         for block in self._table.blocks():
@@ -69,7 +74,7 @@ class LabelledTable:
                 extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
             # Equal texts are one object, which takes a fraction of the memory.
             labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
-            belongs = self._codes(block, "clusters", clusters), self._codes(block, "groups", groups)
+            belongs = [self._codes(block, *each) for each in (("clusters", clusters), ("groups", groups), ("ids", ids))]
             parts.append((_as_array(labels), weights, block.lines, *belongs))
             if not self.files or self.files[-1][1] != block.path:
                 self.files.append((n_rows, block.path))
@@ -80,10 +85,11 @@ class LabelledTable:
                 kept.clear()
             report("Reading", n_rows, self._table.n_rows)
         assert shape is not None, "a table without rows is refused"
-        truth, self.weights, self.lines, self.clusters, codes = map(_joined, zip(*parts, strict=True))
+        truth, self.weights, self.lines, self.clusters, in_groups, called = map(_joined, zip(*parts, strict=True))
         assert truth is not None, "every row has a label"
         self.labels: HostArray = truth
-        self.groups: HostArray | None = None if codes is None else np.array(group_names(list(groups)))[codes]
+        self.groups: HostArray | None = None if in_groups is None else np.array(group_names(list(groups)))[in_groups]
+        self.ids: HostArray | None = None if called is None else np.array(group_names(list(ids)))[called]
         self._refuse_doubt(extremes)
         whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
         self.scores: Stored = Kept(kept) if kept else TableScores(self._table.path, self._names, columns, whole, scores.dtype)
@@ -92,17 +98,20 @@ class LabelledTable:
         """Scores, labels and weights of a block, and which rows count."""
         scores, weights = _numbers(block, columns, self._chosen, self._table, self._names), None
         counted = np.ones(block.n_rows, dtype=bool)
-        if self._names.weights:
-            place = [self._place[self._names.weights]]
+        if (name := self._names.find("weights")) is not None:
+            place = [self._place[name]]
             weights = block.numbers(place)[:, 0]
             block.refuse_missing(weights[:, None], place, "weight")
             counted = weights != 0
+        index, weighs = self._place[self._names.labels], counted
+        if self._names.ignore_index is not None:
+            counted = counted & ~is_ignored(_as_array(block.values(index)), self._names.ignore_index)
         block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
-        return scores, _labels(block, self._place[self._names.labels], counted), weights, counted
+        return scores, _labels(block, index, weighs), weights, counted
 
     def _codes(self, block: Block, option: str, known: dict[Any, int]) -> HostArray | None:
-        """A number for the cluster or the group of each row; equal values have the same number in all blocks."""
-        name = getattr(self._names, option)
+        """A number for the cluster, the group or the name of each row; equal values have the same number in all blocks."""
+        name = self._names.find(option)
         if name is None:
             return None
         values = row_values(block, self._place[name], option.removesuffix("s"))
@@ -112,9 +121,11 @@ class LabelledTable:
         """Refuse columns that were taken for scores by their number, if their values cannot be scores."""
         if not self._chosen.by_values:
             return
-        counted = slice(None) if self.weights is None else self.weights != 0
+        counted = np.ones(len(self.labels), dtype=bool) if self.weights is None else self.weights != 0
+        if self._names.ignore_index is not None:
+            counted &= ~is_ignored(self.labels, self._names.ignore_index)
         if extremes is None or not by_values(extremes, self.labels[counted]):
-            raise undecided(self._table, self.columns, self._names, labelled=True)
+            raise undecided(self._table, self.columns, self._names)
 
 
 class TableScores(Stored):
@@ -145,7 +156,7 @@ def _numbers(block: Block, columns: Sequence[int], chosen: Selection, table: Tab
         return block.numbers(columns)
     except FormatError:
         if chosen.by_values and not block.first_row:  # a column of text: it was never meant
-            raise undecided(table, chosen.scores, names, labelled=True) from None
+            raise undecided(table, chosen.scores, names) from None
         raise
 
 

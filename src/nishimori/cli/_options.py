@@ -201,6 +201,7 @@ def names_from(
     calibrator: "Calibrator | None" = None,
     clusters: str | None = None,
     groups: str | None = None,
+    ids: str | None = None,
     ignore_index: int | None = None,
 ) -> Names:
     """What options say about a file, and what the calibration says where no option does; ``text`` is delimiter and decimal."""
@@ -215,10 +216,12 @@ def names_from(
         weights=weights,
         clusters=clusters,
         groups=groups or needed,
+        ids=ids,
         columns=None if columns is None else tuple(split(columns)),
         ignore=() if ignore is None else tuple(split(ignore)),
         classes=classes,
         fitted=one if fitted is None else tuple(fitted.tolist()),
+        n_classes=getattr(calibrator, "n_features_in_", None),
         calibrated=calibrator is not None,
         groups_remembered=needed is not None,
         ignore_index=ignore_index,

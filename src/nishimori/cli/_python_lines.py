@@ -50,10 +50,17 @@ def _loaded(variable: str, files: Sequence[Path], told: Told) -> tuple[list[str]
         return [f"{variable} = np.load({str(path)!r})"], (f"{variable}[{scores!r}], {variable}[{names.labels!r}]", extra)
     if len(files) == 2:
         return [], (f"np.load({str(path)!r}), np.load({str(files[1])!r})", "")
+    # Python has no words for columns to leave out, such as those of groups and names that these lines make no use of.
     plain = not (names.columns or names.ignore or names.scores or names.delimiter or names.decimal != ".")
+    plain = plain and not (names.groups or names.ids)
     if (is_table(path) or path.is_dir()) and plain:
         parts = {"sample_weight": names.weights, "clusters": names.clusters}
         extra = "".join(f", {key}={name!r}" for key, name in parts.items() if name)
         return [], (f"{str(path)!r}, {names.labels!r}", extra)
-    note = f"# X_{variable}, y_{variable}: the scores and labels of {path.name}, as arrays"
-    return [note], (f"X_{variable}, y_{variable}", "")
+    parts = {"sample_weight": ("weights", names.weights), "clusters": ("clusters", names.clusters)}
+    others = {key: what for key, (what, name) in parts.items() if name}
+    variables = ", ".join(f"{what}_{variable}" for what in ("X", "y", *others.values()))
+    *before, last = ("scores", "labels", *others.values())
+    note = f"# {variables}: the {', '.join(before)} and {last} of {path.name}, as arrays"
+    extra = "".join(f", {key}={what}_{variable}" for key, what in others.items())
+    return [note], (f"X_{variable}, y_{variable}", extra)

@@ -12,13 +12,12 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
-from nishimori._array import HostArray
 from nishimori._disk import check_target
 from nishimori._optional import require
 from nishimori._progress import shown
 from nishimori._scores import check_input
 from nishimori.cli import _files
-from nishimori.cli._data_sets import DataSets, Told, data_sets, opened
+from nishimori.cli._data_sets import DataSets, Located, Told, data_sets, opened
 from nishimori.cli._help import FLAG, MEASURES, OUTPUT, epilog
 from nishimori.cli._options import (
     BinsOption,
@@ -123,20 +122,23 @@ def report(
     _check_output(target, overwrite=force)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, ids, columns, ignore, classes, delimiter)
     about = (columns, ignore, (delimiter, decimal), known)
-    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
+    parts = {"clusters": clusters, "groups": groups, "ids": ids}
+    names = names_from(input, scores_name, labels, weights, *about, **parts, ignore_index=ignore_index)
     told = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != "."))
     options: dict[str, Any] = {"classes": known, "counts": counts, "level": level, "n_bins": n_bins}
     with _preparing(target, files):
-        found = _made(sets, told, ids, {"title": title or sets[-1][0].name, **options})
+        found = _made(sets, told, {"title": title or sets[-1][0].name, **options})
         _show(found, target, as_json=as_json, as_markdown=markdown, force=force)
 
 
-def _made(sets: Sequence[list[Path]], told: Told, ids: str | None, options: dict[str, Any]) -> "nishimori.Report":
+def _made(sets: Sequence[list[Path]], told: Told, options: dict[str, Any]) -> "nishimori.Report":
     """The report, with the files and the command that it comes from."""
     with heard() as warned, shown(None) as progress:
-        data = [opened(each, told, progress) for each in sets]
+        # Mistakes are listed of the last data only, so that other data need no names of samples.
+        others = replace(told, names=replace(told.names, unused=("ids",)))
+        data = [*(opened(each, others, progress) for each in sets[:-1]), opened(sets[-1], told, progress)]
         _refuse_other_classes(data, sets)
-        names = None if ids is None else _ids(sets[-1], told, ids)
+        names = data[-1].ids if isinstance(data[-1], Located) else None
         with about_sketches():
             found = nishimori.Report(data[0], X_test=data[1] if len(data) > 1 else None, ids=names, **options)
     about = found.to_dict()
@@ -186,16 +188,6 @@ def _check_output(target: Path | None, *, overwrite: bool) -> None:
     if target.suffix.lower() in (".html", ".htm"):
         require("vl_convert", extra="report", for_="The page")
         require("jinja2", extra="report", for_="The page")
-
-
-def _ids(files: list[Path], told: Told, name: str) -> HostArray:
-    """The name of each sample, which is read as groups are."""
-    try:
-        found = _files.read(files, replace(told.names, groups=name, clusters=None, weights=None)).groups
-    except InputError as error:
-        raise InputError(str(error).replace("--groups", "--ids").replace("groups", "ids")) from None
-    assert found is not None, "what was asked for"
-    return found
 
 
 def _hashes(sets: Sequence[Sequence[Path]]) -> list[dict[str, Any]]:

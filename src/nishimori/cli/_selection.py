@@ -1,40 +1,46 @@
 """What a command asks of a file, which columns of a table that means, and what to type where that is not clear.
 
-For the latter the values of a table are read again, and options are only proposed if the command would accept them.
+`propose` is the only place where options are put into an error: it tries them on the file before they are printed. Where the
+file does not prove which columns are meant, the error says what is needed and lists no columns to type.
 """
 
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import Any
 
 import numpy as np
 
 from nishimori._array import HostArray
+from nishimori._labels import refuse_permuted, spelled_as
 from nishimori._scores import Input
 from nishimori._tables import Block, Table, listed
 from nishimori._tables._columns import (
+    Roles,
     by_names,
     by_values,
     constant_or_whole,
     looks_like_row_numbers,
     matched,
     named,
-    without_prefix,
 )
 from nishimori.errors import FormatError, InputError
 
 # As many names as `listed` shows.
 _SHOWN = 12
 
+# A message is cut after 4,000 characters, and half of it may be the names of the columns.
+_LONGEST_OPTIONS = 2000
+
 # What people call a column of labels.
 _LABELS = {"label", "labels", "y", "y_true", "target", "truth", "class"}
 
 
-@dataclass(frozen=True)
-class Names:
+@dataclass(frozen=True, kw_only=True)
+class Names(Roles):
     """What the options of a command, or the calibration that it uses, say about a file.
 
     Attributes
@@ -43,14 +49,14 @@ class Names:
         What the scores are, which is also the default name of their array.
     scores : str or None
         The name of the array, or of the one column, of scores, where an option gives it.
-    labels, weights, clusters, groups : str or None
-        The names of the arrays or columns of labels, weights, clusters and groups.
     columns, ignore : tuple of str
         Names or patterns of the columns that hold scores, and of those that do not.
     classes : sequence or None
         The label of each column of scores in order.
     fitted : tuple of str or None
         The columns that the calibration was fitted to.
+    n_classes : int or None
+        The number of classes of the calibration, where it is known.
     calibrated : bool
         Whether a calibration says what the scores are.
     groups_remembered : bool
@@ -59,23 +65,24 @@ class Names:
         How delimited text is written.
     ignore_index : int or None
         The label of samples that do not count.
+    unused : tuple of str
+        The roles of columns that this file need not have, such as labels where scores are only calibrated. Where they are
+        present, they are still not scores.
     """
 
     input: Input = "logits"
     scores: str | None = None
-    labels: str = "labels"
-    weights: str | None = None
-    clusters: str | None = None
-    groups: str | None = None
     columns: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     classes: Sequence[Any] | None = None
     fitted: tuple[str, ...] | None = None
+    n_classes: int | None = None
     calibrated: bool = False
     groups_remembered: bool = False
     delimiter: str | None = None
     decimal: str = "."
     ignore_index: int | None = None
+    unused: tuple[str, ...] = ()
 
     @property
     def array(self) -> str:
@@ -83,10 +90,13 @@ class Names:
         return self.scores or self.input
 
     @property
-    def special(self) -> dict[str, str]:
-        """What the columns that are not scores are, by name."""
-        others = {self.weights: "weights", self.clusters: "clusters", self.groups: "groups"}
-        return {self.labels: "labels"} | {name: what for name, what in others.items() if name}
+    def labelled(self) -> bool:
+        """Whether the file must have labels."""
+        return "labels" not in self.unused
+
+    def find(self, role: str) -> str | None:
+        """The name of the array or column with a role such as weights, if it is to be read."""
+        return None if role in self.unused else self.by_role.get(role)
 
 
 @dataclass(frozen=True)
@@ -97,17 +107,30 @@ class Selection:
     by_values: bool = False
 
 
-def selected(table: Table, names: Names, *, labelled: bool) -> Selection:
-    """The columns of scores of a table, or an error that lists its columns; ``labelled`` if labels must be there too.
-
-    The groups of rows are needed with and without labels.
-    """
-    where, known = str(table.path), set(table.names)
-    for name, what in names.special.items():
-        if name not in known and (labelled or what == "groups"):
+def selected(table: Table, names: Names) -> Selection:
+    """The columns of scores of a table, or an error that lists its columns."""
+    for role, name in names.by_role.items():
+        if name not in table.names and role not in names.unused:
             raise InputError(
-                f"{where} has no column {name!r}, only {listed(table.names)}. {remedy_for(what, names, table.names)}"
+                f"{table.path} has no column {name!r}, only {listed(table.names)}. "
+                f"{remedy_for(role, names, table.names, lambda new: _labels_are_read(table, new))}"
             )
+    candidates = _candidates(table, names)
+    found = _selection(table, names, candidates)
+    if found is None:
+        raise undecided(table, candidates, names)
+    return found
+
+
+def _candidates(table: Table, names: Names) -> list[str]:
+    """The columns that may hold scores."""
+    ignored = set(matched(names.ignore, table.names, argument="ignore", where=str(table.path)))
+    return [name for name in table.names if name not in ignored and name not in names.special]
+
+
+def _selection(table: Table, names: Names, candidates: Sequence[str]) -> Selection | None:
+    """The columns of scores by the options, the calibration or their names; None where these do not say it."""
+    where, known = str(table.path), set(table.names)
     ignored = set(matched(names.ignore, table.names, argument="ignore", where=where))
     left = [name for name in table.names if name not in ignored]
     if names.scores is not None:
@@ -123,21 +146,73 @@ def selected(table: Table, names: Names, *, labelled: bool) -> Selection:
             f"The calibration was fitted to the columns {listed(names.fitted)}, but {where} has only {listed(table.names)}. "
             "Rename its columns, or fit again."
         )
-    candidates = [name for name in left if name not in names.special]
-    sure = candidates == [names.input] or by_names(candidates, names.classes)
-    if not sure and (not labelled or len(candidates) < 3):
-        raise undecided(table, candidates, names, labelled=labelled)
-    return Selection(candidates, by_values=not sure)
+    sure = list(candidates) == [names.input] or by_names(candidates, names.classes)
+    if not sure and (not names.labelled or len(candidates) < 3):
+        return None
+    return Selection(list(candidates), by_values=not sure)
 
 
-def remedy_for(what: str, names: Names, present: Sequence[str]) -> str:
-    """What to do where no column or array has the name of ``what``: scores, labels, weights, clusters or groups."""
-    likely = [name for name in present if name.lower() in _LABELS] if what == "labels" else []
-    if likely:
-        return f"If its labels are {likely[0]!r}, pass --labels {shlex.quote(likely[0])}."
-    if what == "groups" and names.groups_remembered:
+def propose(names: Names, works: Callable[[Names], bool], **options: str | Sequence[str]) -> str | None:
+    """Options as they are typed, if ``works`` says that the command reads its file with them; else None.
+
+    Parameters
+    ----------
+    names : Names
+        What the options of the command say.
+    works : callable
+        Takes what they say with the new options, tries that on the file, and says whether the file can be read so. Errors
+        in the input count as no.
+    **options : str or sequence of str
+        The values of the options to propose, each a name or several names.
+    """
+    typed, changed = [], dict[str, Any]()
+    for option, value in options.items():
+        values = [value] if isinstance(value, str) else list(value)
+        # Commas separate names, and a message shows neither several blanks in a row nor control characters as they are.
+        if any("," in each or each != " ".join(each.split()) or not each.isprintable() for each in values):
+            return None
+        typed.append(f"--{option} {shlex.quote(','.join(values))}")
+        changed[option] = value if isinstance(value, str) else tuple(values)
+    text = " ".join(typed)
+    try:
+        return text if len(text) <= _LONGEST_OPTIONS and works(replace(names, **changed)) else None
+    except InputError:
+        return None
+
+
+def remedy_for(role: str, names: Names, present: Sequence[str], works: Callable[[Names], bool]) -> str:
+    """What to do where no column or array has the name of ``role``: scores, labels, weights, clusters, groups or ids."""
+    likely = [name for name in present if name.lower() in _LABELS] if role == "labels" else []
+    if len(likely) == 1 and (options := propose(names, works, labels=likely[0])) is not None:
+        return f"If its labels are {likely[0]!r}, pass {options}."
+    if role == "groups" and names.groups_remembered:
         return "The calibration has a temperature per group: name the groups of this file with --groups."
-    return f"Name yours with --{what}."
+    return f"Name yours with --{role}."
+
+
+def _labels_are_read(table: Table, names: Names) -> bool:
+    """Whether the first rows of a table have labels where the options say so."""
+    others = [name for role, name in names.by_role.items() if role != "labels"]
+    if table.is_list(names.labels) or names.labels in (*others, *(names.fitted or ())):
+        return False
+    block = next(table.blocks())
+    return can_be_labels(block.values(table.names.index(names.labels)), names.classes)
+
+
+def can_be_labels(values: Sequence[Any], classes: Sequence[Any] | None) -> bool:
+    """Whether values are text or whole numbers, and among the classes where those are known."""
+    truth = _as_objects([each for each in values if not (each in (None, "") or (isinstance(each, float) and isnan(each)))])
+    if not len(truth) or any(isinstance(each, list | dict | bytes) for each in truth):
+        return False
+    if classes is not None:
+        return set(spelled_as(truth, classes)) <= {str(each) for each in classes}
+    return all(isinstance(each, str) or float(each).is_integer() for each in spelled_as(truth, None).tolist())
+
+
+def _as_objects(values: Sequence[Any]) -> HostArray:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 def _one_column(names: Names, left: Sequence[str], where: str) -> list[str]:
@@ -148,7 +223,9 @@ def _one_column(names: Names, left: Sequence[str], where: str) -> list[str]:
     if names.scores not in left:
         raise InputError(f"{where} has no column {names.scores!r}, only {listed(left)}. Name yours with --scores.")
     if names.scores in names.special:
-        raise InputError(f"--scores must name scores, got {names.scores!r}, which is the column of the labels or weights.")
+        raise InputError(
+            f"--scores must name scores, got {names.scores!r}, which is the column of {names.special[names.scores]}."
+        )
     return [names.scores]
 
 
@@ -164,24 +241,27 @@ def _asked(names: Names, left: Sequence[str], where: str) -> list[str]:
     return chosen
 
 
-def undecided(table: Table, candidates: Sequence[str], names: Names, *, labelled: bool) -> InputError:
-    """An error that lists the columns that may hold scores, and says what to type; ``labelled`` if there are labels too."""
+def undecided(table: Table, candidates: Sequence[str], names: Names) -> InputError:
+    """An error that lists the columns that may hold scores, and says what to type, or what is needed."""
     if not candidates:
         return InputError(f"{table.path} has no column of scores, only {listed(table.names)}.")
     numbers = next((name for name in candidates if looks_like_row_numbers(name)), None)
     looks = "" if numbers is None else f" The column {numbers!r} looks like row numbers."
     if numbers == "":
         looks = " The first column has no name and looks like row numbers."
-    remedy = _remedy(_Doubt(table, list(candidates), names, _contents(table, candidates, names, labelled=labelled)))
+    doubt = _Doubt(table, list(candidates), names, _contents(table, candidates, names))
+    rules = (_one_score, _named_by_classes, _named_by_labels, _all_but_a_few, _same_prefix)
+    remedy = next((found for rule in rules if (found := rule(doubt)) is not None), None) or _needed(doubt)
     return InputError(f"{table.path} does not say which columns are scores: {listed(candidates)}.{looks} {remedy}")
 
 
 @dataclass(frozen=True)
 class _Contents:
-    """The columns that hold one number per row, and the labels where there are any."""
+    """The columns that hold one number per row, the lengths of lists, and the labels where there are any."""
 
-    numbers: dict[str, HostArray]
-    labels: HostArray | None
+    numbers: dict[str, HostArray] = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)
+    labels: HostArray | None = None
 
 
 @dataclass(frozen=True)
@@ -194,122 +274,252 @@ class _Doubt:
     contents: _Contents
 
     @property
-    def likely(self) -> list[str]:
-        """The columns of numbers that are neither constant nor whole-numbered, as row numbers, splits and flags are."""
-        numbers = self.contents.numbers
-        kept = [name for name in self.candidates if name in numbers and not looks_like_row_numbers(name)]
-        return [name for name in kept if not constant_or_whole(numbers[name][:, None]).any()]
+    def numeric(self) -> list[str]:
+        """The columns of numbers."""
+        return [name for name in self.candidates if name in self.contents.numbers]
 
     @property
-    def is_binary(self) -> bool:
-        """Whether the labels, where there are any, allow one score per row."""
-        return self.contents.labels is None or len({str(label) for label in self.contents.labels}) <= 2
+    def likely(self) -> list[str]:
+        """The columns of numbers that are neither constant nor whole-numbered, as row numbers, splits and flags are."""
+        kept = [name for name in self.numeric if not looks_like_row_numbers(name)]
+        return [name for name in kept if not constant_or_whole(self.contents.numbers[name][:, None]).any()]
 
-    def accepted(self, left: Sequence[str], classes: Sequence[str] | None) -> bool:
-        """Whether these columns alone would be taken as scores."""
-        try:
-            if by_names(left, classes):
-                return True
-        except InputError:
+    @property
+    def is_checked(self) -> bool:
+        """Whether labels or a calibration say how many columns of scores there are."""
+        names = self.names
+        return self.contents.labels is not None or names.n_classes is not None or names.classes is not None
+
+    @property
+    def labels_are_text(self) -> bool:
+        """Whether the labels are the names of classes that no option lists."""
+        labels = self.contents.labels
+        return self.names.classes is None and labels is not None and any(isinstance(each, str) for each in self.truth(None))
+
+    def truth(self, classes: Sequence[Any] | None) -> list[Any]:
+        """The labels, spelled as classes are; none if they cannot be labels."""
+        labels = self.contents.labels
+        if labels is None or any(isinstance(each, list | dict | bytes | None) for each in labels):
+            return []
+        found = spelled_as(labels, classes)
+        return found if isinstance(found, list) else found.tolist()
+
+    def propose(self, chosen: Sequence[str], **options: str | Sequence[str]) -> str | None:
+        """Options as they are typed, if these columns and no others are then read as scores that the labels fit."""
+
+        def works(names: Names) -> bool:
+            found = _selection(self.table, names, _candidates(self.table, names))
+            return found is not None and found.scores == list(chosen) and self._fits(found, names.classes)
+
+        return propose(self.names, works, **options)
+
+    def _fits(self, chosen: Selection, classes: Sequence[Any] | None) -> bool:
+        """Whether the values and the number of columns can be the scores of these labels."""
+        contents, first = self.contents, chosen.scores[0]
+        if len(chosen.scores) == 1:
+            n_classes = contents.lengths.get(first, 2)
+        else:
+            n_classes = len(chosen.scores)
+            refuse_permuted(chosen.scores, classes)
+        if not all(name in contents.numbers or name in contents.lengths for name in chosen.scores):
             return False
-        if self.contents.labels is None or len(left) < 3:
+        if self.names.n_classes not in (None, n_classes) or (classes is not None and len(classes) != n_classes):
             return False
-        return by_values(np.stack([self.contents.numbers[name] for name in left], axis=1), self.contents.labels)
+        if chosen.by_values and not (contents.labels is not None and self._by_values(chosen.scores)):
+            return False
+        if contents.labels is None:
+            return self.is_checked or first in contents.lengths or names_say_so(chosen.scores, classes)
+        truth = self.truth(classes)
+        if classes is not None:
+            return bool(truth) and set(truth) <= {str(each) for each in classes}
+        return _largest(truth) == n_classes - 1
+
+    def _by_values(self, scores: Sequence[str]) -> bool:
+        assert self.contents.labels is not None
+        return by_values(np.stack([self.contents.numbers[name] for name in scores], axis=1), self.contents.labels)
 
 
-def _contents(table: Table, candidates: Sequence[str], names: Names, *, labelled: bool) -> _Contents:
+def _largest(truth: Sequence[Any]) -> int | None:
+    """The largest of labels that are 0, 1, ...; None if they are not."""
+    if not truth or not all(isinstance(each, int | float) and each >= 0 and float(each).is_integer() for each in truth):
+        return None
+    return int(max(truth))
+
+
+def _contents(table: Table, candidates: Sequence[str], names: Names) -> _Contents:
     """All rows that count, as `fit` reads them; without labels only the first rows, because such files may be large."""
     place = {name: index for index, name in enumerate(table.names)}
     numbers: dict[str, list[HostArray]] = {name: [] for name in candidates if not table.is_list(name)}
+    lengths: dict[str, int] = {}
     labels: list[object] = []
     try:
         for block in table.blocks():
-            weighed = labelled and names.weights is not None and not table.is_list(names.weights)
-            kept = block.numbers([place[names.weights or ""]])[:, 0] != 0 if weighed else np.ones(block.n_rows, dtype=bool)
+            kept = _counted(block, names, table)
             for name in list(numbers):
                 column = _numbers(block, place[name])
                 if column is None:
                     del numbers[name]
                 else:
-                    numbers[name].append(column[kept])
-            if not labelled:
+                    numbers[name].append(column[kept, 0])
+            for name in candidates:
+                if table.is_list(name) and (lists := _numbers(block, place[name])) is not None:
+                    lengths[name] = lists.shape[1]
+            if not names.labelled:
                 break
             labels += [label for label, keep in zip(block.values(place[names.labels]), kept, strict=True) if keep]
     except FormatError:  # about other rows or columns; the user gets to see it once the columns are known
-        return _Contents({}, None)
-    truth = np.empty(len(labels), dtype=object)
-    truth[:] = labels
+        return _Contents()
     read = {name: np.concatenate(parts) for name, parts in numbers.items()}
-    return _Contents({name: column for name, column in read.items() if len(column)}, truth if labelled else None)
+    read = {name: column for name, column in read.items() if len(column)}
+    return _Contents(read, lengths, _as_objects(labels) if names.labelled else None)
+
+
+def _counted(block: Block, names: Names, table: Table) -> HostArray:
+    """Which rows of a block count: those of positive weight whose label is not the one to ignore."""
+    counted = np.ones(block.n_rows, dtype=bool)
+    if not names.labelled:
+        return counted
+    if names.weights is not None and not table.is_list(names.weights):
+        counted &= block.numbers([table.names.index(names.weights)])[:, 0] != 0
+    if names.ignore_index is not None:
+        counted &= ~is_ignored(_as_objects(block.values(table.names.index(names.labels))), names.ignore_index)
+    return counted
+
+
+def is_ignored(labels: HostArray, label: int) -> HostArray:
+    """Which labels, numbers or text, are the one to ignore."""
+    if labels.dtype.kind in "biuf":
+        return labels == label
+    texts = [str(int(each)) if isinstance(each, float) and each.is_integer() else str(each) for each in labels.ravel().tolist()]
+    return np.array([text == str(label) for text in texts], dtype=bool).reshape(labels.shape)
 
 
 def _numbers(block: Block, index: int) -> HostArray | None:
     try:
-        return block.numbers([index])[:, 0].astype(np.float64)
+        return block.numbers([index]).astype(np.float64)
     except FormatError:
         return None
 
 
-def _remedy(doubt: _Doubt) -> str:
-    """One sentence, with options to type."""
-    lists = [name for name in doubt.candidates if doubt.table.is_list(name)]
-    likely = doubt.likely
-    known = set(likely)  # there may be tens of thousands
-    other = [name for name in doubt.candidates if name not in known]
-    if len(lists) == 1 or (not lists and len(likely) == 1 and doubt.is_binary):
-        (name,) = lists or likely
-        return f"If {name!r} holds the scores, pass --scores {shlex.quote(name)}."
-    classes = _named_by_labels(doubt, likely)
-    ignored = _option("--ignore", [*doubt.names.ignore, *other])
-    if classes is not None and (spelled := _option("--classes", classes)) is not None and (not other or ignored is not None):
-        options = f"{ignored} {spelled}" if other else spelled
-        return f"The labels are the names of columns: pass {options}."
-    if other and ignored is not None and len(other) <= _SHOWN and doubt.accepted(likely, doubt.names.classes):
-        return f"If the scores are all columns except {listed(other)}, pass {ignored}."
-    prefix = _shared_prefix(doubt)
-    if prefix is not None:
-        return f"If the scores are the columns that begin with {prefix!r}, pass {_option('--columns', [prefix + '*'])}."
-    scores = likely if len(likely) > 1 else [name for name in doubt.candidates if name in doubt.contents.numbers]
-    asked = _option("--columns", scores)
-    if asked is not None and 1 < len(scores) <= _SHOWN:
-        return f"If the scores are {listed(scores)}, pass {asked}."
-    return "Name the columns of scores with --columns, or the others with --ignore, separated by commas."
-
-
-def _option(option: str, values: Sequence[str]) -> str | None:
-    """An option as it is typed, or None where a name has what separates names."""
-    if any("," in value or value != value.strip() for value in values):
+def _one_score(doubt: _Doubt) -> str | None:
+    """One column of lists, or one column of numbers where there are two classes."""
+    lists, likely = [name for name in doubt.candidates if name in doubt.contents.lengths], doubt.likely
+    if len(lists) > 1 or (not lists and len(likely) != 1):
         return None
-    return f"{option} {shlex.quote(','.join(values))}"
-
-
-def _named_by_labels(doubt: _Doubt, likely: Sequence[str]) -> list[str] | None:
-    """The classes in the order of the columns, if the labels are text and each is the name of a column."""
-    if doubt.names.classes is not None or doubt.contents.labels is None or len(likely) < 2:
-        return None
-    found = {str(label) for label in doubt.contents.labels}
-    for classes in (list(likely), without_prefix(likely)):
-        if classes is not None and found <= set(classes) and not all(each.isdecimal() for each in classes):
-            return classes if doubt.accepted(likely, classes) else None
+    (name,) = lists or likely
+    if (options := doubt.propose([name], scores=name)) is not None:
+        return f"If {name!r} holds the scores, pass {options}."
+    if lists and doubt.labels_are_text:
+        classes = "the label of each of its numbers, in order, with --classes"
+        return f"If {name!r} holds the scores, name it with --scores, and {classes}."
     return None
 
 
-def _shared_prefix(doubt: _Doubt) -> str | None:
-    """The prefix of most columns, if a pattern with it stands for columns of numbers only."""
-    prefixes = Counter(re.sub(r"[^\W_]+\Z", "", name) or name.rstrip("0123456789") for name in doubt.candidates)
-    prefix, count = prefixes.most_common(1)[0]
-    if (
-        not prefix
-        or count < 2
-        or 2 * count < len(doubt.candidates)
-        or re.search(r"[*?\[,]", prefix)
-        or prefix != prefix.strip()
-    ):
+def _named_by_classes(doubt: _Doubt) -> str | None:
+    """Columns that the classes name, where an option or the calibration lists them."""
+    classes = None if doubt.names.classes is None else [str(each) for each in doubt.names.classes]
+    around = None if classes is None else _text_around(classes, doubt.numeric)
+    if classes is None or around is None:
         return None
+    options = _columns_as_options(doubt, [each.join(around) for each in classes])
+    return None if options is None else f"The classes are the names of columns: pass {options}."
+
+
+def _named_by_labels(doubt: _Doubt) -> str | None:
+    """Columns that the labels name, in the order of the file; others are never proposed as classes."""
+    labels = list(dict.fromkeys(str(each) for each in doubt.truth(None))) if doubt.labels_are_text else []
+    around = _text_around(labels, doubt.numeric)
+    if around is None:
+        return None
+    before, after = around
+    classes = sorted(labels, key=lambda each: doubt.table.names.index(each.join(around)))
+    chosen = [each.join(around) for each in classes]
+    unsure = [name for name in doubt.likely if name not in set(chosen)]
+    if before + after and any(name.startswith(before) and name.endswith(after) for name in unsure):
+        return None  # such a column is probably a class without samples
+    options = _columns_as_options(doubt, chosen, classes=classes)
+    if options is None or not unsure:
+        return None if options is None else f"The labels are the names of columns: pass {options}."
+    are = "is not a class" if len(unsure) == 1 else "are not classes"
+    return f"The labels are the names of columns. If {listed(unsure)}, which no label names, {are}, pass {options}."
+
+
+def _columns_as_options(doubt: _Doubt, chosen: Sequence[str], **more: Sequence[str]) -> str | None:
+    """Options that leave these columns: the others to ignore, or else these by name."""
+    others = [name for name in doubt.candidates if name not in set(chosen)]
+    ways: list[dict[str, Sequence[str]]] = [{"ignore": [*doubt.names.ignore, *others]} if others else {}, {"columns": chosen}]
+    return next((found for way in ways if (found := doubt.propose(chosen, **way, **more))), None)
+
+
+def _text_around(classes: Sequence[str], columns: Sequence[str]) -> tuple[str, str] | None:
+    """What the names of columns have before and after the names of the classes, such as z_ and nothing.
+
+    None if not all classes have such a column, or if there are several sets, as with logit_cat, logit_dog, prob_cat, prob_dog.
+    """
+    if len(classes) < 2:
+        return None
+    known, first = set(columns), max(classes, key=len)
+    around = {
+        (name[: found.start()], name[found.start() + len(first) :])
+        for name in columns
+        for found in re.finditer(f"(?={re.escape(first)})", name)
+    }
+    complete = [pair for pair in around if all(each.join(pair) in known for each in classes)]
+    return complete[0] if len(complete) == 1 else None
+
+
+def _all_but_a_few(doubt: _Doubt) -> str | None:
+    """All columns of fractions, if their names or their number say that they are the scores."""
+    likely = doubt.likely
+    known = set(likely)  # there may be tens of thousands
+    others = [name for name in doubt.candidates if name not in known]
+    if not likely or not others or len(others) > _SHOWN:
+        return None
+    if not names_say_so(likely, doubt.names.classes) and any(_is_constant(doubt, name) for name in others):
+        return None  # a constant column may be the score of a class, and another one of them none
+    options = doubt.propose(likely, ignore=[*doubt.names.ignore, *others])
+    return None if options is None else f"If the scores are all columns except {listed(others)}, pass {options}."
+
+
+def names_say_so(names: Sequence[str], classes: Sequence[Any] | None) -> bool:
+    """Whether names say that columns hold one score per class, in the order of the classes."""
     try:
-        known = {*doubt.candidates, *doubt.names.special}
-        left = [name for name in doubt.table.names if name in known]
-        chosen = named([prefix + "*"], left, doubt.names.special, doubt.names.classes, where=str(doubt.table.path))
+        return by_names(names, classes)
     except InputError:
+        return False
+
+
+def _is_constant(doubt: _Doubt, name: str) -> bool:
+    column = doubt.contents.numbers.get(name)
+    return column is not None and bool((column == column[0]).all())
+
+
+def _same_prefix(doubt: _Doubt) -> str | None:
+    """Columns with the same prefix, if there is only one such set that can be the scores."""
+    prefixes = Counter(re.sub(r"[^\W_]+\Z", "", name) or name.rstrip("0123456789") for name in doubt.numeric)
+    found = []
+    for prefix, count in prefixes.items() if doubt.is_checked else ():
+        if prefix and count > 1 and not re.search(r"[*?\[]", prefix):
+            scores = [name for name in doubt.candidates if name.startswith(prefix)]
+            found += [(prefix, options)] if (options := doubt.propose(scores, columns=[f"{prefix}*"])) is not None else []
+    if len(found) != 1:
         return None
-    return prefix if all(name in doubt.contents.numbers for name in chosen) else None
+    ((prefix, options),) = found
+    return f"If the scores are the columns that begin with {prefix!r}, pass {options}."
+
+
+def _needed(doubt: _Doubt) -> str:
+    """What to type, without names: nothing proves which ones they are."""
+    if doubt.labels_are_text:
+        return (
+            "Name the columns of scores with --columns, and the label of each of them, in the same order, with --classes, "
+            "separated by commas."
+        )
+    largest = None if doubt.names.classes is not None else _largest(doubt.truth(None))
+    if largest is not None and 0 < largest < len(doubt.numeric):
+        one = ", or the one score of label 1 with --scores" if largest == 1 else ""
+        return (
+            f"The labels are 0 to {largest}: name one column of scores per class, in this order, with --columns, separated by "
+            f"commas{one}."
+        )
+    return "Name the columns of scores with --columns, or the others with --ignore, separated by commas."

@@ -27,6 +27,7 @@ from nishimori._progress import printable, say
 from nishimori._scorecard import Scorecard
 from nishimori._tabular import Tabular, decimals_of
 from nishimori.cli._help import FLAG, OUTPUT
+from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
 from nishimori.cli._wording import command_options, with_options
 from nishimori.errors import NishimoriError
 
@@ -267,6 +268,10 @@ def one_line_errors(options: Callable[[], set[str]]) -> Iterator[None]:
             sys.exit(130)
         if os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
             raise
+        if is_out_of_memory(error):
+            error.__traceback__ = error.__context__ = error.__cause__ = None  # which hold the arrays that take the memory
+            sys.stderr.write(f"error: {_about_memory(error)}\n")
+            sys.exit(1)
         _fail(with_options(_in_words(error)))
     finally:
         _flush_or_abandon()
@@ -295,12 +300,18 @@ def _in_words(error: Exception) -> str:
         return f"{error.strerror}." if error.filename is None else f"{error.strerror}: {os.fsdecode(error.filename)}."
     if isinstance(error, NishimoriError | OSError | ModuleNotFoundError):
         return text
-    if isinstance(error, MemoryError):
-        return f"There is not enough memory{f' ({text})' if text else ''}. Pass a smaller file, or use a larger machine."
     return (
         f"Unexpected {type(error).__name__}{f': {text}' if text else ''}. Set NISHIMORI_TRACEBACK=1 and run the command again "
         "to see where. Unless that is in a module of your own, it is a bug in nishimori: please report it."
     )
+
+
+def _about_memory(error: Exception) -> str:
+    """That memory ran out: a sentence of ours as it is, and what NumPy says beside what to do."""
+    text = " ".join(str(error).split()) if isinstance(error, MemoryError) else ""
+    if text.endswith("."):
+        return text
+    return NO_MEMORY.replace(".", f" ({text}).", 1) if text else NO_MEMORY
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -23,6 +23,12 @@ pictures = [vl_convert.vegalite_to_svg(each, vl_version={VEGA_LITE!r}) for each 
 sys.stdout.buffer.write(json.dumps([javascript, pictures]).encode())
 """
 
+_NO_MEMORY = (
+    "There is not enough memory to draw the charts of the page: the JavaScript engine that draws them reserves tens of "
+    "gigabytes of address space, of which it uses few. Raise the limit of memory (ulimit -v), or write the report without "
+    "charts, to a file that ends in .md or .json."
+)
+
 # A thread sees only what it started itself, so that two threads never write to one process.
 _running: ContextVar["subprocess.Popen[bytes] | None"] = ContextVar("_running", default=None)
 
@@ -37,28 +43,65 @@ class Drawn(NamedTuple):
 @contextmanager
 def started_meanwhile() -> Iterator[None]:
     """Let another process start Vega while the block runs, since vl-convert does not let other threads work."""
-    pipe = subprocess.PIPE
-    process = subprocess.Popen([sys.executable, "-c", _PROGRAM], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603
+    process = _start()
     before = _running.set(process)
     try:
         yield
     finally:
         _running.reset(before)
-        process.kill()  # which does nothing to one that has ended
-        process.communicate()
+        _end(process)
 
 
 def drawn(charts: Sequence[dict[str, Any]]) -> Drawn:
-    """What a page needs of Vega: by the other process, if this thread has started one, else made here."""
-    process = _running.get()
+    """What a page needs of Vega: made by another process, if this thread has started one or memory is limited, else here.
+
+    Without enough memory the JavaScript engine ends its process and prints a trace, which must not be the caller's process.
+    """
+    process, is_limited = _running.get(), _is_limited()
     if process is not None:
         _running.set(None)  # one process draws the charts of one page
-        made, _ = process.communicate(json.dumps(charts).encode())
-        if process.returncode == 0:
-            return Drawn(*json.loads(made))
+        found = _drawn_by(process, charts)
+    elif is_limited:
+        process = _start()
+        try:
+            found = _drawn_by(process, charts)
+        finally:
+            _end(process)
+    else:
+        found = None
+    if found is not None:
+        return found
+    if is_limited or (process is not None and process.returncode < 0):
+        raise MemoryError(_NO_MEMORY)
     vl_convert = require("vl_convert", extra="report", for_="The report")
     pictures = [str(vl_convert.vegalite_to_svg(each, vl_version=VEGA_LITE)) for each in charts]
     return Drawn(_javascript(), pictures)
+
+
+def _start() -> "subprocess.Popen[bytes]":
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", _PROGRAM], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)  # noqa: S603
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()  # which does nothing to one that has ended
+    process.communicate()
+
+
+def _drawn_by(process: "subprocess.Popen[bytes]", charts: Sequence[dict[str, Any]]) -> Drawn | None:
+    """What another process has drawn; None if it failed."""
+    made, _ = process.communicate(json.dumps(charts).encode())
+    return Drawn(*json.loads(made)) if process.returncode == 0 else None
+
+
+def _is_limited() -> bool:
+    """Whether the memory of this process is limited, as by ``ulimit -v``."""
+    try:
+        import resource  # noqa: PLC0415 - Windows has none
+    except ModuleNotFoundError:
+        return False
+    limits = (resource.getrlimit(which)[0] for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return any(limit != resource.RLIM_INFINITY for limit in limits)
 
 
 @cache
