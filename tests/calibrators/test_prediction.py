@@ -2,16 +2,14 @@
 
 import tracemalloc
 
-import array_api_strict
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 import nishimori
 from nishimori import _array
 from nishimori._maps import Map
 from nishimori.errors import InputError
+from optional import array_api_strict, jnp, torch
 
 METHODS = ("predict_proba", "predict_log_proba", "transform", "predict")
 

@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors.numpy
-import safetensors.torch
-import torch
 
 from array_files import LABELS, ROWS, blocks, named, refused, saved, whole
 from nishimori.cli._arrays import SUFFIXES, new_arrays, open_arrays
 from nishimori.data import _npy, _tensors
 from nishimori.errors import FormatError, InputError
+from optional import safetensors, torch
 
 # Reading.
 

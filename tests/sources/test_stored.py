@@ -5,12 +5,12 @@ import sys
 
 import numpy as np
 import pytest
-import zarr
 
 import nishimori
 import reference
 from nishimori import ExpectationConsistency, FormatError, InputError, sources
 from nishimori._sources import Chunked, Mapped, NpyFile
+from optional import zarr
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)

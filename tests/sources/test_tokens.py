@@ -3,16 +3,14 @@
 import tracemalloc
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
-import zarr
 
 import nishimori
 import reference
 from nishimori import InputError, Sketch, sources
 from nishimori._array import merged, rows_at, rows_between
 from nishimori._sources import Chunked, NpyFile
+from optional import pd, torch, zarr
 from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGITS, SEQUENCES, TOKENS, TRUE, WEIGHTS
 
 T = reference.ec_temperature(FLAT, TRUE)

@@ -1,0 +1,118 @@
+"""Which tests need packages that may be absent, and which skips continuous integration accepts.
+
+A test module of which a part can do without a package says ``from optional import torch``, see ``tests/optional.py``. What cannot
+be imported without one is in the table here.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from _pytest.doctest import DoctestItem  # pytest has no public name for it
+
+from optional import NOT_REQUIRED, REQUIRED, Absent, absent_in, is_installed, packages_in
+
+# Modules and folders, as patterns of their paths below this folder, and the package that all of their tests and examples need.
+NEEDED = {
+    "src/nishimori/_kernels/_numba_*.py": "numba",
+    "src/nishimori/_kernels/_numba.py": "numba",
+    "src/nishimori/_kernels/_triton*.py": "torch",
+    "src/nishimori/_sources/_places.py": "dask",
+    "src/nishimori/paper/models/*.py": "torch",
+    "src/nishimori/paper/training/_[npt]*.py": "torch",
+    "src/nishimori/plot/*.py": "matplotlib",
+    "src/nishimori/torch/*.py": "torch",
+    "tests/browser/*.py": "playwright",
+    "tests/cli/test_training.py": "torch",
+    "tests/contract/test_cuda.py": "torch",
+    "tests/contract/test_peers.py": "torchmetrics",
+    "tests/kernels/test_numba*.py": "numba",
+    "tests/mapped_networks.py": "torch",
+    "tests/paper/artefacts/test_trained_artefacts.py": "torch",
+    "tests/paper/artefacts/*.py": "matplotlib",
+    "tests/paper/test_models.py": "torch",
+    "tests/paper/training/*.py": "torch",
+    "tests/ranks_job.py": "torch",
+    "tests/small_[nt]*.py": "torch",
+    "tests/sources/test_dask*.py": "distributed",
+    "tests/test_logit_diagram.py": "matplotlib",
+    "tests/test_palette.py": "matplotlib",
+    "tests/test_plot*.py": "matplotlib",
+    "tests/test_reliability_display.py": "matplotlib",
+    "tests/torch/*.py": "torch",
+}
+
+# Why a test may be skipped in continuous integration, beyond the absence of a package that requirements/test.txt does not install.
+ACCEPTED_SKIPS = [
+    "CUDA device",
+    "there is a GPU|without CUDA",
+    "NISHIMORI_DATA does not name a folder",
+    "only root can give files away",
+    "a loader that shuffles sums in another order each time",  # a combination of parameters about which nothing is claimed
+    "float32 has no such number",  # likewise
+]
+
+
+def package_for(path: Path) -> str | None:
+    """The package without which no test in this file can run."""
+    below = path.relative_to(Path(__file__).parent)
+    return next((package for pattern, package in NEEDED.items() if below.match(pattern)), None)
+
+
+def is_accepted(reason: str) -> bool:
+    """Whether a test may be skipped for this reason in continuous integration."""
+    if any(re.search(pattern, reason) for pattern in ACCEPTED_SKIPS):
+        return True
+    packages = packages_in(reason)
+    may_lack = NOT_REQUIRED | (REQUIRED if os.environ.get("NISHIMORI_TESTS") == "quick" else set())
+    return bool(packages) and all(each in may_lack and not is_installed(each) for each in packages)
+
+
+def check_skip(report: pytest.CollectReport | pytest.TestReport) -> None:
+    """Turn a skip into a failure where continuous integration does not accept it."""
+    if os.environ.get("CI", "") in ("", "false") or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2].removeprefix("Skipped: ")
+    if not is_accepted(reason):
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{report.nodeid} was skipped: {reason}\n"
+            "In continuous integration it must run. If that cannot be, add the reason to ACCEPTED_SKIPS in conftest.py."
+        )
+
+
+def absent_from(item: pytest.Item) -> list[str]:
+    """Packages that a test gets as parameters or a docstring imports, and that are not installed."""
+    if isinstance(item, DoctestItem):
+        lines = "".join(example.source for example in item.dtest.examples)
+        imported = set(re.findall(r"^\s*(?:import|from) (\w+)", lines, re.MULTILINE))
+        return sorted(each for each in imported & REQUIRED if not is_installed(each))
+    stand_in = absent_in(item.callspec.params) if hasattr(item, "callspec") else None
+    return [] if stand_in is None else [stand_in.package]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Skip files that need an absent package."""
+    package = package_for(collector.path) if isinstance(collector, pytest.File) else None
+    if package is not None and not is_installed(package):
+        collector.collect = Absent(package).skip
+    report = yield
+    check_skip(report)
+    return report
+
+
+def pytest_collection_modifyitems(items):
+    """Skip single tests that need an absent package."""
+    for item in items:
+        for package in absent_from(item):
+            item.add_marker(pytest.mark.skip(reason=f"needs {package}, which is not installed"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """Check why a test was skipped."""
+    report = yield
+    check_skip(report)
+    return report

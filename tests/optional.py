@@ -1,0 +1,113 @@
+"""Packages that only some tests need: ``from optional import torch`` instead of ``import torch``.
+
+Where the package is absent, a stand-in takes its place. A test that calls it is skipped, and so is one that gets it as a parameter,
+such as ``torch.float32`` in a list of dtypes. The other tests of the same module run.
+"""
+
+import os
+import re
+import sys
+from importlib import import_module
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+# The packages beyond nishimori's own dependencies that tests use, by the names of their modules. requirements/test.txt installs the
+# first ones, so no test may be skipped for lack of one of them in continuous integration.
+REQUIRED = set(
+    """
+    accelerate array_api_strict axe_playwright_python calibration dask distributed jax jinja2 lightning matplotlib mkdocs ml_dtypes mpmath
+    numba onnx onnxruntime onnxscript pandas PIL playwright polars pyarrow safetensors tokenizers torch torchmetrics transformers vl_convert
+    zarr
+    """.split()
+)
+NOT_REQUIRED = {"mlflow", "pyspark", "ray", "tensorboard", "triton", "wandb"}
+
+# The usual short names, what nishimori itself offers with a package only, and the modules that `import pyarrow` leaves out.
+SHORT = {"jnp": "jax.numpy", "nishimori_torch": "nishimori.torch", "pa": "pyarrow", "pd": "pandas"}
+SUBMODULES = {"pyarrow": ["feather", "parquet"], "safetensors": ["numpy", "torch"]}
+
+
+class Helpers(FileFinder):
+    """Finds the helper modules of this folder. Where PyTorch is absent, ``tests/torch`` must not be taken for it."""
+
+    def find_spec(self, fullname, target=None):
+        spec = super().find_spec(fullname, target)
+        return None if fullname in REQUIRED else spec
+
+
+HERE = str(Path(__file__).parent)
+sys.path_importer_cache[HERE] = Helpers(HERE, (SourceFileLoader, SOURCE_SUFFIXES))
+
+
+def is_installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+def packages_in(reason: str) -> list[str]:
+    """Optional packages that the reason of a skip names."""
+    return [name for name in REQUIRED | NOT_REQUIRED if re.search(rf"\b{name}\b", reason, re.IGNORECASE)]
+
+
+class Absent:
+    """Stands for a package that is not installed, and for what modules take from it or make with it while they are imported."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+    def __getattr__(self, name: str) -> "Absent":
+        if name.startswith("__"):  # what Python, NumPy and pytest ask of any object
+            raise AttributeError(name)
+        return Absent(f"{self._name}.{name}")
+
+    def __call__(self, *_args, **_options) -> "Absent":
+        if "PYTEST_CURRENT_TEST" in os.environ:
+            self.skip()
+        return self
+
+    # What a test or the library does first with an array, a dtype, a class or a context manager.
+    __array__ = __enter__ = __float__ = __getitem__ = __index__ = __instancecheck__ = __iter__ = __len__ = __call__
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __mro_entries__(self, _bases) -> tuple[type]:
+        return (type(self._name, (), {"__new__": lambda _cls, *_args, **_options: self()}),)
+
+    @property
+    def package(self) -> str:
+        return self._name.partition(".")[0]
+
+    def skip(self):
+        pytest.skip(f"needs {self.package}, which is not installed", allow_module_level=True)
+
+
+def absent_in(value: object) -> Absent | None:
+    """The first stand-in in the parameters of a test."""
+    if isinstance(value, dict | list | tuple | set):
+        found = map(absent_in, value.values() if isinstance(value, dict) else value)
+        return next((each for each in found if each is not None), None)
+    return value if type(value) is Absent else None
+
+
+def cast(values, dtype):
+    """``values.astype(dtype)`` for a dtype of an optional package."""
+    return dtype if type(dtype) is Absent else values.astype(dtype)
+
+
+def __getattr__(name: str):
+    full = SHORT.get(name, name)
+    package = full.removeprefix("nishimori.").partition(".")[0]
+    if package not in REQUIRED | NOT_REQUIRED:
+        raise AttributeError(f"{name!r} is not in the tables of tests/optional.py")
+    if not is_installed(package):
+        return Absent(full.removeprefix("nishimori."))
+    for each in SUBMODULES.get(package, []):
+        if each not in REQUIRED or is_installed(each):  # safetensors.torch needs torch
+            import_module(f"{package}.{each}")
+    return import_module(full)
