@@ -1,7 +1,7 @@
 """Which tests need packages that may be absent, and which skips continuous integration accepts.
 
-A test module of which a part can do without a package says ``from optional import torch``, see ``tests/optional.py``. What cannot
-be imported without one is in the table here.
+A test module of which a part can do without a package says ``from optional import torch``, see ``tests/optional.py``. What
+cannot be imported without one is in the table here.
 """
 
 import os
@@ -43,7 +43,7 @@ NEEDED = {
     "tests/torch/*.py": "torch",
 }
 
-# Why a test may be skipped in continuous integration, beyond the absence of a package that requirements/test.txt does not install.
+# Why a test may be skipped in continuous integration, other than for lack of a package that is not in requirements/test.txt.
 ACCEPTED_SKIPS = [
     "CUDA device",
     "there is a GPU|without CUDA",

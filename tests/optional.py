@@ -1,7 +1,7 @@
 """Packages that only some tests need: ``from optional import torch`` instead of ``import torch``.
 
-Where the package is absent, a stand-in takes its place. A test that calls it is skipped, and so is one that gets it as a parameter,
-such as ``torch.float32`` in a list of dtypes. The other tests of the same module run.
+Where the package is absent, a stand-in takes its place. A test that calls it is skipped, and so is one that gets it as a
+parameter, such as ``torch.float32`` in a list of dtypes. The other tests of the same module run.
 """
 
 import os
@@ -14,15 +14,40 @@ from pathlib import Path
 
 import pytest
 
-# The packages beyond nishimori's own dependencies that tests use, by the names of their modules. requirements/test.txt installs the
-# first ones, so no test may be skipped for lack of one of them in continuous integration.
-REQUIRED = set(
-    """
-    accelerate array_api_strict axe_playwright_python calibration dask distributed jax jinja2 lightning matplotlib mkdocs ml_dtypes mpmath
-    numba onnx onnxruntime onnxscript pandas PIL playwright polars pyarrow safetensors tokenizers torch torchmetrics transformers vl_convert
-    zarr
-    """.split()
-)
+# The packages beyond nishimori's own dependencies that tests use, by the names of their modules. requirements/test.txt installs
+# these, so no test may be skipped for lack of one of them in continuous integration,
+REQUIRED = {
+    "accelerate",
+    "array_api_strict",
+    "axe_playwright_python",
+    "calibration",
+    "dask",
+    "distributed",
+    "jax",
+    "jinja2",
+    "lightning",
+    "matplotlib",
+    "mkdocs",
+    "ml_dtypes",
+    "mpmath",
+    "numba",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "pandas",
+    "PIL",
+    "playwright",
+    "polars",
+    "pyarrow",
+    "safetensors",
+    "tokenizers",
+    "torch",
+    "torchmetrics",
+    "transformers",
+    "vl_convert",
+    "zarr",
+}
+# but not these.
 NOT_REQUIRED = {"mlflow", "pyspark", "ray", "tensorboard", "triton", "wandb"}
 
 # The usual short names, what nishimori itself offers with a package only, and the modules that `import pyarrow` leaves out.
