@@ -6,10 +6,10 @@ cannot be imported without one is in the table here.
 
 import os
 import re
+from doctest import UnexpectedException
 from pathlib import Path
 
 import pytest
-from _pytest.doctest import DoctestItem  # pytest has no public name for it
 
 from optional import NOT_REQUIRED, REQUIRED, Absent, absent_in, is_installed, packages_in
 
@@ -43,6 +43,18 @@ NEEDED = {
     "tests/torch/*.py": "torch",
 }
 
+# Files whose tests are slow, for which `make quick` has no time; others are marked one by one.
+SLOW = [
+    "tests/contract/test_*stud*.py",
+    "tests/contract/test_examples.py",
+    "tests/contract/test_interval_coverage.py",
+    "tests/contract/test_sklearn.py",
+    "tests/fuzz/test_fuzz.py",
+    "tests/paper/artefacts/*.py",
+    "tests/test_adaptive_study.py",
+    "tests/test_metric_coverage.py",
+]
+
 # Why a test may be skipped in continuous integration, other than for lack of a package that is not in requirements/test.txt.
 ACCEPTED_SKIPS = [
     "CUDA device",
@@ -54,10 +66,14 @@ ACCEPTED_SKIPS = [
 ]
 
 
+def matches(path: Path, pattern: str) -> bool:
+    """Whether a path below this folder has this pattern."""
+    return path.relative_to(Path(__file__).parent).match(pattern)
+
+
 def package_for(path: Path) -> str | None:
     """The package without which no test in this file can run."""
-    below = path.relative_to(Path(__file__).parent)
-    return next((package for pattern, package in NEEDED.items() if below.match(pattern)), None)
+    return next((package for pattern, package in NEEDED.items() if matches(path, pattern)), None)
 
 
 def is_accepted(reason: str) -> bool:
@@ -82,14 +98,13 @@ def check_skip(report: pytest.CollectReport | pytest.TestReport) -> None:
         )
 
 
-def absent_from(item: pytest.Item) -> list[str]:
-    """Packages that a test gets as parameters or a docstring imports, and that are not installed."""
-    if isinstance(item, DoctestItem):
-        lines = "".join(example.source for example in item.dtest.examples)
-        imported = set(re.findall(r"^\s*(?:import|from) (\w+)", lines, re.MULTILINE))
-        return sorted(each for each in imported & REQUIRED if not is_installed(each))
-    stand_in = absent_in(item.callspec.params) if hasattr(item, "callspec") else None
-    return [] if stand_in is None else [stand_in.package]
+def absent_package(error: BaseException) -> str | None:
+    """The package that is not installed and for lack of which a test or the lines of a docstring ended with this error."""
+    (error, *_) = getattr(error, "failures", [error])  # pytest collects those of a docstring
+    if isinstance(error, UnexpectedException):
+        error = error.exc_info[1]
+    named = packages_in(f"{error.name} {error}") if isinstance(error, ImportError) else []
+    return next((each for each in named if not is_installed(each)), None)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -103,16 +118,24 @@ def pytest_make_collect_report(collector):
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items):
-    """Skip single tests that need an absent package."""
+    """Skip tests that have part of an absent package as a parameter, and mark the slow ones."""
     for item in items:
-        for package in absent_from(item):
-            item.add_marker(pytest.mark.skip(reason=f"needs {package}, which is not installed"))
+        if any(matches(item.path, pattern) for pattern in SLOW):
+            item.add_marker(pytest.mark.slow)
+        stand_in = absent_in(item.callspec.params) if hasattr(item, "callspec") else None
+        if stand_in is not None:
+            item.add_marker(pytest.mark.skip(reason=stand_in.reason))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport():
-    """Check why a test was skipped."""
+def pytest_runtest_makereport(item, call):
+    """Skip tests that end for lack of a package, and check why tests are skipped."""
     report = yield
+    package = absent_package(call.excinfo.value) if report.failed and call.excinfo else None
+    if package is not None:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1], f"Skipped: {Absent(package).reason}")
     check_skip(report)
     return report

@@ -1,7 +1,7 @@
 """Packages that only some tests need: ``from optional import torch`` instead of ``import torch``.
 
 Where the package is absent, a stand-in takes its place. A test that calls it is skipped, and so is one that gets it as a
-parameter, such as ``torch.float32`` in a list of dtypes. The other tests of the same module run.
+parameter, such as ``torch.float32`` in a list of dtypes, or that ends with an ImportError of that package. The other tests run.
 """
 
 import os
@@ -108,8 +108,12 @@ class Absent:
     def package(self) -> str:
         return self._name.partition(".")[0]
 
+    @property
+    def reason(self) -> str:
+        return f"needs {self.package}, which is not installed"
+
     def skip(self):
-        pytest.skip(f"needs {self.package}, which is not installed", allow_module_level=True)
+        pytest.skip(self.reason, allow_module_level=True)
 
 
 def absent_in(value: object) -> Absent | None:

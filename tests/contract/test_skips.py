@@ -14,7 +14,7 @@ import pytest
 from optional import REQUIRED, Absent, absent_in, cast
 
 ROOT = Path(__file__).parents[2]
-package_for = runpy.run_path(str(ROOT / "conftest.py"))["package_for"]
+CONFTEST = runpy.run_path(str(ROOT / "conftest.py"))
 
 # What a project's tests may do with a package that is absent, and with skips of other kinds.
 CASES = """
@@ -128,9 +128,14 @@ def test_no_module_of_tests_or_source_imports_an_optional_package_that_the_table
     wrong = {
         str(path.relative_to(ROOT)): sorted(packages)
         for path in paths
-        if (packages := imported_at_the_top(path)) and package_for(path) is None
+        if (packages := imported_at_the_top(path)) and CONFTEST["package_for"](path) is None
     }
     assert wrong == {}
+
+
+@pytest.mark.parametrize("table", ["NEEDED", "SLOW"])
+def test_every_pattern_of_the_tables_finds_a_file(table):
+    assert [pattern for pattern in CONFTEST[table] if not any(ROOT.glob(pattern))] == []
 
 
 def test_the_light_requirements_are_among_all():
