@@ -95,8 +95,7 @@ class Absent:
             self.skip()
         return self
 
-    # What a test or the library does first with an array, a dtype, a class or a context manager.
-    __array__ = __enter__ = __float__ = __getitem__ = __index__ = __instancecheck__ = __iter__ = __len__ = __call__
+    __getitem__ = __add__ = __sub__ = __mul__ = __truediv__ = __call__
 
     def __bool__(self) -> bool:
         return True
@@ -112,8 +111,12 @@ class Absent:
     def reason(self) -> str:
         return f"needs {self.package}, which is not installed"
 
-    def skip(self):
+    def skip(self, *_args, **_options):
+        """Skip the test that runs, or the module that is being imported."""
         pytest.skip(self.reason, allow_module_level=True)
+
+    # What needs an array, a number, a class or a context manager asks this of it.
+    __array__ = __enter__ = __float__ = __index__ = __instancecheck__ = __iter__ = __len__ = skip
 
 
 def absent_in(value: object) -> Absent | None:
