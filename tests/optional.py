@@ -8,8 +8,7 @@ import os
 import re
 import sys
 from importlib import import_module
-from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
-from importlib.util import find_spec
+from importlib.machinery import SOURCE_SUFFIXES, FileFinder, PathFinder, SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -68,7 +67,8 @@ sys.path_importer_cache[HERE] = Helpers(HERE, (SourceFileLoader, SOURCE_SUFFIXES
 
 
 def is_installed(package: str) -> bool:
-    return find_spec(package) is not None
+    # On the path: tests of what is said where a package is missing hide it from `import`.
+    return PathFinder.find_spec(package) is not None
 
 
 def packages_in(reason: str) -> list[str]:
@@ -117,6 +117,13 @@ class Absent:
 
     # What needs an array, a number, a class or a context manager asks this of it.
     __array__ = __enter__ = __float__ = __index__ = __instancecheck__ = __iter__ = __len__ = skip
+
+
+def skip_for(message: str) -> None:
+    """Skip a test if this is what nishimori says where a package is not installed."""
+    for package in re.findall(r"needs (\w+), which is not installed", message):
+        if not is_installed(package):
+            Absent(package).skip()
 
 
 def absent_in(value: object) -> Absent | None:
