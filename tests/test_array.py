@@ -208,6 +208,7 @@ def test_weights_of_any_library_mean_the_same(library):
 
 
 def test_jax_with_float64_keeps_it_and_agrees():
+    pytest.importorskip("jax")
     program = (
         "import jax.numpy as jnp, numpy as np, reference; from nishimori import temperatures, from_temperature;"
         "z, y = reference.drawn(400, 4); zj = jnp.asarray(z); assert zj.dtype == jnp.float64;"
