@@ -46,6 +46,7 @@ NEEDED = {
 # Files whose tests are slow, for which `make quick` has no time; others are marked one by one.
 SLOW = [
     "tests/contract/test_*stud*.py",
+    "tests/contract/test_documentation.py",
     "tests/contract/test_examples.py",
     "tests/contract/test_interval_coverage.py",
     "tests/contract/test_sklearn.py",

@@ -120,10 +120,10 @@ class Absent:
 
 
 def skip_for(message: str) -> None:
-    """Skip a test if this is what nishimori says where a package is not installed."""
-    for package in re.findall(r"needs (\w+), which is not installed", message):
-        if not is_installed(package):
-            Absent(package).skip()
+    """Skip a test if this is what nishimori or Python says where a package is not installed."""
+    for ours, pythons in re.findall(r"needs (\w+), which is not installed|No module named '(\w+)", message):
+        if not is_installed(ours or pythons):
+            Absent(ours or pythons).skip()
 
 
 def absent_in(value: object) -> Absent | None:

@@ -6,6 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from optional import skip_for
+
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -45,6 +47,7 @@ def run_block(block: Block, python: Path, folder: Path) -> str:
     output = ""
     for line in lines:
         done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
+        skip_for(done.stderr)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         output = done.stdout
     return output
