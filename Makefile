@@ -1,11 +1,21 @@
 PYTHON ?= python3
 VENV := .venv
+QUICK_VENV := build/quick-venv
 DEMO_VENV := build/demo-venv
 BIN := $(VENV)/bin
+QUICK := $(QUICK_VENV)/bin
 # Two at a time: the tests of one file stay in one process, so that imports are paid once.
 WORKERS ?= 2
+# One thread per worker: more threads than cores wait for each other, and take several times as long.
+PYTEST = OMP_NUM_THREADS=1 $(1)/python -m pytest -n $(WORKERS) --dist loadfile
+# Modules whose types can be checked without the packages that they would import.
+LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|numba|torch|triton)\b' src --include='*.py')
+define LINT
+	$(1)/ruff format --check .
+	$(1)/ruff check .
+endef
 
-.PHONY: help demo test lint types contracts docs unit fuzz bench picture clean
+.PHONY: help demo quick test lint full-lint types contracts docs unit fuzz bench picture clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -13,11 +23,18 @@ help:  ## Show this list
 demo: $(DEMO_VENV)/installed  ## Set up, then calibrate a real network from its bundled logits and draw a picture
 	$(DEMO_VENV)/bin/nishimori demo -o build/demo --force
 
-test: $(VENV)/installed lint types contracts docs unit  ## Set up, then run every check that CI runs
+quick: $(QUICK_VENV)/installed lint  ## Set up a light environment, then what two minutes can check without PyTorch, JAX, Dask and a browser
+	$(QUICK)/lint-imports
+	$(QUICK)/mypy --follow-imports=silent $(LIGHT_MODULES)
+	NISHIMORI_TESTS=quick $(call PYTEST,$(QUICK)) -m 'not slow and not wheel' -r fE
 
-lint: $(VENV)/installed  ## Format and lint
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+test: $(VENV)/installed full-lint types contracts docs unit  ## Set up, then run every check that CI runs
+
+lint: $(QUICK_VENV)/installed  ## Format and lint
+	$(call LINT,$(QUICK))
+
+full-lint: $(VENV)/installed
+	$(call LINT,$(BIN))
 
 types: $(VENV)/installed  ## Check types
 	$(BIN)/mypy
@@ -29,7 +46,7 @@ docs: $(VENV)/installed  ## Build the documentation into build/site
 	$(BIN)/mkdocs build --strict --quiet
 
 unit: $(VENV)/installed  ## Tests, doctests, README lines and examples
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(call PYTEST,$(BIN))
 
 fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
 	$(BIN)/python tests/fuzz/run.py --minutes 60
@@ -49,6 +66,13 @@ $(VENV)/installed: pyproject.toml requirements/test.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements/test.txt
 	$(BIN)/python -m pip install --quiet -e .
+	@touch $@
+
+$(QUICK_VENV)/installed: pyproject.toml requirements/quick.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
+	$(PYTHON) -m venv $(QUICK_VENV)
+	$(QUICK)/python -m pip install --quiet -r requirements/quick.txt
+	$(QUICK)/python -m pip install --quiet -e .
 	@touch $@
 
 $(DEMO_VENV)/installed: pyproject.toml $(shell find src -name '*.py' -o -name '*.npz')

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-import safetensors.numpy
-import torch
 
 from nishimori.cli._arrays import open_arrays
 from nishimori.errors import FormatError
+from optional import safetensors, torch
 
 ROWS = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
 LABELS = np.arange(10) % 3

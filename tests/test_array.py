@@ -4,17 +4,13 @@ import os
 import subprocess
 import sys
 
-import jax
-import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from sklearn.base import clone
 
 import reference
 from nishimori import ExpectationConsistency, TemperatureScaling, from_temperature, metrics, temperatures
+from optional import cast, jax, jnp, ml_dtypes, pd, torch
 
 LOGITS, LABELS = reference.drawn(400, 4)
 EC = reference.ec_temperature(LOGITS, LABELS)
@@ -82,7 +78,7 @@ LIBRARIES = {
     "numpy float64": (LOGITS, 1e-12),
     "numpy float32": (LOGITS.astype(np.float32), 1e-5),
     "numpy float16": (LOGITS.astype(np.float16), 2e-2),
-    "numpy bfloat16": (LOGITS.astype(ml_dtypes.bfloat16), 2e-1),
+    "numpy bfloat16": (cast(LOGITS, ml_dtypes.bfloat16), 2e-1),
     "torch float64": (torch.from_numpy(LOGITS), 1e-12),
     "torch float32": (torch.from_numpy(LOGITS).float(), 1e-5),
     "torch float16": (torch.from_numpy(LOGITS).half(), 2e-2),
@@ -157,7 +153,7 @@ def test_nothing_that_is_passed_is_modified(library, input):
 LABELS_AS = {
     **{str(np.dtype(t)): LABELS.astype(t) for t in "bhilBHILefd"},
     "big-endian": LABELS.astype(">i4"),
-    "bfloat16": LABELS.astype(ml_dtypes.bfloat16),
+    "bfloat16": cast(LABELS, ml_dtypes.bfloat16),
     "objects": LABELS.astype(object),
     "list": LABELS.tolist(),
     "list of floats": LABELS.astype(float).tolist(),
@@ -212,6 +208,7 @@ def test_weights_of_any_library_mean_the_same(library):
 
 
 def test_jax_with_float64_keeps_it_and_agrees():
+    pytest.importorskip("jax")
     program = (
         "import jax.numpy as jnp, numpy as np, reference; from nishimori import temperatures, from_temperature;"
         "z, y = reference.drawn(400, 4); zj = jnp.asarray(z); assert zj.dtype == jnp.float64;"

@@ -1,15 +1,13 @@
 """The map with one curve per class: what it does to rows, in any array library, and what files may say of it."""
 
-import array_api_strict
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 import reference
 from nishimori import ClassCurves
 from nishimori._maps import from_parameters
 from nishimori.errors import InputError
+from optional import array_api_strict, jnp, torch
 
 LOGITS = reference.drawn(60, 3, seed=1)[0]
 KNOTS = [[0.1, 0.4, 0.9], [0.2, 0.3], [0.5]]

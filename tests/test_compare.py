@@ -4,13 +4,12 @@ import json
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 
 import nishimori
 import reference
 from nishimori import ExpectationConsistency, InputError, TemperatureScaling, compare
+from optional import pd, torch
 from small_calibrators import PerGroup, Shifted
 
 LOGITS, LABELS = reference.drawn(3000, 5)  # drawn at another temperature than 1

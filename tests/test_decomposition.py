@@ -2,7 +2,6 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -14,6 +13,7 @@ import reference
 import reference_measures
 from nishimori import metrics
 from nishimori.errors import InputError, InputWarning
+from optional import torch
 
 CLOSE = {"rel": 1e-10, "abs": 1e-12}
 FEW = settings(max_examples=25, deadline=None)

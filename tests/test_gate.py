@@ -6,12 +6,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import binomtest, norm
 
 import nishimori
 import reference
 from nishimori import InputError, Sketch, gate
+from optional import torch
 
 LOGITS, LABELS = reference.drawn(3000, 4)  # drawn at T = 2, so the model is overconfident
 NAMES = np.array(["ant", "bee", "cat", "dog"])

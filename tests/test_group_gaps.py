@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 import nishimori
 import reference
 from nishimori import GroupConsistency, InputError, group_gaps
 from nishimori._group_gaps import holm
+from optional import torch
 
 RNG = np.random.default_rng(11)
 LOGITS, LABELS = reference.drawn(900, 4, temperature=1.6)

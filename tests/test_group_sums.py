@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import reference
 import reference_groups
@@ -10,6 +9,7 @@ from nishimori import InputError
 from nishimori._group_sums import Grouping, MeasureGroups, scaled_rows
 from nishimori._observables import Confidence, Energy
 from nishimori._sources import source
+from optional import torch
 
 LOGITS, LABELS = reference.drawn(400, 5)
 RNG = np.random.default_rng(3)

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -11,6 +10,7 @@ import reference_measures
 from nishimori import metrics
 from nishimori._outcomes import Outcomes, levels_of
 from nishimori.errors import InputError
+from optional import torch
 
 CLOSE = {"rel": 1e-12, "abs": 1e-14}
 FEW = settings(max_examples=25, deadline=None)

@@ -2,16 +2,15 @@
 
 import inspect
 
-import array_api_strict
 import numpy as np
 import pytest
-import torch
 
 import nishimori
 import reference
 from nishimori import ExpectationConsistency, GroupConsistency, InputError, metrics, plot, sources, testing
 from nishimori._labelling import Labelling
 from nishimori._scores import scores
+from optional import array_api_strict, torch
 from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGITS, SEQUENCES, TOKENS, TRUE, WEIGHTS
 
 T = reference.ec_temperature(FLAT, TRUE)

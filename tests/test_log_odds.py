@@ -4,12 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import expit, log_expit
 
 import nishimori
 from nishimori import InputError, LogOdds
 from nishimori._maps import from_parameters
+from optional import torch
 
 MAP = LogOdds(a=1.4, b=0.6, c=-0.3, square=0.05)
 S = np.array([-700.0, -30.0, -2.0, -1e-9, 0.0, 0.4, 5.0, 40.0, 700.0])

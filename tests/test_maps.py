@@ -3,11 +3,11 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
-import torch
 
 import reference
 from nishimori._maps import Affine, Temperature, from_parameters
 from nishimori.errors import InputError
+from optional import torch
 
 LOGITS, _ = reference.drawn(20, 4)
 

@@ -4,7 +4,6 @@ import json
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from readme import blocks
 
@@ -12,6 +11,7 @@ import nishimori
 import shell
 from nishimori import InputError, Observable
 from nishimori._calibrators import _methods, _registry
+from optional import pd
 
 PAGE = Path(__file__).parents[1] / "docs" / "which_calibrator.md"
 

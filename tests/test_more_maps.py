@@ -3,18 +3,15 @@
 import json
 import pickle
 
-import array_api_strict
-import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 
 import nishimori
 import reference
 from nishimori import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture, sources
 from nishimori._maps import from_parameters
 from nishimori.errors import InputError, InputWarning
+from optional import array_api_strict, jnp, pd, torch
 
 N, K = 700, 4
 LOGITS, LABELS = reference.drawn(N, K, seed=5)

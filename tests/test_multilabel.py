@@ -2,11 +2,8 @@
 
 import pickle
 
-import array_api_strict
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.utils.multiclass import type_of_target
 
@@ -19,6 +16,7 @@ from nishimori._multilabel import _decisions
 from nishimori._sources import _stored
 from nishimori._sources._files import NpyFile
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NoTemperatureError
+from optional import array_api_strict, pd, torch
 from own_process import measure
 
 TEMPERATURES = np.array([1.0, 2.0, 4.0])

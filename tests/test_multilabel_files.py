@@ -5,15 +5,13 @@ import random
 import re
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
-import torch
 
 import nishimori
 from nishimori import MultilabelCalibrator
 from nishimori.errors import FormatError, InputError, InputWarning, NishimoriError
-from nishimori.torch import Calibrated
+from optional import nishimori_torch, pd, torch
 from shell import nishimori as shell
 from test_multilabel import X, Y, sigmoid
 
@@ -285,7 +283,7 @@ REFUSED = {
         "Batches and tables cannot be read here: collect the scores first.",
     ),
     "PyTorch": (
-        lambda: Calibrated(torch.nn.Linear(2, 3), MultilabelCalibrator().fit(X, Y)),
+        lambda: nishimori_torch.Calibrated(torch.nn.Linear(2, 3), MultilabelCalibrator().fit(X, Y)),
         "`temperature` must be a calibrator of classes that exclude each other, got a MultilabelCalibrator. Use "
         "`torch.sigmoid(model(x) / torch.tensor(calibrator.temperatures_))`, or `calibrator.predict_proba(model(x))`.",
     ),

@@ -1,6 +1,5 @@
 """Temperatures of hard cases, against the definition in fifty digits: right to 1e-8, or refused."""
 
-import mpmath
 import numpy as np
 import pytest
 
@@ -15,6 +14,7 @@ from nishimori import (
     from_temperature,
     temperatures,
 )
+from optional import mpmath
 
 PROMISED = 1e-8
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
@@ -20,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 import reference
 from nishimori import CalibratedClassifier, InputError, TemperatureScaling
 from nishimori.plot import ReliabilityDisplay
+from optional import pd
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 LOGITS, LABELS = reference.drawn(500, 4)

@@ -3,7 +3,6 @@ from dataclasses import FrozenInstanceError, dataclass
 from typing import ClassVar
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
@@ -12,6 +11,7 @@ from nishimori import InputError, evaluate, metrics
 from nishimori._maps import Map, Temperature
 from nishimori._scorecard import scorecards
 from nishimori._sources import source
+from optional import pd
 
 LOGITS, LABELS = reference.drawn(700, 4)
 WEIGHTS = np.random.default_rng(1).exponential(size=700)

@@ -1,10 +1,7 @@
 """A flat score z stands for the logits (0, z), a flat probability p for (1 - p, p)."""
 
-import ml_dtypes
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from scipy.special import expit
 
 import reference
@@ -19,6 +16,7 @@ from nishimori import (
     temperature_curve,
     temperatures,
 )
+from optional import ml_dtypes, pd, torch
 
 rng = np.random.default_rng(0)
 Z = 4 * rng.normal(size=600)

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -12,6 +11,7 @@ from nishimori import metrics
 from nishimori._smooth_ece import Spread, _cosine_transform, _error_at
 from nishimori._sources import source
 from nishimori.errors import InputError
+from optional import torch
 
 FEW = settings(max_examples=25, deadline=None)
 N, K = 14, 3

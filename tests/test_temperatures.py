@@ -6,16 +6,14 @@ import weakref
 from dataclasses import FrozenInstanceError
 from math import log, sqrt
 
-import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
-import torch
 
 import reference
 from nishimori import ExpectationConsistency, InputError, NotConvergedError, TemperatureScaling, temperatures
 from nishimori._sources import source
 from nishimori._temperatures import temperatures_of
+from optional import jnp, ml_dtypes, torch
 
 CLOSE = 1e-8
 

@@ -5,13 +5,13 @@ import pickle
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import ndtri
 
 import nishimori
 import reference
 from nishimori import AdaptiveConsistency, FormatError, InputError, InputWarning, NoTemperatureError, Uncalibrated
 from nishimori._adapted import Adapted
+from optional import torch
 
 LOGITS, LABELS = reference.drawn(700, 5)
 RNG = np.random.default_rng(2)

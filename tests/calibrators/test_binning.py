@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.isotonic import IsotonicRegression
@@ -15,6 +14,7 @@ import nishimori
 import reference
 import shell
 from nishimori import HistogramBinning, InputError, InputWarning, Isotonic, _class_claims, sources
+from optional import torch
 
 LOGITS, LABELS = reference.drawn(400, 4, seed=11)
 P = reference.softmax(LOGITS)

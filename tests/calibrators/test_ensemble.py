@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from scipy.optimize import brentq, minimize
 
 import nishimori
@@ -13,6 +12,7 @@ from nishimori import EnsembleTemperature, InputError, Mixture, NotConvergedErro
 from nishimori._mixture_errors import MixtureConditions
 from nishimori._mixture_weights import best_weights
 from nishimori._sources import source
+from optional import torch
 
 K = 4
 

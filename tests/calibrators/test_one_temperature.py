@@ -3,11 +3,8 @@
 import pickle
 from copy import deepcopy
 
-import ml_dtypes
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -23,6 +20,7 @@ from nishimori import (
     temperatures,
 )
 from nishimori._sources import ArraySource
+from optional import ml_dtypes, pd, torch
 
 LOGITS, LABELS = reference.drawn(300, 4)
 NAMES = ["ant", "bee", "cat", "dog"]

@@ -1,15 +1,13 @@
 """Predictions are made a block of rows at a time, into one output, and do not depend on where blocks end."""
 
-import array_api_strict
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 import nishimori
 from nishimori import _array
 from nishimori._maps import Map
 from nishimori.errors import InputError
+from optional import array_api_strict, jnp, torch
 from own_process import measure
 
 METHODS = ("predict_proba", "predict_log_proba", "transform", "predict")

@@ -5,7 +5,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
@@ -20,6 +19,7 @@ from nishimori import (
     load,
 )
 from nishimori._calibrators._record import Provenance
+from optional import pd
 
 LOGITS, LABELS = reference.drawn(300, 3)
 PROBABILITIES = reference.softmax(LOGITS)

@@ -4,13 +4,13 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 import nishimori
 import reference
 from nishimori import InputError, MatrixScaling, NotConvergedError, VectorScaling
+from optional import torch
 
 CLASSES = [VectorScaling, MatrixScaling]
 BOTH = pytest.mark.parametrize("kind", CLASSES, ids=["vector", "matrix"])

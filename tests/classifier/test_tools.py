@@ -4,7 +4,6 @@ import pickle
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn
 from scipy.sparse import csr_array
@@ -20,6 +19,7 @@ from sklearn.utils import get_tags
 
 import nishimori
 from nishimori import CalibratedClassifier, GroupConsistency, TemperatureScaling
+from optional import pd
 from small_problems import NAMES, named, three_classes, two_classes
 
 

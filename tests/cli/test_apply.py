@@ -3,8 +3,6 @@
 import json
 
 import numpy as np
-import pandas as pd
-import pyarrow.parquet
 import pytest
 
 import nishimori
@@ -12,6 +10,7 @@ import reference
 import shell
 from nishimori import _tables
 from nishimori._tables import _columnar, _text
+from optional import pd, pyarrow
 from own_process import measure
 
 LOGITS, LABELS = reference.drawn(60, 3)

@@ -3,16 +3,14 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
-import safetensors.numpy
-import torch
 
 import nishimori
 import reference
 import shell
 from nishimori import _tables
 from nishimori.cli._labelled_table import witnesses
+from optional import pd, safetensors, torch
 from own_process import measure
 
 LOGITS, LABELS = reference.drawn(900, 5)

@@ -4,13 +4,13 @@ import json
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
 import reference
 import shell
 from nishimori import metrics
+from optional import pd
 
 VAL, TEST = reference.drawn(400, 4, seed=1), reference.drawn(300, 4, seed=2)
 

@@ -4,11 +4,7 @@ import json
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
-import safetensors.numpy
-import safetensors.torch
-import torch
 
 import nishimori
 import reference
@@ -16,6 +12,7 @@ import shell
 from nishimori.cli import _files
 from nishimori.cli._files import Names
 from nishimori.errors import FormatError, InputError
+from optional import pd, safetensors, torch
 
 LOGITS, LABELS = reference.drawn(40, 3)
 WEIGHTS = np.arange(1.0, 41)

@@ -4,12 +4,12 @@ import json
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
 import reference
 import shell
+from optional import pd
 
 LOGITS, LABELS = reference.drawn(200, 3, seed=3)
 NAMES = ["cat", "dog", "fish"]

@@ -4,11 +4,11 @@ import json
 from xml.etree import ElementTree
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
 import reference
+from optional import pd
 
 LOGITS, LABELS = reference.drawn(2000, 3)  # drawn at T = 2
 GAP = reference.ec_gap(LOGITS, LABELS, 1.0)

@@ -3,12 +3,12 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
 import reference
 import shell
+from optional import pd
 
 RNG = np.random.default_rng(5)
 LOGITS = 3 * RNG.normal(size=(1200, 3))

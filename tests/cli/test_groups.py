@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
@@ -11,6 +10,7 @@ import reference
 import shell
 from nishimori._tables import _columnar, _text
 from nishimori.cli import _apply
+from optional import pd
 
 LOGITS, LABELS = reference.drawn(300, 3, seed=3)
 SITES = np.array(["delta", "north", "south"])[np.random.default_rng(0).integers(0, 3, 300)]

@@ -3,12 +3,12 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
 import reference
 import shell
+from optional import pd
 from token_cases import CLASSES, COUNTED, FLAT, IGNORED, LABELS, LOGITS, TRUE
 
 T = reference.ec_temperature(FLAT, TRUE)

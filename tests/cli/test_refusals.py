@@ -6,12 +6,12 @@ import resource
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori.cli
 import reference
 import shell
+from optional import pd
 
 
 def test_eval_refuses_classes_in_another_order_than_the_columns(tmp_path):

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
@@ -11,6 +10,7 @@ import reference
 import shell
 from nishimori import Sketch
 from nishimori._tables import _columnar, _text
+from optional import pd
 
 LOGITS, LABELS = reference.drawn(900, 4, seed=3)
 WEIGHTS = np.arange(900) % 3

@@ -1,14 +1,13 @@
 """Every refusal of bad input, word for word: it names the argument, what it got, and the remedy."""
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from scipy import sparse
 
 import nishimori
 import reference
 from nishimori import InputError, NoTemperatureError
+from optional import pd, torch
 
 X, y = reference.drawn(60, 3)
 

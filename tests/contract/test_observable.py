@@ -10,7 +10,6 @@ from importlib import import_module
 import numpy as np
 import own_code
 import pytest
-import torch
 from scipy.optimize import brentq
 from sklearn.base import clone
 
@@ -19,7 +18,7 @@ import reference
 import shell
 from nishimori import InputError, Matched, NoTemperatureError, Observable
 from nishimori._calibrators import _registry
-from nishimori.torch import calibrate
+from optional import nishimori_torch, torch
 
 CODE = own_code.code_under("An observable of your own")
 LOGITS, LABELS = reference.drawn(1500, 6)
@@ -101,7 +100,7 @@ def test_the_shell_finds_it_beside_the_data_in_a_process_of_its_own(place):
 def test_it_calibrates_a_network(rank, name):
     nishimori.register("rank", rank)
     loader = [(torch.tensor(LOGITS), torch.tensor(LABELS))]
-    calibrated = calibrate(torch.nn.Identity(), loader, method=name)
+    calibrated = nishimori_torch.calibrate(torch.nn.Identity(), loader, method=name)
     assert float(calibrated.temperature) == pytest.approx(rank_temperature(LOGITS, LABELS), rel=1e-6)
     assert calibrated.method == "rank"  # its registered name, however it was asked for
     assert calibrated.found.ec == pytest.approx(reference.ec_temperature(LOGITS, LABELS), rel=1e-8)
@@ -304,7 +303,9 @@ def test_an_observable_may_be_a_plain_dataclass_or_have_slots(kind):
     loader = [(torch.tensor(LOGITS), torch.tensor(LABELS))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_registry, "_known", {**_registry._known, "own": kind(1)})
-        assert float(calibrate(torch.nn.Identity(), loader, method="own").temperature) == pytest.approx(found, rel=1e-6)
+        assert float(nishimori_torch.calibrate(torch.nn.Identity(), loader, method="own").temperature) == pytest.approx(
+            found, rel=1e-6
+        )
 
 
 def test_parameters_may_be_arrays_and_values_are_computed_once_per_block_and_reading():

@@ -3,10 +3,8 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn
-import torch
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -16,6 +14,7 @@ import nishimori
 import reference
 from method_cases import drawn_for
 from nishimori import GroupConsistency, InputError, TemperatureScaling
+from optional import pd, torch
 
 LOGITS, LABELS = reference.drawn(600, 3)
 NAMES = ["ant", "bee", "cat"]

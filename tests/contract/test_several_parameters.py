@@ -7,7 +7,6 @@ from importlib import import_module
 import numpy as np
 import own_code
 import pytest
-import torch
 from scipy.optimize import minimize, root
 from sklearn.base import clone
 
@@ -16,7 +15,7 @@ import reference
 import shell
 from nishimori import InputError, NotConvergedError, SeveralParameters
 from nishimori._calibrators import _registry
-from nishimori.torch import calibrate
+from optional import nishimori_torch, torch
 
 CODE = own_code.code_under("A calibrator with several parameters")
 SHIFT = np.array([0.0, 0.0, 1.2, 0.0])
@@ -220,7 +219,7 @@ def test_it_runs_from_the_shell(one_bias, place):
 def test_it_calibrates_a_network(one_bias, name):
     nishimori.register("own", one_bias)
     loader = [(torch.tensor(LOGITS), torch.tensor(LABELS))]
-    calibrated = calibrate(torch.nn.Identity(), loader, method=name)
+    calibrated = nishimori_torch.calibrate(torch.nn.Identity(), loader, method=name)
     expected = one_bias().fit(LOGITS, LABELS).predict_proba(TEST_LOGITS)
     found = calibrated(torch.tensor(TEST_LOGITS)).softmax(dim=1)
     np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-5)

@@ -5,10 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
-import zarr
 
 import nishimori
 import reference
@@ -16,6 +13,7 @@ from nishimori import InputError, metrics, sources
 from nishimori._inputs import Batch
 from nishimori._scores import Scores
 from nishimori._sources import Source, source
+from optional import pd, torch, zarr
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(2).integers(0, 3, 900).astype(float)

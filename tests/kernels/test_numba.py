@@ -4,13 +4,13 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import mpmath
 import numpy as np
 import pytest
 
 pytest.importorskip("numba", reason="the Numba kernel needs numba, which is not installed")
 
 from nishimori._kernels import _numba, _numba_exp, named
+from optional import mpmath
 
 KERNEL = named("numba")
 DTYPES = [np.float32, np.float64]

@@ -4,10 +4,8 @@ import pickle
 import weakref
 from functools import partial
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 import nishimori
 import reference
@@ -24,6 +22,7 @@ from nishimori import (
     temperature_curve,
     temperatures,
 )
+from optional import jnp, torch
 
 LOGITS, LABELS = reference.drawn(1500, 6)
 WEIGHTS = np.random.default_rng(1).integers(0, 4, 1500).astype(float)

@@ -4,11 +4,11 @@ import functools
 
 import numpy as np
 import pytest
-import torch
 
 import nishimori
 import reference
 from nishimori import ExpectationConsistency, InputError, InputWarning, metrics, sources
+from optional import torch
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import zarr
 
 import nishimori
 import reference
 from nishimori import FormatError, InputError, bootstrap, sources, temperatures
+from optional import zarr
 
 LOGITS, LABELS = reference.drawn(1200, 4)
 RNG = np.random.default_rng(0)

@@ -4,12 +4,12 @@ import sys
 
 import numpy as np
 import pytest
-import zarr
 
 import nishimori
 import reference
 from nishimori import ExpectationConsistency, FormatError, InputError, sources
 from nishimori._sources import Chunked, Mapped, NpyFile
+from optional import zarr
 from own_process import measure
 
 LOGITS, LABELS = reference.drawn(900, 5)

@@ -1,12 +1,12 @@
 """Tables: which columns count, what is kept, and which file, row or line an error is about."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
 import reference
 from nishimori import ExpectationConsistency, FormatError, InputError, sources
+from optional import pd
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)

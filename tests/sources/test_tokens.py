@@ -1,16 +1,14 @@
 """Tokens of language models in memory, on disk, in batches and in sketches: the sums are those of the tokens that count."""
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
-import zarr
 
 import nishimori
 import reference
 from nishimori import InputError, Sketch, sources
 from nishimori._array import merged, rows_at, rows_between
 from nishimori._sources import Chunked, NpyFile
+from optional import pd, torch, zarr
 from own_process import measure
 from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGITS, SEQUENCES, TOKENS, TRUE, WEIGHTS
 

@@ -7,13 +7,11 @@ import subprocess
 import sys
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.feather
-import pyarrow.parquet
 import pytest
 
 from nishimori._tables import ENDINGS, _columnar, _json_lines, new_table, open_table
 from nishimori.errors import FormatError
+from optional import pa
 
 ARROW = [".parquet", ".feather", ".arrow", ".ipc"]
 

@@ -1,0 +1,142 @@
+"""Which tests need packages that may be absent, and which skips continuous integration accepts.
+
+A test module of which a part can do without a package says ``from optional import torch``, see ``tests/optional.py``. What
+cannot be imported without one is in the table here.
+"""
+
+import os
+import re
+from doctest import UnexpectedException
+from pathlib import Path
+
+import pytest
+
+from optional import NOT_REQUIRED, REQUIRED, Absent, absent_in, is_installed, packages_in
+
+# Modules and folders, as patterns of their paths below this folder, and the package that all of their tests and examples need.
+NEEDED = {
+    "src/nishimori/_kernels/_numba_*.py": "numba",
+    "src/nishimori/_kernels/_numba.py": "numba",
+    "src/nishimori/_kernels/_triton*.py": "torch",
+    "src/nishimori/_sources/_places.py": "dask",
+    "src/nishimori/paper/models/*.py": "torch",
+    "src/nishimori/paper/training/_[npt]*.py": "torch",
+    "src/nishimori/plot/*.py": "matplotlib",
+    "src/nishimori/torch/*.py": "torch",
+    "tests/browser/*.py": "playwright",
+    "tests/cli/test_training.py": "torch",
+    "tests/contract/test_cuda.py": "torch",
+    "tests/contract/test_peers.py": "torchmetrics",
+    "tests/kernels/test_numba*.py": "numba",
+    "tests/mapped_networks.py": "torch",
+    "tests/paper/artefacts/test_trained_artefacts.py": "torch",
+    "tests/paper/artefacts/*.py": "matplotlib",
+    "tests/paper/test_models.py": "torch",
+    "tests/paper/training/*.py": "torch",
+    "tests/ranks_job.py": "torch",
+    "tests/small_[nt]*.py": "torch",
+    "tests/sources/test_dask*.py": "distributed",
+    "tests/test_logit_diagram.py": "matplotlib",
+    "tests/test_palette.py": "matplotlib",
+    "tests/test_plot*.py": "matplotlib",
+    "tests/test_reliability_display.py": "matplotlib",
+    "tests/torch/*.py": "torch",
+}
+
+# Files whose tests are slow, for which `make quick` has no time; others are marked one by one.
+SLOW = [
+    "tests/contract/test_*stud*.py",
+    "tests/contract/test_documentation.py",
+    "tests/contract/test_examples.py",
+    "tests/contract/test_interval_coverage.py",
+    "tests/contract/test_sklearn.py",
+    "tests/fuzz/test_fuzz.py",
+    "tests/paper/artefacts/*.py",
+    "tests/test_adaptive_study.py",
+    "tests/test_metric_coverage.py",
+]
+
+# Why a test may be skipped in continuous integration, other than for lack of a package that is not in requirements/test.txt.
+ACCEPTED_SKIPS = [
+    "CUDA device",
+    "there is a GPU|without CUDA",
+    "NISHIMORI_DATA does not name a folder",
+    "only root can give files away",
+    "a loader that shuffles sums in another order each time",  # a combination of parameters about which nothing is claimed
+    "float32 has no such number",  # likewise
+]
+
+
+def matches(path: Path, pattern: str) -> bool:
+    """Whether a path below this folder has this pattern."""
+    return path.relative_to(Path(__file__).parent).match(pattern)
+
+
+def package_for(path: Path) -> str | None:
+    """The package without which no test in this file can run."""
+    return next((package for pattern, package in NEEDED.items() if matches(path, pattern)), None)
+
+
+def is_accepted(reason: str) -> bool:
+    """Whether a test may be skipped for this reason in continuous integration."""
+    if any(re.search(pattern, reason) for pattern in ACCEPTED_SKIPS):
+        return True
+    packages = packages_in(reason)
+    may_lack = NOT_REQUIRED | (REQUIRED if os.environ.get("NISHIMORI_TESTS") == "quick" else set())
+    return bool(packages) and all(each in may_lack and not is_installed(each) for each in packages)
+
+
+def check_skip(report: pytest.CollectReport | pytest.TestReport) -> None:
+    """Turn a skip into a failure where continuous integration does not accept it."""
+    if os.environ.get("CI", "") in ("", "false") or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2].removeprefix("Skipped: ")
+    if not is_accepted(reason):
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{report.nodeid} was skipped: {reason}\n"
+            "In continuous integration it must run. If that cannot be, add the reason to ACCEPTED_SKIPS in conftest.py."
+        )
+
+
+def absent_package(error: BaseException) -> str | None:
+    """The package that is not installed and for lack of which a test or the lines of a docstring ended with this error."""
+    (error, *_) = getattr(error, "failures", [error])  # pytest collects those of a docstring
+    if isinstance(error, UnexpectedException):
+        error = error.exc_info[1]
+    named = packages_in(f"{error.name} {error}") if isinstance(error, ImportError) else []
+    return next((each for each in named if not is_installed(each)), None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Skip files that need an absent package."""
+    package = package_for(collector.path) if isinstance(collector, pytest.File) else None
+    if package is not None and not is_installed(package):
+        collector.collect = Absent(package).skip
+    report = yield
+    check_skip(report)
+    return report
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items):
+    """Skip tests that have part of an absent package as a parameter, and mark the slow ones."""
+    for item in items:
+        if any(matches(item.path, pattern) for pattern in SLOW):
+            item.add_marker(pytest.mark.slow)
+        stand_in = absent_in(item.callspec.params) if hasattr(item, "callspec") else None
+        if stand_in is not None:
+            item.add_marker(pytest.mark.skip(reason=stand_in.reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Skip tests that end for lack of a package, and check why tests are skipped."""
+    report = yield
+    package = absent_package(call.excinfo.value) if report.failed and call.excinfo else None
+    if package is not None:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1], f"Skipped: {Absent(package).reason}")
+    check_skip(report)
+    return report
