@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from inspect import signature
 from itertools import permutations
 from typing import Any
@@ -11,6 +12,7 @@ from sklearn.base import clone
 from nishimori._adapted import match_both
 from nishimori._applied import check_groups
 from nishimori._calibrators import AdaptiveConsistency, Calibrator, ExpectationConsistency, TemperatureScaling, calibrator
+from nishimori._census import verdict_on_zeros
 from nishimori._comparison import Compared, Comparison
 from nishimori._floors import open_source, with_floor
 from nishimori._group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
@@ -91,12 +93,13 @@ def compare(
     T 1.61, ECE 0.070 to 0.010
     """
     said: dict[str, Any] = {"input": input, "classes": classes, "floor": floor, "ignore_index": ignore_index}
-    validation, test, floor = data_sets(
+    validation, test, used = data_sets(
         (X_val, y_val, sample_weight, clusters, groups), (X_test, y_test, test_weight, test_clusters, test_groups), said
     )
-    meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
+    meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": used}
     chosen = _named(methods, meaning, by_groups=groups_in(validation) is not None)
-    return _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts)
+    found = _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts)
+    return replace(found, verdicts=(*found.verdicts, floor_verdict(used))) if is_auto(floor) else found
 
 
 def _compared(
@@ -117,6 +120,7 @@ def _compared(
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     measured = _Measured(test or validation, maps, bins, classes, level, groups_name=groups_name, counts=counts)
     tests = _tests(validation, matched, fitted, target, counts=counts)
+    caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
     return Comparison(
         methods=tuple(_row(name, fitted.get(name), why.get(name), measured, level) for name in methods),
         n_validation=next(each.n_samples_ or 0 for each in fitted.values()),
@@ -124,12 +128,14 @@ def _compared(
         is_test=test is not None,
         level=level,
         verdicts=(
+            *filter(None, [caveat]),
             *(each.verdict if isinstance(each, RequiredSamples) else each.sentence(level) for each in tests.values()),
             *measured.verdicts(level, is_test=test is not None),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
         ),
         tests=tests,
         floor=floor_in(validation),
+        caveat=caveat,
     )
 
 
@@ -184,6 +190,11 @@ def data_sets(
     if used is not None and is_auto(floor) and floor_in(measured) is None:  # a source, which was told nothing
         measured = with_floor(measured, used, "X_test")
     return fitted, measured, used
+
+
+def floor_verdict(floor: float | None) -> str:
+    """Which floor ``floor="auto"`` has chosen."""
+    return f"Probabilities below {floor:g} were raised to it: the log-loss of validation samples that were held out chose it."
 
 
 def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str]) -> Source:
@@ -343,6 +354,19 @@ class _Measured:
             differ = f"After {_listed(unsure)} some predictions are not those after {first}"
             said.append(f"{differ}, but the error does not differ by more than chance.")
         return said
+
+
+def _about_zeros(matched: Match, card: Scorecard | None) -> str:
+    """That true classes of probability zero decide results, or nothing if there are none; ``card`` is of the test data."""
+    numbers = {"validation samples": (matched.census.n_at_zeros, matched.census.n_rows)}
+    if card is not None:
+        numbers["test samples"] = (card.n_at_zeros, card.n_samples)
+    found = [f"{zeros} of {n} {name}" for name, (zeros, n) in numbers.items() if zeros]
+    if not found:
+        return ""
+    fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
+    what = " and ".join(["the T of ts and auto"] * fitted + ["every NLL"] * measured)
+    return verdict_on_zeros(_listed(found), what, fits=True)
 
 
 def _listed(names: Sequence[str]) -> str:

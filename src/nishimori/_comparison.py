@@ -91,6 +91,9 @@ class Comparison:
         The tests and estimates behind the verdicts, by name.
     floor : float or None
         The floor of probabilities that was used: the one that was passed, or that ``floor="auto"`` chose.
+    caveat : str
+        What has to be known before the numbers are read: that zeros at true classes decide some of them. It is the first of
+        the verdicts; empty if there is nothing.
     """
 
     methods: tuple[Compared, ...]
@@ -101,6 +104,7 @@ class Comparison:
     verdicts: tuple[str, ...]
     tests: Mapping[str, Any]
     floor: float | None = None
+    caveat: str = ""
 
     def __getitem__(self, method: str) -> Compared:
         for each in self.methods:

@@ -1,10 +1,10 @@
 """The lowest probability that a true class can have, chosen out of fold: the one rule behind ``floor="auto"``.
 
 Forests and neighbours give exact zeros, and a zero at a true class is an infinite loss. Which floor replaces it is chosen by
-what it does to samples that were not used to fit: the samples are divided into five folds, temperature scaling is fitted to four of
+what it does to samples that were held out: the samples are divided into five folds, temperature scaling is fitted to four of
 them at each floor, and the log-loss of the fifth is summed over the folds. All methods take the floor that temperature scaling
-takes, so that they can be compared, and one that is slow to fit is fitted once. On neighbours and forests the floor of the
-lowest loss is the same, or a neighbour on the grid, for expectation consistency, vector and matrix scaling.
+takes, so that they can be compared, and so that a method that is slow to fit is fitted once. The losses of expectation
+consistency and vector scaling have their minimum at the same floor, or at the next one, for neighbours of 3, 10 and 20 classes.
 """
 
 from collections.abc import Sequence
@@ -94,6 +94,8 @@ def choose_floor(data: Source, name: str = "logits") -> float:
     collected = _Collect(data.n_classes)
     with_floor(data, _FLOORS[0], name)  # refuses what cannot be read again
     data.gather(collected)
+    if collected.has_logits:
+        check_input("logits", "auto")  # raises
     return best_floor(collected.samples())
 
 
@@ -166,10 +168,12 @@ class _Collect:
         self._draw = np.random.default_rng(0)
         self._share = 1.0
         self._parts: list[tuple[HostArray, ...]] = []
+        self.has_logits = False
 
     def __call__(self, batch: Batch) -> int:
         if batch.given is None:
-            check_input("logits", "auto")  # raises
+            self.has_logits = True  # which is refused later, because it is not about this batch
+            return 0
         drawn = self._draw.random(batch.n_rows)
         codes = np.full(batch.n_rows, -1) if batch.clusters is None else batch.clusters.codes
         part = (drawn, on_host(batch.given), on_host(batch.labels), on_host(batch.weights), codes)

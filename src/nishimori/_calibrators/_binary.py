@@ -102,7 +102,7 @@ class BinaryCalibrator(Calibrator):
         functions = tuple(each for each in terms.values() if each != "1")
         zeros, seen = data.gather(together(CountZeros(), Look(functions))).items
         self._refuse(seen, self.label_name(X))
-        warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit")
+        warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)
         regression = Regression.of(functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, counts=counts))
         search = LogisticSearch(data, seen)

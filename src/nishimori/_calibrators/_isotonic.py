@@ -85,9 +85,7 @@ class Isotonic(Calibrator):
     parameters_se_: None
     why_no_se_: str
 
-    def __init__(
-        self, *, prior: float = 1.0, input: Input = "logits", classes: Classes = None, floor: Floor = None
-    ) -> None:
+    def __init__(self, *, prior: float = 1.0, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
         self.prior = prior
         self.input = input
         self.classes = classes

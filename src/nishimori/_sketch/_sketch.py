@@ -90,8 +90,8 @@ class Sketch:
     ) -> None:
         if is_auto(floor):
             raise InputError(
-                "`floor` must be a number or None for a sketch, got 'auto': sums are made once, for one floor. Choose it on some "
-                "of the rows: `nishimori.temperatures(probabilities, labels, input='probabilities', floor='auto').floor`."
+                "`floor` must be a number or None for a sketch, got 'auto': sums are made once, for one floor. Choose it on "
+                "some of the rows: `nishimori.temperatures(probabilities, labels, input='probabilities', floor='auto').floor`."
             )
         check_input(input, floor)
         self._survey = Survey(Grid.over(temperatures, nodes_per_octave), observables_from(observables))

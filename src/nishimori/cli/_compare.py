@@ -32,6 +32,7 @@ from nishimori.cli._options import (
 )
 from nishimori.cli._sketch_file import about_sketches
 from nishimori.cli._terminal import JsonOption, MarkdownOption, heard, print_json, print_lines, print_tabular, print_text
+from nishimori.cli._wording import with_options
 
 MethodsOption = Annotated[
     str, typer.Option(help="Names of methods, comma-separated; none is the model as it is.", metavar="NAMES")
@@ -113,4 +114,4 @@ def _show(found: Comparison, told: list[str], form: Literal["json", "markdown", 
             if table is not None:
                 print_tabular(table)
         for verdict in found.verdicts:
-            print_text(verdict)
+            print_text(with_options(verdict))

@@ -12,11 +12,11 @@ from typing import Any, Self
 import numpy as np
 
 import nishimori
+from nishimori._compare import data_sets, floor_verdict
 from nishimori._disk import new_file
 from nishimori._labels import Classes
 from nishimori._numbers import between, whole
-from nishimori._compare import data_sets
-from nishimori._scores import Floor, Input
+from nishimori._scores import Floor, Input, is_auto
 from nishimori._sketch import Sketch
 from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
@@ -93,6 +93,7 @@ class Report:
         validation, test, used = data_sets((X_val, y_val, sample_weight, clusters, groups), given, meaning)
         asked = Asked(classes, input, used, counts, float(level), n_bins)
         found = results_of(validation, test, ids, asked)
+        found["verdict"]["sentences"] += [floor_verdict(used)] if is_auto(floor) else []
         names = ("X_val, y_val", "X_val, y_val" if test is None else "X_test, y_test")
         if isinstance(validation, Sketch):
             names = ("sketch", "sketch" if test is None else "test_sketch, None")
