@@ -41,10 +41,10 @@ def losses(p, labels, weights=None, clusters=None):
 
 
 def best_floor(p, labels, weights=None, clusters=None):
-    """The largest floor within 1 of the lowest loss, but not the largest of all."""
+    """The largest floor within 0.5 of the lowest loss, but not the largest of all."""
     found = losses(p, labels, weights, clusters)
     floors, lowest = list(found), min(found.values())
-    place = max(i for i, floor in enumerate(floors) if found[floor] <= lowest + 1)
+    place = max(i for i, floor in enumerate(floors) if found[floor] <= lowest + 0.5)
     return floors[min(place, len(floors) - 2)]
 
 

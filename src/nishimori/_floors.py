@@ -29,9 +29,9 @@ _LARGEST = 0.9
 
 _FOLDS = 5
 
-# Floors whose summed loss exceeds the lowest by at most this are as good: a difference of one in log-likelihood is about one
-# standard error. Of n zeros of which none is at a true class, a floor of 1/n costs as much.
-_AS_GOOD = 1.0
+# Floors whose summed loss exceeds the lowest by at most this are as good: half a unit of log-likelihood is one standard error.
+# Where none of n zeros is at a true class, a floor of 1/(2n) costs as much.
+_AS_GOOD = 0.5
 
 # So many probabilities tell the floor, of at least so many samples: 55 fits to them take about half a second.
 _NUMBERS, _LEAST_ROWS = 2**18, 2**10

@@ -161,7 +161,7 @@ class ExpectationConsistency(OneTemperature):
         Smaller probabilities are raised to this, with ``input="probabilities"``. By default only exact zeros are raised, to
         the smallest positive normal number of their dtype. "auto" chooses the floor from the data that the calibrator is
         fitted to, which are divided into five folds, with whole clusters in each: the one at which the log-loss of each fold,
-        after temperature scaling of the other four, is lowest in sum. Of floors whose log-likelihood is within 1 of the best,
+        after temperature scaling of the other four, is lowest in sum. Of floors whose log-likelihood is within 0.5 of the best,
         the largest is taken, and never the largest that was tried, 0.9 / (number of classes). It is `floor_`.
 
     Attributes
