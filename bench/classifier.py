@@ -39,7 +39,7 @@ MODELS = {
     "tree": DecisionTreeClassifier(min_samples_leaf=5, random_state=0),
 }
 WITH_PROBABILITIES = ("naive Bayes", "forest", "neighbours", "tree")
-FLOORS = {"chosen": "auto", "0.01": 0.01, "1e-6": 1e-6, "2e-16": 2.0**-52, "none": None}
+FLOORS = {"chosen": "auto", "0.05": 0.05, "0.01": 0.01, "1e-6": 1e-6, "2e-16": 2.0**-52, "none": None}
 
 
 def variants(name, model):

@@ -88,20 +88,22 @@ FOREST = RandomForestClassifier(10, random_state=0).fit(X[:1078], Y[:1078])
 P, TRUTH = FOREST.predict_proba(X[1078:]), Y[1078:]
 N_ZEROS = int((P[np.arange(len(P)), TRUTH] == 0).sum())
 
+ON_TS, AUTO = "the temperature of temperature scaling", ", or `floor='auto'`"
 ON_ZEROS = {
-    "fit": (TemperatureScaling(input="probabilities").fit, "the temperature of temperature scaling"),
-    "temperatures": (lambda p, y: temperatures(p, y, input="probabilities"), "the temperature of temperature scaling"),
-    "nll": (lambda p, y: metrics.nll(p, y, input="probabilities"), "the loss"),
-    "evaluate": (lambda p, y: evaluate(p, y, input="probabilities"), "the loss"),
+    "fit": (TemperatureScaling(input="probabilities").fit, ON_TS, AUTO),
+    "temperatures": (lambda p, y: temperatures(p, y, input="probabilities"), ON_TS, AUTO),
+    "nll": (lambda p, y: metrics.nll(p, y, input="probabilities"), "the loss", ""),
+    "evaluate": (lambda p, y: evaluate(p, y, input="probabilities"), "the loss", ""),
 }
 
 
-@pytest.mark.parametrize(("use", "what"), ON_ZEROS.values(), ids=ON_ZEROS)
-def test_true_classes_of_probability_zero_are_a_warning_that_counts_them(use, what):
+@pytest.mark.parametrize(("use", "what", "remedy"), ON_ZEROS.values(), ids=ON_ZEROS)
+def test_true_classes_of_probability_zero_are_a_warning_that_counts_them(use, what, remedy):
     assert N_ZEROS > 0
     message = (
         rf"^The true class has probability 0 in {N_ZEROS} of 719 samples, so {what} depends on what 0 is replaced by: here the "
-        r"smallest positive number of its dtype\. Pass `floor=`, the lowest probability that you consider possible\.$"
+        r"smallest positive number of its dtype\. Pass `floor=`, the lowest probability that you consider possible"
+        rf"{remedy}\.$"
     )
     with pytest.warns(InputWarning, match=message):
         use(P, TRUTH)

@@ -8,7 +8,7 @@ from typing import Any
 from nishimori._labels import Classes, class_labels
 from nishimori._maps import Map, Temperature, checked_groups
 from nishimori._numbers import temperature as checked_temperature
-from nishimori._scores import Input, check_input
+from nishimori._scores import Input, check_input, refuse_auto
 from nishimori._sources import Source, groups_in, in_pieces, is_source, source
 from nishimori.errors import InputError
 
@@ -45,6 +45,7 @@ def applied(
 
     ``used`` holds maps or fitted calibrators by the names that the caller's signature has for them.
     """
+    refuse_auto(meaning.floor)
     fitted = {name: each for name, each in used.items() if not isinstance(each, Map)}
     maps = [each if isinstance(each, Map) else _map_of(each, name) for name, each in used.items()]
     pieces = in_pieces(logits, labels)
@@ -77,14 +78,14 @@ def _common(fitted: Mapping[str, Any]) -> Said:
     """What all calibrators say."""
     (name, first), *others = fitted.items()
     for other_name, other in others:
-        for what in ("input", "classes", "floor"):
-            mine, theirs = _plain(getattr(first, what)), _plain(getattr(other, what))
+        for what, attribute in (("input", "input"), ("classes", "classes"), ("floor", "floor_")):
+            mine, theirs = _plain(getattr(first, attribute)), _plain(getattr(other, attribute))
             if mine != theirs:
                 raise InputError(
                     f"`{name}` and `{other_name}` must have the same `{what}`, got {mine!r} and {theirs!r}. Fit both to the "
                     "same kind of scores."
                 )
-    return Said(input=first.input, classes=first.classes, floor=first.floor)
+    return Said(input=first.input, classes=first.classes, floor=first.floor_)
 
 
 def _plain(value: Any) -> Any:
@@ -118,5 +119,5 @@ def _refuse_contradictions(calibrator: Any, meaning: Said) -> None:
         if known is None or given != known.tolist():
             shown = "which has none" if known is None else known.tolist()
             raise InputError(f"`classes` must be those of the calibrator, {shown}, got {given}.")
-    if floor is not None and floor != calibrator.floor:
-        raise InputError(f"`floor` must be that of the calibrator, {calibrator.floor!r}, got {floor!r}.")
+    if floor is not None and floor != calibrator.floor_:
+        raise InputError(f"`floor` must be that of the calibrator, {calibrator.floor_!r}, got {floor!r}.")

@@ -155,12 +155,29 @@ def warn_if_few(census: Census) -> None:
     notice(message, FewErrorsWarning)
 
 
-def warn_of_zeros(n_at_zeros: int, n_samples: int, what: str) -> None:
-    """Warn when the true class of some samples has probability zero, on which ``what`` depends."""
+def warn_of_zeros(n_at_zeros: int, n_samples: int, what: str, *, fits: bool = False) -> None:
+    """Warn when the true class of some samples has probability zero, on which ``what`` depends.
+
+    ``fits`` where something is fitted, so that the floor can be chosen from the data.
+    """
     if n_at_zeros:
+        choice = ", or `floor='auto'`" if fits else ""
         notice(
             f"The true class has probability 0 in {n_at_zeros} of {n_samples} samples, so {what} depends on what 0 is replaced "
             "by: here the smallest positive number of its dtype. Pass `floor=`, the lowest probability that you consider "
-            "possible.",
+            f"possible{choice}.",
             InputWarning,
         )
+
+
+def verdict_on_zeros(where: str, what: str, *, fits: bool = False) -> str:
+    """What to say before all else where true classes of probability zero decide ``what``; ``where`` counts the samples.
+
+    They do wherever there are any, however few: a zero stands for a loss of 708 (float64) or 87 (float32), of which a
+    temperature, a mean loss and their standard errors are made, and that number is arbitrary.
+    """
+    remedy = "Pass `floor='auto'`, or as `floor`" if fits else "Pass as `floor`"
+    return (
+        f"The true class has probability 0 in {where}, which decides {what}: 0 is replaced by the smallest positive number of "
+        f"its dtype, which is arbitrary. {remedy} the lowest probability that you consider possible."
+    )

@@ -54,6 +54,8 @@ class Check:
         That of the limits.
     about : str
         More about the value, such as the group that it is of; may be empty.
+    caveat : str
+        What has to be known before the rest is read: that zeros at true classes decide it; may be empty.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Check:
     high: float
     level: float
     about: str = ""
+    caveat: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -77,7 +80,11 @@ class Check:
 
     @property
     def message(self) -> str:
-        """What was found, in one sentence."""
+        """What was found, in one sentence, after the caveat if there is one."""
+        return " ".join(filter(None, (self.caveat, self._found)))
+
+    @property
+    def _found(self) -> str:
         title, bound = TITLES[self.name][0], self._text(self.bound, exact=True)
         value, low, high = (self._text(each) for each in (self.value, self.low, self.high))
         sure = f"at the level of {100 * self.level:g} %"
@@ -141,7 +148,8 @@ def _check_of_loss(name: str, bound: float, card: Scorecard, level: float) -> Ch
     about = ""
     if card.error < FEW * card.gaps.squares:
         high, about = inf, f"fewer than {FEW} wrong answers, which decide it"
-    return Check(name, value, bound, low, min(high, _LARGEST[name]), level, about)
+    caveat = card.caveat if name == "nll" else ""
+    return Check(name, value, bound, low, min(high, _LARGEST[name]), level, about, caveat)
 
 
 def _gap(card: Scorecard, level: float) -> Interval:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from inspect import signature
 from itertools import permutations
 from typing import Any
@@ -11,7 +12,9 @@ from sklearn.base import clone
 from nishimori._adapted import match_both
 from nishimori._applied import check_groups
 from nishimori._calibrators import AdaptiveConsistency, Calibrator, ExpectationConsistency, TemperatureScaling, calibrator
+from nishimori._census import verdict_on_zeros
 from nishimori._comparison import Compared, Comparison
+from nishimori._floors import open_source, with_floor
 from nishimori._group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
 from nishimori._labels import Classes
 from nishimori._maps import Map, temperature_of
@@ -20,9 +23,9 @@ from nishimori._numbers import between
 from nishimori._paired import Difference, Differences, differences_of
 from nishimori._reliability import Strategy
 from nishimori._scorecard import Scorecard, scorecards
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input, is_auto
 from nishimori._sketch import Sketch
-from nishimori._sources import Source, groups_in, is_source, source
+from nishimori._sources import Source, floor_in, groups_in, is_source
 from nishimori._verdicts import RequiredSamples, required_samples, score_test
 from nishimori._verdicts._temperature_test import temperature_test_of
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
@@ -54,7 +57,7 @@ def compare(
     strategy: Strategy = "uniform",
     input: Input = "logits",
     classes: Classes = None,
-    floor: float | None = None,
+    floor: Floor = None,
     ignore_index: int | None = None,
 ) -> Comparison:
     """Fit several methods to validation data, measure them on test data, and say what the numbers mean.
@@ -62,7 +65,8 @@ def compare(
     Parameters
     ----------
     X_val, y_val, sample_weight, clusters, counts, input, classes, floor, ignore_index
-        Validation data, as ``logits``, ``labels`` and so on of `temperatures`. Each method is fitted to them.
+        Validation data, as ``logits``, ``labels`` and so on of `temperatures`. Each method is fitted to them. With
+        ``floor="auto"`` the floor is chosen from them once, for all methods and for the test data.
     X_test, y_test, test_weight, test_clusters, test_groups
         What the methods are measured on; by default the validation data, which flatters every method a little.
     methods : sequence of str or Calibrator
@@ -88,12 +92,14 @@ def compare(
     >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
     T 1.61, ECE 0.070 to 0.010
     """
-    meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
-    said = meaning | {"ignore_index": ignore_index}
-    validation = _data((X_val, y_val, sample_weight, clusters, groups), said, ("X_val", "y_val"))
-    test = _test_data((X_test, y_test, test_weight, test_clusters, test_groups), said, validation.n_classes)
+    said: dict[str, Any] = {"input": input, "classes": classes, "floor": floor, "ignore_index": ignore_index}
+    validation, test, used = data_sets(
+        (X_val, y_val, sample_weight, clusters, groups), (X_test, y_test, test_weight, test_clusters, test_groups), said
+    )
+    meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": used}
     chosen = _named(methods, meaning, by_groups=groups_in(validation) is not None)
-    return _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts)
+    found = _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts)
+    return replace(found, verdicts=(*found.verdicts, floor_verdict(used))) if is_auto(floor) else found
 
 
 def _compared(
@@ -114,6 +120,7 @@ def _compared(
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     measured = _Measured(test or validation, maps, bins, classes, level, groups_name=groups_name, counts=counts)
     tests = _tests(validation, matched, fitted, target, counts=counts)
+    caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
     return Comparison(
         methods=tuple(_row(name, fitted.get(name), why.get(name), measured, level) for name in methods),
         n_validation=next(each.n_samples_ or 0 for each in fitted.values()),
@@ -121,11 +128,14 @@ def _compared(
         is_test=test is not None,
         level=level,
         verdicts=(
+            *filter(None, [caveat]),
             *(each.verdict if isinstance(each, RequiredSamples) else each.sentence(level) for each in tests.values()),
             *measured.verdicts(level, is_test=test is not None),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
         ),
         tests=tests,
+        floor=floor_in(validation),
+        caveat=caveat,
     )
 
 
@@ -159,23 +169,43 @@ def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
             raise InputError(f"`methods` must hold calibrators with `{name}` as it is for the data, {value!r}, got {own!r}.")
 
 
-def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str]) -> Source:
-    """Logits, labels, weights, clusters and groups as a source. A source knows what its numbers mean, and is told nothing."""
-    X, y, weights, clusters, groups = given
-    return source(X, y, weights, clusters=clusters, groups=groups, names=names, **({} if is_source(X) else meaning))
+def data_sets(
+    validation: tuple[Any, ...], test: tuple[Any, ...], meaning: dict[str, Any]
+) -> tuple[Source, Source | None, float | None]:
+    """Validation data, test data or None, and the floor of both, which is chosen from the validation data if it is "auto".
 
-
-def _test_data(given: tuple[Any, ...], meaning: dict[str, Any], n_classes: int) -> Source | None:
-    """The test data, or None if there are none."""
-    if given[0] is None:
-        for name, value in zip(_OF_TEST_DATA, given, strict=True):
+    Both are given as logits, labels, weights, clusters and groups; ``meaning`` holds input, classes, floor and ignore_index.
+    """
+    floor = meaning["floor"]
+    fitted = _data(validation, meaning, ("X_val", "y_val"))
+    used = floor_in(fitted) if is_auto(floor) else floor
+    if test[0] is None:
+        for name, value in zip(_OF_TEST_DATA, test, strict=True):
             if value is not None:
                 raise InputError(f"`{name}` must be left out where there is no `X_test`.")
-        return None
-    test = _data(given, meaning, ("X_test", "y_test"))
-    if test.n_classes != n_classes:
-        raise InputError(f"`X_test` must have {n_classes} classes, as `X_val` has, got {test.n_classes}.")
-    return test
+        return fitted, None, used
+    measured = _data(test, meaning | {"floor": used}, ("X_test", "y_test"))
+    if measured.n_classes != fitted.n_classes:
+        raise InputError(f"`X_test` must have {fitted.n_classes} classes, as `X_val` has, got {measured.n_classes}.")
+    if used is not None and is_auto(floor) and floor_in(measured) is None:  # a source, which was told nothing
+        measured = with_floor(measured, used, "X_test")
+    return fitted, measured, used
+
+
+def floor_verdict(floor: float | None) -> str:
+    """Which floor ``floor="auto"`` has chosen."""
+    return f"Probabilities below {floor:g} were raised to it: the log-loss of validation samples that were held out chose it."
+
+
+def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str]) -> Source:
+    """Logits, labels, weights, clusters and groups as a source.
+
+    A source knows what its numbers mean, and is told nothing but that its floor is to be chosen.
+    """
+    X, y, weights, clusters, groups = given
+    if is_source(X):
+        meaning = {"floor": "auto"} if is_auto(meaning["floor"]) else {}
+    return open_source(X, y, weights, clusters=clusters, groups=groups, names=names, **meaning)
 
 
 def _fit(method: Calibrator, data: Source, matched: Match, *, counts: bool) -> Calibrator:
@@ -324,6 +354,19 @@ class _Measured:
             differ = f"After {_listed(unsure)} some predictions are not those after {first}"
             said.append(f"{differ}, but the error does not differ by more than chance.")
         return said
+
+
+def _about_zeros(matched: Match, card: Scorecard | None) -> str:
+    """That true classes of probability zero decide results, or nothing if there are none; ``card`` is of the test data."""
+    numbers = {"validation samples": (matched.census.n_at_zeros, matched.census.n_rows)}
+    if card is not None:
+        numbers["test samples"] = (card.n_at_zeros, card.n_samples)
+    found = [f"{zeros} of {n} {name}" for name, (zeros, n) in numbers.items() if zeros]
+    if not found:
+        return ""
+    fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
+    what = " and ".join(["the T of ts and auto"] * fitted + ["every NLL"] * measured)
+    return verdict_on_zeros(_listed(found), what, fits=True)
 
 
 def _listed(names: Sequence[str]) -> str:

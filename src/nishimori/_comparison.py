@@ -89,6 +89,11 @@ class Comparison:
         What the numbers say, one sentence each.
     tests : dict
         The tests and estimates behind the verdicts, by name.
+    floor : float or None
+        The floor of probabilities that was used: the one that was passed, or that ``floor="auto"`` chose.
+    caveat : str
+        What has to be known before the numbers are read: that zeros at true classes decide some of them. It is the first of
+        the verdicts; empty if there is nothing.
     """
 
     methods: tuple[Compared, ...]
@@ -98,6 +103,8 @@ class Comparison:
     level: float
     verdicts: tuple[str, ...]
     tests: Mapping[str, Any]
+    floor: float | None = None
+    caveat: str = ""
 
     def __getitem__(self, method: str) -> Compared:
         for each in self.methods:
@@ -172,6 +179,7 @@ class Comparison:
                 "n_test": self.n_test,
                 "is_test": self.is_test,
                 "level": self.level,
+                "floor": self.floor,
                 "methods": [each.numbers(self.level) for each in self.methods],
                 "tests": dict(self.tests),
                 "verdicts": list(self.verdicts),

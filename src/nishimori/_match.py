@@ -143,7 +143,7 @@ class Match:
         if found:
             warn_if_few(self.census)
         if any(isinstance(each, Energy) for each in found):
-            warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling")
+            warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling", fits=True)
 
 
 def gaps_at(data: Source, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:

@@ -14,7 +14,7 @@ import numpy as np
 from nishimori._applied import Said, applied, chosen
 from nishimori._array import HostArray
 from nishimori._binned_gaps import BinnedGaps
-from nishimori._census import warn_of_zeros
+from nishimori._census import verdict_on_zeros, warn_of_zeros
 from nishimori._inference import Interval, interval_around, interval_in_ratio, interval_of_share, number_behind
 from nishimori._labels import Classes
 from nishimori._maps import Map, Temperature, temperature_of
@@ -66,6 +66,9 @@ class Scorecard:
         model would have.
     why_no_se : dict
         For each standard error that is not known, by the name of the metric, a sentence that says why.
+    n_at_zeros : int
+        How many samples give their true class probability 0, with no `floor`. If there are any, the NLL depends on what 0 is
+        replaced by, and ``print`` says so first.
     """
 
     n_samples: int
@@ -84,6 +87,15 @@ class Scorecard:
     nll_se: float | None = None
     gaps: BinnedGaps | None = field(default=None, repr=False)
     why_no_se: Mapping[str, str] = field(default_factory=dict, repr=False)
+    n_at_zeros: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.caveat}\n{self!r}" if self.caveat else repr(self)
+
+    @property
+    def caveat(self) -> str:
+        """What has to be known before the numbers are read; empty if there is nothing."""
+        return verdict_on_zeros(f"{self.n_at_zeros} of {self.n_samples} samples", "the NLL") if self.n_at_zeros else ""
 
     @property
     def ece_se(self) -> float | None:
@@ -323,6 +335,7 @@ def card_of(sums: ScoreSums, temperature: float | None) -> Scorecard:
         **{f"{name}_se": value for name, value in errors.items()},
         gaps=sums.gaps,
         why_no_se=absent,
+        n_at_zeros=sums.n_at_zeros,
     )
 
 
@@ -360,6 +373,7 @@ def _card_of_sketch(data: Sketch, map_: Map, n_bins: int, strategy: Strategy) ->
         accuracy_se=error_se,
         gaps=_gaps_of_sketch(found.bins, found.misses, found.squares),
         why_no_se=absent,
+        n_at_zeros=census.n_at_zeros,
     )
 
 

@@ -22,6 +22,9 @@ from nishimori.errors import InputError, InputWarning
 
 Input = Literal["logits", "probabilities"]
 
+Floor = float | Literal["auto"] | None
+"""The lowest probability; "auto" where it is chosen from the data, see `_floors`."""
+
 SAY_PROBABILITIES = "pass `input='probabilities'`"
 """What to do if logits look like probabilities, where the function takes ``input``."""
 
@@ -237,14 +240,32 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
     return found
 
 
-def check_input(input: Any, floor: Any = None) -> None:
-    """Refuse any other word, and a floor that cannot be one."""
+def is_auto(floor: Any) -> bool:
+    """Whether the floor is to be chosen from the data."""
+    return isinstance(floor, str) and floor == "auto"
+
+
+def refuse_auto(floor: Any) -> None:
+    """Refuse to choose a floor where nothing is fitted."""
+    if is_auto(floor):
+        raise InputError(
+            "`floor` must be a number or None where nothing is fitted, got 'auto': it would be tuned on the labels that it "
+            "scores. Fit a calibrator with `floor='auto'` to other data and pass `calibrator=`, whose floor is then used, or "
+            "pass a number."
+        )
+
+
+def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:
+    """Refuse any other word, and a floor that cannot be one; it may be "auto" where something is fitted (``fits``)."""
     if not isinstance(input, str) or input not in get_args(Input):
         raise InputError(f"`input` must be 'logits' or 'probabilities', got {input!r}.")
     if floor is None:
         return
     if input == "logits":
         raise InputError("`floor` must be left out for logits: it is the lowest probability. Pass `input='probabilities'`.")
+    if is_auto(floor) and fits:
+        return
+    refuse_auto(floor)
     if not between("floor", floor, 0, 0.5) > 0:
         raise InputError("`floor` must be positive, got 0. Leave it out to raise only exact zeros.")
 

@@ -1,19 +1,20 @@
 """Both temperatures of a validation set, expectation consistency and temperature scaling, from shared readings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any
 
 from nishimori._bounds import BoundedMatch
+from nishimori._floors import open_source
 from nishimori._inference import Interval
 from nishimori._labels import Classes
 from nishimori._match import Match
 from nishimori._matching import match
 from nishimori._observables import BUILT_IN
 from nishimori._roots import Root
-from nishimori._scores import Input
-from nishimori._sources import Source, TopKSource, source
+from nishimori._scores import Floor, Input
+from nishimori._sources import Source, TopKSource, floor_in
 from nishimori.errors import NishimoriError, NoTemperatureError
 
 
@@ -42,6 +43,8 @@ class Temperatures:
     ec_bounds, ts_bounds : Interval or None
         For top-k log-probabilities: the temperatures that the classes that are not listed leave possible. `ec` and `ts` are
         then their middles, and None where the bounds are not closer to each other than the standard error.
+    floor : float or None
+        The floor of probabilities that was used: the one that was passed, or that ``floor="auto"`` chose.
     end : str or None
         Where `ec` would be, if it does not exist: "cold", "hot" or "flat", as in `NoTemperatureError`.
     """
@@ -57,6 +60,7 @@ class Temperatures:
     ts_se: float | None = None
     ec_bounds: Interval | None = None
     ts_bounds: Interval | None = None
+    floor: float | None = None
 
     @property
     def why_no_ec(self) -> str | None:
@@ -115,7 +119,7 @@ def temperatures(
     counts: bool = False,
     input: Input = "logits",
     classes: Classes = None,
-    floor: float | None = None,
+    floor: Floor = None,
     ignore_index: int | None = None,
 ) -> Temperatures:
     """Both temperatures of a validation set, expectation consistency and temperature scaling, from shared passes.
@@ -138,8 +142,9 @@ def temperatures(
         What ``logits`` holds. Probabilities are calibrated through their logarithms.
     classes : sequence, optional
         The label of each column in order; by default labels are the column numbers 0, 1, ...
-    floor : float, optional
+    floor : float, "auto" or None
         Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of their dtype.
+        "auto" chooses the floor of the lowest out-of-fold log-loss, as for `ExpectationConsistency`.
     ignore_index : int, optional
         Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
 
@@ -159,10 +164,10 @@ def temperatures(
     >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
     1.99 1.98 0.570
     """
-    data = source(
+    data = open_source(
         logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters, ignore_index=ignore_index
     )
-    return _at_least_one(temperatures_of(data, counts=counts))
+    return replace(_at_least_one(temperatures_of(data, counts=counts)), floor=floor_in(data))
 
 
 def _at_least_one(found: Temperatures) -> Temperatures:

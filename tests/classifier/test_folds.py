@@ -10,6 +10,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 import reference
+import reference_floor
 from nishimori import CalibratedClassifier, ExpectationConsistency, TemperatureScaling, evaluate
 from small_problems import NAMES, named, three_classes, two_classes
 
@@ -130,20 +131,16 @@ def test_the_floor_raises_the_zeros_of_a_forest():
 
 
 @pytest.mark.parametrize("model", [RandomForestClassifier(10, random_state=0), GaussianNB()], ids=["forest", "naive Bayes"])
-def test_the_largest_floor_is_chosen_that_the_data_allow(model):
+def test_the_floor_is_chosen_from_the_scores_that_the_calibrator_is_fitted_to(model):
     X, y = three_classes()
     p = cross_val_predict(model, X, y, cv=StratifiedKFold(5), method="predict_proba")
-    losses = {}
-    for floor in (2.0**-52, 1e-10, 1e-6, 1e-4, 1e-3, 1e-2):
-        logits = np.log(np.maximum(p, floor))
-        losses[floor] = reference.nll(logits, y, reference.ts_temperature(logits, y))
-    best = max(floor for floor, loss in losses.items() if 400 * loss <= 400 * min(losses.values()) + 1)
-    assert losses[best] < losses[2.0**-52] - 1e-3
-    assert best == 1e-2 or 400 * losses[1e-2] > 400 * losses[best] + 1
+    best = reference_floor.best_floor(p, y)
     fitted = CalibratedClassifier(model, "ts").fit(X, y)
-    assert fitted.calibrator_.floor == best
+    assert (fitted.calibrator_.floor_, fitted.floor) == (best, "auto")
+    expected = reference.ts_temperature(np.log(np.maximum(p, best)), y)
+    assert fitted.calibrator_.temperature_ == pytest.approx(expected, rel=1e-6)
     kept = CalibratedClassifier(model, TemperatureScaling(floor=0.003)).fit(X, y)
-    assert kept.calibrator_.floor == 0.003
+    assert kept.calibrator_.floor_ == 0.003
     unchanged = CalibratedClassifier(model, "none").fit(X, y)
     np.testing.assert_allclose(unchanged.predict_proba(X), clone(model).fit(X, y).predict_proba(X), atol=1e-12)
 
@@ -170,16 +167,16 @@ def test_weights_count_when_a_floor_is_chosen():
     chosen = {}
     for weight in (1e-6, 1.0):
         weights = np.where(surprise, weight, 1.0)
-        chosen[weight] = CalibratedClassifier(Given(), "ts").fit(p, y, sample_weight=weights).calibrator_.floor
+        chosen[weight] = CalibratedClassifier(Given(), "ts").fit(p, y, sample_weight=weights).calibrator_.floor_
     # Surprises make small probabilities expensive; without them they are right.
     assert chosen[1e-6] <= 1e-6 < chosen[1.0]
 
 
-def test_the_scores_of_a_smooth_classifier_need_no_floor():
+def test_the_floor_of_a_smooth_classifier_changes_nothing():
     X, y = two_classes()
     fitted = CalibratedClassifier(LogisticRegression(C=1e-3), "ts", response="predict_proba").fit(X, y)
     scores = cross_val_predict(LogisticRegression(C=1e-3), X, y, cv=StratifiedKFold(5), method="predict_log_proba")
-    assert fitted.calibrator_.floor == 2.0**-52
+    assert fitted.calibrator_.floor_ < np.exp(scores.min())
     assert fitted.calibrator_.temperature_ == pytest.approx(reference.ts_temperature(scores, y), rel=1e-8)
 
 

@@ -248,7 +248,9 @@ def test_true_classes_of_probability_zero_are_a_warning_that_names_the_option(tm
     ended = shell.nishimori("fit p.npz -o c.json --method ts --input probabilities", place=tmp_path)
     assert ended.code == 0
     assert "warning: The true class has probability 0 in 1 of 2000 samples" in ended.err
-    assert ended.err.splitlines()[0].endswith(" Pass --floor, the lowest probability that you consider possible.")
+    assert ended.err.splitlines()[0].endswith(
+        " Pass --floor, the lowest probability that you consider possible, or --floor auto."
+    )
 
 
 @pytest.mark.parametrize("weights", [[[]] * 200, [[1.0, 2.0]] * 200], ids=["empty", "two"])

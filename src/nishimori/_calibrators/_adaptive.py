@@ -15,7 +15,7 @@ from nishimori._labels import Classes
 from nishimori._maps import Temperature
 from nishimori._match import Match, Receipt
 from nishimori._roots import Root
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori._sources import Source
 from nishimori.errors import InputError
 
@@ -88,7 +88,7 @@ class AdaptiveConsistency(Calibrator):
     ec_: float | None
     ts_: float | None
 
-    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: float | None = None) -> None:
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
         self.input = input
         self.classes = classes
         self.floor = floor

@@ -9,7 +9,7 @@ from nishimori._labels import Classes
 from nishimori._logistic import Coefficients, LogisticSearch, Overview, Regression
 from nishimori._maps import LogOdds
 from nishimori._notice import notice
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori.errors import InputError, InputWarning, NotConvergedError
 
 Variant = Literal["abm", "am", "ab"]
@@ -68,7 +68,7 @@ class Beta(BinaryCalibrator):
         smooth_labels: bool = True,
         input: Input = "logits",
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = None,
     ) -> None:
         self.variant = variant
         super().__init__(smooth_labels=smooth_labels, input=input, classes=classes, floor=floor)

@@ -19,7 +19,7 @@ from nishimori._match import Match
 from nishimori._matching import match
 from nishimori._notice import notice
 from nishimori._observables import Confidence, Energy
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori._sources import refuse_counted_clusters
 from nishimori.errors import InputError, InputWarning, NishimoriError, NotConvergedError
 
@@ -122,7 +122,7 @@ class BiasCorrected(Calibrator):
         preserve_accuracy: bool = False,
         input: Input = "logits",
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = None,
     ) -> None:
         self.method = method
         self.shrink = shrink

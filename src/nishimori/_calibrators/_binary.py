@@ -16,7 +16,7 @@ from nishimori._labels import Classes, class_labels
 from nishimori._logistic import Coefficients, LogisticSearch, Look, Overview, Regression
 from nishimori._maps import Map
 from nishimori._passes import together
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori._sources import Source, refuse_counted_clusters
 from nishimori.errors import InputError, NotConvergedError
 
@@ -41,7 +41,7 @@ class BinaryCalibrator(Calibrator):
         smooth_labels: bool = True,
         input: Input = "logits",
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = None,
     ) -> None:
         self.smooth_labels = smooth_labels
         self.input = input
@@ -102,7 +102,7 @@ class BinaryCalibrator(Calibrator):
         functions = tuple(each for each in terms.values() if each != "1")
         zeros, seen = data.gather(together(CountZeros(), Look(functions))).items
         self._refuse(seen, self.label_name(X))
-        warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit")
+        warn_of_zeros(int(zeros.total), int(zeros.weight), "the fit", fits=True)
         has_constant = len(functions) < len(terms)
         regression = Regression.of(functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, counts=counts))
         search = LogisticSearch(data, seen)

@@ -21,12 +21,13 @@ from nishimori._calibrators._data_frame import in_data_frame, is_flat
 from nishimori._calibrators._lazy import lazily
 from nishimori._calibrators._record import Provenance, Record
 from nishimori._calibrators._traits import Traits
+from nishimori._floors import open_source
 from nishimori._inputs import Groups
 from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
 from nishimori._maps import Map, checked_groups, in_blocks, temperature_of
 from nishimori._numeric import numeric
-from nishimori._scores import Input, Scores, scores_of, warn_if_probabilities
-from nishimori._sources import Source, is_source, source
+from nishimori._scores import Floor, Input, Scores, is_auto, scores_of, warn_if_probabilities
+from nishimori._sources import Source, floor_in, is_source
 from nishimori._top_k import TopK
 from nishimori.errors import InputError
 
@@ -53,7 +54,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     is_fixed: ClassVar[bool] = False
     input: Input
     classes: Classes
-    floor: float | None = None  # a subclass without this parameter raises only exact zeros
+    floor: Floor = None  # a subclass without this parameter raises only exact zeros
+    floor_: float | None
     map_: Map
     classes_: HostArray
     n_features_in_: int
@@ -98,9 +100,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """The data to fit to; values are checked when they are first read."""
         meaning: dict[str, Any] = {"input": self.input, "classes": self.classes, "floor": self.floor}
         if is_source(X):  # `input` and `classes` are then those of the scores to predict from
-            meaning = {}
+            meaning = {"floor": self.floor if is_auto(self.floor) else None}
         given: dict[str, Any] = {"clusters": clusters, "groups": groups, "ignore_index": ignore_index}
-        return source(X, y, sample_weight, names=("X", "y"), **given, **meaning)
+        return open_source(X, y, sample_weight, names=("X", "y"), **given, **meaning)
 
     @staticmethod
     def label_name(X: Any) -> str:
@@ -119,6 +121,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
         classes = class_labels(self.classes, data.n_classes)
         self.map_ = map_
+        self.floor_ = floor_in(data) if is_auto(self.floor) else self.floor  # type: ignore[assignment]
         self.n_features_in_ = data.n_classes
         self.classes_ = classes
         self.n_samples_ = n_samples
@@ -132,6 +135,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """Become what ``record`` describes, ready to use."""
         origin = record.provenance
         self.map_ = record.map
+        self.floor_ = record.floor
         self.n_samples_ = origin.n_samples
         self.residual_ = origin.residual
         self.temperature_se_ = origin.temperature_se
@@ -216,7 +220,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
-        given = scores_of(array, input=self.input, name="X", floor=self.floor)
+        given = scores_of(array, input=self.input, name="X", floor=self.floor_)
         warn_if_probabilities(given, "fit a calibrator with `input='probabilities'`")
         return given
 
@@ -375,7 +379,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             is_flat=getattr(self, "_is_flat_", False),
             library_version=nishimori.__version__,
         )
-        floor = None if self.floor is None else float(self.floor)
+        floor = None if self.floor_ is None else float(self.floor_)
         Record(self.map_, self.input, origin, floor).write(path, overwrite=overwrite)
 
     def estimates(self) -> dict[str, float] | None:

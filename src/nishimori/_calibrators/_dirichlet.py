@@ -10,7 +10,7 @@ from nishimori._array import HostArray
 from nishimori._calibrators._scaling import AffineScaling, Penalty
 from nishimori._labels import Classes
 from nishimori._maps import LogAffine, Map
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori.errors import InputError
 
 
@@ -79,7 +79,7 @@ class Dirichlet(AffineScaling):
         preserve_accuracy: bool = False,
         input: Input = "logits",
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = None,
     ) -> None:
         super().__init__(penalty=penalty, preserve_accuracy=preserve_accuracy, input=input, classes=classes, floor=floor)
         self.odir = odir

@@ -13,7 +13,7 @@ from nishimori._matching import match
 from nishimori._mixture_errors import standard_errors
 from nishimori._mixture_weights import best_weights
 from nishimori._observables import Energy
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 
 _LAYOUT = Layout((("temperature", ()), ("weights", (3,))))
 
@@ -87,7 +87,7 @@ class EnsembleTemperature(Calibrator):
     parameters_se_: dict[str, Any] | None
     why_no_se_: str | None
 
-    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: float | None = None) -> None:
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
         self.input = input
         self.classes = classes
         self.floor = floor

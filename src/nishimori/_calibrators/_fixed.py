@@ -9,7 +9,7 @@ from nishimori._census import census
 from nishimori._labels import Classes, class_labels
 from nishimori._maps import Map, Temperature
 from nishimori._numbers import temperature as checked_temperature
-from nishimori._scores import Input, check_input
+from nishimori._scores import Floor, Input, check_input
 from nishimori._sketch import Sketch
 from nishimori.errors import InputError
 
@@ -32,7 +32,7 @@ class FixedTemperature(Calibrator):
     is_fixed = True
 
     def __init__(
-        self, temperature: float = 1.0, *, input: Input = "logits", classes: Classes = None, floor: float | None = None
+        self, temperature: float = 1.0, *, input: Input = "logits", classes: Classes = None, floor: Floor = None
     ) -> None:
         self.temperature = temperature
         self.input = input
@@ -81,7 +81,7 @@ class Uncalibrated(Calibrator):
     traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
     is_fixed = True
 
-    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: float | None = None) -> None:
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
         self.input = input
         self.classes = classes
         self.floor = floor
@@ -131,7 +131,7 @@ class FixedMap(Calibrator):
         params: dict[str, Any] | None = None,
         input: Input = "logits",
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = None,
     ) -> None:
         self.map = map
         self.method = method

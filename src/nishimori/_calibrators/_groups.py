@@ -16,7 +16,7 @@ from nishimori._maps import ClassTemperatures, GroupTemperatures, Map
 from nishimori._matching import match
 from nishimori._notice import notice
 from nishimori._observables import BUILT_IN, Confidence, Energy
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori._sketch import Sketch
 from nishimori._sources import Source, groups_in
 from nishimori.errors import FormatError, InputError, InputWarning
@@ -107,7 +107,7 @@ class GroupConsistency(Calibrator):
         method: str = "ec",
         input: Input = "logits",
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = None,
     ) -> None:
         self.by = by
         self.method = method

@@ -16,7 +16,7 @@ from nishimori._labels import Classes
 from nishimori._maps import ClassCurves
 from nishimori._passes import together
 from nishimori._reliability import Bins, Strategy, check_bins, uniform_edges
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori._sources import Source, has_clusters, refuse_counted_clusters
 from nishimori.errors import InputError
 
@@ -106,7 +106,7 @@ class HistogramBinning(Calibrator):
         prior: float = 1.0,
         input: Input = "logits",
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = None,
     ) -> None:
         self.n_bins = n_bins
         self.strategy = strategy

@@ -14,7 +14,7 @@ from nishimori._class_claims import claims_by_class, sum_by_class
 from nishimori._labels import Classes
 from nishimori._maps import ClassCurves
 from nishimori._outcomes import Levels
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori._sources import refuse_counted_clusters
 
 _NO_SE = (
@@ -85,9 +85,7 @@ class Isotonic(Calibrator):
     parameters_se_: None
     why_no_se_: str
 
-    def __init__(
-        self, *, prior: float = 1.0, input: Input = "logits", classes: Classes = None, floor: float | None = None
-    ) -> None:
+    def __init__(self, *, prior: float = 1.0, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
         self.prior = prior
         self.input = input
         self.classes = classes

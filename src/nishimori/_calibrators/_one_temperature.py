@@ -17,7 +17,7 @@ from nishimori._match import Match, Receipt
 from nishimori._matching import match
 from nishimori._numbers import whole
 from nishimori._observables import Confidence, Energy, Observable, TopN
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori._sources import Source, TopKSource
 from nishimori.errors import InputError
 
@@ -157,9 +157,12 @@ class ExpectationConsistency(OneTemperature):
         What ``X`` holds. Log-probabilities are logits; probabilities are calibrated through their logarithms.
     classes : sequence, optional
         The label of each column in order; by default labels are the column numbers 0, 1, ...
-    floor : float, optional
+    floor : float, "auto" or None
         Smaller probabilities are raised to this, with ``input="probabilities"``. By default only exact zeros are raised, to
-        the smallest positive normal number of their dtype.
+        the smallest positive normal number of their dtype. "auto" chooses the floor from the data that the calibrator is
+        fitted to, which are divided into five folds, with whole clusters in each: the one at which the log-loss of each fold,
+        after temperature scaling of the other four, is lowest in sum. Of floors whose log-likelihood is within 0.5 of the best,
+        the largest is taken, and never the largest that was tried, 0.9 / (number of classes). It is `floor_`.
 
     Attributes
     ----------
@@ -170,6 +173,8 @@ class ExpectationConsistency(OneTemperature):
     temperature_bounds_ : Interval or None
         After a fit to a `TopK`: the temperatures that the classes that are not listed leave possible, of which `temperature_`
         is the middle. None otherwise.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
     map_ : Map
         The same as a map from logits to logits.
     classes_ : array
@@ -206,7 +211,7 @@ class ExpectationConsistency(OneTemperature):
     True
     """
 
-    def __init__(self, *, top_n: int = 1, input: Input = "logits", classes: Classes = None, floor: float | None = None) -> None:
+    def __init__(self, *, top_n: int = 1, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
         self.top_n = top_n
         self.input = input
         self.classes = classes
@@ -234,7 +239,7 @@ class TemperatureScaling(OneTemperature):
     1.98
     """
 
-    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: float | None = None) -> None:
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
         self.input = input
         self.classes = classes
         self.floor = floor
@@ -276,7 +281,7 @@ class Matched(OneTemperature):
     """
 
     def __init__(
-        self, observable: Observable, *, input: Input = "logits", classes: Classes = None, floor: float | None = None
+        self, observable: Observable, *, input: Input = "logits", classes: Classes = None, floor: Floor = None
     ) -> None:
         self.observable = observable
         self.input = input

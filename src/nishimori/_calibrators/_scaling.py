@@ -22,7 +22,7 @@ from nishimori._match import Match
 from nishimori._matching import match
 from nishimori._moments import Measure
 from nishimori._observables import Energy
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input
 from nishimori._sources import Source, has_clusters
 from nishimori.errors import InputError
 
@@ -62,7 +62,7 @@ class AffineScaling(Calibrator):
         preserve_accuracy: bool = False,
         input: Input = "logits",
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = None,
     ) -> None:
         self.penalty = penalty
         self.preserve_accuracy = preserve_accuracy

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from nishimori._array import HostArray
 from nishimori._calibrators import Calibrator, unfitted
-from nishimori._classifier._calibration import Calibration, Candidate, Floor, floors_for, prepared
+from nishimori._classifier._calibration import Calibration, Candidate, prepared
 from nishimori._classifier._folds import FoldScores, folds_of, pooled, refuse_repeated, scored_folds
 from nishimori._classifier._metadata import (
     Metadata,
@@ -27,6 +27,7 @@ from nishimori._classifier._metadata import (
 from nishimori._classifier._pair import CalibratedPair, mean_log_probabilities, mean_probabilities
 from nishimori._classifier._response import Response, Scorer, known_classes, score_method
 from nishimori._classifier._targets import classes_of, flat_targets
+from nishimori._scores import Floor
 from nishimori.errors import InputError
 
 
@@ -55,9 +56,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         log-probabilities are taken as logits: one value z per sample means the logits (0, z).
     floor : float, "auto" or None
         Smaller probabilities are raised to this, if scores are probabilities. Forests and neighbours give exact zeros, and one
-        zero for a true class is an infinite loss. "auto" chooses between 2e-16 and 0.01, by the cross-entropy of calibrated
-        scores of samples that were not trained on: the largest floor whose log-likelihood is within 1 of the best. With None
-        only exact zeros are raised, as in `ExpectationConsistency`.
+        zero for a true class is an infinite loss. "auto" leaves the choice to the calibrator, which chooses a floor between
+        2e-16 and 0.9 / (number of classes) by the log-loss of folds that it does not fit, as `ExpectationConsistency` does;
+        its `floor_` tells. A fixed calibrator, such as "none", has none. With None only exact zeros are raised.
     fallback : str or Calibrator, optional
         What is used, with a warning, where the calibrator has no solution, as when every sample is classified correctly. "none"
         keeps such scores as they are. By default there is an error.
@@ -73,8 +74,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     calibrated_classifiers_ : list of CalibratedPair
         The fitted classifiers with their calibrators, as ``estimator`` and ``calibrator``; only one with ``ensemble=False``.
     estimator_, calibrator_
-        The two of that one, with ``ensemble=False``. The calibrator has ``temperature_`` and its standard error, and can be
-        saved.
+        The two of that one, with ``ensemble=False``. The calibrator has ``temperature_`` and its standard error, ``floor_``,
+        and can be saved.
     response_ : str
         The method that scores come from.
     out_of_fold_scores_, out_of_fold_rows_ : array
@@ -168,10 +169,10 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         other = None if self.fallback is None else prepared(self.fallback, scorer, self.floor, "fallback")
         given = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
         metadata = self._metadata(estimator, calibrator, given, fit_params)
-        first = Candidate(calibrator, floors_for(calibrator, scorer, self.floor), metadata.calibrator)
+        first = Candidate(calibrator, metadata.calibrator)
         fallback = None
         if other is not None:
-            fallback = Candidate(other, floors_for(other, scorer, self.floor), taken_by(other, metadata.calibrator))
+            fallback = Candidate(other, taken_by(other, metadata.calibrator))
         calibration = Calibration(first, fallback, y)
         if is_frozen and not is_ensemble:
             scored = [FoldScores(None, np.arange(len(y)), scorer(estimator, X))]

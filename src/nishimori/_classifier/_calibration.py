@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 from sklearn.base import clone
 
 from nishimori._array import HostArray
@@ -14,13 +13,9 @@ from nishimori._classifier._folds import FoldScores
 from nishimori._classifier._response import Scorer
 from nishimori._labels import class_labels
 from nishimori._notice import notice
+from nishimori._scores import Floor, is_auto
 from nishimori._sklearn import method_params_of_rows
 from nishimori.errors import InputError, InputWarning, NishimoriError, NotConvergedError, NoTemperatureError
-
-Floor = float | Literal["auto"] | None
-
-# From what float64 can tell from 1, up to a vote in a hundred. scikit-learn adds 1e-12 to all probabilities.
-_FLOORS = (2.0**-52, 1e-10, 1e-6, 1e-4, 1e-3, 1e-2)
 
 
 def prepared(given: Any, scorer: Scorer, floor: Floor, name: str = "calibrator") -> Calibrator:
@@ -43,14 +38,17 @@ def prepared(given: Any, scorer: Scorer, floor: Floor, name: str = "calibrator")
             f"`{name}` must leave `classes` out, because the classifier knows them, got {list(classes)!r} where they are "
             f"{scorer.classes.tolist()!r}."
         )
-    made.set_params(input=scorer.input, classes=scorer.classes, **_floor(known, scorer, floor, name))
+    made.set_params(input=scorer.input, classes=scorer.classes, **_floor(made, known, scorer, floor, name))
     return made
 
 
-def _floor(known: Mapping[str, Any], scorer: Scorer, floor: Any, name: str) -> dict[str, Any]:
-    """The floor that the calibrator gets before it sees any scores, if any."""
-    if floor is None or (isinstance(floor, str) and floor == "auto"):
+def _floor(made: Calibrator, known: Mapping[str, Any], scorer: Scorer, floor: Any, name: str) -> dict[str, Any]:
+    """The floor that the calibrator gets, if any. "auto" is for calibrators that learn something from probabilities."""
+    if floor is None:
         return {}
+    if is_auto(floor):
+        chooses = scorer.input == "probabilities" and not made.is_fixed and known.get("floor", 0.0) is None
+        return {"floor": "auto"} if chooses else {}
     if isinstance(floor, bool) or not isinstance(floor, Real):
         raise InputError(f"`floor` must be a number, 'auto' or None, got {floor!r}.")
     if scorer.input == "logits":
@@ -65,15 +63,6 @@ def _floor(known: Mapping[str, Any], scorer: Scorer, floor: Any, name: str) -> d
     return {"floor": floor}
 
 
-def floors_for(calibrator: Calibrator, scorer: Scorer, floor: Floor) -> tuple[float, ...]:
-    """The floors to choose from, ascending; none if there is nothing to choose."""
-    has_own = calibrator.get_params(deep=False).get("floor", 0.0) is not None
-    if floor != "auto" or scorer.input == "logits" or has_own or calibrator.is_fixed:
-        return ()
-    # Well below the smallest value that the largest probability of a sample can have, so that predictions stay.
-    return tuple(each for each in _FLOORS if each <= 0.1 / len(scorer.classes))
-
-
 @dataclass(frozen=True)
 class Candidate:
     """A calibrator, and how it is fitted.
@@ -82,42 +71,17 @@ class Candidate:
     ----------
     calibrator : Calibrator
         The one to copy and fit.
-    floors : tuple of float
-        The floors of probabilities to choose from, ascending, by the loss of the rows that a calibrator is fitted to. If there
-        are none, the calibrator is used as it is.
     params : dict
         Keyword arguments of `fit`, of all rows.
     """
 
     calibrator: Calibrator
-    floors: tuple[float, ...]
     params: Mapping[str, Any]
 
     def fitted(self, part: FoldScores, y: HostArray) -> Calibrator:
-        """The calibrator with the largest floor that the data allow; raises if no floor has a solution.
-
-        Where no true class has a very small probability, the loss hardly depends on the floor. One that is too low then costs
-        much as soon as there is such a sample, and one that is too high costs little. So of the floors whose log-likelihood is
-        within 1 of the best, which is about one standard error, the largest is taken.
-        """
-        scores, labels = part.scores, y[part.rows]
-        params = method_params_of_rows(y, self.params, indices=part.rows)
-        first: Calibrator = clone(self.calibrator)
-        if not self.floors:
-            return first.fit(scores, labels, **params)
-        found: list[Calibrator] = []
-        reasons: list[NishimoriError] = []
-        # Floors below all probabilities change nothing, so that one of them is enough.
-        for floor in (self.floors[0], *(each for each in self.floors[1:] if each > scores.min())):
-            copy: Calibrator = clone(self.calibrator).set_params(floor=floor)
-            try:
-                found.append(copy.fit(scores, labels, **params))
-            except (NoTemperatureError, NotConvergedError) as error:
-                reasons.append(error)
-        if not found:
-            raise reasons[0]
-        losses = [_loss(fitted, scores, labels, params) for fitted in found]
-        return found[max(i for i, loss in enumerate(losses) if loss <= min(losses) + 1)]
+        """A copy of the calibrator that is fitted to the scores of some rows; raises if it has no solution."""
+        made: Calibrator = clone(self.calibrator)
+        return made.fit(part.scores, y[part.rows], **method_params_of_rows(y, self.params, indices=part.rows))
 
 
 @dataclass(frozen=True)
@@ -166,17 +130,6 @@ class Calibration:
                 InputWarning,
             )
             return other
-
-
-def _loss(fitted: Calibrator, scores: HostArray, labels: HostArray, params: Mapping[str, Any]) -> float:
-    """The sum of the cross-entropy of calibrated scores, with weights that are 1 on average."""
-    groups = {"groups": params["groups"]} if fitted.map_.needs_groups else {}
-    log_p = np.asarray(fitted.predict_log_proba(scores, **groups))
-    columns = np.searchsorted(fitted.classes_, labels, sorter=(order := np.argsort(fitted.classes_)))
-    losses = -log_p[np.arange(len(labels)), order[columns]]
-    weights = np.asarray(params.get("sample_weight", np.ones(len(labels))), dtype=float)
-    counts = weights > 0  # an infinite loss of weight zero is none
-    return float(losses[counts] @ weights[counts] / weights[counts].mean())
 
 
 _REMEDY = {

@@ -6,6 +6,7 @@ independent, or the cluster that the caller says.
 """
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -81,6 +82,16 @@ class Decisions(Source):
         if self.together is None:
             return None
         return Clusters(np.broadcast_to(np.int64(0), (self.n_rows,)), self.together.number)
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return self.scores.floor
+
+    def with_floor(self, floor: float) -> "Decisions":
+        """The same rows with smaller probabilities raised to ``floor``."""
+        made = copy(self)
+        made.scores = replace(self.scores, floor=floor)
+        return made
 
     def independent(self) -> "Decisions":
         """The same rows without clusters."""

@@ -12,6 +12,7 @@ import nishimori
 from nishimori import _array
 from nishimori._array import Array, HostArray, namespace
 from nishimori._calibrators import Calibrator
+from nishimori._floors import choose_floor
 from nishimori._labels import Classes, column_names
 from nishimori._maps import Map, in_blocks
 from nishimori._multilabel._decisions import Decisions, check_values, decisions, scores_in, warn_of_probabilities
@@ -20,7 +21,7 @@ from nishimori._multilabel._label_maps import LabelMaps
 from nishimori._multilabel._label_record import LabelRecord
 from nishimori._multilabel._targets import check_missing, label_names, label_table
 from nishimori._numeric import numeric
-from nishimori._scores import SAY_PROBABILITIES, Input, Scores
+from nishimori._scores import SAY_PROBABILITIES, Floor, Input, Scores, check_input, is_auto
 from nishimori._sources import Stored, loaded
 from nishimori.errors import InputError
 
@@ -49,8 +50,11 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         entries of ``y`` must be 0 or 1.
     input : {"logits", "probabilities"}
         What ``X`` holds.
-    floor : float, optional
-        Smaller probabilities are raised to this, with ``input="probabilities"``.
+    floor : float, "auto" or None
+        Smaller probabilities, and those above 1 - ``floor``, are moved to this distance from 0 and 1, with
+        ``input="probabilities"``. By default only exact zeros are, to the smallest number of their dtype. "auto" chooses one
+        floor for all labels, from the decisions about all of them, as for `ExpectationConsistency`: all decisions about a
+        sample are in the same fold.
 
     Attributes
     ----------
@@ -70,6 +74,8 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     open_labels_ : tuple
         The labels that have the parameters of all decisions, because their own decisions do not tell: too few are known, or no
         temperature satisfies the condition, as where every decision is right.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
     classes_ : array
         The names of the labels.
     n_features_in_, n_samples_ : int
@@ -105,6 +111,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     spread_: float | None
     used_spread_: float | None
     open_labels_: tuple[Any, ...]
+    floor_: float | None
     classes_: HostArray
     n_features_in_: int
     n_samples_: int
@@ -117,7 +124,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         labels: Classes = None,
         missing: float | None = None,
         input: Input = "logits",
-        floor: float | None = None,
+        floor: Floor = None,
     ) -> None:
         self.calibrator = calibrator
         self.parameters = parameters
@@ -162,7 +169,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         method = binary_method(self.calibrator)
         rows = self._decisions(X, y, sample_weight, clusters)
         found = fitted(method, self.parameters, rows)
-        self.maps_, self.calibrators_ = found.maps, found.calibrators
+        self.maps_, self.calibrators_, self.floor_ = found.maps, found.calibrators, rows.floor
         self.temperatures_, self.temperatures_se_ = LabelMaps(found.maps).temperatures, found.errors
         self.temperature_, self.temperature_se_ = found.common, found.common_se
         self.spread_, self.used_spread_ = found.spread, found.used_spread
@@ -176,13 +183,15 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _decisions(self, X: Any, y: Any, sample_weight: Any, clusters: Any) -> Decisions:
         """The binary rows to fit to."""
         missing = check_missing(self.missing)
-        scores = scores_in(X, self.input, self.floor)
+        check_input(self.input, self.floor, fits=True)
+        scores = scores_in(X, self.input, None if is_auto(self.floor) else self.floor)  # type: ignore[arg-type]
         n_samples, n_labels = scores.array.shape
         y = loaded(y)
         targets = label_table(y, (int(n_samples), int(n_labels)), missing)
         names = label_names(self.labels, X, y, int(n_labels))
         warn_of_probabilities(scores, SAY_PROBABILITIES)
-        return decisions(targets, names, sample_weight, clusters, scores)
+        rows = decisions(targets, names, sample_weight, clusters, scores)
+        return rows.with_floor(choose_floor(rows, "X")) if is_auto(self.floor) else rows
 
     def _name_columns(self, names: list[str] | None) -> None:
         if names is not None:
@@ -193,7 +202,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     def check_columns(self, X: Any, name: str = "X") -> Scores:
         """The scores, whose number and names of columns must be those that the calibrator was fitted to."""
         check_is_fitted(self, "maps_")
-        scores = scores_in(X, self.input, self.floor, name)
+        scores = scores_in(X, self.input, self.floor_, name)
         if int(scores.array.shape[1]) != self.n_features_in_:
             raise InputError(
                 f"X has {int(scores.array.shape[1])} features, but MultilabelCalibrator is expecting {self.n_features_in_} "
@@ -272,7 +281,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             maps=self.maps_,
             names=tuple(self.classes_.tolist()),
             input=self.input,
-            floor=None if self.floor is None else float(self.floor),
+            floor=None if self.floor_ is None else float(self.floor_),
             missing=check_missing(self.missing),
             method=method.method_name,
             params=method.method_params(),
@@ -300,7 +309,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             input=record.input,
             floor=record.floor,
         )
-        made.maps_, made.calibrators_ = record.maps, None
+        made.maps_, made.calibrators_, made.floor_ = record.maps, None, record.floor
         made.temperatures_ = LabelMaps(record.maps).temperatures
         made.temperatures_se_ = None if record.errors is None else np.array(record.errors, dtype=float)
         made.temperature_, made.temperature_se_ = record.common, record.common_se

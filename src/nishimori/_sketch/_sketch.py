@@ -14,7 +14,7 @@ from nishimori._labels import Classes, class_labels, cluster_codes
 from nishimori._moments import GapSums, Moments
 from nishimori._observables import BUILT_IN, Observable
 from nishimori._roots import Root
-from nishimori._scores import Input, check_input
+from nishimori._scores import Input, check_input, is_auto
 from nishimori._sketch import _archive
 from nishimori._sketch._answers import Products, Scores, at_place, gap_at_node, root_of, scores_at
 from nishimori._sketch._clusters import Clusters
@@ -88,6 +88,11 @@ class Sketch:
         classes: Classes = None,
         floor: float | None = None,
     ) -> None:
+        if is_auto(floor):
+            raise InputError(
+                "`floor` must be a number or None for a sketch, got 'auto': sums are made once, for one floor. Choose it on "
+                "some of the rows: `nishimori.temperatures(probabilities, labels, input='probabilities', floor='auto').floor`."
+            )
         check_input(input, floor)
         self._survey = Survey(Grid.over(temperatures, nodes_per_octave), observables_from(observables))
         self._contents = self._survey.empty

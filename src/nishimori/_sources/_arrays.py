@@ -1,6 +1,7 @@
 """Rows in an array of any library, which is in memory or on a device."""
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -63,6 +64,16 @@ class ArraySource(Source):
     @property
     def n_rows(self) -> int:
         return self.scores.n_samples
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return self.scores.floor
+
+    def with_floor(self, floor: float) -> "ArraySource":
+        """The same rows with smaller probabilities raised to ``floor``."""
+        made = copy(self)
+        made.scores = replace(self.scores, floor=floor)
+        return made
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with few calls of the kernel if that is enough."""

@@ -8,7 +8,8 @@ far as their number, weight and labels tell and, where logits are computed again
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -188,6 +189,17 @@ class Pieces(Source, Generic[P]):
     @property
     def n_rows(self) -> int | None:
         return None if self._found is None else self._found.n_rows
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return self.meaning.floor
+
+    def with_floor(self, floor: float) -> Source:
+        """The same rows with smaller probabilities raised to ``floor``."""
+        made = copy(self)
+        made.meaning = replace(self.meaning, floor=floor)
+        made._found = None  # what a reading found is that of other logits
+        return made
 
     def first(self) -> ArraySource:
         """The first rows, from a reading that ends there."""

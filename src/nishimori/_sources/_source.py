@@ -1,6 +1,7 @@
 """What a source is: rows that can be read again and again, and summed."""
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any, Protocol, Self, TypeVar
 
 from nishimori._inputs import Batch, Clusters, Groups
@@ -34,6 +35,9 @@ class Source(Protocol):
 
     groups: Groups | None = None
     """Which group each row belongs to, if that was said."""
+
+    floor: float | None = None
+    """The lowest probability, to which smaller ones are raised; None if only exact zeros are."""
 
     @property
     def n_classes(self) -> int:
@@ -82,6 +86,10 @@ class Source(Protocol):
         """Every ``step``-th row without a copy of any logit, or None where that cannot be had."""
         return None
 
+    def with_floor(self, floor: float) -> "Source | None":  # noqa: ARG002 - for those that can
+        """The same rows with smaller probabilities raised to ``floor``, or None where that cannot be had."""
+        return None
+
 
 def after(steps: Steps, value: Any) -> Any:
     """What some functions, one after the other, make of a value."""
@@ -117,6 +125,12 @@ def clusters_in(data: Any) -> Clusters | None:
 def groups_in(data: Any) -> Groups | None:
     """Which groups the rows of a source belong to, if it says so. A source of somebody's own need not."""
     found: Groups | None = getattr(data, "groups", None)
+    return found
+
+
+def floor_in(data: Any) -> float | None:
+    """The lowest probability of a source, if it raises any. A source of somebody's own need not say."""
+    found: float | None = getattr(data, "floor", None)
     return found
 
 
@@ -186,6 +200,10 @@ class Reported(Source):
     def groups(self) -> Groups | None:  # type: ignore[override]
         return groups_in(self._inner)
 
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return floor_in(self._inner)
+
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._inner)
 
@@ -215,3 +233,12 @@ class Reported(Source):
     def every(self, step: int) -> Source | None:
         """As of the source inside; too short to show."""
         return self._inner.every(step)
+
+    def with_floor(self, floor: float) -> "Source | None":
+        """As of the source inside, shown in the same way."""
+        inner = self._inner.with_floor(floor)
+        if inner is None:
+            return None
+        made = copy(self)
+        made._inner = inner
+        return made

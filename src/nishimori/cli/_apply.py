@@ -266,7 +266,7 @@ def _probabilities(calibrator: "Calibrator", data: _Data, report: Report) -> Res
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
         with _files.located(lines, data.names, done):
-            given = scores(values, input=calibrator.input, name="scores", floor=calibrator.floor)
+            given = scores(values, input=calibrator.input, name="scores", floor=calibrator.floor_)
             if done == 0:
                 warn_if_probabilities(given, FIT_AGAIN)
             calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spelled(groups)), given.array)

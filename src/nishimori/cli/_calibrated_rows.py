@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nishimori._array import HostArray
 from nishimori._labels import refuse_permuted, spelled_as
 from nishimori._progress import shown
-from nishimori._scores import SAY_PROBABILITIES, Input, check_input
+from nishimori._scores import SAY_PROBABILITIES, Input, check_input, is_auto
 from nishimori._sources import Reported, Source, source
 from nishimori._tables import listed
 from nishimori.cli import _files
@@ -86,18 +86,23 @@ def agreed(
     calibrator: "Calibrator | None", input: Input | None, floor: float | None, classes: list[str] | None
 ) -> tuple[Input, float | None, list[str] | None]:
     """What the scores are, by the options and by the calibration; they must not contradict each other."""
+    if is_auto(floor):
+        raise InputError(
+            "--floor must be a number where nothing is fitted, got auto: it would be tuned on the labels that it scores. Pass "
+            "it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number."
+        )
     if calibrator is None:
         check_input(input or "logits", floor)
         return input or "logits", floor, classes
     if input is not None and input != calibrator.input:
         raise InputError(f"--input must be {calibrator.input}, which the calibration was fitted to, got {input}.")
-    if floor is not None and floor != calibrator.floor:
-        raise InputError(f"--floor must be that of the calibration, which is {calibrator.floor or 'none'}, got {floor:g}.")
+    if floor is not None and floor != calibrator.floor_:
+        raise InputError(f"--floor must be that of the calibration, which is {calibrator.floor_ or 'none'}, got {floor:g}.")
     if calibrator.classes is None:
-        return calibrator.input, calibrator.floor, classes
+        return calibrator.input, calibrator.floor_, classes
     known = [str(label) for label in calibrator.classes_.tolist()]
     if classes is not None and classes != known:
         raise InputError(
             f"--classes must be those of the calibration in its order, {listed(known)}, got {listed(classes)}. Leave it out."
         )
-    return calibrator.input, calibrator.floor, known
+    return calibrator.input, calibrator.floor_, known

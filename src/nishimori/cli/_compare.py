@@ -7,7 +7,7 @@ import typer
 import nishimori
 from nishimori._comparison import Comparison
 from nishimori._progress import shown
-from nishimori._scores import check_input
+from nishimori._scores import check_input, is_auto
 from nishimori.cli._data_sets import DataSets, Told, data_sets, opened
 from nishimori.cli._help import FLAG, OUTPUT, epilog
 from nishimori.cli._options import (
@@ -18,7 +18,7 @@ from nishimori.cli._options import (
     CountsOption,
     DecimalOption,
     DelimiterOption,
-    FloorOption,
+    FloorToFitOption,
     GroupsToFitOption,
     IgnoreIndexOption,
     IgnoreOption,
@@ -32,6 +32,7 @@ from nishimori.cli._options import (
 )
 from nishimori.cli._sketch_file import about_sketches
 from nishimori.cli._terminal import JsonOption, MarkdownOption, heard, print_json, print_lines, print_tabular, print_text
+from nishimori.cli._wording import with_options
 
 MethodsOption = Annotated[
     str, typer.Option(help="Names of methods, comma-separated; none is the model as it is.", metavar="NAMES")
@@ -56,7 +57,7 @@ def compare(
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
     input: InputOption = "logits",
-    floor: FloorOption = None,
+    floor: FloorToFitOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsToFitOption = None,
     classes: ClassesOption = None,
@@ -79,7 +80,7 @@ def compare(
     """
     if as_json + markdown + latex > 1:
         raise typer.BadParameter("choose one of --json, --markdown and --latex.")
-    check_input(input, floor)
+    check_input(input, floor, fits=True)
     known = None if classes is None else split(classes)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
     about = (columns, ignore, (delimiter, decimal), known)
@@ -93,6 +94,7 @@ def compare(
                 X_test=sets[1] if len(sets) > 1 else None,
                 methods=split(methods),
                 classes=known,
+                floor="auto" if is_auto(floor) else None,  # the data know a number
                 counts=counts,
                 level=level,
                 target=target,
@@ -112,4 +114,4 @@ def _show(found: Comparison, told: list[str], form: Literal["json", "markdown", 
             if table is not None:
                 print_tabular(table)
         for verdict in found.verdicts:
-            print_text(verdict)
+            print_text(with_options(verdict))

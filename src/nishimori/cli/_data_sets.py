@@ -12,7 +12,7 @@ from nishimori._array import HostArray
 from nishimori._inputs import Batch
 from nishimori._labels import refuse_permuted, spelled_as
 from nishimori._progress import Report, silent
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input, is_auto
 from nishimori._sketch import Sketch
 from nishimori._sources import Kept, Reported, Source, Stored, source
 from nishimori._sources._source import T
@@ -55,7 +55,7 @@ class Told:
     names: Names
     input: Input
     classes: list[str] | None
-    floor: float | None
+    floor: Floor
     said: tuple[Any, ...]
 
 
@@ -94,7 +94,8 @@ def opened(files: list[Path], told: Told, report: Report) -> Source | Sketch:
     refuse_permuted(data.columns, known)
     note_columns(data.columns)
     column = None if len(files) == 2 else names.labels
-    options: dict[str, Any] = {"input": told.input, "classes": known, "floor": told.floor, "names": ("scores", "labels")}
+    floor = None if is_auto(told.floor) else told.floor  # then it is chosen where methods are fitted
+    options: dict[str, Any] = {"input": told.input, "classes": known, "floor": floor, "names": ("scores", "labels")}
     try:
         with _files.located(data.lines, data.columns, labels=column, files=data.files):
             options |= {"clusters": data.clusters, "groups": data.groups}

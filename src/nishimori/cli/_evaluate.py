@@ -59,6 +59,7 @@ from nishimori.cli._terminal import (
     print_table,
     print_text,
 )
+from nishimori.cli._wording import with_options
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
@@ -217,6 +218,8 @@ def _show(results: _Results, about: dict[str, Any], wanted: _Wanted) -> None:
             told[name]["by_group"] = found.to_dict()
         print_json(told | about)
     else:
+        if caveat := cards["before"].caveat:
+            print_text(with_options(caveat))
         print_table(results.rows())
         print_text(_about_ece(cards, level))
         if results.by_group:

@@ -14,7 +14,7 @@ import nishimori
 from nishimori._disk import check_target
 from nishimori._labels import refuse_permuted, spelled_as
 from nishimori._progress import shown
-from nishimori._scores import Input, check_input
+from nishimori._scores import Floor, Input, check_input, is_auto
 from nishimori._sketch import Sketch
 from nishimori._sources import Reported, source
 from nishimori.cli import _files
@@ -28,7 +28,7 @@ from nishimori.cli._options import (
     DecimalOption,
     DelimiterOption,
     Files,
-    FloorOption,
+    FloorToFitOption,
     GroupsToFitOption,
     IgnoreIndexOption,
     IgnoreOption,
@@ -118,7 +118,7 @@ def fit(
     preserve_accuracy: PreserveOption = False,
     param: ParamOption = None,
     input: InputOption = "logits",
-    floor: FloorOption = None,
+    floor: FloorToFitOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsToFitOption = None,
     classes: ClassesOption = None,
@@ -144,7 +144,7 @@ def fit(
     if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)
         return
-    check_input(input, floor)
+    check_input(input, floor, fits=True)
     calibrator = wanted.calibrator(input, known, floor)
     _files.check_inputs(files, folders=True)
     _check_output(output, overwrite=force)
@@ -157,7 +157,8 @@ def fit(
     truth = spelled_as(data.labels, known)
     column = None if len(files) == 2 else names.labels
     with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column, files=data.files):
-        meaning: dict[str, Any] = {"input": input, "classes": known, "floor": floor, "names": ("scores", "labels")}
+        meaning: dict[str, Any] = {"input": input, "classes": known, "names": ("scores", "labels")}
+        meaning["floor"] = None if is_auto(floor) else floor  # the calibrator chooses it
         rows = source(data.scores, truth, data.weights, clusters=data.clusters, groups=data.groups, **meaning)
         _learn(calibrator, Reported(rows, "Fitting", report), counts=counts)
     calibrator.name_columns(data.columns, column, data.column, groups)
@@ -200,7 +201,7 @@ class _Wanted:
     params: Sequence[str]
     groups: str | None
 
-    def calibrator(self, input: Input, classes: Any, floor: float | None) -> "Calibrator":
+    def calibrator(self, input: Input, classes: Any, floor: Floor) -> "Calibrator":
         """The calibrator that was asked for; an unknown method or parameter is wrong usage."""
         if self.top_n != 1 and self.method != "ec":
             raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
@@ -273,7 +274,7 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
                 "n_classes": len(calibrator.classes_),
                 **{name: getattr(receipt, name, getattr(calibrator, f"{name}_", None)) for name in numbers},
                 "input": calibrator.input,
-                "floor": calibrator.floor,
+                "floor": calibrator.floor_,
                 "classes": None if calibrator.classes is None else list(calibrator.classes),
                 "columns": None if columns is None else columns.tolist(),
                 "label_column": calibrator.label_column_,
@@ -287,4 +288,6 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
     else:
         for line in description(calibrator):
             print_text(line)
+        if is_auto(calibrator.floor):
+            print_text(f"Floor: {calibrator.floor_:g}, chosen by the log-loss of samples that were held out")
     note(f"Wrote {output}")

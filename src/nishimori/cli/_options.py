@@ -128,12 +128,36 @@ ClassesOption = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+
+
+def _as_floor(text: str) -> float | str:
+    """A number, or auto."""
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number.") from None
+
+
 FloorOption = Annotated[
-    float | None,
+    Any,
     typer.Option(
         help="With --input probabilities: raise smaller probabilities to this; by default only exact zeros are raised.",
         show_default=False,
         metavar="P",
+        parser=_as_floor,
+        rich_help_panel=DATA,
+    ),
+]
+FloorToFitOption = Annotated[
+    Any,
+    typer.Option(
+        help="With --input probabilities: raise smaller probabilities to this, or to what auto chooses by the log-loss of "
+        "samples that are held out; by default only exact zeros are raised.",
+        show_default=False,
+        metavar="P|auto",
+        parser=_as_floor,
         rich_help_panel=DATA,
     ),
 ]

@@ -15,7 +15,7 @@ import nishimori
 from nishimori._disk import check_target
 from nishimori._optional import require
 from nishimori._progress import shown
-from nishimori._scores import check_input
+from nishimori._scores import check_input, is_auto
 from nishimori.cli import _files
 from nishimori.cli._data_sets import DataSets, Located, Told, data_sets, opened
 from nishimori.cli._help import FLAG, MEASURES, OUTPUT, epilog
@@ -27,7 +27,7 @@ from nishimori.cli._options import (
     CountsOption,
     DecimalOption,
     DelimiterOption,
-    FloorOption,
+    FloorToFitOption,
     GroupsToFitOption,
     IgnoreIndexOption,
     IgnoreOption,
@@ -92,7 +92,7 @@ def report(
     ids: IdsOption = None,
     level: LevelOption = 0.95,
     input: InputOption = "logits",
-    floor: FloorOption = None,
+    floor: FloorToFitOption = None,
     scores_name: ScoresOption = None,
     labels: LabelsToFitOption = None,
     weights: WeightsOption = None,
@@ -116,7 +116,7 @@ def report(
     """
     if as_json and markdown:
         raise typer.BadParameter("choose one of --json and --markdown.")
-    check_input(input, floor)
+    check_input(input, floor, fits=True)
     target = Path("report.html") if output is None and not (as_json or markdown) else output
     sets, known = data_sets(files), None if classes is None else split(classes)
     _check_output(target, overwrite=force)
@@ -126,6 +126,7 @@ def report(
     names = names_from(input, scores_name, labels, weights, *about, **parts, ignore_index=ignore_index)
     told = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != "."))
     options: dict[str, Any] = {"classes": known, "counts": counts, "level": level, "n_bins": n_bins}
+    options["floor"] = "auto" if is_auto(floor) else None  # the data know a number
     with _preparing(target, files):
         found = _made(sets, told, {"title": title or sets[-1][0].name, **options})
         _show(found, target, as_json=as_json, as_markdown=markdown, force=force)

@@ -98,7 +98,7 @@ def sketch(
 ) -> None:
     """Sum up rows in a small file, which fit, eval, gate and merge read."""
     known = None if classes is None else split(classes)
-    check_input(input, floor)
+    check_input(input, floor, fits=True)  # a sketch refuses auto itself
     made = _empty(temperatures, input, known, floor)
     _files.check_inputs(files, folders=True)
     _check_output(output, files, overwrite=force)

@@ -40,6 +40,7 @@ _OPTIONS = {
     "`by`": "--by",
     "`target`": "--target",
     "`floor`": "--floor",
+    "`floor='auto'`": "--floor auto",
     "`floor=`": "--floor",
     "`ignore_index`": "--ignore-index",
     "`columns`": "--columns",

@@ -12,12 +12,12 @@ from typing import Any, Self
 import numpy as np
 
 import nishimori
+from nishimori._compare import data_sets, floor_verdict
 from nishimori._disk import new_file
 from nishimori._labels import Classes
 from nishimori._numbers import between, whole
-from nishimori._scores import Input
+from nishimori._scores import Floor, Input, is_auto
 from nishimori._sketch import Sketch
-from nishimori._sources import is_source, source
 from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
@@ -81,19 +81,19 @@ class Report:
         n_bins: int = 15,
         input: Input = "logits",
         classes: Classes = None,
-        floor: float | None = None,
+        floor: Floor = None,
         ignore_index: int | None = None,
     ) -> None:
         meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor, "ignore_index": ignore_index}
         between("level", level, 0, 1)
         whole("n_bins", n_bins, 1, _MOST_BINS)
-        validation = _data((X_val, y_val, sample_weight, clusters, groups), meaning, ("X_val", "y_val"))
         given = (X_test, y_test, test_weight, test_clusters, test_groups)
         if X_test is None and any(each is not None for each in given):
             raise InputError("`X_test` must be given where other arguments speak of test data, got None.")
-        test = None if X_test is None else _data(given, meaning, ("X_test", "y_test"))
-        asked = Asked(classes, input, floor, counts, float(level), n_bins)
+        validation, test, used = data_sets((X_val, y_val, sample_weight, clusters, groups), given, meaning)
+        asked = Asked(classes, input, used, counts, float(level), n_bins)
         found = results_of(validation, test, ids, asked)
+        found["verdict"]["sentences"] += [floor_verdict(used)] if is_auto(floor) else []
         names = ("X_val, y_val", "X_val, y_val" if test is None else "X_test, y_test")
         if isinstance(validation, Sketch):
             names = ("sketch", "sketch" if test is None else "test_sketch, None")
@@ -176,12 +176,6 @@ class Report:
             '<iframe title="Calibration report" style="width:100%;height:50rem;border:0" '
             f'srcdoc="{html.escape(self.to_html())}"></iframe>'
         )
-
-
-def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str]) -> Any:
-    """Logits, labels, weights, clusters and groups as a source; a source knows what its numbers mean."""
-    X, y, weights, clusters, groups = given
-    return source(X, y, weights, clusters=clusters, groups=groups, names=names, **({} if is_source(X) else meaning))
 
 
 def plain(value: Any) -> Any:

@@ -49,8 +49,8 @@ def verdict_of(found: Comparison) -> dict[str, Any]:
     status = _status(card, gap, error, found.level)
     return {
         "status": status,
-        "headline": _HEADLINES[status],
-        "summary": _summary(card, gap, error),
+        "headline": f"Zeros at true classes; {_HEADLINES[status].lower()}" if found.caveat else _HEADLINES[status],
+        "summary": " ".join(filter(None, (found.caveat, _summary(card, gap, error)))),
         "advice": _advice(found, status),
         "classes": _about_classes(found),
         "sentences": list(found.verdicts),

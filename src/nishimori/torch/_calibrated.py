@@ -306,9 +306,9 @@ def _map_in(value: Any) -> Map:
     if isinstance(value, Map):
         return value
     if _is_fitted(value):
-        if value.floor is not None:
+        if value.floor_ is not None:
             raise InputError(
-                f"`temperature` must be a calibrator without a `floor`, got `floor={value.floor!r}`, to which it raises "
+                f"`temperature` must be a calibrator without a `floor`, got `floor={value.floor_!r}`, to which it raises "
                 "probabilities before it calibrates them; logits of a network are not raised. Fit it without `floor`."
             )
         return value.map_
