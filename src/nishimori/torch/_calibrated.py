@@ -159,8 +159,8 @@ class Calibrated(ExactBuffers):
         """Calibrated probabilities for the network's arguments, in eval mode and without gradient.
 
         They have the shape of the logits, such as (n, n_classes) or (sequences, tokens, vocabulary): the softmax is over the
-        last dimension, which must hold the `n_classes` classes, if their number is known. A score z of shape (n,) or (..., 1) means the logits (0, z). Afterwards every module has its previous
-        mode.
+        last dimension, which must hold the `n_classes` classes, if their number is known. A score z of shape (n,) or (..., 1)
+        means the logits (0, z). Afterwards every module has its previous mode.
         """
         groups = self._groups_in(kwargs)
         logits = self._logits(*args, **kwargs)
