@@ -78,7 +78,7 @@ def check_classes(logits: Tensor, n_classes: int | None) -> None:
         return
     if logits.ndim < 2 or last_size(logits) != n_classes:
         # The size of a dimension that is exported for any size is a symbol.
-        sizes = ["n" if isinstance(size, torch.SymInt) else size for size in logits.shape]
+        sizes = [size if type(size) is int else "n" for size in logits.shape]
         raise InputError(_other_classes(sizes, n_classes))
 
 
