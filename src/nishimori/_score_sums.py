@@ -13,7 +13,7 @@ from nishimori._census import at_zeros
 from nishimori._clusters import ClusterSums
 from nishimori._gibbs import Gibbs
 from nishimori._inputs import MOST_CLUSTER_SUMS, Batch
-from nishimori._maps import Map, temperature_of
+from nishimori._maps import Map, check_claims, claims_to_check, temperature_of
 from nishimori._observables import Confidence
 from nishimori._passes import Sums
 from nishimori._reliability import Bins, Claims, Sorted, sort_claims
@@ -194,4 +194,7 @@ def after(map_: Map, batch: Batch) -> tuple[Batch, float]:
     temperature = temperature_of(map_)
     if temperature is not None:
         return batch, 1 / temperature
-    return batch.with_logits(map_.apply(batch.double, batch.groups), same_top=map_.keeps_predictions), 1.0
+    mapped = map_.apply(batch.double, batch.groups)
+    if claims_to_check(map_):
+        check_claims(map_, batch.double, mapped)
+    return batch.with_logits(mapped, same_top=map_.keeps_predictions), 1.0

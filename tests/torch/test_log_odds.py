@@ -149,7 +149,8 @@ REFUSED = {
     ),
     "three classes": (
         lambda: Calibrated(nn.Identity(), MAP)(torch.zeros(4, 3)),
-        r"^`model` must return logits with the 2 classes of the map in the last dimension, got shape \(4, 3\)\.$",
+        r"^`model` must return logits whose last dimension holds the 2 classes of the map, got 3 in shape \(4, 3\)\. Use the "
+        r"network that the map was fitted to, or calibrate this one\.$",
     ),
 }
 

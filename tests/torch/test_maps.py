@@ -252,7 +252,8 @@ class Foreign(nishimori.Map):
 
 MASKED = Z.clone()
 MASKED[0, 0] = -torch.inf
-CLASSES = "`model` must return logits with the 5 classes of the map in the last dimension, got shape "
+CLASSES = "`model` must return logits whose last dimension holds the 5 classes of the map, got "
+OTHER_NETWORK = "Use the network that the map was fitted to, or calibrate this one."
 REFUSED = {
     "no groups": (
         lambda: Calibrated(nn.Identity(), GROUPED)(Z),
@@ -276,18 +277,22 @@ REFUSED = {
         lambda: Calibrated(nn.Identity(), GROUPED)(torch.tensor(1.0), groups=["a"]),
         "`model` must return logits of shape (n, n_classes) or (n,), got a single number.",
     ),
-    "another number of classes": (lambda: Calibrated(nn.Identity(), MAPS["matrix"][0])(Z[:, :4]), CLASSES + "(40, 4)."),
+    "another number of classes": (
+        lambda: Calibrated(nn.Identity(), MAPS["matrix"][0])(Z[:, :4]),
+        f"{CLASSES}4 in shape (40, 4). {OTHER_NETWORK}",
+    ),
     "another number of classes, predicted": (
         lambda: Calibrated(nn.Identity(), MAPS["classes"][0]).predict(Z[:, :4]),
-        CLASSES + "(40, 4).",
+        f"{CLASSES}4 in shape (40, 4). {OTHER_NETWORK}",
     ),
     "scores for more than two classes": (
         lambda: Calibrated(nn.Identity(), MAPS["fallback"][0]).predict(Z[0]),
-        CLASSES + "(5,).",
+        CLASSES + "shape (5,). Return one row per sample: for a single sample, pass a batch of one.",
     ),
     "classes in another dimension": (
         lambda: Calibrated(nn.Identity(), MAPS["number"][0])(torch.ones(2, K, 3, 3)),
-        CLASSES + "(2, 5, 3, 3).",
+        CLASSES + "3 in shape (2, 5, 3, 3). Move the classes last: wrap the network in a module whose `forward` returns "
+        "`logits.movedim(1, -1)`, and calibrate that module.",
     ),
     "masked classes": (
         lambda: Calibrated(nn.Identity(), MAPS["diagonal"][0])(MASKED),

@@ -29,7 +29,7 @@ def test_folded_logits_are_those_of_the_definition(name, probe):
     np.testing.assert_allclose(logits(calibrated.model), expected, atol=1e-4)
     np.testing.assert_allclose(calibrated(X).detach(), expected, atol=1e-4)
     assert calibrated.temperature.item() == 1
-    assert set(calibrated.state_dict()) == set(Calibrated(Network()).state_dict())
+    assert set(calibrated.state_dict()) == {*Calibrated(Network()).state_dict(), "n_classes"}
     assert calibrated.model.fc.folded_map == "affine"
 
 
@@ -172,7 +172,9 @@ REFUSED = {
     ),
     "pixels": (
         lambda: Calibrated(Convolution(nn.Identity()).head[0], MAPS["matrix"][0]).fold(probe=IMAGES),
-        "`model` must return logits with the 5 classes of the map in the last dimension, got shape (4, 5, 4, 4).",
+        "`model` must return logits whose last dimension holds the 5 classes of the map, got 4 in shape (4, 5, 4, 4). Move "
+        "the classes last: wrap the network in a module whose `forward` returns `logits.movedim(1, -1)`, and calibrate that "
+        "module.",
     ),
     "a masked class": (
         lambda: Calibrated(masked(), MAPS["matrix"][0]).fold(),

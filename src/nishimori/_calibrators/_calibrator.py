@@ -6,6 +6,7 @@ They sit behind any model: ``X`` is what the model says (logits or probabilities
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,9 +23,18 @@ from nishimori._calibrators._lazy import lazily
 from nishimori._calibrators._record import Provenance, Record
 from nishimori._calibrators._traits import Traits
 from nishimori._floors import open_source
-from nishimori._inputs import Groups
+from nishimori._inputs import Batch, Groups
 from nishimori._labels import Classes, class_labels, column_names, refuse_permuted
-from nishimori._maps import Map, checked_groups, in_blocks, temperature_of
+from nishimori._maps import (
+    CHECKED_ROWS,
+    Map,
+    check_claims,
+    check_claims_on_random_logits,
+    checked_groups,
+    claims_to_check,
+    in_blocks,
+    temperature_of,
+)
 from nishimori._numeric import numeric
 from nishimori._scores import Floor, Input, Scores, is_auto, scores_of, warn_if_probabilities
 from nishimori._sources import Source, floor_in, is_source
@@ -120,6 +130,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     ) -> Self:
         """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
         classes = class_labels(self.classes, data.n_classes)
+        _check_claims(map_, data.n_classes, data)
         self.map_ = map_
         self.floor_ = floor_in(data) if is_auto(self.floor) else self.floor  # type: ignore[assignment]
         self.n_features_in_ = data.n_classes
@@ -142,9 +153,15 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         if origin.n_classes is not None:
             self.classes_ = class_labels(origin.classes, origin.n_classes)
             self.n_features_in_ = origin.n_classes
+        _check_claims(record.map, origin.n_classes)
         self._is_flat_ = bool(origin.is_flat)
         self.name_columns(origin.columns, origin.label_column, origin.score_column, origin.group_column)
         return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "map_" in self.__dict__:  # a pickle, which may hold a map of any class
+            _check_claims(self.map_, getattr(self, "n_features_in_", None))
 
     def name_columns(
         self,
@@ -390,6 +407,32 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
         params = self.get_params(deep=False)
         return {name: plain(value) for name, value in params.items() if name not in COMMON}
+
+
+@dataclass(frozen=True)
+class _CheckClaims:
+    """The pass that checks what a map claims, and sums nothing."""
+
+    map_: Map
+
+    def __call__(self, batch: Batch) -> int:
+        check_claims(self.map_, batch.double, self.map_.apply(batch.double))
+        return 0
+
+
+def _check_claims(map_: Map, n_classes: int | None, data: Source | None = None) -> None:
+    """Refuse a map that does not keep predictions as it claims, on some rows of ``data`` or on random ones.
+
+    A map that needs groups is checked where it is evaluated: samples do not name their groups.
+    """
+    if not claims_to_check(map_) or map_.needs_groups:
+        return
+    rows = None if data is None else data.sample(min(CHECKED_ROWS, data.n_rows or CHECKED_ROWS))
+    known = map_.n_classes or n_classes
+    if rows is not None:
+        rows.gather(_CheckClaims(map_))
+    elif known is not None:
+        check_claims_on_random_logits(map_, known)
 
 
 def plain(value: Any) -> Any:

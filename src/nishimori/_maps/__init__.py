@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from nishimori._maps._affine import Affine
+from nishimori._maps._claims import CHECKED_ROWS, check_claims, check_claims_on_random_logits
 from nishimori._maps._class_curves import ClassCurves, bin_of, class_probabilities
 from nishimori._maps._group_temperatures import ClassTemperatures, GroupTemperatures, checked_groups
 from nishimori._maps._log_affine import LogAffine
@@ -16,6 +17,7 @@ from nishimori._maps._with_bias import WithBias
 from nishimori.errors import InputError
 
 __all__ = [
+    "CHECKED_ROWS",
     "KINDS",
     "Affine",
     "ClassCurves",
@@ -29,7 +31,10 @@ __all__ = [
     "WithBias",
     "bin_of",
     "can_be_saved",
+    "check_claims",
+    "check_claims_on_random_logits",
     "checked_groups",
+    "claims_to_check",
     "class_probabilities",
     "divided",
     "from_parameters",
@@ -54,6 +59,11 @@ KINDS: tuple[str, ...] = tuple(_SAVED)
 def can_be_saved(map_: Map) -> bool:
     """Whether `from_parameters` gives the map again; a map of somebody's own may have the kind of another."""
     return _SAVED.get(map_.kind) is type(map_)
+
+
+def claims_to_check(map_: Map) -> bool:
+    """Whether a map of somebody's own claims to keep predictions; those of the library do so by construction."""
+    return map_.keeps_predictions and not can_be_saved(map_)
 
 
 def from_parameters(kind: Any, parameters: Any) -> Map:

@@ -21,7 +21,8 @@ class Map(ABC):
     format_version : int
         The first version of the file format that has it.
     keeps_predictions : bool
-        Whether the largest logit of each row stays the largest.
+        Whether the largest logit of each row stays the largest. Predictions and accuracy are then those of the logits as they
+        were. It is checked on some rows when a calibrator is fitted, loaded or evaluated.
     needs_groups : bool
         Whether `apply` needs the group of each row.
     """

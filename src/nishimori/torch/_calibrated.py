@@ -20,7 +20,7 @@ from nishimori.torch._change import change_of
 from nishimori.torch._exact import ExactBuffers
 from nishimori.torch._folding import fold_into
 from nishimori.torch._head import final_layer, is_found
-from nishimori.torch._logits import logits_of, probabilities, refuse_number, scaled, scores_in, with_logits
+from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number, scaled, scores_in, with_logits
 from nishimori.torch._map_module import MapModule
 from nishimori.torch._mapping import module_for, module_like
 from nishimori.torch._modes import evaluating
@@ -64,6 +64,9 @@ class Calibrated(ExactBuffers):
         T, a float32 buffer of shape (). Not there if the map has other parameters, which are in ``map``.
     map : Map
         What is applied to the logits, with its parameters as they are now.
+    n_classes : int or None
+        How many classes the last dimension of the logits must have in `predict_proba` and `predict`: that of the calibrator or
+        map. It is part of the state dict. None if it is not known, as for a number T; then any number will do.
     method : str
         How the map was chosen; "fixed" if it was passed or loaded.
     found : Temperatures or None
@@ -116,6 +119,7 @@ class Calibrated(ExactBuffers):
             _check_free(model)
         self.model = model
         self.calibrator: Calibrator | None = temperature if _is_fitted(temperature) else None
+        self.n_classes: int | None = map_.n_classes or getattr(self.calibrator, "n_features_in_", None)
         self.method: str = "fixed" if self.calibrator is None else self.calibrator.method_name
         self.found: Temperatures | None = None
         self.sketch: Sketch | None = None
@@ -144,14 +148,19 @@ class Calibrated(ExactBuffers):
     def mapped(self, logits: Tensor, groups: Any = None) -> Tensor:
         """The calibrated logits of what the network has returned, in float32 at least: for networks that return tuples."""
         check_calibrated_once(self)
-        return scaled(logits, self.temperature) if self.mapping is None else self.mapping(logits, groups)
+        if self.mapping is None:
+            return scaled(logits, self.temperature)
+        if not self.needs_groups:  # temperatures of groups divide whatever the order of the dimensions is
+            check_classes(logits, self.n_classes)
+        mapped: Tensor = self.mapping(logits, groups)
+        return mapped
 
     def predict_proba(self, *args: Any, **kwargs: Any) -> Tensor:
         """Calibrated probabilities for the network's arguments, in eval mode and without gradient.
 
         They have the shape of the logits, such as (n, n_classes) or (sequences, tokens, vocabulary): the softmax is over the
-        last dimension. A score z of shape (n,) or (..., 1) means the logits (0, z). Afterwards every module has its previous
-        mode.
+        last dimension, which must hold the `n_classes` classes, if their number is known. A score z of shape (n,) or (..., 1)
+        means the logits (0, z). Afterwards every module has its previous mode.
         """
         groups = self._groups_in(kwargs)
         logits = self._logits(*args, **kwargs)
@@ -246,6 +255,7 @@ class Calibrated(ExactBuffers):
         check_calibrated_once(self)
         with evaluating(self.model), torch.no_grad():
             logits = refuse_number(logits_of(self.model(*args, **kwargs), _NO_LOGITS).detach())
+        check_classes(logits, self.n_classes)
         if self.mapping is not None:
             self.mapping.check(logits)
         return logits
@@ -261,12 +271,29 @@ class Calibrated(ExactBuffers):
             self._adopt(mapping)  # its values are loaded after those of this module
         super()._load_from_state_dict(state_dict, prefix, *args)
         if has_temperature or mapping is not None:
+            key, (*_, unexpected, errors) = f"{prefix}n_classes", args
+            self._load_n_classes(state_dict.get(key), unexpected, errors, key)
             self.method, self.found, self.calibrator, self.sketch = "fixed", None, None, None  # of the previous map
             self._folded_outside = None
 
-    def _save_to_state_dict(self, *args: Any) -> None:
+    def _load_n_classes(self, given: Any, unexpected: list[str], errors: list[str], key: str) -> None:
+        """Take over the number of classes of a state dict; ``given`` is None in one that does not say it."""
+        if key in unexpected:  # it is not a buffer: its value is needed without waiting for a device, and in graphs
+            unexpected.remove(key)
+        self.n_classes = None if self.mapping is None else self.mapping.n_classes
+        # Somebody who converts all tensors of a state dict to half precision would round a large number.
+        if self.n_classes is not None or given is None or given.is_floating_point() or given.is_meta:
+            return
+        if given.numel() != 1 or int(given) < 2:
+            errors.append(f"`{key}` must be one whole number of at least 2, got {given.tolist()!r:.60}.")
+        else:
+            self.n_classes = int(given)
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         check_calibrated_once(self)  # whoever loads it could not know
-        super()._save_to_state_dict(*args)
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.n_classes is not None and (self.mapping is None or self.mapping.n_classes is None):
+            destination[f"{prefix}n_classes"] = torch.tensor(self.n_classes, device="cpu")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -274,6 +301,7 @@ class Calibrated(ExactBuffers):
             self.__dict__.setdefault("mapping", None)
         self.__dict__.setdefault("calibrator", None)
         self.__dict__.setdefault("sketch", None)
+        self.__dict__.setdefault("n_classes", None if self.mapping is None else self.mapping.n_classes)
         register(self)
 
     def __getattr__(self, name: str) -> Any:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from nishimori._maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, LogOdds, Map, Mixture, Temperature
 from nishimori.errors import InputError
 from nishimori.torch._head import INSTEAD
+from nishimori.torch._logits import check_classes
 
 
 class Change(Protocol):
@@ -114,12 +115,8 @@ class Mixing:
         return new, shift.to(weight) if shift.any() else None
 
     def logits(self, before: Tensor) -> Tensor:
+        check_classes(before, len(self.bias))
         n_out = 1 if before.ndim < 2 else before.shape[-1]
-        if n_out != len(self.bias) and (n_out, len(self.bias)) != (1, 2):
-            raise InputError(
-                f"`model` must return logits with the {len(self.bias)} classes of the map in the last dimension, got shape "
-                f"{tuple(before.shape)}."
-            )
         matrix, shift = self._for(n_out)
         rows = before.detach().cpu().double().reshape(-1, n_out)
         return (rows @ matrix.T + shift).reshape(before.shape).to(before.device)

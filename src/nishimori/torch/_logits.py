@@ -6,7 +6,8 @@ because guessing could pick the wrong tensor. Calibration is computed in float32
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -65,6 +66,46 @@ def refuse_number(logits: Tensor) -> Tensor:
             "1) for a binary score, got a single number. Return one row per sample."
         )
     return logits
+
+
+def check_classes(logits: Tensor, n_classes: int | None) -> None:
+    """Refuse logits whose last dimension does not hold the classes, if their number is known.
+
+    With two classes there may be one score per sample instead. A softmax over another dimension, such as the width of an
+    image, would have the right shape and mean nothing.
+    """
+    if n_classes is None or (n_classes == 2 and (logits.ndim < 2 or last_size(logits) == 1)):
+        return
+    if logits.ndim < 2 or last_size(logits) != n_classes:
+        # The size of a dimension that is exported for any size is a symbol.
+        sizes = [size if type(size) is int else "n" for size in logits.shape]
+        raise InputError(_other_classes(sizes, n_classes))
+
+
+def _other_classes(sizes: Sequence[int | str], n_classes: int) -> str:
+    """The message that the last dimension of the logits does not hold the classes, and what to do."""
+    shape = f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
+    got = f"got shape {shape}" if len(sizes) < 2 else f"got {sizes[-1]} in shape {shape}"
+    if n_classes in sizes[1:]:
+        place = sizes.index(n_classes, 1)
+        remedy = (
+            f"Move the classes last: wrap the network in a module whose `forward` returns `logits.movedim({place}, -1)`, and "
+            "calibrate that module."
+        )
+    elif len(sizes) == 1:
+        remedy = "Return one row per sample: for a single sample, pass a batch of one."
+    else:
+        remedy = "Use the network that the map was fitted to, or calibrate this one."
+    return f"`model` must return logits whose last dimension holds the {n_classes} classes of the map, {got}. {remedy}"
+
+
+def last_size(values: Tensor) -> int:
+    """The size of the last dimension, which tracing records as an operation, with a warning where its value is needed."""
+    if not torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
+        return values.shape[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)  # type: ignore[attr-defined]
+        return int(values.shape[-1])
 
 
 def scores_in(logits: Tensor) -> Tensor | None:

@@ -4,7 +4,6 @@ Each module computes what the map of the same kind computes, in float32 at least
 buffers, so they are saved, loaded and moved with the weights of the network.
 """
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
@@ -15,7 +14,7 @@ from torch import Tensor
 from nishimori._maps import Map
 from nishimori.errors import InputError
 from nishimori.torch._exact import ExactBuffers
-from nishimori.torch._logits import wide_dtype
+from nishimori.torch._logits import check_classes, last_size, wide_dtype
 
 
 class MapModule(ExactBuffers, ABC):
@@ -62,11 +61,7 @@ class MapModule(ExactBuffers, ABC):
 
     def check(self, logits: Tensor) -> None:
         """Refuse logits with another number of classes."""
-        if not self._are_scores(logits) and (logits.ndim < 2 or last_size(logits) != self.n_classes):
-            raise InputError(
-                f"`model` must return logits with the {self.n_classes} classes of the map in the last dimension, got shape "
-                f"{tuple(logits.shape)}."
-            )
+        check_classes(logits, self.n_classes)
 
     def extra_repr(self) -> str:
         """The number of classes, for ``print``."""
@@ -109,15 +104,6 @@ def single(parts: Mapping[str, Any], device: torch.device | None) -> dict[str, T
 
 def host(values: Tensor) -> Any:
     return values.detach().cpu().double().numpy()
-
-
-def last_size(values: Tensor) -> int:
-    """The size of the last dimension, which tracing records as an operation, with a warning where its value is needed."""
-    if not torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]
-        return values.shape[-1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", torch.jit.TracerWarning)  # type: ignore[attr-defined]
-        return int(values.shape[-1])
 
 
 def is_in_graph() -> bool:

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from nishimori._maps import Mixture
 from nishimori.errors import InputError
-from nishimori.torch._map_module import MapModule, host, last_size, single
+from nishimori.torch._logits import last_size
+from nishimori.torch._map_module import MapModule, host, single
 
 
 class MixtureModule(MapModule):

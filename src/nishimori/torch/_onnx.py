@@ -16,7 +16,7 @@ from nishimori._disk import new_file
 from nishimori._optional import require
 from nishimori.errors import InputError
 from nishimori.torch._calibrated import Calibrated
-from nishimori.torch._logits import logits_of, probabilities, refuse_number
+from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import device_of, moved
 from nishimori.torch._signature import signature_of_model
@@ -79,17 +79,30 @@ def to_onnx(
     with new_file(path, overwrite=overwrite) as temporary, evaluating(calibrated), torch.no_grad(), warnings.catch_warnings():
         for message in _INTERNAL:
             warnings.filterwarnings("ignore", message)
-        torch.onnx.export(
-            _Served(calibrated, output),
-            given,
-            temporary,
-            kwargs=named or None,
-            output_names=[output],
-            dynamic_shapes=dynamic_shapes,
-            dynamo=True,
-            external_data=False,
-            verbose=False,
-        )
+        try:
+            torch.onnx.export(
+                _Served(calibrated, output),
+                given,
+                temporary,
+                kwargs=named or None,
+                output_names=[output],
+                dynamic_shapes=dynamic_shapes,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+        except Exception as error:
+            own = _own_error(error)
+            if own is None:
+                raise
+            raise own from None
+
+
+def _own_error(error: BaseException | None) -> InputError | None:
+    """The error of this library that an error of PyTorch was raised from, if there is one: it says what to do."""
+    while error is not None and not isinstance(error, InputError):
+        error = error.__cause__
+    return error
 
 
 class _Served(nn.Module):
@@ -106,7 +119,8 @@ class _Served(nn.Module):
         logits = logits_of(self.model.model(*args, **kwargs), "Wrap the model in a module that returns the logits alone.")
         if self.output == "logits":
             return self.model.mapped(logits).to(logits.dtype)
-        return probabilities(self.model.mapped(refuse_number(logits))).to(logits.dtype)
+        check_classes(refuse_number(logits), self.model.n_classes)
+        return probabilities(self.model.mapped(logits)).to(logits.dtype)
 
 
 def _check(calibrated: Any, output: Any) -> None:

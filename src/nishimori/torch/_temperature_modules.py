@@ -11,8 +11,8 @@ from nishimori import _array
 from nishimori._inputs import Groups
 from nishimori._maps import ClassTemperatures, GroupTemperatures
 from nishimori.errors import InputError
-from nishimori.torch._logits import wide_dtype
-from nishimori.torch._map_module import MapModule, host, is_in_graph, last_size, single
+from nishimori.torch._logits import last_size, wide_dtype
+from nishimori.torch._map_module import MapModule, host, is_in_graph, single
 
 
 class ClassTemperaturesModule(MapModule):

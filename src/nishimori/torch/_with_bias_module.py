@@ -8,7 +8,8 @@ from torch import Tensor
 
 from nishimori._maps import WithBias
 from nishimori.errors import InputError
-from nishimori.torch._map_module import MapModule, host, is_in_graph, last_size, single
+from nishimori.torch._logits import last_size
+from nishimori.torch._map_module import MapModule, host, is_in_graph, single
 
 
 class WithBiasModule(MapModule):
