@@ -4,10 +4,12 @@ QUICK_VENV := build/quick-venv
 DEMO_VENV := build/demo-venv
 BIN := $(VENV)/bin
 QUICK := $(QUICK_VENV)/bin
-# Two at a time: the tests of one file stay in one process, so that imports are paid once.
+# Two at a time: the tests of one file stay in one process, so that imports are paid once. Files, and the tests within a file, come
+# in an order that pytest-randomly draws. It prints the seed, with which `make unit ORDER=--randomly-seed=N` repeats the order.
 WORKERS ?= 2
+ORDER ?=
 # One thread per worker: more threads than cores wait for each other, and take several times as long.
-PYTEST = OMP_NUM_THREADS=1 $(1)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST = OMP_NUM_THREADS=1 $(1)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ORDER)
 # Modules whose types can be checked without the packages that they would import.
 LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|numba|torch|triton)\b' src --include='*.py')
 define LINT

@@ -119,15 +119,18 @@ def pytest_make_collect_report(collector):
     return report
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses, after pytest-randomly has drawn an order
 def pytest_collection_modifyitems(items):
-    """Skip tests that have part of an absent package as a parameter, and mark the slow ones."""
+    """Skip tests that have part of an absent package as a parameter; mark the slow ones and begin with their files."""
     for item in items:
         if any(matches(item.path, pattern) for pattern in SLOW):
             item.add_marker(pytest.mark.slow)
         stand_in = absent_in(item.callspec.params) if hasattr(item, "callspec") else None
         if stand_in is not None:
             item.add_marker(pytest.mark.skip(reason=stand_in.reason))
+    # No worker shall wait at the end for another one that began with a slow file late.
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("wheel")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.hookimpl(wrapper=True)
