@@ -12,7 +12,8 @@ import numpy as np
 
 from nishimori._array import HostArray
 
-# Curvature along a direction without effect is rounding: m parameters of the size 1 leave about m units in the last place.
+# Curvature along a direction without effect is rounding: m parameters of the size 1 leave about m units in the last place. So
+# is the input of a parameter that is smaller than others by this factor.
 _NO_EFFECT = 1e-12
 
 
@@ -35,7 +36,7 @@ class Directions:
     def of(cls, curvature: HostArray) -> "Directions":
         """From the curvature where all classes are equally probable, with that of penalties."""
         sizes = np.sqrt(np.diag(curvature))
-        units = 1 / np.where(sizes > 0, sizes, 1.0)
+        units = 1 / np.where(sizes > _NO_EFFECT * sizes.max(), sizes, sizes.max())
         values, axes = np.linalg.eigh(curvature * units * units[:, None])
         kept = values > _NO_EFFECT * values[-1]
         axes = axes * units[:, None]

@@ -158,7 +158,7 @@ class Search:
         """The error where parameters grow without limit, by the squared effect on each class and the weight of its samples."""
         places = np.flatnonzero(effects >= effects.max() / 2)
         places = places[np.argsort(frequencies[places], kind="stable")][:_MOST_NAMED]
-        weights, several = " and ".join(f"{frequencies[place]:.4g}" for place in places), len(places) > 1
+        weights, several = ", ".join(f"{frequencies[place]:.4g}" for place in places), len(places) > 1
         return NotConvergedError(
             f"No finite parameters fit best: {self._named(places)}, with {'weights' if several else 'a weight'} of {weights} "
             f"out of {frequencies.sum():.4g}, can be separated from the other samples perfectly, so that parameters grow "
