@@ -66,6 +66,8 @@ class Scorecard:
         model would have.
     why_no_se : dict
         For each standard error that is not known, by the name of the metric, a sentence that says why.
+    n_clusters : int or None
+        How many clusters the samples belong to; None if each sample is independent.
     """
 
     n_samples: int
@@ -84,6 +86,7 @@ class Scorecard:
     nll_se: float | None = None
     gaps: BinnedGaps | None = field(default=None, repr=False)
     why_no_se: Mapping[str, str] = field(default_factory=dict, repr=False)
+    n_clusters: int | None = field(default=None, repr=False)
 
     @property
     def ece_se(self) -> float | None:
@@ -323,6 +326,7 @@ def card_of(sums: ScoreSums, temperature: float | None) -> Scorecard:
         **{f"{name}_se": value for name, value in errors.items()},
         gaps=sums.gaps,
         why_no_se=absent,
+        n_clusters=sums.n_clusters,
     )
 
 
@@ -360,6 +364,7 @@ def _card_of_sketch(data: Sketch, map_: Map, n_bins: int, strategy: Strategy) ->
         accuracy_se=error_se,
         gaps=_gaps_of_sketch(found.bins, found.misses, found.squares),
         why_no_se=absent,
+        n_clusters=data.n_clusters,
     )
 
 

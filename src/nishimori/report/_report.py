@@ -1,6 +1,5 @@
 """The report as an object: what people make, look at and save."""
 
-import html
 import json
 import os
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ import numpy as np
 
 import nishimori
 from nishimori._disk import new_file
+from nishimori._escape import html_text, printable
 from nishimori._labels import Classes
 from nishimori._numbers import between, whole
 from nishimori._scores import Input
@@ -164,7 +164,7 @@ class Report:
         return made()
 
     def __str__(self) -> str:
-        return self.verdict
+        return printable(self.verdict)
 
     def __repr__(self) -> str:
         about = self._results["data"]
@@ -174,7 +174,7 @@ class Report:
         # A frame, because the page has a style sheet and scripts of its own.
         return (
             '<iframe title="Calibration report" style="width:100%;height:50rem;border:0" '
-            f'srcdoc="{html.escape(self.to_html())}"></iframe>'
+            f'srcdoc="{html_text(self.to_html())}"></iframe>'
         )
 
 
