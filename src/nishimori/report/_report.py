@@ -22,6 +22,7 @@ from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
 from nishimori.report._results import FORMAT, Asked, results_of
+from nishimori.report._schema import brief, check_results
 
 # More bins than this are not readable in a diagram, and make the file large.
 _MOST_BINS = 100
@@ -114,11 +115,21 @@ class Report:
 
     @classmethod
     def from_dict(cls, results: Mapping[str, Any]) -> Self:
-        """The report of results that `to_dict` gave, perhaps through a file of JSON."""
-        if not isinstance(results, Mapping) or results.get("format") != FORMAT:
-            raise InputError(f"`results` must be what `to_dict` of a report gave, of format {FORMAT}, got {results!r:.80}.")
+        """The report of results that `to_dict` gave, perhaps through a file of JSON.
+
+        Raises
+        ------
+        InputError
+            If they are not those of a report.
+        FormatError
+            If they are damaged: the message names the place, such as ``slider.start``, and what must be there.
+        """
+        known = results.get("format") if isinstance(results, Mapping) else None
+        if type(known) is not int or known != FORMAT:
+            raise InputError(f"`results` must be what `to_dict` of a report gave, of format {FORMAT}, got {brief(results)}.")
+        check_results(results)
         made = cls.__new__(cls)
-        made._results = dict(results)
+        made._results = plain(results)
         return made
 
     @property
@@ -185,11 +196,16 @@ def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str
 
 
 def plain(value: Any) -> Any:
-    """The same with lists in place of arrays and tuples, texts as keys, and None in place of numbers that are not finite."""
+    """The same with lists in place of arrays and tuples, texts as keys, and None in place of numbers that are not finite.
+
+    Halves of surrogate pairs, which the names of files may hold and no file of text can, are escaped.
+    """
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
     return None if isinstance(value, float) and not isfinite(value) else value
