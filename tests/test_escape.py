@@ -4,13 +4,12 @@ import html
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
-import markdown
 import numpy as np
 import pytest
-from markdown_it import MarkdownIt
 
 import nishimori
 import reference
+from markdown_pages import RENDERERS
 from nishimori._calibrators import FixedMap
 from nishimori._escape import html_text, latex_text, markdown_code, markdown_text, printable, workflow_text, xml_text
 from nishimori._maps import Temperature
@@ -40,10 +39,6 @@ NAMES = [
     "<https://example.org>",
     "Zürich 東京 👩‍🔬",
 ]
-MARKED = {
-    "CommonMark with tables": MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render,
-    "Python-Markdown": lambda text: markdown.markdown(text, extensions=["tables", "fenced_code", "attr_list"]),
-}
 
 
 class Shown(HTMLParser):
@@ -64,10 +59,10 @@ class Shown(HTMLParser):
             self.texts[-1] += data
 
 
-@pytest.fixture(params=MARKED)
+@pytest.fixture(params=RENDERERS)
 def rendered(request):
     """Markdown as a renderer that allows HTML shows it."""
-    return lambda text: Shown(MARKED[request.param](text))
+    return lambda text: Shown(request.param(text))
 
 
 @pytest.mark.parametrize("name", NAMES)

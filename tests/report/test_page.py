@@ -8,12 +8,11 @@ import re
 from base64 import b64encode
 from html.parser import HTMLParser
 
-import markdown
 import numpy as np
 import pytest
-from markdown_it import MarkdownIt
 
 import report_case
+from markdown_pages import RENDERERS
 from nishimori import InputError, Report
 from nishimori.report._page import _inert
 
@@ -112,13 +111,7 @@ def test_a_sketch_says_on_its_page_what_is_absent():
     assert 'id="mistakes"' not in page
 
 
-RENDERERS = {
-    "CommonMark with tables": MarkdownIt("commonmark", {"html": True}).enable("table").render,
-    "Python-Markdown": lambda text: markdown.markdown(text, extensions=["tables", "fenced_code", "attr_list"]),
-}
-
-
-@pytest.mark.parametrize("render", RENDERERS.values(), ids=RENDERERS)
+@pytest.mark.parametrize("render", RENDERERS)
 def test_markdown_shows_names_as_they_are_where_html_is_allowed(report, render):
     text = report.to_markdown()
     found = Parsed(render(text))
