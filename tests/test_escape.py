@@ -33,6 +33,8 @@ NAMES = [
     "- item",
     "+ item",
     "12. item",
+    "-",
+    "1.",
     "> quote",
     "a \\* b \\< c",
     "<!-- no comment",

@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
 def junit(suite: str, outcomes: Sequence[Outcome]) -> str:
     """A JUnit file: one test case per check; what is doubtful counts as skipped, so that it is seen and does not fail."""
     states = [each.state for each in outcomes]
-    columns = {"failures": "failed", "errors": "error", "skipped": "doubtful"}
+    columns: dict[str, State] = {"failures": "failed", "errors": "error", "skipped": "doubtful"}
     numbers = {"tests": str(len(states)), **{name: str(states.count(state)) for name, state in columns.items()}}
     root = ElementTree.Element("testsuites", numbers)
     inside = ElementTree.SubElement(root, "testsuite", {"name": xml_text(suite), **numbers, "time": "0"})

@@ -131,7 +131,7 @@ def _checked_bound(name: str, bound: Any) -> float:
 
 def is_in_percent(name: str, bound: Any) -> bool:
     """Whether the bound on a share looks like one in percent, such as 2 for 2 %."""
-    return TITLES[name][1] and isinstance(bound, Real) and 1 < bound <= 100
+    return TITLES[name][1] and isinstance(bound, Real) and 1 < float(bound) <= 100
 
 
 def worst(checks: Sequence[Check]) -> Verdict:

@@ -22,7 +22,7 @@ _MARKED = re.compile(r"([\\`*_{}\[\]#])")
 _ENTITIES = {letter: f"&#{ord(letter)};" for letter in "|~$"}
 
 # What begins a list where it begins a line.
-_LISTED = re.compile(r"^([-+]|\d{1,9}[.)])(?=\s)")
+_LISTED = re.compile(r"^([-+]|\d{1,9}[.)])(?=\s|$)")
 
 # What LaTeX would take for a command or, at the beginning of a row, for an argument of the end of the last row. The usual
 # fonts have other characters in the places of <, > and |.
