@@ -8,9 +8,9 @@ from nishimori._annotations import Outcome, junit, workflow_command
 
 NASTY = 'a<b> & "c" \x1b[31m\n::error::x \ud800 \ufffe ü'
 OUTCOMES = [
-    Outcome("ECE at most 2 %", "passed", "passed", "ECE is fine"),
-    Outcome("gap at most 1 %", "doubtful", "not proven", "gap may exceed 1 %"),
-    Outcome("error at most 3 %", "failed", "broken", NASTY),
+    Outcome("ECE at most 2 %", "passed", "pass", "ECE is fine"),
+    Outcome("gap at most 1 %", "doubtful", "inconclusive", "gap may exceed 1 %"),
+    Outcome("error at most 3 %", "failed", "fail", NASTY),
 ]
 
 
@@ -39,8 +39,8 @@ def test_a_junit_file_counts_its_cases(suite):
 def test_a_failed_check_is_a_failure_and_a_doubtful_one_is_skipped(suite):
     passed, doubtful, failed = suite
     assert [child.tag for child in passed] == ["system-out"]
-    assert [(child.tag, child.get("message")) for child in doubtful] == [("skipped", "not proven: gap may exceed 1 %")]
-    assert [(child.tag, child.get("type")) for child in failed] == [("failure", "broken")]
+    assert [(child.tag, child.get("message")) for child in doubtful] == [("skipped", "inconclusive: gap may exceed 1 %")]
+    assert [(child.tag, child.get("type")) for child in failed] == [("failure", "fail")]
 
 
 def test_names_from_the_data_are_text_in_a_junit_file(suite):
@@ -51,11 +51,11 @@ def test_names_from_the_data_are_text_in_a_junit_file(suite):
 @pytest.mark.parametrize(
     ("outcome", "line"),
     [
-        (OUTCOMES[0], "::notice title=passed%3A ECE at most 2 %25::ECE is fine"),
-        (OUTCOMES[1], "::warning title=not proven%3A gap at most 1 %25::gap may exceed 1 %25"),
+        (OUTCOMES[0], "::notice title=pass%3A ECE at most 2 %25::ECE is fine"),
+        (OUTCOMES[1], "::warning title=inconclusive%3A gap at most 1 %25::gap may exceed 1 %25"),
         (
-            Outcome("a, b: c", "failed", "broken", "100 %\r\n::set-env name=x::y"),
-            "::error title=broken%3A a%2C b%3A c::100 %25\\r\\n::set-env name=x::y",
+            Outcome("a, b: c", "failed", "fail", "100 %\r\n::set-env name=x::y"),
+            "::error title=fail%3A a%2C b%3A c::100 %25\\r\\n::set-env name=x::y",
         ),
     ],
 )

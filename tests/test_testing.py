@@ -13,26 +13,38 @@ def test_a_calibrated_model_passes():
     assert_calibrated(LOGITS, LABELS, temperature=2.0, max_ece=0.05, max_gap=0.05, max_error=0.6)
 
 
-def test_a_broken_bound_raises_with_what_by_how_much_and_its_limits():
+def test_a_bound_that_is_exceeded_raises_with_what_by_how_much_and_its_limits():
     with pytest.raises(AssertionError) as raised:
         assert_calibrated(LOGITS, LABELS, max_gap=0.05, max_error=0.9)
     gap = reference.ec_gap(LOGITS, LABELS, 1.0)
     first, second = str(raised.value).splitlines()
     assert first == "1 of 2 checks failed on 2000 samples."
     found = re.fullmatch(
-        r"broken: gap exceeds 5 %: (\S+) % \(confidence is above accuracy\), and above (\S+) % at the level of 95 %", second
+        r"fail: gap exceeds 5 %: (\S+) % \(confidence is above accuracy\), and above (\S+) % at the level of 95 %", second
     )
     assert float(found[1]) == pytest.approx(100 * gap, abs=0.005)
     assert 5 < float(found[2]) < float(found[1])
 
 
-def test_what_is_not_proven_fails_only_if_strict():
+def test_what_is_inconclusive_fails_only_if_strict():
     gap = reference.ec_gap(LOGITS, LABELS, 1.0)
     assert_calibrated(LOGITS, LABELS, max_gap=gap)
-    with pytest.raises(AssertionError, match="not proven: gap may exceed"):
+    with pytest.raises(AssertionError, match="inconclusive: gap may exceed"):
         assert_calibrated(LOGITS, LABELS, max_gap=gap, strict=True)
 
 
 def test_a_bound_is_needed():
     with pytest.raises(InputError, match=r"^At least one bound must be given"):
         assert_calibrated(LOGITS, LABELS)
+
+
+def test_a_model_that_cannot_be_judged_does_not_pass():
+    with pytest.raises(AssertionError) as raised:
+        assert_calibrated(LOGITS[:3], LABELS[:3], max_gap=0.5)
+    assert str(raised.value).splitlines() == [
+        "1 of 1 checks failed on 3 samples.",
+        "cannot be judged: gap at most 50 %: there are only 3 samples, and at least 100 are needed",
+    ]
+    assert_calibrated(LOGITS[:3], LABELS[:3], max_gap=1, min_samples=3)
+    with pytest.raises(AssertionError, match="the model gives the same probabilities for every sample"):
+        assert_calibrated(0 * LOGITS, LABELS, max_gap=1)

@@ -1,19 +1,16 @@
 """Results of checks in the forms that continuous integration reads: JUnit's XML, and the workflow commands of GitHub."""
 
-import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 from xml.etree import ElementTree
 
-from nishimori._progress import printable
+from nishimori._escape import workflow_text, xml_text
 
-# What XML 1.0 does not allow, besides control characters and halves of surrogate pairs, which `printable` escapes.
-_NOT_XML = re.compile("[\ufffe\uffff]")
+State = Literal["passed", "doubtful", "failed", "error"]
+"""How a check ended; "error" where it could not be made."""
 
-_COMMANDS = {"passed": "notice", "doubtful": "warning", "failed": "error"}
-
-
-State = Literal["passed", "doubtful", "failed"]
+_COMMANDS = {"passed": "notice", "doubtful": "warning", "failed": "error", "error": "error"}
+_ELEMENTS = {"failed": "failure", "error": "error"}
 
 
 class Outcome(NamedTuple):
@@ -28,33 +25,26 @@ class Outcome(NamedTuple):
 def junit(suite: str, outcomes: Sequence[Outcome]) -> str:
     """A JUnit file: one test case per check; what is doubtful counts as skipped, so that it is seen and does not fail."""
     states = [each.state for each in outcomes]
-    counts = {"tests": len(states), "failures": states.count("failed"), "errors": 0, "skipped": states.count("doubtful")}
-    numbers = {name: str(count) for name, count in counts.items()}
+    columns: dict[str, State] = {"failures": "failed", "errors": "error", "skipped": "doubtful"}
+    numbers = {"tests": str(len(states)), **{name: str(states.count(state)) for name, state in columns.items()}}
     root = ElementTree.Element("testsuites", numbers)
-    inside = ElementTree.SubElement(root, "testsuite", {"name": _xml(suite), **numbers, "time": "0"})
+    inside = ElementTree.SubElement(root, "testsuite", {"name": xml_text(suite), **numbers, "time": "0"})
     for each in outcomes:
-        case = ElementTree.SubElement(inside, "testcase", {"classname": _xml(suite), "name": _xml(each.title), "time": "0"})
-        if each.state == "failed":
-            failure = ElementTree.SubElement(case, "failure", {"message": _xml(each.message), "type": each.kind})
-            failure.text = _xml(each.message)
+        case = ElementTree.SubElement(
+            inside, "testcase", {"classname": xml_text(suite), "name": xml_text(each.title), "time": "0"}
+        )
+        message = xml_text(each.message)
+        if each.state in _ELEMENTS:
+            ElementTree.SubElement(case, _ELEMENTS[each.state], {"message": message, "type": each.kind}).text = message
         elif each.state == "doubtful":
-            ElementTree.SubElement(case, "skipped", {"message": _xml(f"{each.kind}: {each.message}")})
+            ElementTree.SubElement(case, "skipped", {"message": f"{each.kind}: {message}"})
         else:
-            ElementTree.SubElement(case, "system-out").text = _xml(each.message)
+            ElementTree.SubElement(case, "system-out").text = message
     ElementTree.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _xml(text: str) -> str:
-    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", printable(text))
-
-
 def workflow_command(outcome: Outcome) -> str:
     """A line that GitHub Actions shows as an error, a warning or a notice of the run."""
-    title = _escaped(f"{outcome.kind}: {outcome.title}").replace(":", "%3A").replace(",", "%2C")
-    return f"::{_COMMANDS[outcome.state]} title={title}::{_escaped(outcome.message)}"
-
-
-def _escaped(text: str) -> str:
-    """The text as GitHub reads it; the ends of lines, which would end a command, are control characters."""
-    return printable(text).replace("%", "%25")
+    title = workflow_text(f"{outcome.kind}: {outcome.title}").replace(":", "%3A").replace(",", "%2C")
+    return f"::{_COMMANDS[outcome.state]} title={title}::{workflow_text(outcome.message)}"

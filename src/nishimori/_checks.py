@@ -1,4 +1,4 @@
-"""A bound on a metric against what the data say: proven to hold, proven to be broken, or neither.
+"""A bound on a metric against what the data say: it holds, it does not, or they do not tell.
 
 Each check has two one-sided limits. If the metric of infinitely many samples is within its bound, the lower limit exceeds the
 bound in at most a share 1 - level of all data sets. If it is not, the upper limit is below the bound as rarely.
@@ -6,11 +6,13 @@ bound in at most a share 1 - level of all data sets. If it is not, the upper lim
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
-from typing import Any, Literal
+from math import inf, isfinite, nan
+from numbers import Real
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from nishimori._escape import printable
 from nishimori._group_gaps import GroupGaps
 from nishimori._inference import Interval, interval_around, interval_in_ratio, number_behind
 from nishimori._limits import FEW, limits_of_gaps, limits_of_share, one_sided
@@ -18,7 +20,8 @@ from nishimori._numbers import between
 from nishimori._scorecard import Scorecard
 from nishimori.errors import InputError
 
-Verdict = Literal["passed", "not proven", "broken"]
+Verdict = Literal["pass", "inconclusive", "cannot be judged", "fail"]
+"""In the order in which they decide about several checks: the last one that occurs."""
 
 # The name of each check for people, and whether its numbers are shares, which are printed in percent.
 TITLES = {
@@ -48,14 +51,17 @@ class Check:
         What it must not exceed.
     low, high : float
         One-sided limits: the true value is below ``low``, or above ``high``, in at most a share 1 - level of data sets each.
-    verdict : {"passed", "not proven", "broken"}
-        Passed if ``high`` is at most the bound, broken if ``low`` exceeds it, not proven if the bound lies between them.
+    verdict : {"pass", "inconclusive", "cannot be judged", "fail"}
+        Pass if ``high`` is at most the bound, fail if ``low`` exceeds it, inconclusive if the bound lies between them. Where
+        there is a ``reason``, it cannot be judged.
     level : float
         That of the limits.
     about : str
         More about the value, such as the group that it is of; may be empty.
     caveat : str
         What has to be known before the rest is read: that zeros at true classes decide it; may be empty.
+    reason : str
+        Why the bound cannot be judged, such as too few samples. Then there are no limits, and they are NaN.
     """
 
     name: str
@@ -66,12 +72,15 @@ class Check:
     level: float
     about: str = ""
     caveat: str = ""
+    reason: str = ""
 
     @property
     def verdict(self) -> Verdict:
+        if self.reason:
+            return "cannot be judged"
         if self.low > self.bound:
-            return "broken"
-        return "passed" if self.high <= self.bound else "not proven"
+            return "fail"
+        return "pass" if self.high <= self.bound else "inconclusive"
 
     @property
     def title(self) -> str:
@@ -85,13 +94,15 @@ class Check:
 
     @property
     def _found(self) -> str:
+        if self.reason:
+            return f"{self.title}: {self.reason}"
         title, bound = TITLES[self.name][0], self._text(self.bound, exact=True)
         value, low, high = (self._text(each) for each in (self.value, self.low, self.high))
         sure = f"at the level of {100 * self.level:g} %"
         about = f" ({self.about})" if self.about else ""
-        if self.verdict == "passed":
+        if self.verdict == "pass":
             return f"{title} is at most {bound}: {value}{about}, and below {high} {sure}"
-        if self.verdict == "broken":
+        if self.verdict == "fail":
             return f"{title} exceeds {bound}: {value}{about}, and above {low} {sure}"
         return f"{title} may exceed {bound}: {value}{about}, and between {low} and {high} {sure}"
 
@@ -109,11 +120,36 @@ class Check:
 
 def checked_bounds(bounds: dict[str, float | None]) -> dict[str, float]:
     """The bounds that are given, as numbers; at least one must be."""
-    given = {name: between(f"max_{name}", each, 0, _LARGEST[name]) for name, each in bounds.items() if each is not None}
+    given = {name: _checked_bound(name, each) for name, each in bounds.items() if each is not None}
     if not given:
         names = ", ".join(f"`max_{name}`" for name in bounds)
         raise InputError(f"At least one bound must be given, such as `max_ece=0.02`, got none of {names}.")
     return given
+
+
+def _checked_bound(name: str, bound: Any) -> float:
+    """A bound as a number; one that was meant in percent is refused with the share to pass instead."""
+    try:
+        return between(f"max_{name}", bound, 0, _LARGEST[name])
+    except InputError as error:
+        advice = f" For {bound:g} %, pass {bound / 100:g}." if is_in_percent(name, bound) else ""
+        raise InputError(f"{error}{advice}") from None
+
+
+def is_in_percent(name: str, bound: Any) -> bool:
+    """Whether the bound on a share looks like one in percent, such as 2 for 2 %."""
+    return TITLES[name][1] and isinstance(bound, Real) and 1 < float(bound) <= 100
+
+
+def worst(checks: Sequence[Check]) -> Verdict:
+    """The verdict that decides about all of them."""
+    return max((each.verdict for each in checks), key=get_args(Verdict).index)
+
+
+def unjudged(name: str, bound: float, card: Scorecard, level: float, reason: str) -> Check:
+    """A bound that the data cannot be held against, with the value that they have all the same."""
+    value = {"gap": abs(card.gap), "group_gap": nan}.get(name)
+    return Check(name, getattr(card, name) if value is None else value, bound, nan, nan, level, reason=reason)
 
 
 def check_of_card(name: str, bound: float, card: Scorecard, level: float) -> Check:
@@ -169,20 +205,20 @@ def check_of_groups(bound: float, found: GroupGaps, level: float) -> Check:
     """The largest gap of any group against its bound.
 
     The lower limits share the probability 1 - level between all groups, so that a calibrated model with many groups is not
-    called broken by chance. That every group is within the bound is proven group by group, which needs no such share.
+    called a failure by chance. That every group is within the bound is proven group by group, which needs no such share.
     """
     groups = found.groups
     columns = ("confidence", "accuracy", "se", "n")
     measured = np.array([[getattr(each, name) for each in groups] for name in columns], dtype=float)
     low, high = limits_of_gaps(measured, 1 - (1 - level) / len(groups), level)
     place = int(low.argmax() if low.max() > bound else high.argmax())
-    worst, what = groups[place], "class" if found.by == "prediction" else "group"
-    broken = int((low > bound).sum())
-    parts = [f"{what} {worst.name}, n = {worst.n}", _direction(worst.gap)]
-    if broken > 1:
-        parts.append(f"{broken} of {len(groups)} exceed it")
+    largest, what = groups[place], "class" if found.by == "prediction" else "group"
+    n_above = int((low > bound).sum())
+    parts = [f"{what} {printable(str(largest.name))}, n = {largest.n}", _direction(largest.gap)]
+    if n_above > 1:
+        parts.append(f"{n_above} of {len(groups)} exceed it")
     about = ", ".join(filter(None, parts))
-    return Check("group_gap", abs(worst.gap), bound, float(low.max()), float(high.max()), level, about)
+    return Check("group_gap", abs(largest.gap), bound, float(low.max()), float(high.max()), level, about)
 
 
 def told(checks: Sequence[Check]) -> list[dict[str, Any]]:

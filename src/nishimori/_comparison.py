@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from math import isfinite
 from typing import Any
 
+from nishimori._escape import markdown_text, printable
 from nishimori._group_gaps import GroupGaps
 from nishimori._inference import Interval
 from nishimori._optional import require
@@ -199,12 +200,12 @@ class Comparison:
     def to_text(self) -> str:
         """Both tables and the verdicts."""
         tables = [each.text() for each in (self.table, self.difference_table) if each is not None]
-        return "\n\n".join([*tables, "\n".join(self.verdicts)])
+        return "\n\n".join([*tables, "\n".join(map(printable, self.verdicts))])
 
     def to_markdown(self) -> str:
         """The same as Markdown."""
         tables = [each.markdown() for each in (self.table, self.difference_table) if each is not None]
-        return "\n\n".join([*tables, "\n".join(f"- {each}" for each in self.verdicts)])
+        return "\n\n".join([*tables, "\n".join(f"- {markdown_text(each)}" for each in self.verdicts)])
 
     def to_latex(self) -> str:
         """Both tables, with the rules of the package booktabs."""

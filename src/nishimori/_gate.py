@@ -1,28 +1,39 @@
-"""`gate`: bounds that a model must keep, and whether the data prove that it keeps them or breaks them."""
+"""`gate`: bounds that a model must keep, and whether the data prove that it keeps them or does not."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any, get_args
 
 from nishimori._annotations import Outcome, State, junit, workflow_command
 from nishimori._applied import Said, applied, chosen
-from nishimori._checks import TITLES, Check, Verdict, check_of_card, check_of_groups, checked_bounds, told
+from nishimori._checks import TITLES, Check, Verdict, check_of_card, check_of_groups, checked_bounds, told, unjudged, worst
 from nishimori._group_gaps import gaps_after, names_of_groups
 from nishimori._group_sums import By
 from nishimori._labels import Classes
 from nishimori._maps import Map
-from nishimori._numbers import between
+from nishimori._numbers import between, whole
+from nishimori._output_range import is_constant
 from nishimori._reliability import Strategy
-from nishimori._scorecard import scorecards
+from nishimori._scorecard import Scorecard, scorecards
 from nishimori._scores import Input
 from nishimori._sketch import Sketch
 from nishimori._sources import Source
 from nishimori._tabular import Tabular
 from nishimori.errors import InputError
 
-_SUITE = "nishimori gate"
+SUITE = "nishimori gate"
+"""The name of the checks among the tests of a pipeline."""
+
+MIN_SAMPLES = 100
+"""How many independent samples a verdict needs. With fewer, an accuracy of 50 % has limits more than ten points away."""
+
+_STATES: dict[Verdict, State] = {
+    "pass": "passed",
+    "inconclusive": "doubtful",
+    "cannot be judged": "error",
+    "fail": "failed",
+}
 
 
 @dataclass(frozen=True)
@@ -38,27 +49,31 @@ class Gate:
     level : float
         That of the limits of each check.
     strict : bool
-        Whether a check that is not proven fails.
-    verdict : {"passed", "not proven", "broken"}
+        Whether an inconclusive check is a failure.
+    min_samples : int
+        How many samples, or clusters of them, a verdict needs.
+    verdict : {"pass", "inconclusive", "cannot be judged", "fail"}
         The worst of the verdicts of all checks.
     passed : bool
-        Whether no check fails: none is broken and, if strict, each is proven.
+        Whether no check stops the model: none fails or cannot be judged and, if strict, none is inconclusive.
     failed : tuple of Check
-        Those that fail.
+        Those that stop it.
     """
 
     checks: tuple[Check, ...]
     n_samples: int
     level: float
     strict: bool = False
+    min_samples: int = MIN_SAMPLES
 
     @property
     def verdict(self) -> Verdict:
-        return max((each.verdict for each in self.checks), key=get_args(Verdict).index)
+        return worst(self.checks)
 
     @property
     def failed(self) -> tuple[Check, ...]:
-        return tuple(each for each in self.checks if each.verdict in (("broken", "not proven") if self.strict else ("broken",)))
+        allowed = ("pass",) if self.strict else ("pass", "inconclusive")
+        return tuple(each for each in self.checks if each.verdict not in allowed)
 
     @property
     def passed(self) -> bool:
@@ -87,15 +102,19 @@ class Gate:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
         about = {"passed": self.passed, "verdict": self.verdict, "level": self.level, "strict": self.strict}
-        return about | {"n_samples": self.n_samples, "checks": told(self.checks)}
+        about |= {"n_samples": self.n_samples, "min_samples": self.min_samples}
+        return about | {"checks": told(self.checks)}
 
     def to_json(self) -> str:
         """The same as one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_junit(self) -> str:
-        """A JUnit file, which Jenkins, GitLab, Azure and others show as tests; a check that is not proven is a skipped test."""
-        return junit(_SUITE, self._outcomes)
+        """A JUnit file, which Jenkins, GitLab, Azure and others show as tests.
+
+        An inconclusive check is a skipped test, and one that cannot be judged is an error.
+        """
+        return junit(SUITE, self._outcomes)
 
     def to_github(self) -> str:
         """A workflow command of GitHub Actions per check: an error, a warning or a notice on the page of the run."""
@@ -106,12 +125,10 @@ class Gate:
         return [Outcome(each.title, self._state(each), each.verdict, each.message) for each in self.checks]
 
     def _state(self, check: Check) -> State:
-        if check.verdict == "passed":
-            return "passed"
-        return "failed" if check in self.failed else "doubtful"
+        return "failed" if self.strict and check.verdict == "inconclusive" else _STATES[check.verdict]
 
     def _repr_html_(self) -> str:
-        return f"<p>{escape(self.verdict)}, {self.n_samples} samples</p>{self.table.html()}"
+        return f"<p>{self.verdict}, {self.n_samples} samples</p>{self.table.html()}"
 
 
 def gate(
@@ -126,6 +143,7 @@ def gate(
     max_group_gap: float | None = None,
     level: float = 0.95,
     strict: bool = False,
+    min_samples: int = MIN_SAMPLES,
     temperature: float | None = None,
     calibrator: Any = None,
     by: By | None = None,
@@ -140,20 +158,24 @@ def gate(
     floor: float | None = None,
     ignore_index: int | None = None,
 ) -> Gate:
-    """Whether a model keeps its bounds, breaks them, or the data do not tell.
+    """Whether a model keeps its bounds, does not, or the data do not tell.
 
     Parameters
     ----------
     logits, labels, temperature, calibrator, n_bins, strategy, sample_weight, clusters, counts
         As for `evaluate`, and so are ``input``, ``classes``, ``floor`` and ``ignore_index``.
     max_ece, max_gap, max_error, max_brier, max_nll : float, optional
-        Bounds on the ECE, on the size of mean confidence minus accuracy, and on error, Brier score and NLL.
+        Bounds on the ECE, on the size of mean confidence minus accuracy, and on error, Brier score and NLL. Those on shares are
+        from 0 to 1: 2 % is 0.02.
     max_group_gap : float, optional
         A bound on the size of confidence minus accuracy of each group, or of each predicted class.
     level : float
-        If a model keeps a bound, the check is broken in at most a share 1 - ``level`` of data sets. From 0.5 to below 1.
+        If a model keeps a bound, the check fails in at most a share 1 - ``level`` of data sets. From 0.5 to below 1.
     strict : bool
-        Whether a check that is neither proven nor broken fails.
+        Whether a check that is inconclusive, neither pass nor fail, is a failure.
+    min_samples : int
+        With fewer samples of positive weight, or fewer clusters where these are given, no check can be judged. Neither can a
+        model be judged that gives the same probabilities for every sample.
     by, groups
         As for `group_gaps`; by default groups where those are given, else predicted classes.
 
@@ -167,11 +189,11 @@ def gate(
     >>> import nishimori
     >>> test = nishimori.data.load("cifar10/resnet20").test
     >>> print(nishimori.gate(test.logits, test.labels, max_gap=0.02, max_error=0.2))
-    broken: gap exceeds 2 %: 6.87 % (confidence is above accuracy), and above 6.34 % at the level of 95 %
-    passed: error is at most 20 %: 16.29 %, and below 16.91 % at the level of 95 %
+    fail: gap exceeds 2 %: 6.87 % (confidence is above accuracy), and above 6.34 % at the level of 95 %
+    pass: error is at most 20 %: 16.29 %, and below 16.91 % at the level of 95 %
     """
     bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
-    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts)
+    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts, min_samples)
     given = Given(logits, labels, sample_weight, clusters, groups, Said(input, classes, floor, ignore_index))
     return gate_of(given, wanted, calibrator, temperature, by)
 
@@ -186,8 +208,10 @@ class Wanted:
     n_bins: int = 15
     strategy: Strategy = "uniform"
     counts: bool = False
+    min_samples: int = MIN_SAMPLES
 
     def __post_init__(self) -> None:
+        whole("min_samples", self.min_samples, 1)
         if between("level", self.level, 0.5, 1) == 1:
             raise InputError("`level` must be below 1, got 1: no data prove anything at that level. Pass 0.99, say.")
         checked_bounds(dict(self.bounds))
@@ -223,13 +247,30 @@ def judged(data: Source | Sketch, map_: Map, wanted: Wanted, by: By, classes: Cl
         raise InputError("`max_group_gap` must be left out for a sketch, which has no sums per group. Pass logits and labels.")
     options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": wanted.counts}
     (card,) = scorecards(data, [map_], **options)
+    names, reason = [each for each in TITLES if each in bounds], _why_not_judged(data, map_, card, wanted)
+    if reason:
+        checks = [unjudged(name, bounds[name], card, level, reason) for name in names]
+        return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
     checks = []
-    for name in (each for each in TITLES if each in bounds):
+    for name in names:
         if name != "group_gap":
             checks.append(check_of_card(name, bounds[name], card, level))
             continue
         assert not isinstance(data, Sketch), "refused above"
-        names = names_of_groups(data, by, classes)
-        (gaps,) = gaps_after(data, [map_], by, names, level, counts=wanted.counts)
+        named = names_of_groups(data, by, classes)
+        (gaps,) = gaps_after(data, [map_], by, named, level, counts=wanted.counts)
         checks.append(check_of_groups(bounds[name], gaps, level))
-    return Gate(tuple(checks), card.n_samples, level, wanted.strict)
+    return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
+
+
+def _why_not_judged(data: Source | Sketch, map_: Map, card: Scorecard, wanted: Wanted) -> str:
+    """Why the data cannot be held against any bound; empty if they can."""
+    number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, "cluster")
+    if wanted.counts and card.gaps is not None:  # each row stands for as many samples as its weight says
+        number = round(1 / card.gaps.squares)
+    if number < wanted.min_samples:
+        found = f"there is only one {what}" if number == 1 else f"there are only {number} {what}s"
+        return f"{found}, and at least {wanted.min_samples} are needed"
+    if not isinstance(data, Sketch) and is_constant(data, map_, card.confidence, card.confidence_se):
+        return "the model gives the same probabilities for every sample"
+    return ""

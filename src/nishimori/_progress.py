@@ -6,12 +6,12 @@ standard error is a terminal, True also writes a line per step where it is not, 
 """
 
 import sys
-import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import StringIO
 
+from nishimori._escape import printable
 from nishimori.errors import InputError
 
 Report = Callable[[str, int, int | None], None]
@@ -82,18 +82,6 @@ def say(text: str, *, label: str = "", style: str = "") -> None:
     with suppress(OSError):
         sys.stderr.write(line.getvalue())
         sys.stderr.flush()
-
-
-def printable(text: str) -> str:
-    r"""The text with its control characters escaped, as in ``\x1b``, so that a name from a file cannot steer the terminal."""
-    return "".join(_escaped(character) for character in text)
-
-
-def _escaped(character: str) -> str:
-    """Controls, invisible characters such as those that reverse the direction, lone surrogates and line ends are escaped."""
-    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-        return character.encode("unicode_escape").decode()
-    return character
 
 
 @contextmanager

@@ -152,6 +152,11 @@ class ScoreSums:
             return found
 
     @property
+    def n_clusters(self) -> int | None:
+        """How many clusters the rows belong to; None if each row is independent."""
+        return int((self.gap_spread.weights > 0).sum()) if isinstance(self.gap_spread, ClusterGapSpread) else None
+
+    @property
     def gaps(self) -> BinnedGaps:
         return self.gap_spread.binned(self.bins, self.spread.squares)
 

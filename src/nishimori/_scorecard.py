@@ -69,6 +69,8 @@ class Scorecard:
     n_at_zeros : int
         How many samples give their true class probability 0, with no `floor`. If there are any, the NLL depends on what 0 is
         replaced by, and ``print`` says so first.
+    n_clusters : int or None
+        How many clusters the samples belong to; None if each sample is independent.
     """
 
     n_samples: int
@@ -88,6 +90,7 @@ class Scorecard:
     gaps: BinnedGaps | None = field(default=None, repr=False)
     why_no_se: Mapping[str, str] = field(default_factory=dict, repr=False)
     n_at_zeros: int = 0
+    n_clusters: int | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{self.caveat}\n{self!r}" if self.caveat else repr(self)
@@ -336,6 +339,7 @@ def card_of(sums: ScoreSums, temperature: float | None) -> Scorecard:
         gaps=sums.gaps,
         why_no_se=absent,
         n_at_zeros=sums.n_at_zeros,
+        n_clusters=sums.n_clusters,
     )
 
 
@@ -374,6 +378,7 @@ def _card_of_sketch(data: Sketch, map_: Map, n_bins: int, strategy: Strategy) ->
         gaps=_gaps_of_sketch(found.bins, found.misses, found.squares),
         why_no_se=absent,
         n_at_zeros=census.n_at_zeros,
+        n_clusters=data.n_clusters,
     )
 
 

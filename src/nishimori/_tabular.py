@@ -3,32 +3,16 @@
 Cells are what people read, numbers with their errors included. The first column names the row.
 """
 
-import html
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from nishimori._escape import html_text, latex_text, markdown_text, printable
+
 # So many rows of a ranked table are printed; `table` has all of them.
 _PRINTED = 20
-
-# What LaTeX would take for a command.
-_ESCAPED = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "Δ": r"$\Delta$",
-}
 
 
 @dataclass(frozen=True)
@@ -40,19 +24,20 @@ class Tabular:
 
     def text(self) -> str:
         """Columns side by side, with two spaces between them."""
-        widths = [max(map(len, column)) for column in zip(self.headers, *self.rows, strict=True)]
+        headers, *rows = ([printable(cell) for cell in row] for row in (self.headers, *self.rows))
+        widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
 
         def line(cells: Sequence[str]) -> str:
             first, *others = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
             return "  ".join((first, *others)).rstrip()
 
-        return "\n".join([line(self.headers), line(["-" * width for width in widths]), *map(line, self.rows)])
+        return "\n".join([line(headers), line(["-" * width for width in widths]), *map(line, rows)])
 
     def markdown(self) -> str:
         """A table of GitHub's Markdown."""
 
         def line(cells: Sequence[str]) -> str:
-            return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
+            return "| " + " | ".join(map(markdown_text, cells)) + " |"
 
         return "\n".join([line(self.headers), "|" + "---|" * len(self.headers), *map(line, self.rows)])
 
@@ -60,7 +45,7 @@ class Tabular:
         """A ``tabular`` with the rules of the package booktabs."""
 
         def line(cells: Sequence[str]) -> str:
-            return " & ".join("".join(_ESCAPED.get(letter, letter) for letter in cell) for cell in cells) + r" \\"
+            return " & ".join(map(latex_text, cells)) + r" \\"
 
         return "\n".join(
             [
@@ -78,7 +63,7 @@ class Tabular:
         """A ``<table>``, as notebooks show it."""
 
         def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+            return "<tr>" + "".join(f"<{tag}>{html_text(cell)}</{tag}>" for cell in cells) + "</tr>"
 
         body = "".join(line(row, "td") for row in self.rows)
         return f"<table><thead>{line(self.headers, 'th')}</thead><tbody>{body}</tbody></table>"
@@ -112,11 +97,11 @@ class RankedTable(ABC):
         table = self.table
         more = len(table.rows) - _PRINTED
         shown = Tabular(table.headers, table.rows[:_PRINTED]).text()
-        return "\n".join([shown, *([f"... and {more} more"] if more > 0 else []), "", self.summary])
+        return "\n".join([shown, *([f"... and {more} more"] if more > 0 else []), "", printable(self.summary)])
 
     def to_markdown(self) -> str:
         """All of them and the summary as Markdown."""
-        return f"{self.table.markdown()}\n\n{self.summary}"
+        return f"{self.table.markdown()}\n\n{markdown_text(self.summary)}"
 
     def __str__(self) -> str:
         return self.to_text()

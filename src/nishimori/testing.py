@@ -3,7 +3,7 @@
 from typing import Any
 
 from nishimori._applied import Said
-from nishimori._gate import Given, Wanted, gate_of
+from nishimori._gate import MIN_SAMPLES, Given, Wanted, gate_of
 from nishimori._group_sums import By
 from nishimori._labels import Classes
 from nishimori._reliability import Strategy
@@ -30,6 +30,7 @@ def assert_calibrated(
     max_group_gap: float | None = None,
     level: float = 0.95,
     strict: bool = False,
+    min_samples: int = MIN_SAMPLES,
     by: By | None = None,
     groups: Any = None,
     n_bins: int = 15,
@@ -42,7 +43,7 @@ def assert_calibrated(
     floor: float | None = None,
     ignore_index: int | None = None,
 ) -> None:
-    """Raise an `AssertionError` if the data show that a model breaks one of its bounds.
+    """Raise an `AssertionError` if the data show that a model does not keep its bounds, or cannot be judged.
 
     Parameters
     ----------
@@ -52,6 +53,8 @@ def assert_calibrated(
         Bounds, of which at least one is needed, and the level of their limits. They and all others are as for `nishimori.gate`.
     strict : bool
         Whether to raise also if the data do not prove that every bound is kept.
+    min_samples : int
+        With fewer samples, or clusters of them, the model cannot be judged.
 
     Raises
     ------
@@ -68,7 +71,7 @@ def assert_calibrated(
     """
     __tracebackhide__ = True  # pytest then shows the line of the test
     bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
-    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts)
+    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts, min_samples)
     said = Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     given = Given(logits, labels, sample_weight, clusters, groups, said)
     found = gate_of(given, wanted, calibrator, temperature, by)

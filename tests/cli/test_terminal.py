@@ -18,7 +18,7 @@ import pytest
 
 import nishimori
 import shell
-from nishimori._progress import printable
+from nishimori._escape import printable
 from nishimori.cli import _terminal
 from nishimori.errors import InputError
 

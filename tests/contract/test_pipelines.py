@@ -91,7 +91,7 @@ def test_the_commands_of_a_page_print_what_it_shows(page, tmp_path, capsys, monk
         for line in commands(block):
             code, printed, err = shell.nishimori(line.removeprefix("nishimori "))
             assert code == 0, err
-        if after.startswith(("T =", "passed:", "class ")):
+        if after.startswith(("T =", "pass:", "class ")):
             assert_alike(printed, after)
 
 
@@ -111,5 +111,5 @@ def test_the_tests_on_the_page_pass_and_fail_as_it_says(tmp_path, monkeypatch):
     shown = PAGE.read_text(encoding="utf-8")
     first, ece, gap = str(raised.value).splitlines()
     assert first == "2 of 2 checks failed on 10000 samples."
-    assert ece.startswith("broken: ECE exceeds 2 %")
+    assert ece.startswith("fail: ECE exceeds 2 %")
     assert gap in shown

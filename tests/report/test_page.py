@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import report_case
+from markdown_pages import RENDERERS
 from nishimori import InputError, Report
 from nishimori.report._page import _inert
 
@@ -110,13 +111,22 @@ def test_a_sketch_says_on_its_page_what_is_absent():
     assert 'id="mistakes"' not in page
 
 
-def test_markdown_shows_names_and_makes_no_tags_of_them(report):
+@pytest.mark.parametrize("render", RENDERERS)
+def test_markdown_shows_names_as_they_are_where_html_is_allowed(report, render):
     text = report.to_markdown()
-    assert text.startswith('# Calibration report: \\<h1\\>"model"\\</h1\\>\n\n**Overconfident.** Mean confidence is ')
-    assert not re.search(r"(?<!\\)<", text.partition("```")[0])
-    assert "north \\| \\\\*south\\\\*" in text  # a table escapes the bar, and the backslashes before the stars
-    for title in ("Temperatures", "Before and after", "Predicted classes", "Groups", "The most overconfident mistakes"):
-        assert f"\n## {title}\n" in text
+    found = Parsed(render(text))
+    assert text.startswith('# Calibration report: &lt;h1&gt;"model"&lt;/h1&gt;\n\n**Overconfident.** Mean confidence is ')
+    for name in (
+        *report_case.CLASSES,
+        *report_case.GROUPS,
+        *TEST["ids"][[each["row"] for each in report.to_dict()["mistakes"]]],
+    ):
+        assert name in found.text
+    tags = {"h1", "h2", "p", "strong", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "pre", "code"}
+    assert {tag for tag, _ in found.tags} == tags
+    titles = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert titles[:4] == ["Temperatures", "Before and after", "Predicted classes", "Groups"]
+    assert titles[4:] == ["The most overconfident mistakes", "How this was made"]
 
 
 def test_a_report_of_its_dictionary_is_the_same(report, page):

@@ -13,7 +13,7 @@ import typer
 from typer.rich_utils import rich_format_error
 
 import nishimori
-from nishimori._progress import printable
+from nishimori._escape import printable
 from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _gate, _methods, _paper, _report, _sketch, _theory
 from nishimori.cli._help import FLAG, epilog
 from nishimori.cli._terminal import one_line_errors, print_text
@@ -26,7 +26,7 @@ app = typer.Typer(
         "nishimori fit nishimori-demo/val.npz -o c.json",
         "nishimori eval nishimori-demo/test.npz --calibration c.json",
         "nishimori gate nishimori-demo/test.npz --calibration c.json --max-gap 0.02",
-        codes={3: "a check says no (gate, paper check)"},
+        codes={3: "a check says no (gate, paper check)", 4: "a model cannot be judged (gate)"},
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -1,18 +1,24 @@
-"""``nishimori gate``: stop a release whose model breaks a bound."""
+"""``nishimori gate``: stop a release whose model does not keep a bound."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
 import nishimori
+from nishimori._annotations import Outcome, workflow_command
+from nishimori._annotations import junit as junit_file
 from nishimori._applied import check_groups
+from nishimori._checks import TITLES, is_in_percent
 from nishimori._disk import check_target, new_file
-from nishimori._gate import Gate, Wanted, judged
+from nishimori._gate import MIN_SAMPLES, SUITE, Gate, Wanted, judged
 from nishimori._group_sums import By
 from nishimori._maps import Map, Temperature
 from nishimori._sketch import Sketch
+from nishimori._tabular import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibrated_rows import Meant, agreed, opened_rows, refuse_swapped
 from nishimori.cli._files import Names
@@ -39,7 +45,8 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._sketch_file import about_sketches, opened_sketch
-from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_lines
+from nishimori.cli._terminal import ForceOption, JsonOption, error_text, heard, json_text, note, print_json, print_lines
+from nishimori.errors import InputError
 
 if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn
@@ -59,18 +66,19 @@ CalibrationOption = Annotated[
 ]
 LevelOption = Annotated[
     float,
-    typer.Option(help="If a bound is kept, the check says broken for at most a share 1 - level of data sets.", metavar="SHARE"),
+    typer.Option(help="If a bound is kept, the check fails for at most a share 1 - level of data sets.", metavar="SHARE"),
 ]
-StrictOption = Annotated[
-    bool, typer.Option("--strict", help="Fail also if it is not proven that every bound is kept.", metavar=FLAG)
+StrictOption = Annotated[bool, typer.Option("--strict", help="Fail also if a check is inconclusive.", metavar=FLAG)]
+MinSamplesOption = Annotated[
+    int, typer.Option(help="With fewer samples, or clusters of --clusters, nothing can be judged.", metavar="NUMBER")
 ]
-MaxEce = Annotated[float | None, _bound("Most that the expected calibration error may be, such as 0.02.")]
-MaxGap = Annotated[float | None, _bound("Most that mean confidence and accuracy may differ.")]
-MaxError = Annotated[float | None, _bound("Most that the share of wrong answers may be.")]
-MaxBrier = Annotated[float | None, _bound("Most that the Brier score may be.")]
-MaxNll = Annotated[float | None, _bound("Most that the negative log-likelihood may be.")]
+MaxEce = Annotated[str | None, _bound("Most that the expected calibration error may be: 0.02 or 2%.")]
+MaxGap = Annotated[str | None, _bound("Most that mean confidence and accuracy may differ.")]
+MaxError = Annotated[str | None, _bound("Most that the share of wrong answers may be.")]
+MaxBrier = Annotated[str | None, _bound("Most that the Brier score may be.")]
+MaxNll = Annotated[str | None, _bound("Most that the negative log-likelihood may be.")]
 MaxGroupGap = Annotated[
-    float | None, _bound("Most that confidence and accuracy may differ in any predicted class, or in any of --groups.")
+    str | None, _bound("Most that confidence and accuracy may differ in any predicted class, or in any of --groups.")
 ]
 ByOption = Annotated[
     By | None,
@@ -84,7 +92,18 @@ ByOption = Annotated[
 JunitOption = Annotated[
     Path | None,
     typer.Option(
-        help="Also write the checks as tests to this JUnit file (.xml).",
+        help="Also write the checks as tests to this JUnit file.",
+        show_default=False,
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+    ),
+]
+OutputsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Also write the checks to this file: .json, .md or .xml (JUnit). Can be given several times.",
         show_default=False,
         metavar="FILE",
         rich_help_panel=OUTPUT,
@@ -101,8 +120,12 @@ MarkdownOption = Annotated[
 EPILOG = epilog(
     "nishimori gate test.npz --calibration calibration.json --max-ece 0.02",
     "nishimori gate test.npz --calibration c.json --max-gap 0.01 --strict",
-    "nishimori gate test.csv --groups site --max-group-gap 0.05 --github",
-    codes={0: "no bound is broken", 3: "a bound is broken or, with --strict, not proven to be kept"},
+    "nishimori gate test.csv --groups site --max-group-gap 5% -o gate.md",
+    codes={
+        0: "no check fails",
+        3: "a check fails or, with --strict, is inconclusive",
+        4: "it cannot be judged: too few samples, or constant outputs",
+    },
 )
 
 
@@ -111,6 +134,7 @@ def gate(
     calibration: CalibrationOption = None,
     level: LevelOption = 0.95,
     strict: StrictOption = False,
+    min_samples: MinSamplesOption = MIN_SAMPLES,
     max_ece: MaxEce = None,
     max_gap: MaxGap = None,
     max_error: MaxError = None,
@@ -134,35 +158,60 @@ def gate(
     ignore: IgnoreOption = None,
     delimiter: DelimiterOption = None,
     decimal: DecimalOption = ".",
+    output: OutputsOption = None,
     junit: JunitOption = None,
     github: GithubOption = False,
     markdown: MarkdownOption = False,
     as_json: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Check a model against bounds, and fail if one is broken.
+    """Check a model against bounds, and fail if one is exceeded.
 
-    Each check is passed or broken if the data prove it, and otherwise not proven.
+    Each check ends with pass or fail if the data prove it, and is otherwise inconclusive.
     """
-    bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
-    wanted = _wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts)
-    shown = _Shown(files, calibration, junit, _form(json=as_json, github=github, markdown=markdown), force)
+    typed = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll, "group_gap": max_group_gap}
+    bounds = {name: None if text is None else _number(name, text) for name, text in typed.items()}
+    wanted = _wanted(bounds, level, strict, n_bins, strategy, counts, min_samples)
+    refuse_swapped("gate", files, calibration)
+    outputs = _Outputs(
+        _targets(output or [], junit, [*files, calibration]), _form(json=as_json, github=github, markdown=markdown), force
+    )
+    about = _about(files, calibration, junit)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
-    with heard() as told:
+    with heard() as told, _errors_in(outputs, about):
         if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
             found = _judged_sketch(sums, calibration, wanted)
         else:
             _files.check_inputs(files, folders=True)
             calibrator = None if calibration is None else _files.calibrator_in(calibration)
             meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
-            about = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
+            named = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
             names = names_from(
-                meaning[0], scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index
+                meaning[0], scores_name, labels, weights, *named, clusters=clusters, groups=groups, ignore_index=ignore_index
             )
             found = _judged_rows(files, names, meaning, calibrator, wanted, by or ("groups" if groups else "prediction"))
-    shown.show(found, told)
+    outputs.write(_Shown(found.to_dict() | about | {"warnings": told}, str(found), found))
     if not found.passed:
-        raise typer.Exit(3)
+        raise typer.Exit(4 if found.verdict == "cannot be judged" else 3)
+
+
+def _number(name: str, text: str) -> float:
+    """A bound as it was typed: a number, or a share in percent."""
+    option, is_share = f"--max-{name.replace('_', '-')}", TITLES[name][1]
+    digits = text.strip().removesuffix("%").strip() if is_share else text
+    try:
+        value = float(digits)
+    except ValueError:
+        wanted = "a number from 0 to 1, such as 0.02, or a percentage, such as 2%" if is_share else "a number"
+        raise typer.BadParameter(f"{text!r} is not {wanted}.", param_hint=option) from None
+    if digits == text.strip():
+        if is_in_percent(name, value):
+            advice = f"For {value:g} %, pass {value / 100:g} or {value:g}%."
+            raise InputError(f"{option} must lie between 0 and 1, got {text}. {advice}")
+        return value
+    if not 0 <= value <= 100:
+        raise InputError(f"{option} must lie between 0% and 100%, got {text}.")
+    return value / 100
 
 
 def _wanted(bounds: dict[str, float | None], *how: Any) -> Wanted:
@@ -173,37 +222,127 @@ def _wanted(bounds: dict[str, float | None], *how: Any) -> Wanted:
 
 
 def _form(**chosen: bool) -> str:
-    """The form of the result: text unless one of the others is chosen."""
+    """What goes to standard output: text unless one of the others is chosen."""
     names = [name for name, is_chosen in chosen.items() if is_chosen]
     if len(names) > 1:
-        raise typer.BadParameter("choose one of --json, --github and --markdown.")
+        raise typer.BadParameter(
+            "only one of --json, --github and --markdown can go to standard output. Write the others to files, such as "
+            "-o gate.json or -o gate.md."
+        )
     return names[0] if names else "text"
 
 
+_ENDINGS = {".json": "json", ".md": "markdown", ".xml": "junit"}
+
+
+def _targets(outputs: Sequence[Path], junit: Path | None, read: Sequence[Path | None]) -> list[tuple[Path, str]]:
+    """The files to write, each with its form; none may be a file that is read."""
+    targets = [] if junit is None else [(junit, "junit")]
+    for path in outputs:
+        if (form := _ENDINGS.get(path.suffix.lower())) is None:
+            raise InputError(f"-o must be a file that ends in .json, .md or .xml, got {path}.")
+        targets.append((path, form))
+    paths = [path for path, _ in targets]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise InputError(f"{path} is named twice as a file to write. Choose another name for one of them.")
+        if path.is_file() and any(each is not None and each.exists() and path.samefile(each) for each in read):
+            raise InputError(f"{path} is a file that the gate reads itself. Choose another name.")
+    return targets
+
+
+def _about(files: Sequence[Path], calibration: Path | None, junit: Path | None) -> dict[str, Any]:
+    """What the checks are about, for machines."""
+    paths = {"calibration": calibration, "junit": junit}
+    about: dict[str, Any] = {name: None if path is None else str(path) for name, path in paths.items()}
+    return about | {"files": [str(path) for path in files], "library_version": nishimori.__version__}
+
+
+class _Forms(Protocol):
+    """Checks, or the error in place of them, in the forms that pipelines read."""
+
+    def to_github(self) -> str: ...
+
+    def to_junit(self) -> str: ...
+
+    def to_markdown(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class _Unmade:
+    """The error that kept the checks from being made, in the same forms."""
+
+    message: str
+
+    @property
+    def _outcome(self) -> Outcome:
+        return Outcome("the checks can be made", "error", "error", self.message)
+
+    def to_github(self) -> str:
+        return workflow_command(self._outcome)
+
+    def to_junit(self) -> str:
+        return junit_file(SUITE, [self._outcome])
+
+    def to_markdown(self) -> str:
+        return Tabular(("check", "verdict", "what was found"), [("all", "error", self.message)]).markdown()
+
+
+@dataclass(frozen=True)
 class _Shown:
-    """Where the result goes, checked before any work is done."""
+    """What is written and printed: for machines, for people, and for pipelines."""
 
-    def __init__(self, files: Sequence[Path], calibration: Path | None, junit: Path | None, form: str, force: bool) -> None:
-        refuse_swapped("gate", files, calibration)
-        if junit is not None:
-            _files.refuse_folder(junit, "gate.xml")
-            check_target(junit, overwrite=force)
-        self._junit, self._form, self._force = junit, form, force
-        paths = {"calibration": calibration, "junit": junit}
-        self._about: dict[str, Any] = {name: None if path is None else str(path) for name, path in paths.items()}
-        self._about |= {"files": [str(path) for path in files], "library_version": nishimori.__version__}
+    content: dict[str, Any]
+    text: str
+    forms: _Forms
 
-    def show(self, found: Gate, told: list[str]) -> None:
-        """Write the JUnit file, if one is wanted, and print the checks."""
-        if self._junit is not None:
-            with new_file(self._junit, overwrite=self._force) as temporary:
-                temporary.write_text(found.to_junit(), encoding="utf-8")
+    def lines(self, form: str) -> str:
+        """The text of a form."""
+        made: dict[str, Callable[[], str]] = {
+            "json": lambda: json_text(self.content),
+            "text": lambda: self.text,
+            "github": self.forms.to_github,
+            "markdown": self.forms.to_markdown,
+            "junit": self.forms.to_junit,
+        }
+        return made[form]()
+
+
+class _Outputs:
+    """Where the result goes, checked before any work is done: some files, and one form for standard output."""
+
+    def __init__(self, targets: Sequence[tuple[Path, str]], form: str, force: bool) -> None:
+        for path, _ in targets:
+            _files.refuse_folder(path, f"gate{path.suffix}" if path.suffix.lower() in _ENDINGS else "gate.xml")
+            check_target(path, overwrite=force)
+        self._targets, self._form, self._force = targets, form, force
+
+    def write(self, shown: _Shown) -> None:
+        """Write the files and print the rest."""
+        for path, form in self._targets:
+            with new_file(path, overwrite=self._force) as temporary:
+                temporary.write_text(f"{shown.lines(form).rstrip()}\n", encoding="utf-8")
         if self._form == "json":
-            print_json(found.to_dict() | self._about | {"warnings": told})
-        else:
-            print_lines({"github": found.to_github, "markdown": found.to_markdown, "text": found.__str__}[self._form]())
-        if self._junit is not None:
-            note(f"Wrote {self._junit}")
+            print_json(shown.content)
+        elif text := shown.lines(self._form):
+            print_lines(text)
+        for path, _ in self._targets:
+            note(f"Wrote {path}")
+
+
+@contextmanager
+def _errors_in(outputs: _Outputs, about: dict[str, Any]) -> Iterator[None]:
+    """Let a pipeline read why the checks could not be made, where it reads the checks."""
+    try:
+        yield
+    except typer.BadParameter:
+        raise
+    except Exception as error:
+        message = error_text(error)
+        content = {"passed": False, "verdict": "error", "message": message, "checks": []}
+        with suppress(OSError):  # such as a full disk, which is not what went wrong first
+            outputs.write(_Shown(content | about, "", _Unmade(message)))
+        raise
 
 
 def _judged_rows(

@@ -1,7 +1,8 @@
 """What the command shows: results on standard output, everything else on standard error.
 
-Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no, and 128 + the number of the
-signal that ended the program: 129 SIGHUP, 130 SIGINT (Ctrl-C), 143 SIGTERM, and 141 if nobody reads the output any more.
+Exit codes: 0 done, 1 an error that one line explains, 2 wrong usage, 3 kept for checks that say no, 4 for checks that cannot be
+judged, and 128 + the number of the signal that ended the program: 129 SIGHUP, 130 SIGINT (Ctrl-C), 143 SIGTERM, and 141 if
+nobody reads the output any more.
 """
 
 import json
@@ -23,7 +24,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nishimori._progress import printable, say
+from nishimori._escape import printable
+from nishimori._progress import say
 from nishimori._scorecard import Scorecard
 from nishimori._tabular import Tabular, decimals_of
 from nishimori.cli._help import FLAG, OUTPUT
@@ -97,9 +99,14 @@ def _wrapped(text: str, style: str = "", *, indent: str = "") -> Text:
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """The result for machines: one line. What is not finite, such as the loss at a masked label, is null."""
+    """The result for machines."""
     with _writing_results():
-        sys.stdout.write(json.dumps(_finite(content), allow_nan=False) + "\n")
+        sys.stdout.write(json_text(content) + "\n")
+
+
+def json_text(content: dict[str, Any]) -> str:
+    """One line of JSON. What is not finite, such as the loss at a masked label, is null."""
+    return json.dumps(_finite(content), allow_nan=False)
 
 
 def _print(console: Console, what: Text | Table, *, soft_wrap: bool = True) -> None:
@@ -272,7 +279,7 @@ def one_line_errors(options: Callable[[], set[str]]) -> Iterator[None]:
             error.__traceback__ = error.__context__ = error.__cause__ = None  # which hold the arrays that take the memory
             sys.stderr.write(f"error: {_about_memory(error)}\n")
             sys.exit(1)
-        _fail(with_options(_in_words(error)))
+        _fail(error_text(error))
     finally:
         _flush_or_abandon()
 
@@ -286,6 +293,11 @@ def _led_to(error: BaseException | None, cause: type[BaseException]) -> bool:
         seen.append(error)
         error = error.__cause__ or error.__context__
     return False
+
+
+def error_text(error: Exception) -> str:
+    """What happened in one line, in the words of the shell."""
+    return with_options(_in_words(error))
 
 
 def _fail(message: str) -> NoReturn:

@@ -37,6 +37,7 @@ _OPTIONS = {
     "`max_brier`": "--max-brier",
     "`max_nll`": "--max-nll",
     "`max_group_gap`": "--max-group-gap",
+    "`min_samples`": "--min-samples",
     "`by`": "--by",
     "`target`": "--target",
     "`floor`": "--floor",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nishimori._escape import markdown_code, markdown_text
 from nishimori._tabular import Tabular
 from nishimori.report import _content
 from nishimori.report._text import digits, interval, level, measured, percent, points, sure, whole
@@ -16,8 +17,8 @@ def markdown(results: Mapping[str, Any]) -> str:
     verdict, about = results["verdict"], results["data"]
     fitted = f", fitted to {whole(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
-        f"# Calibration report: {_plain(results['title'])}",
-        f"**{verdict['headline']}.** {verdict['summary']} {verdict['advice']}",
+        f"# Calibration report: {markdown_text(results['title'])}",
+        f"**{markdown_text(verdict['headline'])}.** {markdown_text(verdict['summary'])} {markdown_text(verdict['advice'])}",
         f"{whole(about['n_measured'])} {about['measured_on']} samples{fitted}, {whole(about['n_classes'])} classes. "
         f"Intervals have a level of {level(results['level'])}.",
         "## Temperatures",
@@ -25,22 +26,15 @@ def markdown(results: Mapping[str, Any]) -> str:
         "## Before and after",
         _methods(results).markdown(),
         *_differences(results),
-        "\n".join(f"- {_plain(each)}" for each in verdict["sentences"]),
+        "\n".join(f"- {markdown_text(each)}" for each in verdict["sentences"]),
         *(part for table in _content.gap_tables(results) for part in _gaps(table)),
         *_mistakes(results),
         *_absent(results),
         "## How this was made",
-        "\n".join(f"- {name}: {_plain(value)}" for name, value in _content.provenance(results)),
-        f"```python\n{results['code']}\n```",
+        "\n".join(f"- {markdown_text(name)}: {markdown_text(value)}" for name, value in _content.provenance(results)),
+        markdown_code(results["code"], "python"),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _plain(text: str) -> str:
-    """Text in which nothing is a tag or a link."""
-    for letter in "\\`*_[]<>":
-        text = text.replace(letter, f"\\{letter}")
-    return " ".join(text.split())
 
 
 def _temperatures(results: Mapping[str, Any]) -> Tabular:
@@ -48,7 +42,7 @@ def _temperatures(results: Mapping[str, Any]) -> Tabular:
     for each in results["temperatures"]:
         T = each["temperature"]
         value = "none" if T is None else measured(T, each["temperature_se"])
-        rows.append((each["title"], value, _plain(each["why"] or "") if T is None else interval(each, "temperature", "number")))
+        rows.append((each["title"], value, each["why"] or "" if T is None else interval(each, "temperature", "number")))
     return Tabular(("method", "T", "interval"), rows)
 
 
@@ -83,11 +77,11 @@ def _differences(results: Mapping[str, Any]) -> list[str]:
 
 
 def _gaps(table: Mapping[str, Any]) -> list[str]:
-    rows = [[_plain(cell["text"]) + (" off" if cell.get("off") else "") for cell in row] for row in table["rows"][:_ROWS]]
+    rows = [[cell["text"] + (" off" if cell.get("off") else "") for cell in row] for row in table["rows"][:_ROWS]]
     left = len(table["rows"]) - len(rows)
     return [
         f"## {table['title']}",
-        table["text"],
+        markdown_text(table["text"]),
         Tabular(table["heads"], rows).markdown(),
         *([f"... and {left} more"] if left > 0 else []),
     ]
@@ -97,10 +91,7 @@ def _mistakes(results: Mapping[str, Any]) -> list[str]:
     found = results["mistakes"]
     if not found:
         return []
-    rows = [
-        (str(each["row"]), _plain(each["id"] or ""), _plain(each["predicted"]), _plain(each["label"]), sure(each["confidence"]))
-        for each in found
-    ]
+    rows = [(str(each["row"]), each["id"] or "", each["predicted"], each["label"], sure(each["confidence"])) for each in found]
     heads = ("row", "id", "predicted", "label", "confidence")
     return ["## The most overconfident mistakes", Tabular(heads, rows).markdown()]
 
@@ -108,4 +99,5 @@ def _mistakes(results: Mapping[str, Any]) -> list[str]:
 def _absent(results: Mapping[str, Any]) -> list[str]:
     if not results["absent"]:
         return []
-    return ["## What is not here", "\n".join(f"- {each['what']}: {each['why']}." for each in results["absent"])]
+    lines = (f"{each['what']}: {each['why']}." for each in results["absent"])
+    return ["## What is not here", "\n".join(f"- {markdown_text(each)}" for each in lines)]

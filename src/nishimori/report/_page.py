@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -15,16 +16,14 @@ from nishimori.report._vega import drawn
 
 def page(results: Mapping[str, Any]) -> str:
     """The whole file."""
-    jinja2 = require("jinja2", extra="report", for_="The report")
+    template = _template()
     markup = require("markupsafe", extra="report", for_="The report").Markup
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
-    environment.filters |= FILTERS
     specs = {"reliability": _charts.reliability(results), "curves": _charts.curves(results)}
     (vega, pictures), script = _drawn(results, specs), _asset("page.js")
     places = results["slider"]["places"]
     after = results["recommended"]
     return str(
-        environment.from_string(_asset("page.html")).render(
+        template.render(
             results=results,
             start=places[results["slider"]["start"]],
             tiles=_content.tiles(results),
@@ -47,6 +46,16 @@ def page(results: Mapping[str, Any]) -> str:
     )
 
 
+@cache
+def _template() -> Any:
+    """The page to fill in; names are escaped as they are put in."""
+    jinja2 = require("jinja2", extra="report", for_="The report")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    environment.filters |= FILTERS
+    return environment.from_string(_asset("page.html"))
+
+
+@cache
 def _asset(name: str) -> str:
     return files("nishimori.report").joinpath(name).read_text(encoding="utf-8")
 

@@ -1,6 +1,5 @@
 """The report as an object: what people make, look at and save."""
 
-import html
 import json
 import os
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ import numpy as np
 import nishimori
 from nishimori._compare import data_sets, floor_verdict
 from nishimori._disk import new_file
+from nishimori._escape import html_text, printable
 from nishimori._labels import Classes
 from nishimori._numbers import between, whole
 from nishimori._scores import Floor, Input, is_auto
@@ -22,6 +22,7 @@ from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
 from nishimori.report._results import FORMAT, Asked, results_of
+from nishimori.report._schema import brief, check_results
 
 # More bins than this are not readable in a diagram, and make the file large.
 _MOST_BINS = 100
@@ -114,11 +115,21 @@ class Report:
 
     @classmethod
     def from_dict(cls, results: Mapping[str, Any]) -> Self:
-        """The report of results that `to_dict` gave, perhaps through a file of JSON."""
-        if not isinstance(results, Mapping) or results.get("format") != FORMAT:
-            raise InputError(f"`results` must be what `to_dict` of a report gave, of format {FORMAT}, got {results!r:.80}.")
+        """The report of results that `to_dict` gave, perhaps through a file of JSON.
+
+        Raises
+        ------
+        InputError
+            If they are not those of a report.
+        FormatError
+            If they are damaged: the message names the place, such as ``slider.start``, and what must be there.
+        """
+        known = results.get("format") if isinstance(results, Mapping) else None
+        if type(known) is not int or known != FORMAT:
+            raise InputError(f"`results` must be what `to_dict` of a report gave, of format {FORMAT}, got {brief(results)}.")
+        check_results(results)
         made = cls.__new__(cls)
-        made._results = dict(results)
+        made._results = plain(results)
         return made
 
     @property
@@ -164,7 +175,7 @@ class Report:
         return made()
 
     def __str__(self) -> str:
-        return self.verdict
+        return printable(self.verdict)
 
     def __repr__(self) -> str:
         about = self._results["data"]
@@ -174,16 +185,21 @@ class Report:
         # A frame, because the page has a style sheet and scripts of its own.
         return (
             '<iframe title="Calibration report" style="width:100%;height:50rem;border:0" '
-            f'srcdoc="{html.escape(self.to_html())}"></iframe>'
+            f'srcdoc="{html_text(self.to_html())}"></iframe>'
         )
 
 
 def plain(value: Any) -> Any:
-    """The same with lists in place of arrays and tuples, texts as keys, and None in place of numbers that are not finite."""
+    """The same with lists in place of arrays and tuples, texts as keys, and None in place of numbers that are not finite.
+
+    Halves of surrogate pairs, which the names of files may hold and no file of text can, are escaped.
+    """
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
     return None if isinstance(value, float) and not isfinite(value) else value

@@ -50,9 +50,9 @@ def measured(value: float | None, error: float | None) -> str:
     return _INFINITE if value is None else with_error(value, error)
 
 
-def gap(value: float, error: float) -> str:
+def gap(value: float, error: float | None) -> str:
     """Confidence minus accuracy in points, with its error."""
-    text = with_error(100 * value, 100 * error)
+    text = with_error(100 * value, None if error is None else 100 * error)
     return text if text.startswith("-") else f"+{text}"
 
 

@@ -1,0 +1,104 @@
+"""Names from the data as text: one function per format, so that nothing in a name is taken for markup or a command.
+
+Each function is called once, where the text of that format is put together, and never on text that another one has returned.
+`printable` is the exception: its result is plain text, which can be escaped for a format and printed once more.
+"""
+
+import html
+import re
+import unicodedata
+
+# Control characters and halves of surrogate pairs, which no format has a use for.
+_CONTROLS = ("Cc", "Cs")
+
+# What a terminal acts on or does not show: those, invisible characters such as the ones that change the direction of text, and
+# the ends of lines.
+_UNPRINTABLE = (*_CONTROLS, "Cf", "Zl", "Zp")
+
+# In Markdown a backslash makes these plain in every dialect.
+_MARKED = re.compile(r"([\\`*_{}\[\]#])")
+
+# Dialects disagree about a backslash before these, and about a backslash before a bar in a table. An entity is never markup.
+_ENTITIES = {letter: f"&#{ord(letter)};" for letter in "|~$"}
+
+# What begins a list where it begins a line.
+_LISTED = re.compile(r"^([-+]|\d{1,9}[.)])(?=\s|$)")
+
+# What LaTeX would take for a command or, at the beginning of a row, for an argument of the end of the last row. The usual
+# fonts have other characters in the places of <, > and |.
+_COMMANDS = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "[": "{[}",
+    "]": "{]}",
+    "*": "{*}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "Δ": r"$\Delta$",
+}
+
+# What XML 1.0 does not allow, besides what `printable` escapes.
+_NOT_XML = re.compile("[\ufffe\uffff]")
+
+
+def printable(text: str) -> str:
+    r"""The text with its control characters escaped, as in ``\x1b``, so that a name from a file cannot steer the terminal."""
+    return _without(_UNPRINTABLE, text)
+
+
+def _without(categories: tuple[str, ...], text: str) -> str:
+    """The text with the characters of some categories escaped."""
+    return "".join(
+        each.encode("unicode_escape").decode() if unicodedata.category(each) in categories else each for each in text
+    )
+
+
+def _one_line(text: str) -> str:
+    """The text in one line: white space as single blanks, and other control characters escaped."""
+    return _without(_CONTROLS, " ".join(text.split()))
+
+
+def html_text(text: str) -> str:
+    """The text for the content or a quoted attribute of an element of HTML."""
+    return html.escape(text)
+
+
+def markdown_text(text: str) -> str:
+    """The text for a line or a cell of Markdown, in any dialect and also where the renderer allows HTML."""
+    escaped = html.escape(_MARKED.sub(r"\\\1", _one_line(text)), quote=False)
+    for letter, entity in _ENTITIES.items():
+        escaped = escaped.replace(letter, entity)
+    return _LISTED.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", escaped)
+
+
+def markdown_code(text: str, language: str) -> str:
+    """A block of code, which ends after the text whatever is in it."""
+    fence = "`" * (1 + max([2, *map(len, re.findall("`+", text))]))
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def latex_text(text: str) -> str:
+    """The text for a cell of a LaTeX table."""
+    escaped = "".join(_COMMANDS.get(letter, letter) for letter in _one_line(text))
+    return re.sub("-(?=-)", "-{}", escaped)  # which would be one long dash
+
+
+def xml_text(text: str) -> str:
+    """The text for an XML library, which escapes markup itself."""
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", printable(text))
+
+
+def workflow_text(text: str) -> str:
+    """The text for a workflow command of GitHub Actions, which the end of a line would end."""
+    return printable(text).replace("%", "%25")

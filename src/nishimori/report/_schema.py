@@ -1,0 +1,246 @@
+"""What the dictionary of a report must hold, so that page, Markdown and JSON can be made of it.
+
+A rule is a function of a value and of its place in the dictionary, which raises a `FormatError` that names the place and says
+what must be there. Keys that no rule names may be there too, as JSON: later versions of the same format may have more of them.
+What is not known, or not finite, is None in most places.
+"""
+
+import reprlib
+from collections.abc import Callable, Mapping
+from math import inf
+from typing import Any, NoReturn
+
+from nishimori.errors import FormatError
+
+Rule = Callable[[Any, str], None]
+
+# More than any number of ours, and small enough to be multiplied and printed.
+_LARGEST = 1e300
+
+# No report of ours has more than six levels.
+_DEEPEST = 50
+
+_REMEDY = "Make the report again."
+
+# Lower and upper edge, confidence, accuracy with its limits, and share.
+_PER_BIN = 7
+
+
+def check_results(results: Mapping[str, Any]) -> None:
+    """Refuse a dictionary from which a report cannot be made."""
+    _check_json(dict(results), "", 0)
+    _REPORT(dict(results), "")
+    _check_slider(results["slider"])
+    _check_recommended(results["recommended"], {each["method"]: each for each in results["methods"]})
+
+
+def _refuse(place: str, wanted: str, value: Any) -> NoReturn:
+    raise FormatError(f"`results` is damaged: {place} must be {wanted}, got {brief(value)}. {_REMEDY}")
+
+
+def brief(value: Any) -> str:
+    """The beginning of a value as Python writes it."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        return f"a value of the type {type(value).__name__}"
+
+
+def _check_json(value: Any, place: str, depth: int) -> None:
+    """Refuse what is not JSON."""
+    if depth > _DEEPEST:
+        raise FormatError(f"`results` is damaged: {place[:40]}... is nested too deeply. {_REMEDY}")
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if not isinstance(name, str):
+                _refuse(place or "`results`", "a dictionary with texts as keys", value)
+            _check_json(each, _inside(place, name), depth + 1)
+    elif isinstance(value, list):
+        for number, each in enumerate(value):
+            _check_json(each, f"{place}[{number}]", depth + 1)
+    elif not (value is None or isinstance(value, str | bool) or _is_number(value)):
+        _refuse(place, "a finite number, text, None, a list or a dictionary", value)
+
+
+def _inside(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST
+
+
+def _text(value: Any, place: str) -> None:
+    if not isinstance(value, str):
+        _refuse(place, "text", value)
+
+
+def _flag(value: Any, place: str) -> None:
+    if not isinstance(value, bool):
+        _refuse(place, "true or false", value)
+
+
+def _number(value: Any, place: str) -> None:
+    if not _is_number(value):
+        _refuse(place, "a finite number", value)
+
+
+def _positive(value: Any, place: str) -> None:
+    if not (_is_number(value) and value > 0):
+        _refuse(place, "a positive finite number", value)
+
+
+def _whole(least: int, most: float = _LARGEST) -> Rule:
+    def rule(value: Any, place: str) -> None:
+        if not (_is_number(value) and isinstance(value, int) and least <= value <= most):
+            limits = f"of at least {least}" if most == _LARGEST else f"from {least} to {most:g}"
+            _refuse(place, f"a whole number {limits}", value)
+
+    return rule
+
+
+def _between(low: float, high: float) -> Rule:
+    def rule(value: Any, place: str) -> None:
+        if not (_is_number(value) and low <= value <= high):
+            _refuse(place, f"a number from {low:g} to {high:g}", value)
+
+    return rule
+
+
+def _one_of(*values: str) -> Rule:
+    def rule(value: Any, place: str) -> None:
+        if value not in values:
+            _refuse(place, f"one of {', '.join(map(repr, values))}", value)
+
+    return rule
+
+
+def _or_none(rule: Rule) -> Rule:
+    return lambda value, place: None if value is None else rule(value, place)
+
+
+def _list(rule: Rule, least: int = 0, most: float = inf) -> Rule:
+    def checked(value: Any, place: str) -> None:
+        if not (isinstance(value, list) and least <= len(value) <= most):
+            wanted = {(0, inf): "a list", (1, inf): "a list that is not empty"}.get((least, most), f"a list of {least} values")
+            _refuse(place, wanted, value)
+        for number, each in enumerate(value):
+            rule(each, f"{place}[{number}]")
+
+    return checked
+
+
+def _record(needed: Mapping[str, Rule], more: Mapping[str, Rule] | None = None) -> Rule:
+    """A dictionary with some keys, and perhaps with some others."""
+
+    def rule(value: Any, place: str) -> None:
+        if not isinstance(value, dict):
+            _refuse(place, f"a dictionary with the keys {', '.join(needed)}" if needed else "a dictionary", value)
+        for name, own in needed.items():
+            if name not in value:
+                raise FormatError(f"`results` is damaged: {_inside(place, name)} is missing. {_REMEDY}")
+            own(value[name], _inside(place, name))
+        for name, own in (more or {}).items():
+            if name in value:
+                own(value[name], _inside(place, name))
+
+    return rule
+
+
+def _same(names: str, rule: Rule) -> dict[str, Rule]:
+    """One rule for several keys."""
+    return dict.fromkeys(names.split(), rule)
+
+
+_UNKNOWN = _or_none(_number)
+_COUNT = _whole(0)
+_FITTED = _same("method title", _text) | {"temperature": _or_none(_positive), "why": _or_none(_text)}
+_FITTED |= _same("temperature_se temperature_low temperature_high", _UNKNOWN)
+_LIMITS = _same("ece_low ece_high confidence_low confidence_high ece_difference_low ece_difference_high", _UNKNOWN)
+
+
+def _method(value: Any, place: str) -> None:
+    """A row of the table of methods, which has differences from the model as it is or has none of them."""
+    _record(_FITTED | _same("confidence ece nll nll_se brier brier_se", _UNKNOWN), _LIMITS)(value, place)
+    if value.get("nll_difference") is not None:
+        names = "nll_difference nll_difference_se brier_difference brier_difference_se ece_difference"
+        _record(_same(names, _UNKNOWN))(value, place)
+
+
+def _gaps(value: Any, place: str) -> None:
+    """The table of classes or of groups; ``several`` is there for all rows or for none."""
+    kinds = ["before", "one", *(["several"] if isinstance(value, dict) and "several" in value else [])]
+    total = _record(_same("mean_abs_gap low high", _number) | _same("n_off n", _COUNT))
+    gap = _record({"confidence": _number, "gap": _number, "se": _UNKNOWN, "off": _flag})
+    row: dict[str, Rule] = {"name": _text, "n": _COUNT, "accuracy": _number, **dict.fromkeys(kinds, gap)}
+    row |= {"temperature": _or_none(_positive), "temperature_se": _UNKNOWN}
+    _record({"rows": _list(_record(row)), **dict.fromkeys(kinds, total)}, {"of_one_class": _list(_text)})(value, place)
+
+
+_PLACE = _record(
+    {
+        "temperature": _positive,
+        "names": _list(_text),
+        **_same("confidence ece nll brier", _UNKNOWN),
+        "bins": _list(_list(_UNKNOWN, _PER_BIN, _PER_BIN)),
+    }
+)
+_MISTAKE = _record(
+    {
+        "row": _COUNT,
+        "id": _or_none(_text),
+        **_same("predicted label", _text),
+        **_same("confidence confidence_after true_probability", _number),
+    }
+)
+_REPORT = _record(
+    {
+        **_same("title code", _text),
+        "verdict": _record({**_same("status headline summary advice classes", _text), "sentences": _list(_text)}),
+        "data": _record(
+            {
+                **_same("n_validation n_measured n_classes", _COUNT),
+                "measured_on": _one_of("test", "validation"),
+                "is_sketch": _flag,
+                "accuracy": _number,
+            }
+        ),
+        "level": _between(0, 1),
+        "n_bins": _whole(1),
+        "recommended": _or_none(_text),
+        "temperatures": _list(_record(_FITTED | {"method": _one_of("ts", "ec", "auto")})),
+        "methods": _list(_method, 1),
+        "slider": _record({"places": _list(_PLACE, 1), "start": _COUNT}),
+        "classes": _or_none(_gaps),
+        "groups": _or_none(_gaps),
+        "mistakes": _or_none(_list(_MISTAKE)),
+        "absent": _list(_record(_same("what why", _text))),
+        "tests": _record({}),
+        "provenance": _record(
+            {
+                **_same("made_on library_version command", _text),
+                "files": _list(_record({**_same("role name sha256", _text), "bytes": _COUNT})),
+            }
+        ),
+        "warnings": _list(_text),
+    }
+)
+
+
+def _check_slider(slider: Mapping[str, Any]) -> None:
+    """The slider starts at one of its places, and one of them is the model as it is."""
+    places = slider["places"]
+    _whole(0, len(places) - 1)(slider["start"], "slider.start")
+    if all(each["temperature"] != 1 for each in places):
+        temperatures = [each["temperature"] for each in places]
+        _refuse("slider.places", "a list of which one has the temperature 1", temperatures)
+
+
+def _check_recommended(recommended: str | None, methods: Mapping[str, Mapping[str, Any]]) -> None:
+    """The model as it is and the method that is recommended are among the methods, and the latter has a temperature."""
+    if "none" not in methods:
+        _refuse("methods", "a list of which one has the method 'none'", list(methods))
+    fitted = [name for name, each in methods.items() if each["temperature"] is not None and name != "none"]
+    if recommended is not None and recommended not in fitted:
+        names = f", {', '.join(map(repr, fitted))}" if fitted else ""
+        _refuse("recommended", f"None or one of the methods that have a temperature{names}", recommended)
