@@ -285,3 +285,11 @@ def test_a_table_of_labels_alone_is_refused(tmp_path, command, ending):
     table.to_csv(tmp_path / "t.csv", index=False) if ending == "csv" else table.to_parquet(tmp_path / "t.parquet")
     ended = shell.nishimori(command.replace(" t", f" t.{ending}", 1), place=tmp_path)
     assert (ended.code, ended.err) == (1, f"error: t.{ending} has no column of scores, only 'labels'.\n")
+
+
+def test_names_with_commas_are_not_proposed_as_several_names(tmp_path):
+    frame = pd.DataFrame(LOGITS, columns=["z,2", "z,1", "z,0"]).assign(labels=LABELS)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
+    assert ended.code == 1
+    assert ended.err.endswith("Pass --columns with new names: a comma separates names, so rename the columns.\n")
