@@ -76,6 +76,10 @@ UNPROVEN = {
         PLAIN[["a", "b"]].assign(zero=0.0, weight=PLAIN["c"] ** 2, labels=LABELS),
         "The labels are 0 to 2: name one column of scores per class",
     ),
+    "reference of two": (
+        PLAIN[["a"]].assign(zero=0.0, labels=BINARY),
+        "The labels are 0 to 1: name one column of scores per class",
+    ),
     "two sets": (
         pd.concat([SCORES, SCORES.add_prefix("old")], axis=1).assign(labels=LABELS),
         "The labels are 0 to 2: name one column of scores per class",
