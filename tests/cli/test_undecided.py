@@ -76,6 +76,10 @@ UNPROVEN = {
         PLAIN[["a", "b"]].assign(zero=0.0, weight=PLAIN["c"] ** 2, labels=LABELS),
         "The labels are 0 to 2: name one column of scores per class",
     ),
+    "reference of two": (
+        PLAIN[["a"]].assign(zero=0.0, labels=BINARY),
+        "The labels are 0 to 1: name one column of scores per class",
+    ),
     "two sets": (
         pd.concat([SCORES, SCORES.add_prefix("old")], axis=1).assign(labels=LABELS),
         "The labels are 0 to 2: name one column of scores per class",
@@ -285,3 +289,11 @@ def test_a_table_of_labels_alone_is_refused(tmp_path, command, ending):
     table.to_csv(tmp_path / "t.csv", index=False) if ending == "csv" else table.to_parquet(tmp_path / "t.parquet")
     ended = shell.nishimori(command.replace(" t", f" t.{ending}", 1), place=tmp_path)
     assert (ended.code, ended.err) == (1, f"error: t.{ending} has no column of scores, only 'labels'.\n")
+
+
+def test_names_with_commas_are_not_proposed_as_several_names(tmp_path):
+    frame = pd.DataFrame(LOGITS, columns=["z,2", "z,1", "z,0"]).assign(labels=LABELS)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
+    assert ended.code == 1
+    assert ended.err.endswith("Pass --columns with new names: a comma separates names, so rename the columns.\n")

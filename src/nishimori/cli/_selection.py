@@ -407,6 +407,8 @@ def _one_score(doubt: _Doubt) -> str | None:
     if len(lists) > 1 or (not lists and len(likely) != 1):
         return None
     (name,) = lists or likely
+    if not lists and any(_is_constant(doubt, each) for each in doubt.numeric):
+        return None  # which may be the score of a reference class, so that there are two columns
     if (options := doubt.propose([name], scores=name)) is not None:
         return f"If {name!r} holds the scores, pass {options}."
     if lists and doubt.labels_are_text:

@@ -99,4 +99,7 @@ def _class_options() -> dict[str, str]:
 
 def _typed(option: str, found: re.Match[str]) -> str:
     """An option with the texts or numbers of the Python list that was found, as it is typed."""
-    return f"{option} {shlex.quote(','.join(map(str, ast.literal_eval(found[1]))))}"
+    names = [str(each) for each in ast.literal_eval(found[1])]
+    if any("," in name or name != " ".join(name.split()) for name in names):  # which would be read as other names
+        return f"{option} with new names: a comma separates names, so rename the columns"
+    return f"{option} {shlex.quote(','.join(names))}"
