@@ -125,7 +125,7 @@ class GapSums:
             self.products[both],
             self.square_products[both],
             self.squares,
-            None if slopes is None else slopes[np.ix_((0, 1), places, np.append(places, m + places))],
+            None if slopes is None else slopes[:, places[:, None], np.append(places, m + places)],
         )
 
     def carried_to(self, betas: Sequence[float]) -> "CarriedSums":
@@ -252,7 +252,8 @@ class Measure:
                 Moments(each, each_betas, weight, observed[type(each)], *sums[6 * i : 6 * i + 6, None])
                 for i, (each, each_betas) in zip(places, self.wanted, strict=True)
             ),
-            *sums[where.products],
+            sums[where.products[0]],
+            sums[where.products[1]],
             squares,
             sums[where.slope_products],
         )

@@ -283,7 +283,8 @@ class TopK:
         """The log-probabilities of some rows, in float64, none of them above 0."""
         logs = self.scores.array[numbers].astype(np.float64)
         if self._is_checked[numbers].all():
-            return np.minimum(logs, 0.0)
+            known: HostArray = np.minimum(logs, 0.0)
+            return known
         self._refuse(np.isnan(logs), logs, numbers, "must not be NaN", "Fill up rows that list fewer classes with -inf.")
         self._refuse(
             (logs > _SLACK) | (logs == np.inf),
