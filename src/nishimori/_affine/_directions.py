@@ -50,7 +50,8 @@ class Directions:
     def shortest(self, change: HostArray) -> HostArray:
         """The shortest of all changes that have the same effect, column by column."""
         gauge = np.linalg.qr(self.without_effect)[0]
-        return change - gauge @ (gauge.T @ change)
+        kept: HostArray = change - gauge @ (gauge.T @ change)
+        return kept
 
     def inverse(self, curvature: HostArray) -> HostArray:
         """The inverse of a curvature that vanishes along no direction with an effect; along the others it is zero."""

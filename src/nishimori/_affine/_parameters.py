@@ -91,7 +91,7 @@ class Parameters:
     def gradient(self, sums: LossSums) -> HostArray:
         """The derivative of the loss by each parameter."""
         by_beta = np.trace(sums.by_scale) if self.is_matrix else sums.by_scale.sum()
-        by_scale = sums.by_scale.ravel() if self.has_scale else []
+        by_scale: HostArray = sums.by_scale.ravel()[: self.n_scale]
         return np.concatenate([[by_beta], by_scale, sums.by_bias])[: self.size]
 
     def hessian(self, departures: HostArray) -> HostArray:
