@@ -152,9 +152,9 @@ def _read(paths: Sequence[Path], names: Names, report: Report) -> LogitFile:
         scores = ArrayScores(path, array_name(file, "scores", names), file)
         labels = file.labels(array_name(file, "labels", names)).whole()
         weights = file.array(array_name(file, "weights", names)).whole() if names.find("weights") else None
-        parts = {role: _part(file, role, names) for role in ("clusters", "groups", "ids")}
+        clusters, groups, ids = (_part(file, role, names) for role in ("clusters", "groups", "ids"))
         kept = _kept(scores.rows(file)) if path.suffix.lower() == ".npz" else None  # which takes long to unpack
-    return LogitFile(kept or scores, labels, weights, **parts, column=names.scores)
+    return LogitFile(kept or scores, labels, weights, clusters, groups, ids, column=names.scores)
 
 
 def _part(file: ArrayFile, role: str, names: Names) -> HostArray | None:
@@ -245,7 +245,8 @@ def _labels_are_read(file: ArrayFile, names: Names) -> bool:
     scores, labels = file.array(array_name(file, "scores", names)), file.labels(names.labels)
     if names.labels in [name for role, name in names.by_role.items() if role != "labels"]:
         return False
-    return labels.shape == scores.shape[:-1] and can_be_labels(next(labels.blocks(_LOOKED_AT)).ravel().tolist(), names.classes)
+    fits = labels.shape in (scores.shape, scores.shape[:-1])  # one score per row, or one per class
+    return fits and can_be_labels(next(labels.blocks(_LOOKED_AT)).ravel().tolist(), names.classes)
 
 
 def _probabilities_are_read(file: ArrayFile, names: Names) -> bool:

@@ -122,8 +122,17 @@ def report(
     _check_output(target, overwrite=force)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, ids, columns, ignore, classes, delimiter)
     about = (columns, ignore, (delimiter, decimal), known)
-    parts = {"clusters": clusters, "groups": groups, "ids": ids}
-    names = names_from(input, scores_name, labels, weights, *about, **parts, ignore_index=ignore_index)
+    names = names_from(
+        input,
+        scores_name,
+        labels,
+        weights,
+        *about,
+        clusters=clusters,
+        groups=groups,
+        ids=ids,
+        ignore_index=ignore_index,
+    )
     told = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != "."))
     options: dict[str, Any] = {"classes": known, "counts": counts, "level": level, "n_bins": n_bins}
     options["floor"] = "auto" if is_auto(floor) else None  # the data know a number
@@ -137,9 +146,11 @@ def _made(sets: Sequence[list[Path]], told: Told, options: dict[str, Any]) -> "n
     with heard() as warned, shown(None) as progress:
         # Mistakes are listed of the last data only, so that other data need no names of samples.
         others = replace(told, names=replace(told.names, unused=("ids",)))
-        data = [*(opened(each, others, progress) for each in sets[:-1]), opened(sets[-1], told, progress)]
+        before = [opened(each, others, progress) for each in sets[:-1]]
+        last = opened(sets[-1], told, progress)
+        data = [*before, last]
         _refuse_other_classes(data, sets)
-        names = data[-1].ids if isinstance(data[-1], Located) else None
+        names = last.ids if isinstance(last, Located) else None
         with about_sketches():
             found = nishimori.Report(data[0], X_test=data[1] if len(data) > 1 else None, ids=names, **options)
     about = found.to_dict()

@@ -165,7 +165,8 @@ def propose(names: Names, works: Callable[[Names], bool], **options: str | Seque
     **options : str or sequence of str
         The values of the options to propose, each a name or several names.
     """
-    typed, changed = [], dict[str, Any]()
+    typed: list[str] = []
+    changed: dict[str, Any] = {}
     for option, value in options.items():
         values = [value] if isinstance(value, str) else list(value)
         # Commas separate names, and a message shows neither several blanks in a row nor control characters as they are.
@@ -301,8 +302,8 @@ class _Doubt:
         labels = self.contents.labels
         if labels is None or any(isinstance(each, list | dict | bytes | None) for each in labels):
             return []
-        found = spelled_as(labels, classes)
-        return found if isinstance(found, list) else found.tolist()
+        found: list[Any] = np.asarray(spelled_as(labels, classes), dtype=object).tolist()
+        return found
 
     def propose(self, chosen: Sequence[str], **options: str | Sequence[str]) -> str | None:
         """Options as they are typed, if these columns and no others are then read as scores that the labels fit."""
@@ -389,7 +390,8 @@ def _counted(block: Block, names: Names, table: Table) -> HostArray:
 def is_ignored(labels: HostArray, label: int) -> HostArray:
     """Which labels, numbers or text, are the one to ignore."""
     if labels.dtype.kind in "biuf":
-        return labels == label
+        same: HostArray = labels == label
+        return same
     texts = [str(int(each)) if isinstance(each, float) and each.is_integer() else str(each) for each in labels.ravel().tolist()]
     return np.array([text == str(label) for text in texts], dtype=bool).reshape(labels.shape)
 
