@@ -30,6 +30,7 @@ def test_the_shell_starts_without_anything_heavy():
 
 
 def test_wrapping_a_network_does_not_load_scikit_learn():
+    pytest.importorskip("torch")
     code = "import nishimori, torch; from nishimori.torch import Calibrated; Calibrated(torch.nn.Linear(2, 2), 2.0); "
     code += "Calibrated(torch.nn.Linear(2, 2), nishimori.Affine(1.0, [0.0, 0.0]))"
     assert loaded_after(code) == {"torch"}
