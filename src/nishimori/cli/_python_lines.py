@@ -57,8 +57,8 @@ def _loaded(variable: str, files: Sequence[Path], told: Told) -> tuple[list[str]
         parts = {"sample_weight": names.weights, "clusters": names.clusters}
         extra = "".join(f", {key}={name!r}" for key, name in parts.items() if name)
         return [], (f"{str(path)!r}, {names.labels!r}", extra)
-    parts = {"sample_weight": ("weights", names.weights), "clusters": ("clusters", names.clusters)}
-    others = {key: what for key, (what, name) in parts.items() if name}
+    arrays = {"sample_weight": ("weights", names.weights), "clusters": ("clusters", names.clusters)}
+    others = {key: what for key, (what, name) in arrays.items() if name}
     variables = ", ".join(f"{what}_{variable}" for what in ("X", "y", *others.values()))
     *before, last = ("scores", "labels", *others.values())
     note = f"# {variables}: the {', '.join(before)} and {last} of {path.name}, as arrays"
