@@ -63,17 +63,18 @@ picture: $(VENV)/installed  ## Draw the README's picture again
 clean:  ## Remove environments and build products
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+# Without --no-compile, pip compiles all modules of all packages, most of which are never imported.
 $(VENV)/installed: pyproject.toml requirements/test.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -r requirements/test.txt
+	$(BIN)/python -m pip install --quiet --no-compile -r requirements/test.txt
 	$(BIN)/python -m pip install --quiet -e .
 	@touch $@
 
 $(QUICK_VENV)/installed: pyproject.toml requirements/quick.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(QUICK_VENV)
-	$(QUICK)/python -m pip install --quiet -r requirements/quick.txt
+	$(QUICK)/python -m pip install --quiet --no-compile -r requirements/quick.txt
 	$(QUICK)/python -m pip install --quiet -e .
 	@touch $@
 

@@ -13,6 +13,9 @@ import pytest
 
 from optional import NOT_REQUIRED, REQUIRED, Absent, absent_in, is_installed, packages_in
 
+# Scripts that measure a process of their own, see tests/own_process.py.
+collect_ignore = ["tests/measured"]
+
 # Modules and folders, as patterns of their paths below this folder, and the package that all of their tests and examples need.
 NEEDED = {
     "src/nishimori/_kernels/_numba_*.py": "numba",

@@ -50,7 +50,7 @@ REQUIRED = {
 NOT_REQUIRED = {"mlflow", "pyspark", "ray", "tensorboard", "triton", "wandb"}
 
 # The usual short names, what nishimori itself offers with a package only, and the modules that `import pyarrow` leaves out.
-SHORT = {"jnp": "jax.numpy", "nishimori_torch": "nishimori.torch", "pa": "pyarrow", "pd": "pandas"}
+SHORT = {"da": "dask.array", "jnp": "jax.numpy", "nishimori_torch": "nishimori.torch", "pa": "pyarrow", "pd": "pandas"}
 SUBMODULES = {"pyarrow": ["feather", "parquet"], "safetensors": ["numpy", "torch"]}
 
 

@@ -3,7 +3,6 @@
 import json
 import warnings
 
-import dask.array as da
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -15,6 +14,7 @@ import nishimori
 import reference_floor
 import shell
 from nishimori import CalibratedClassifier, InputError, MultilabelCalibrator, _floors, sources
+from optional import da
 from reference_floor import best_floor, votes
 
 P, Y = votes(400, 4, 7, seed=0)
@@ -206,7 +206,7 @@ REFUSED = {
     "multilabel logits": (lambda: MultilabelCalibrator(floor="auto").fit(P, P > 0.5), LOGITS),
     "top-k": (
         lambda: nishimori.temperatures(
-            nishimori.TopK(np.tile([0, 1], (400, 1)), np.log(P[:, :2] / 3 + 0.1), 4), Y, floor="auto"
+            nishimori.TopK(np.tile([0, 1], (400, 1)), np.tile(np.log([0.4, 0.3]), (400, 1)), 4), Y % 2, floor="auto"
         ),
         "`floor` must be left out for top-k log-probabilities.",
     ),

@@ -2,7 +2,6 @@
 
 from itertools import pairwise
 
-import mpmath
 import numpy as np
 import pytest
 from scipy.special import log_softmax
@@ -10,6 +9,7 @@ from scipy.special import log_softmax
 import nishimori
 import reference
 from nishimori._tails import Tails
+from optional import mpmath
 from top_k_cases import concentrated, drawn, even, listed
 
 BETAS = (0.05, 0.3, 0.5, 0.7, 0.95, 1.0, 1.05, 1.3, 2.0, 5.0)

@@ -1,7 +1,6 @@
 """What a limit of memory does to commands; each runs in a process of its own, because a limit cannot be raised again."""
 
 import os
-import resource
 import subprocess
 import sys
 
@@ -15,18 +14,16 @@ REMEDY = "Pass a smaller file, raise the limit of memory (ulimit -v), or use a l
 
 def limited(words, place, gigabytes):
     """Run a command with at most that much address space; exit code, standard output, standard error."""
-
-    def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (int(gigabytes * 2**30),) * 2)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
+    # The limits are set by a program of its own: a function that runs between fork and exec is not safe beside the threads of
+    # libraries that other tests have loaded.
+    limit = "import os, resource, sys; size, *line = sys.argv[1:]; resource.setrlimit(resource.RLIMIT_AS, (int(size),) * 2);"
+    limit += "resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.execv(line[0], line)"
     # One thread takes the same memory on every machine.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TERM": "dumb", "NISHIMORI_TRACEBACK": "0"}
     ended = subprocess.run(
-        [sys.executable, "-m", "nishimori", *words.split()],
+        [sys.executable, "-c", limit, str(int(gigabytes * 2**30)), sys.executable, "-m", "nishimori", *words.split()],
         cwd=place,
         env=environment,
-        preexec_fn=limit,
         capture_output=True,
         text=True,
         check=False,

@@ -7,11 +7,11 @@ import shlex
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import nishimori
 import report_case
+from optional import pd
 
 VALIDATION, TEST = report_case.rows(600)
 NAMES = [f"photo {i}" for i in range(300)]

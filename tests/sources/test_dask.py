@@ -189,16 +189,16 @@ def test_a_fit_reads_all_chunks_twice_and_a_sample_of_them_once():
 
 
 def test_a_fit_to_many_classes_reads_all_chunks_once_and_its_numbers_per_row_stay_on_the_workers():
-    logits, labels = reference.drawn(3000, 40)
+    logits, labels = reference.drawn(6000, 40)
     with Computed() as seen:
-        found = nishimori.temperatures(da.from_array(logits, chunks=(100, 40)), labels)
+        found = nishimori.temperatures(da.from_array(logits, chunks=(200, 40)), labels)
     assert found.ec == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-8)
     assert found.ts == pytest.approx(reference.ts_temperature(logits, labels), rel=1e-8)
     numbers = [n_chunks_of(graph) for graph in seen.graphs]
     assert numbers.count(30) == found.n_passes == 1
     assert len(numbers) == 4  # the sample, the search in it, all rows, and rounding errors in the sample
-    assert seen.largest_sum > 7 * 8 * 3000 / 30  # seven numbers per row of a chunk
-    assert 0 < seen.largest_result < 8 * 375  # less than a number per row of the sample
+    assert seen.largest_sum > 7 * 8 * 6000 / 30  # seven numbers per row of a chunk
+    assert 0 < seen.largest_result < 8 * 750  # less than a number per row of the sample
 
 
 def test_a_column_of_all_rows_is_not_put_together(monkeypatch):

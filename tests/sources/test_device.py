@@ -28,7 +28,7 @@ def slow_sums(logits, labels, weights, beta_ec, beta_ts, *, exact):
     bad = there & ~(torch.isfinite(peak) & (labels >= 0) & (labels < logits.shape[1]))
     good = there & ~bad
     if not good.any():
-        return np.array([0.0] * 31 + [bad.sum().item()])
+        return np.array([0.0] * 43 + [bad.sum().item()])
     batch = Batch(logits[good].double(), labels[good].long(), weights[good], kernel=PLAIN)
     census = Count(Confidence())(batch)
     sums = pair_sums(batch, beta_ec, beta_ts, exact=exact)

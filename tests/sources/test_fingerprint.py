@@ -4,13 +4,13 @@ import re
 
 import numpy as np
 import pytest
-import torch
 
 import nishimori
 import reference
 from nishimori import InputError, InputWarning, sources
 from nishimori._sources._batches import Batches
 from nishimori._sources._pieces import Meaning
+from optional import torch
 
 LOGITS, LABELS = reference.drawn(900, 5)
 TWO = LOGITS[:, :2]

@@ -16,6 +16,9 @@ from nishimori.errors import FormatError
 # Cells in a block: 2**18 take 2 MB as numbers, and pyarrow several times that while it reads and writes them.
 _CELLS = 2**18
 
+# Bytes from which on a file may be undamaged although it does not fit in memory.
+_LARGE = 2**24
+
 
 def arrow(path: Path, doing: str, module: str = "pyarrow") -> Any:
     """A module of pyarrow; ``doing`` is Reading or Writing."""
@@ -59,7 +62,8 @@ class _Columnar(Table):
             if isinstance(error, FormatError):
                 raise
             reason = " ".join(str(error).split())[:120]
-            if isinstance(error, MemoryError):  # a damaged file may ask for any amount
+            # A damaged file may ask for any amount of memory; no other file of this size needs more than a program has.
+            if isinstance(error, MemoryError) and self.path.is_file() and self.path.stat().st_size >= _LARGE:
                 raise FormatError(
                     f"There is not enough memory to read {self.path} ({reason}). Raise the limit of memory, or use a larger "
                     "machine. If the file is damaged, save it again."
