@@ -149,7 +149,7 @@ def _tuning(n: int, k: int) -> dict[str, int]:
     """How many rows a program takes, and with how many warps (of 32 threads); measured on an H200."""
     if k <= _FEW_CLASSES:
         return {"rows": 64, "num_warps": 1}
-    return {"rows": min(32, max(1, n // 8192)), "num_warps": 1 if k <= 1024 else 2 if k <= 4096 else 4}
+    return {"rows": min(32, max(1, -(-n // 8192))), "num_warps": 1 if k <= 1024 else 2 if k <= 4096 else 4}
 
 
 def _n_programs(n: int, k: int) -> int:
