@@ -11,7 +11,7 @@ import shell
 from nishimori import _tables
 from nishimori._tables import _columnar, _text
 from optional import pd, pyarrow
-from own_process import measure
+from own_process import warm
 
 LOGITS, LABELS = reference.drawn(60, 3)
 NAMES = ["cat", "dog", "eel"]
@@ -192,8 +192,15 @@ def test_a_refusal_is_one_line_and_leaves_no_file(place, line, message):
     assert {path.name for path in place.iterdir()} == before
 
 
+@pytest.fixture(scope="module")
+def measure():
+    """Measures commands in processes that start with what all of them import."""
+    with warm("nishimori.cli", "nishimori._calibrators", "pandas") as measuring:
+        yield measuring
+
+
 @pytest.mark.parametrize("names", [("t.csv", "p.csv"), ("t.jsonl", "p.parquet"), ("t.parquet", "p.npz"), ("t.npz", "p.csv")])
-def test_memory_does_not_grow_with_the_file(tmp_path, names):
+def test_memory_does_not_grow_with_the_file(tmp_path, names, measure):
     """From 0.3 MB of numbers to 16 MB, of which a handful of copies would take 80 MB, and as Python's text 160 MB."""
     nishimori.from_temperature(2.0).save(tmp_path / "c.json")
     peaks = []

@@ -13,8 +13,8 @@ IMPORTS = ("nishimori.cli", "sklearn.linear_model", "pandas", "matplotlib.pyplot
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory):
-    """One process whose children run all pages."""
-    with Runner(Path(sys.executable), home=tmp_path_factory.mktemp("home"), imports=IMPORTS) as running:
+    """One process whose children run all pages, on one core: others run tests, and threads that wait for them spin."""
+    with Runner(Path(sys.executable), home=tmp_path_factory.mktemp("home"), imports=IMPORTS, OMP_NUM_THREADS="1") as running:
         yield running
 
 

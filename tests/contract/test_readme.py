@@ -38,7 +38,7 @@ def installed(tmp_path_factory):
     (wheel,) = folder.glob("*.whl")
     venv.create(folder / "empty", with_pip=True)
     python = folder / "empty" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", str(wheel)], check=True, capture_output=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-compile", str(wheel)], check=True, capture_output=True)
     return python
 
 

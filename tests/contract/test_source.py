@@ -77,7 +77,7 @@ def npy(folder, order="C"):
 
 def in_chunks(folder):
     stored = zarr.create_array(
-        store=str(folder / "logits.zarr"), shape=LOGITS.shape, chunks=(10, 2), dtype="float64", overwrite=True
+        store=str(folder / "logits.zarr"), shape=LOGITS.shape, chunks=(40, 2), dtype="float64", overwrite=True
     )
     stored[:] = LOGITS
     return zarr.open_array(str(folder / "logits.zarr"), mode="r")

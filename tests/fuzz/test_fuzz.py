@@ -10,7 +10,7 @@ import pytest
 from fuzz.samples import FORMATS
 
 RUN = Path(__file__).with_name("run.py")
-N_CASES = 300
+N_CASES = 150
 
 
 @pytest.fixture(scope="module")
