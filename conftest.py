@@ -136,6 +136,17 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path not in slow)
 
 
+@pytest.fixture(autouse=True)
+def _registered_methods_are_forgotten():
+    """Leave the table of methods as it was: tests and docstrings register some of their own."""
+    from nishimori._calibrators import _methods, _registry  # noqa: F401, PLC0415 - the first fills the table
+
+    before = dict(_registry._known)
+    yield
+    _registry._known.clear()
+    _registry._known.update(before)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Skip tests that end for lack of a package, and check why tests are skipped."""

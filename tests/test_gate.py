@@ -344,3 +344,16 @@ def test_what_cannot_be_judged_is_an_error_in_pipelines():
     root = ElementTree.fromstring(found.to_junit().encode())
     assert (root.get("errors"), root.get("failures"), root.get("skipped")) == ("2", "0", "0")
     assert [each.get("type") for each in root.iter("error")] == ["cannot be judged"] * 2
+
+
+def test_weights_that_leave_the_information_of_a_few_samples_cannot_be_judged():
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(1000, 3))
+    labels = (logits / 1.7 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    weights = np.full(1000, 1e-9)
+    weights[np.flatnonzero(logits.argmax(axis=1) == labels)[:3]] = 1
+    found = nishimori.gate(logits, labels, sample_weight=weights, max_error=0.01)
+    assert found.verdict == "cannot be judged"
+    assert "the weights leave the information of 3 samples, and at least 100 are needed" in str(found)
+    even = nishimori.gate(logits, labels, sample_weight=np.full(1000, 1e-9), max_error=0.9)
+    assert even.verdict == "pass"

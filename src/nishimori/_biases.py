@@ -114,7 +114,9 @@ class Search:
             If a class can be separated perfectly, so that there is no least one.
         """
         parameters = Parameters(self.data.n_classes, is_matrix=False, has_scale=False)
-        search = AffineSearch(self.data, parameters, temperature, 1.0, np.zeros(1), names, "`shrink=True`")
+        sums = self.sums(Point(1 / temperature, (0.0,) * self.data.n_classes))
+        unit = sums.weight / sums.weight_squares  # so that the scale of weights does not matter
+        search = AffineSearch(self.data, parameters, temperature, unit, np.zeros(1), names, "`shrink=True`")
         minimum = search.minimum()
         self.n_readings += search.n_readings
         biases = minimum.theta[1:] - minimum.theta[1:].mean()

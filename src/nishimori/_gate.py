@@ -174,8 +174,8 @@ def gate(
     strict : bool
         Whether a check that is inconclusive, neither pass nor fail, is a failure.
     min_samples : int
-        With fewer samples of positive weight, or fewer clusters where these are given, no check can be judged. Neither can a
-        model be judged that gives the same probabilities for every sample.
+        With fewer samples, or fewer clusters where these are given, no check can be judged. Samples whose weights w differ
+        count as (Σw)²/Σw². Neither can a model be judged that gives the same probabilities for every sample.
     by, groups
         As for `group_gaps`; by default groups where those are given, else predicted classes.
 
@@ -266,10 +266,15 @@ def judged(data: Source | Sketch, map_: Map, wanted: Wanted, by: By, classes: Cl
 def _why_not_judged(data: Source | Sketch, map_: Map, card: Scorecard, wanted: Wanted) -> str:
     """Why the data cannot be held against any bound; empty if they can."""
     number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, "cluster")
-    if wanted.counts and card.gaps is not None:  # each row stands for as many samples as its weight says
-        number = round(1 / card.gaps.squares)
+    # Weights that differ tell as much as (Σw)²/Σw² equal ones. With `counts`, a row is as many samples as its weight says.
+    effective = number if card.gaps is None else round(1 / card.gaps.squares)
+    weighted = effective < number
+    if weighted or wanted.counts:
+        number = effective
     if number < wanted.min_samples:
         found = f"there is only one {what}" if number == 1 else f"there are only {number} {what}s"
+        if weighted:
+            found = f"the weights leave the information of {number} {what}{'s' * (number != 1)}"
         return f"{found}, and at least {wanted.min_samples} are needed"
     if not isinstance(data, Sketch) and is_constant(data, map_, card.confidence, card.confidence_se):
         return "the model gives the same probabilities for every sample"

@@ -197,3 +197,21 @@ def test_two_classes_that_scores_separate_are_refused(calibrator):
     scores = np.r_[np.linspace(-4, -1, 50), np.linspace(-0.9, 4, 50)]  # not at zero, so that one temperature makes errors
     with pytest.raises(NotConvergedError):
         calibrator.fit(scores, np.repeat([0, 1], 50))
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.05, 0.1, 0.3, 3.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_log_probabilities_that_hardly_differ_do_not_hide_separated_classes(scale, seed):
+    logits = scale * np.random.default_rng(seed).normal(size=(30, 2))
+    labels = (logits[:, 1] - logits[:, 0] > scale / 2).astype(int)  # separated by a threshold
+    with pytest.raises(NotConvergedError, match="can be separated"):
+        Dirichlet(penalty=None).fit(logits, labels)
+
+
+@pytest.mark.parametrize("factor", [1e-12, 1e-10, 1e10])
+def test_the_scale_of_weights_does_not_make_a_class_separated(factor):
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(500, 3))
+    labels = (logits / 2 + [1, 0, -1] + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    one, other = (BiasCorrected(method="ts", shrink=False).fit(logits, labels, w) for w in (None, np.full(500, factor)))
+    np.testing.assert_allclose(other.predict_log_proba(logits), one.predict_log_proba(logits), atol=1e-8)

@@ -194,7 +194,8 @@ class _Newton:
         self.loss = search.unit * sums.first.loss
         self.gradient = search.unit * search.parameters.gradient(sums.first)
         self.hessian = search.unit * search.parameters.hessian(sums.hessian)
-        self.information = search.unit * np.diag(sums.hessian)[-search.parameters.n_classes :].mean()
+        self.by_bias = search.unit * np.diag(sums.hessian)[-search.parameters.n_classes :]
+        self.information = self.by_bias.mean()
 
     @property
     def weight(self) -> float:
@@ -239,7 +240,9 @@ class _Newton:
             if gain <= _ENOUGH and vanishing.any() and length > _AS_LONG * before:
                 raise self._separated(axes[:, vanishing])
             if gain <= _ENOUGH and (not vanishing.any() or length < _FAR_SHORTER * before):
-                return self._exact(theta, precisions, directions, (step, gain))
+                found = self._exact(theta, precisions, directions, (step, gain))
+                self._refuse_certain_classes()
+                return found
             share = min(1.0, longest / length)
             theta = self._lower(theta, share * step, precisions, share * gain)
             longest, before = _LONGER * longest, length
@@ -278,6 +281,15 @@ class _Newton:
                 break
             theta, gain, residual = there, left, self._residual(there, precisions)
         return theta, residual
+
+    def _refuse_certain_classes(self) -> None:
+        """Refuse a minimum at which it is certain of each row whether it is of some class, as only separated classes are.
+
+        Where inputs hardly differ, rounding can hide from the curvature that parameters still grow; probabilities tell.
+        """
+        certain = self.by_bias < _VANISHING  # Σ p(1 - p) over rows
+        if self.search.parameters.has_bias and certain.any():
+            raise self.search.separated(certain.astype(float), self.frequencies)
 
     def _residual(self, theta: HostArray, precisions: HostArray) -> float:
         return float(np.abs(self.gradient + precisions * theta).max() / self.weight)
