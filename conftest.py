@@ -48,15 +48,29 @@ NEEDED = {
 
 # Files whose tests are slow, for which `make quick` has no time; others are marked one by one.
 SLOW = [
-    "tests/contract/test_*stud*.py",
-    "tests/contract/test_documentation.py",
-    "tests/contract/test_examples.py",
-    "tests/contract/test_interval_coverage.py",
-    "tests/contract/test_sklearn.py",
-    "tests/fuzz/test_fuzz.py",
+    "tests/calibrators/test_prediction.py",
+    "tests/cli/test_apply.py",
+    "tests/cli/test_arrays.py",
+    "tests/cli/test_blocks.py",
+    "tests/cli/test_demo.py",
+    "tests/cli/test_memory.py",
+    "tests/cli/test_report.py",
+    "tests/cli/test_terminal.py",
+    "tests/contract/*.py",
+    "tests/fuzz/*.py",
+    "tests/kernels/*.py",
+    "tests/paper/*.py",
     "tests/paper/artefacts/*.py",
+    "tests/property/*.py",
+    "tests/report/*.py",
+    "tests/sources/test_stored.py",
+    "tests/sources/test_tokens.py",
     "tests/test_adaptive_study.py",
+    "tests/test_array.py",
+    "tests/test_floors.py",
     "tests/test_metric_coverage.py",
+    "tests/test_single_precision.py",
+    "tests/theory/*.py",
 ]
 
 # Why a test may be skipped in continuous integration, other than for lack of a package that is not in requirements/test.txt.
