@@ -88,6 +88,8 @@ class Absent:
     def __getattr__(self, name: str) -> "Absent":
         if name.startswith("__"):  # what Python, NumPy and pytest ask of any object
             raise AttributeError(name)
+        if name == "dtype" and "PYTEST_CURRENT_TEST" in os.environ:  # what NumPy asks of what is to be a dtype
+            self.skip()
         return Absent(f"{self._name}.{name}")
 
     def __call__(self, *_args, **_options) -> "Absent":
