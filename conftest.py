@@ -67,10 +67,13 @@ SLOW = [
     "tests/sources/test_tokens.py",
     "tests/test_adaptive_study.py",
     "tests/test_array.py",
+    "tests/test_binned_gaps.py",
     "tests/test_floors.py",
     "tests/test_metric_coverage.py",
     "tests/test_single_precision.py",
+    "tests/test_top_k.py",
     "tests/theory/*.py",
+    "tests/verdicts/*.py",
 ]
 
 # Why a test may be skipped in continuous integration, other than for lack of a package that is not in requirements/test.txt.
