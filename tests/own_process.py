@@ -22,21 +22,41 @@ def measure(script, **arguments):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+class Children:
+    """Runs Python and ``nishimori`` commands, each in a child of one process that has made some imports; see `block_server`."""
+
+    def __init__(self, python, imports, **options):
+        line = [*python, str(_SERVER), *imports]
+        self._server = subprocess.Popen(
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", **options
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._server.communicate()  # without further requests it ends
+
+    def run(self, words, folder):
+        """The exit code, standard output and standard error of a command."""
+        self._server.stdin.write(json.dumps({"words": words, "cwd": str(folder)}) + "\n")
+        self._server.stdin.flush()
+        answer = json.loads(self._server.stdout.readline())
+        return answer["code"], answer["out"], answer["err"]
+
+
 @contextlib.contextmanager
 def warm(*imports):
     """Gives a `measure` whose processes are children of one that has imported these modules and done nothing else.
 
     To import them takes seconds, more than to work on files of some ten megabytes.
     """
-    line = [sys.executable, "-W", "ignore", str(_SERVER), *imports]
-    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    with Children([sys.executable, "-W", "ignore"], imports) as children:
 
         def measure_in_child(script, **arguments):
             words = [sys.executable, str(_SCRIPTS / f"{script}.py"), json.dumps(arguments, default=str)]
-            server.stdin.write(json.dumps({"words": words, "cwd": os.getcwd()}) + "\n")
-            server.stdin.flush()
-            answer = json.loads(server.stdout.readline())
-            assert answer["code"] == 0, answer["err"]
-            return json.loads(answer["out"].splitlines()[-1])
+            code, output, error = children.run(words, os.getcwd())
+            assert code == 0, error
+            return json.loads(output.splitlines()[-1])
 
         yield measure_in_child

@@ -20,6 +20,17 @@ class Ended(NamedTuple):
     err: str
 
 
+def save_table(frame, path):
+    """Write a data frame in the format that the file's name says."""
+    kind = path.suffix[1:]
+    if kind in ("csv", "tsv"):
+        frame.to_csv(path, index=False, sep="," if kind == "csv" else "\t")
+    elif kind == "jsonl":
+        frame.to_json(path, orient="records", lines=True, double_precision=15)
+    else:
+        getattr(frame, f"to_{kind}")(path)
+
+
 def nishimori(*words, place="."):
     """Run ``nishimori`` in a folder; words may hold several, separated by blanks."""
     return exactly(*(word for each in words for word in str(each).split()), place=place)

@@ -103,10 +103,10 @@ class Search:
 
         return solve(equations, start.x, **({"enough": _ROUGH} if rough else {}))
 
-    def least_loss(self, temperature: float, names: HostArray) -> Biases:
+    def least_loss(self, start: Point, names: HostArray) -> Biases:
         """With the condition "ts" and without shrinking: the least cross-entropy, at an inverse temperature of any sign.
 
-        ``temperature`` is the one without biases, and ``names`` are the labels of the classes.
+        ``start`` has the temperature without biases, and ``names`` are the labels of the classes.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class Search:
             If a class can be separated perfectly, so that there is no least one.
         """
         parameters = Parameters(self.data.n_classes, is_matrix=False, has_scale=False)
-        sums = self.sums(Point(1 / temperature, (0.0,) * self.data.n_classes))
+        sums, temperature = self.sums(start), 1 / start.beta
         unit = sums.weight / sums.weight_squares  # so that the scale of weights does not matter
         search = AffineSearch(self.data, parameters, temperature, unit, np.zeros(1), names, "`shrink=True`")
         minimum = search.minimum()

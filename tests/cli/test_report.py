@@ -11,6 +11,7 @@ import pytest
 
 import nishimori
 import report_case
+import shell
 from optional import pd
 
 VALIDATION, TEST = report_case.rows(600)
@@ -131,13 +132,7 @@ def rows_of_every_role(kind, place, name="t", *, with_ids=True):
         return parts
     frame = pd.DataFrame(TEST["logits"], columns=[f"z_{k}" for k in range(TEST["logits"].shape[1])])
     frame = frame.assign(labels=TEST["codes"], **parts)
-    path = place / f"{name}.{kind}"
-    if kind in ("csv", "tsv"):
-        frame.to_csv(path, index=False, sep="," if kind == "csv" else "\t")
-    elif kind == "jsonl":
-        frame.to_json(path, orient="records", lines=True, double_precision=15)
-    else:
-        getattr(frame, f"to_{kind}")(path)
+    shell.save_table(frame, place / f"{name}.{kind}")
     return parts
 
 

@@ -126,13 +126,7 @@ def animals(kind, place):
     frame["doc"] = rng.integers(0, 60, 300)
     frame[ANIMALS] = logits
     frame["label"], frame["weight"] = np.array(ANIMALS)[labels], rng.uniform(0.5, 2, 300)
-    path = place / f"t.{kind}"
-    if kind in ("csv", "tsv"):
-        frame.to_csv(path, index=False, sep="," if kind == "csv" else "\t")
-    elif kind == "jsonl":
-        frame.to_json(path, orient="records", lines=True, double_precision=15)
-    else:
-        getattr(frame, f"to_{kind}")(path)
+    shell.save_table(frame, place / f"t.{kind}")
     return logits, labels
 
 

@@ -1,6 +1,5 @@
 """The blocks of code of a page, Python with the output shown below it and console line by line, and how they are run."""
 
-import json
 import os
 import re
 import subprocess
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optional import skip_for
+from own_process import Children
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -54,26 +54,20 @@ class Runner:
         self.environment = {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "MPLBACKEND": "agg", "COLUMNS": "100"}
         self.environment |= {"HOME": str(home), "PYTHONUTF8": "1"} | environment
         self.python = str(python)
-        line = [self.python, str(Path(__file__).with_name("block_server.py")), *imports]
-        self.server = subprocess.Popen(
-            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.environment, cwd=home, text=True, encoding="utf-8"
-        )
+        self.children = Children([self.python], imports, env=self.environment, cwd=home)
 
     def __enter__(self) -> "Runner":
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.server.communicate()  # without further requests it ends
+        self.children.__exit__(*error)
 
     def run(self, line: list[str], folder: Path) -> tuple[int, str, str]:
         """The exit code, standard output and standard error of a command."""
         if line[0] not in (self.python, "nishimori"):
             done = subprocess.run(line, cwd=folder, env=self.environment, capture_output=True, encoding="utf-8", check=False)
             return done.returncode, done.stdout, done.stderr
-        self.server.stdin.write(json.dumps({"words": line, "cwd": str(folder)}) + "\n")
-        self.server.stdin.flush()
-        answer = json.loads(self.server.stdout.readline())
-        return answer["code"], answer["out"], answer["err"]
+        return self.children.run(line, folder)
 
     def run_block(self, block: Block, folder: Path) -> str:
         """The standard output of one block, of its last line if it has several."""

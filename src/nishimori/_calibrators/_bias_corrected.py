@@ -210,10 +210,7 @@ class BiasCorrected(Calibrator):
                 f"`y` must have samples of every class with `shrink=False`, got none of {empty}: the bias of a class that "
                 "never occurs would be infinite. Use `shrink=True`, or leave the class out of `X`."
             )
-        if self.shrink:
-            found = search.by_energy(start)
-        else:
-            found = search.least_loss(1 / start.beta, class_labels(self.classes, n_classes))
+        found = search.by_energy(start) if self.shrink else search.least_loss(start, class_labels(self.classes, n_classes))
         return search.by_confidence(found.point, counts=counts) if self.method == "ec" else found
 
     def _tell(self, found: Biases) -> None:
