@@ -9,7 +9,9 @@ QUICK := $(QUICK_VENV)/bin
 WORKERS ?= 2
 ORDER ?=
 # One thread per worker: more threads than cores wait for each other, and take several times as long.
-PYTEST = OMP_NUM_THREADS=1 $(1)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ORDER)
+# Byte code is written even where the environment says not to: each worker, and many processes that tests start, would compile all
+# modules again.
+PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(1)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ORDER)
 # Modules whose types can be checked without the packages that they would import.
 LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|numba|torch|triton)\b' src --include='*.py')
 define LINT
@@ -53,7 +55,7 @@ unit: $(VENV)/installed  ## Tests, doctests, README lines and examples
 	$(call PYTEST,$(BIN))
 
 fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
-	$(BIN)/python tests/fuzz/run.py --minutes 60
+	$(BIN)/python tests/helpers/fuzz/run.py --minutes 60
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
 	$(BIN)/python bench/fit.py

@@ -1,27 +1,26 @@
 """Which tests need packages that may be absent, and which skips continuous integration accepts.
 
-A test module of which a part can do without a package says ``from optional import torch``, see ``tests/optional.py``. What
-cannot be imported without one is in the table here.
+A test module of which a part can do without a package says ``from optional import torch``, see ``tests/helpers/optional.py``.
+What cannot be imported without one is in the table here.
 """
 
 import os
 import re
 from doctest import UnexpectedException
+from functools import cache
 from pathlib import Path
 
 import pytest
-
 from optional import NOT_REQUIRED, REQUIRED, Absent, absent_in, is_installed, packages_in
 
-# Scripts that measure a process of their own, see tests/own_process.py.
-collect_ignore = ["tests/measured"]
+# What tests import, and scripts that measure a process of their own, see tests/helpers/own_process.py.
+collect_ignore = ["tests/helpers", "tests/measured"]
 
 # Modules and folders, as patterns of their paths below this folder, and the package that all of their tests and examples need.
 NEEDED = {
-    "src/nishimori/_kernels/_numba_*.py": "numba",
-    "src/nishimori/_kernels/_numba.py": "numba",
-    "src/nishimori/_kernels/_triton*.py": "torch",
-    "src/nishimori/_sources/_places.py": "dask",
+    "src/nishimori/_kernels/numba*.py": "numba",
+    "src/nishimori/_kernels/triton*.py": "torch",
+    "src/nishimori/_rows/dask_places.py": "dask",
     "src/nishimori/paper/models/*.py": "torch",
     "src/nishimori/paper/training/_[npt]*.py": "torch",
     "src/nishimori/plot/*.py": "matplotlib",
@@ -31,23 +30,19 @@ NEEDED = {
     "tests/contract/test_cuda.py": "torch",
     "tests/contract/test_peers.py": "torchmetrics",
     "tests/kernels/test_numba*.py": "numba",
-    "tests/mapped_networks.py": "torch",
     "tests/paper/artefacts/test_trained_artefacts.py": "torch",
     "tests/paper/artefacts/*.py": "matplotlib",
     "tests/paper/test_models.py": "torch",
     "tests/paper/training/*.py": "torch",
-    "tests/ranks_job.py": "torch",
-    "tests/small_[nt]*.py": "torch",
-    "tests/sources/test_dask*.py": "distributed",
-    "tests/test_logit_diagram.py": "matplotlib",
-    "tests/test_palette.py": "matplotlib",
-    "tests/test_plot*.py": "matplotlib",
-    "tests/test_reliability_display.py": "matplotlib",
+    "tests/plot/*.py": "matplotlib",
+    "tests/rows/test_dask*.py": "distributed",
     "tests/torch/*.py": "torch",
 }
 
 # Files whose tests are slow, for which `make quick` has no time; others are marked one by one.
 SLOW = [
+    "tests/calibrators/test_adaptive_study.py",
+    "tests/calibrators/test_floor.py",
     "tests/calibrators/test_prediction.py",
     "tests/cli/test_apply.py",
     "tests/cli/test_arrays.py",
@@ -57,23 +52,22 @@ SLOW = [
     "tests/cli/test_report.py",
     "tests/cli/test_terminal.py",
     "tests/contract/*.py",
+    "tests/evaluation/test_*_test.py",
+    "tests/evaluation/test_interval_coverage.py",
+    "tests/evaluation/test_required_samples.py",
+    "tests/fit/test_row_means.py",
     "tests/fuzz/*.py",
     "tests/kernels/*.py",
     "tests/paper/*.py",
     "tests/paper/artefacts/*.py",
     "tests/property/*.py",
     "tests/report/*.py",
-    "tests/sources/test_stored.py",
-    "tests/sources/test_tokens.py",
-    "tests/test_adaptive_study.py",
-    "tests/test_array.py",
-    "tests/test_binned_gaps.py",
-    "tests/test_floors.py",
-    "tests/test_metric_coverage.py",
-    "tests/test_single_precision.py",
-    "tests/test_top_k.py",
+    "tests/rows/test_stored_rows.py",
+    "tests/rows/test_tokens.py",
+    "tests/rows/test_top_k_rows.py",
+    "tests/sums/test_binned_gaps.py",
+    "tests/support/test_arrays.py",
     "tests/theory/*.py",
-    "tests/verdicts/*.py",
 ]
 
 # Why a test may be skipped in continuous integration, other than for lack of a package that is not in requirements/test.txt.
@@ -92,9 +86,16 @@ def matches(path: Path, pattern: str) -> bool:
     return path.relative_to(Path(__file__).parent).match(pattern)
 
 
+@cache
 def package_for(path: Path) -> str | None:
     """The package without which no test in this file can run."""
     return next((package for pattern, package in NEEDED.items() if matches(path, pattern)), None)
+
+
+@cache  # asked for each of the many tests of a file
+def is_slow(path: Path) -> bool:
+    """Whether all tests of a file are slow."""
+    return any(matches(path, pattern) for pattern in SLOW)
 
 
 def is_accepted(reason: str) -> bool:
@@ -143,7 +144,7 @@ def pytest_make_collect_report(collector):
 def pytest_collection_modifyitems(items):
     """Skip tests that have part of an absent package as a parameter; mark the slow ones and begin with their files."""
     for item in items:
-        if any(matches(item.path, pattern) for pattern in SLOW):
+        if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
         stand_in = absent_in(item.callspec.params) if hasattr(item, "callspec") else None
         if stand_in is not None:
@@ -156,12 +157,13 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def _registered_methods_are_forgotten():
     """Leave the table of methods as it was: tests and docstrings register some of their own."""
-    from nishimori._calibrators import _methods, _registry  # noqa: F401, PLC0415 - the first fills the table
+    from nishimori._calibrators import methods  # noqa: F401, PLC0415 - it fills the table
+    from nishimori._methods import registry  # noqa: PLC0415
 
-    before = dict(_registry._known)
+    before = dict(registry._known)
     yield
-    _registry._known.clear()
-    _registry._known.update(before)
+    registry._known.clear()
+    registry._known.update(before)
 
 
 @pytest.hookimpl(wrapper=True)

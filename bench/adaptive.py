@@ -24,7 +24,7 @@ from adaptive_draws import SCORED, Pool, Scores, drawn_labels
 from adaptive_pictures import pictures
 from adaptive_tables import report
 from nishimori import data, theory
-from nishimori._adapted import Adapted, kept_share
+from nishimori._fit.adaptive import Adapted, kept_share
 
 ROOT = Path(__file__).parent.parent
 SIZES = (50, 100, 200, 400, 1000, 2000, 5000)

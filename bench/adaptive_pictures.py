@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 
 from adaptive_tables import CRITERION, KINDS, NAMES, Numbers, standard_error
-from nishimori._adapted import kept_share
+from nishimori._fit.adaptive import kept_share
 from nishimori.plot._palette import COLORS, HUES, MARKERS
 
 LOOKS = {

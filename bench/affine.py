@@ -30,7 +30,7 @@ import numpy as np
 
 import nishimori
 from nishimori import MatrixScaling, TemperatureScaling, VectorScaling, data
-from nishimori._affine import _strengths
+from nishimori._fit.affine import strengths as strengths_module
 
 ROOT = Path(__file__).parent.parent
 SIZES = (500, 1000, 5000)
@@ -96,12 +96,12 @@ def halves(folder):
 @contextmanager
 def without_prior():
     """Strengths by marginal likelihood alone."""
-    usual = _strengths.PSEUDO
-    _strengths.PSEUDO = 1e-9
+    usual = strengths_module.PSEUDO
+    strengths_module.PSEUDO = 1e-9
     try:
         yield
     finally:
-        _strengths.PSEUDO = usual
+        strengths_module.PSEUDO = usual
 
 
 def evidence_alone(logits, labels):
@@ -118,7 +118,7 @@ def cross_validated(logits, labels):
         fits = (MatrixScaling(penalty=tuple(strengths)).fit(logits[fold != i], labels[fold != i]) for i in range(FOLDS))
         return sum(nll(fit, logits[fold == i], labels[fold == i]).sum() for i, fit in enumerate(fits))
 
-    best = np.array(list(_strengths.LEAST.values()))
+    best = np.array(list(strengths_module.LEAST.values()))
     best = min((best * factor for factor in TOGETHER), key=loss)
     for block in range(3):
         tried = [best, *(np.where(np.arange(3) == block, factor * best, best) for factor in ALONE)]

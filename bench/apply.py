@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import nishimori
-from nishimori._tables import new_table
+from nishimori._rows.tables.new_table import new_table
 from nishimori.cli._arrays import new_arrays
 
 ARRAYS, TABLES = ("npz", "npy", "pt", "safetensors"), ("csv", "csv.gz", "jsonl", "parquet", "feather")

@@ -17,10 +17,10 @@ from scipy.stats import norm
 
 import nishimori
 from nishimori import calibration_test, data, score_test, temperatures
-from nishimori._maps import Temperature
-from nishimori._reliability import uniform_edges
-from nishimori._sources import source
-from nishimori._verdicts._redrawn_ece import Answer, RedrawnECE
+from nishimori._evaluation.redrawn_ece import Answer, RedrawnECE
+from nishimori._rows.rows import source
+from nishimori._sums.reliability import uniform_edges
+from nishimori.maps.temperature import Temperature
 
 SIZES = (100, 300, 1000, 5000)
 POWER_SIZES = (300, 1000, 5000)

@@ -38,8 +38,8 @@ from calibrators_pictures import picture
 from calibrators_rows import Table, read
 from calibrators_splits import Rows, Split, splits
 from calibrators_tables import report
-from nishimori._paired import Difference, compared
-from nishimori._sources import source
+from nishimori._evaluation.paired import Difference, compared
+from nishimori._rows.rows import source
 
 ROOT = Path(__file__).parent.parent
 SIZES, SEEDS = (100, 500, 1000), 3

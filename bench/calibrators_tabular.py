@@ -30,8 +30,8 @@ from calibrators_rows import Table, read
 from calibrators_splits import Split
 from calibrators_tabular_picture import picture
 from calibrators_tabular_tables import report
-from nishimori._scorecard import scorecards
-from nishimori._sources import source
+from nishimori._evaluation.scorecard import scorecards
+from nishimori._rows.rows import source
 from tabular_sets import DATA, tabular_sets
 
 REPEATS = {"iris": 20, "wine": 20, "digits": 10, "breast cancer": 10, "digits-odd": 10}

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import nishimori
-from nishimori._progress import silent
-from nishimori._sources import source
+from nishimori._rows.rows import source
+from nishimori._support.progress import silent
 
 N_ROWS, N_CLASSES, N_CLUSTERS = 20_000, 10, 1000
 

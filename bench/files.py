@@ -16,7 +16,7 @@ import numpy as np
 
 import nishimori
 from nishimori import sources
-from nishimori._passes import Mean
+from nishimori._sums.passes import Mean
 
 _CHUNK = 2**24
 

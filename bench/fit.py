@@ -122,9 +122,9 @@ def drawn(n: int, k: int) -> tuple[Any, Any]:
 
 def kernels() -> list[str]:
     """The kernels that are installed; "default" where there is only one way."""
-    if importlib.util.find_spec("nishimori._kernels") is None:
+    if importlib.util.find_spec("nishimori._kernels.kernel") is None:
         return ["default"]
-    there = [name for name in KERNELS if importlib.util.find_spec(f"nishimori._kernels._{name}")]
+    there = [name for name in KERNELS if importlib.util.find_spec(f"nishimori._kernels.kernel._{name}")]
     return [name for name in there if name != "numba" or importlib.util.find_spec("numba")]
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nishimori._tabular import Tabular
+from nishimori._support.tables import Tabular
 
 HOW = "`python bench/groups.py`; `bench/groups.py` says what is measured."
 

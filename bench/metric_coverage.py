@@ -19,7 +19,7 @@ import numpy as np
 
 import nishimori
 from nishimori import data
-from nishimori._binned_gaps import BinnedGaps
+from nishimori._sums.binned_gaps import BinnedGaps
 
 NETWORKS = ("cifar10/resnet20",)
 CALIBRATIONS = ("T = 1", "after EC", "labels redrawn")

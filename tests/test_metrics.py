@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 import pytest
-
 import reference
+
 from nishimori import metrics
 from nishimori.errors import InputError
 

@@ -5,11 +5,11 @@ from math import prod
 
 import numpy as np
 import pytest
+import reference
+from optional import torch
 
 import nishimori
-import reference
 from nishimori import InputError, sequences
-from optional import torch
 
 NAN = np.nan
 

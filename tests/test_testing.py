@@ -1,8 +1,8 @@
 import re
 
 import pytest
-
 import reference
+
 from nishimori import InputError
 from nishimori.testing import assert_calibrated
 

@@ -18,80 +18,71 @@ if TYPE_CHECKING:
     from nishimori import testing as testing
     from nishimori import theory as theory
     from nishimori import torch as torch
-    from nishimori._bootstrap import Bootstrap as Bootstrap
-    from nishimori._bootstrap import bootstrap as bootstrap
-    from nishimori._calibrators import AdaptiveConsistency as AdaptiveConsistency
-    from nishimori._calibrators import Beta as Beta
-    from nishimori._calibrators import BiasCorrected as BiasCorrected
-    from nishimori._calibrators import Calibrator as Calibrator
-    from nishimori._calibrators import ClasswiseTemperature as ClasswiseTemperature
-    from nishimori._calibrators import Dirichlet as Dirichlet
-    from nishimori._calibrators import EnsembleTemperature as EnsembleTemperature
-    from nishimori._calibrators import ExpectationConsistency as ExpectationConsistency
-    from nishimori._calibrators import FixedMap as FixedMap
-    from nishimori._calibrators import FixedTemperature as FixedTemperature
-    from nishimori._calibrators import GroupConsistency as GroupConsistency
-    from nishimori._calibrators import HistogramBinning as HistogramBinning
-    from nishimori._calibrators import Isotonic as Isotonic
-    from nishimori._calibrators import Matched as Matched
-    from nishimori._calibrators import MatrixScaling as MatrixScaling
-    from nishimori._calibrators import MethodTable as MethodTable
-    from nishimori._calibrators import Platt as Platt
-    from nishimori._calibrators import Quadratic as Quadratic
-    from nishimori._calibrators import SeveralParameters as SeveralParameters
-    from nishimori._calibrators import TemperatureScaling as TemperatureScaling
-    from nishimori._calibrators import Traits as Traits
-    from nishimori._calibrators import Uncalibrated as Uncalibrated
-    from nishimori._calibrators import VectorScaling as VectorScaling
-    from nishimori._calibrators import calibrator as calibrator
-    from nishimori._calibrators import from_temperature as from_temperature
-    from nishimori._calibrators import method_table as method_table
-    from nishimori._calibrators import methods as methods
-    from nishimori._calibrators import register as register
-    from nishimori._checks import Check as Check
-    from nishimori._classifier import CalibratedClassifier as CalibratedClassifier
-    from nishimori._classifier import CalibratedPair as CalibratedPair
-    from nishimori._compare import compare as compare
-    from nishimori._comparison import Comparison as Comparison
-    from nishimori._curve import TemperatureCurve as TemperatureCurve
-    from nishimori._curve import temperature_curve as temperature_curve
-    from nishimori._gate import Gate as Gate
-    from nishimori._gate import gate as gate
-    from nishimori._group_gaps import GroupGap as GroupGap
-    from nishimori._group_gaps import GroupGaps as GroupGaps
-    from nishimori._group_gaps import group_gaps as group_gaps
-    from nishimori._maps import Affine as Affine
-    from nishimori._maps import ClassCurves as ClassCurves
-    from nishimori._maps import ClassTemperatures as ClassTemperatures
-    from nishimori._maps import GroupTemperatures as GroupTemperatures
-    from nishimori._maps import LogAffine as LogAffine
-    from nishimori._maps import LogOdds as LogOdds
-    from nishimori._maps import Map as Map
-    from nishimori._maps import Mixture as Mixture
-    from nishimori._maps import Temperature as Temperature
-    from nishimori._multilabel import LabelScore as LabelScore
-    from nishimori._multilabel import MultilabelCalibrator as MultilabelCalibrator
-    from nishimori._multilabel import MultilabelScorecard as MultilabelScorecard
-    from nishimori._multilabel import evaluate_multilabel as evaluate_multilabel
-    from nishimori._multilabel import load as load
-    from nishimori._observables import Observable as Observable
-    from nishimori._paired import Difference as Difference
-    from nishimori._paired import Paired as Paired
-    from nishimori._paired import paired as paired
-    from nishimori._scorecard import Scorecard as Scorecard
-    from nishimori._scorecard import evaluate as evaluate
-    from nishimori._sketch import Sketch as Sketch
-    from nishimori._temperatures import Temperatures as Temperatures
-    from nishimori._temperatures import temperatures as temperatures
-    from nishimori._top_k import TopK as TopK
-    from nishimori._verdicts import CalibrationTest as CalibrationTest
-    from nishimori._verdicts import RequiredSamples as RequiredSamples
-    from nishimori._verdicts import ScoreTest as ScoreTest
-    from nishimori._verdicts import TemperatureTest as TemperatureTest
-    from nishimori._verdicts import calibration_test as calibration_test
-    from nishimori._verdicts import required_samples as required_samples
-    from nishimori._verdicts import score_test as score_test
-    from nishimori._verdicts import temperature_test as temperature_test
+    from nishimori._calibrators.adaptive import AdaptiveConsistency as AdaptiveConsistency
+    from nishimori._calibrators.beta import Beta as Beta
+    from nishimori._calibrators.bias_corrected import BiasCorrected as BiasCorrected
+    from nishimori._calibrators.calibrator import Calibrator as Calibrator
+    from nishimori._calibrators.classifier.calibrated_classifier import CalibratedClassifier as CalibratedClassifier
+    from nishimori._calibrators.classifier.pair import CalibratedPair as CalibratedPair
+    from nishimori._calibrators.classwise import ClasswiseTemperature as ClasswiseTemperature
+    from nishimori._calibrators.dirichlet import Dirichlet as Dirichlet
+    from nishimori._calibrators.ensemble import EnsembleTemperature as EnsembleTemperature
+    from nishimori._calibrators.fixed import FixedMap as FixedMap
+    from nishimori._calibrators.fixed import FixedTemperature as FixedTemperature
+    from nishimori._calibrators.fixed import Uncalibrated as Uncalibrated
+    from nishimori._calibrators.fixed import from_temperature as from_temperature
+    from nishimori._calibrators.groups import GroupConsistency as GroupConsistency
+    from nishimori._calibrators.histogram import HistogramBinning as HistogramBinning
+    from nishimori._calibrators.isotonic import Isotonic as Isotonic
+    from nishimori._calibrators.method_table import MethodTable as MethodTable
+    from nishimori._calibrators.method_table import method_table as method_table
+    from nishimori._calibrators.methods import calibrator as calibrator
+    from nishimori._calibrators.methods import methods as methods
+    from nishimori._calibrators.methods import register as register
+    from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator as MultilabelCalibrator
+    from nishimori._calibrators.multilabel.loading import load as load
+    from nishimori._calibrators.one_temperature import ExpectationConsistency as ExpectationConsistency
+    from nishimori._calibrators.one_temperature import Matched as Matched
+    from nishimori._calibrators.one_temperature import TemperatureScaling as TemperatureScaling
+    from nishimori._calibrators.platt import Platt as Platt
+    from nishimori._calibrators.platt import Quadratic as Quadratic
+    from nishimori._calibrators.scaling import MatrixScaling as MatrixScaling
+    from nishimori._calibrators.scaling import VectorScaling as VectorScaling
+    from nishimori._calibrators.several_parameters import SeveralParameters as SeveralParameters
+    from nishimori._evaluation.bootstrap import Bootstrap as Bootstrap
+    from nishimori._evaluation.bootstrap import bootstrap as bootstrap
+    from nishimori._evaluation.calibration_test import CalibrationTest as CalibrationTest
+    from nishimori._evaluation.calibration_test import calibration_test as calibration_test
+    from nishimori._evaluation.checks import Check as Check
+    from nishimori._evaluation.compare import compare as compare
+    from nishimori._evaluation.comparison import Comparison as Comparison
+    from nishimori._evaluation.curve import TemperatureCurve as TemperatureCurve
+    from nishimori._evaluation.curve import temperature_curve as temperature_curve
+    from nishimori._evaluation.gate import Gate as Gate
+    from nishimori._evaluation.gate import gate as gate
+    from nishimori._evaluation.group_gaps import GroupGap as GroupGap
+    from nishimori._evaluation.group_gaps import GroupGaps as GroupGaps
+    from nishimori._evaluation.group_gaps import group_gaps as group_gaps
+    from nishimori._evaluation.multilabel import LabelScore as LabelScore
+    from nishimori._evaluation.multilabel import MultilabelScorecard as MultilabelScorecard
+    from nishimori._evaluation.multilabel import evaluate_multilabel as evaluate_multilabel
+    from nishimori._evaluation.paired import Difference as Difference
+    from nishimori._evaluation.paired import Paired as Paired
+    from nishimori._evaluation.paired import paired as paired
+    from nishimori._evaluation.required_samples import RequiredSamples as RequiredSamples
+    from nishimori._evaluation.required_samples import required_samples as required_samples
+    from nishimori._evaluation.score_test import ScoreTest as ScoreTest
+    from nishimori._evaluation.score_test import score_test as score_test
+    from nishimori._evaluation.scorecard import Scorecard as Scorecard
+    from nishimori._evaluation.scorecard import evaluate as evaluate
+    from nishimori._evaluation.temperature_test import TemperatureTest as TemperatureTest
+    from nishimori._evaluation.temperature_test import temperature_test as temperature_test
+    from nishimori._fit.temperatures import Temperatures as Temperatures
+    from nishimori._fit.temperatures import temperatures as temperatures
+    from nishimori._methods.traits import Traits as Traits
+    from nishimori._rows.top_k import TopK as TopK
+    from nishimori._sums.observables import Observable as Observable
+    from nishimori._sums.sketch.sketch import Sketch as Sketch
     from nishimori.errors import FewErrorsWarning as FewErrorsWarning
     from nishimori.errors import FormatError as FormatError
     from nishimori.errors import InputError as InputError
@@ -101,6 +92,15 @@ if TYPE_CHECKING:
     from nishimori.errors import NoRowsError as NoRowsError
     from nishimori.errors import NotConvergedError as NotConvergedError
     from nishimori.errors import NoTemperatureError as NoTemperatureError
+    from nishimori.maps.affine import Affine as Affine
+    from nishimori.maps.class_curves import ClassCurves as ClassCurves
+    from nishimori.maps.group_temperatures import ClassTemperatures as ClassTemperatures
+    from nishimori.maps.group_temperatures import GroupTemperatures as GroupTemperatures
+    from nishimori.maps.log_affine import LogAffine as LogAffine
+    from nishimori.maps.log_odds import LogOdds as LogOdds
+    from nishimori.maps.map import Map as Map
+    from nishimori.maps.mixture import Mixture as Mixture
+    from nishimori.maps.temperature import Temperature as Temperature
     from nishimori.report import Report as Report
 
 __version__ = "0.1.0"
@@ -117,81 +117,81 @@ _HOME = {
     "testing": "",
     "theory": "",
     "torch": "",
-    "AdaptiveConsistency": "_calibrators",
-    "Bootstrap": "_bootstrap",
-    "bootstrap": "_bootstrap",
-    "Beta": "_calibrators",
-    "BiasCorrected": "_calibrators",
-    "Calibrator": "_calibrators",
-    "ClasswiseTemperature": "_calibrators",
-    "Dirichlet": "_calibrators",
-    "EnsembleTemperature": "_calibrators",
-    "ExpectationConsistency": "_calibrators",
-    "FixedMap": "_calibrators",
-    "FixedTemperature": "_calibrators",
-    "GroupConsistency": "_calibrators",
-    "HistogramBinning": "_calibrators",
-    "Isotonic": "_calibrators",
-    "Matched": "_calibrators",
-    "MatrixScaling": "_calibrators",
-    "MethodTable": "_calibrators",
-    "Platt": "_calibrators",
-    "Quadratic": "_calibrators",
-    "SeveralParameters": "_calibrators",
-    "TemperatureScaling": "_calibrators",
-    "Traits": "_calibrators",
-    "Uncalibrated": "_calibrators",
-    "VectorScaling": "_calibrators",
-    "calibrator": "_calibrators",
-    "from_temperature": "_calibrators",
-    "method_table": "_calibrators",
-    "methods": "_calibrators",
-    "register": "_calibrators",
-    "Check": "_checks",
-    "CalibratedClassifier": "_classifier",
-    "CalibratedPair": "_classifier",
-    "compare": "_compare",
-    "Comparison": "_comparison",
-    "TemperatureCurve": "_curve",
-    "temperature_curve": "_curve",
-    "Gate": "_gate",
-    "gate": "_gate",
-    "GroupGap": "_group_gaps",
-    "GroupGaps": "_group_gaps",
-    "group_gaps": "_group_gaps",
-    "Affine": "_maps",
-    "ClassCurves": "_maps",
-    "ClassTemperatures": "_maps",
-    "GroupTemperatures": "_maps",
-    "LogAffine": "_maps",
-    "LogOdds": "_maps",
-    "Map": "_maps",
-    "Mixture": "_maps",
-    "Temperature": "_maps",
-    "LabelScore": "_multilabel",
-    "MultilabelCalibrator": "_multilabel",
-    "MultilabelScorecard": "_multilabel",
-    "evaluate_multilabel": "_multilabel",
-    "load": "_multilabel",
-    "Observable": "_observables",
-    "Difference": "_paired",
-    "Paired": "_paired",
-    "paired": "_paired",
+    "AdaptiveConsistency": "_calibrators.adaptive",
+    "Bootstrap": "_evaluation.bootstrap",
+    "bootstrap": "_evaluation.bootstrap",
+    "Beta": "_calibrators.beta",
+    "BiasCorrected": "_calibrators.bias_corrected",
+    "Calibrator": "_calibrators.calibrator",
+    "ClasswiseTemperature": "_calibrators.classwise",
+    "Dirichlet": "_calibrators.dirichlet",
+    "EnsembleTemperature": "_calibrators.ensemble",
+    "ExpectationConsistency": "_calibrators.one_temperature",
+    "FixedMap": "_calibrators.fixed",
+    "FixedTemperature": "_calibrators.fixed",
+    "GroupConsistency": "_calibrators.groups",
+    "HistogramBinning": "_calibrators.histogram",
+    "Isotonic": "_calibrators.isotonic",
+    "Matched": "_calibrators.one_temperature",
+    "MatrixScaling": "_calibrators.scaling",
+    "MethodTable": "_calibrators.method_table",
+    "Platt": "_calibrators.platt",
+    "Quadratic": "_calibrators.platt",
+    "SeveralParameters": "_calibrators.several_parameters",
+    "TemperatureScaling": "_calibrators.one_temperature",
+    "Traits": "_methods.traits",
+    "Uncalibrated": "_calibrators.fixed",
+    "VectorScaling": "_calibrators.scaling",
+    "calibrator": "_calibrators.methods",
+    "from_temperature": "_calibrators.fixed",
+    "method_table": "_calibrators.method_table",
+    "methods": "_calibrators.methods",
+    "register": "_calibrators.methods",
+    "Check": "_evaluation.checks",
+    "CalibratedClassifier": "_calibrators.classifier.calibrated_classifier",
+    "CalibratedPair": "_calibrators.classifier.pair",
+    "compare": "_evaluation.compare",
+    "Comparison": "_evaluation.comparison",
+    "TemperatureCurve": "_evaluation.curve",
+    "temperature_curve": "_evaluation.curve",
+    "Gate": "_evaluation.gate",
+    "gate": "_evaluation.gate",
+    "GroupGap": "_evaluation.group_gaps",
+    "GroupGaps": "_evaluation.group_gaps",
+    "group_gaps": "_evaluation.group_gaps",
+    "Affine": "maps.affine",
+    "ClassCurves": "maps.class_curves",
+    "ClassTemperatures": "maps.group_temperatures",
+    "GroupTemperatures": "maps.group_temperatures",
+    "LogAffine": "maps.log_affine",
+    "LogOdds": "maps.log_odds",
+    "Map": "maps.map",
+    "Mixture": "maps.mixture",
+    "Temperature": "maps.temperature",
+    "LabelScore": "_evaluation.multilabel",
+    "MultilabelCalibrator": "_calibrators.multilabel.estimator",
+    "MultilabelScorecard": "_evaluation.multilabel",
+    "evaluate_multilabel": "_evaluation.multilabel",
+    "load": "_calibrators.multilabel.loading",
+    "Observable": "_sums.observables",
+    "Difference": "_evaluation.paired",
+    "Paired": "_evaluation.paired",
+    "paired": "_evaluation.paired",
     "Report": "report",
-    "Scorecard": "_scorecard",
-    "evaluate": "_scorecard",
-    "Sketch": "_sketch",
-    "Temperatures": "_temperatures",
-    "temperatures": "_temperatures",
-    "TopK": "_top_k",
-    "CalibrationTest": "_verdicts",
-    "RequiredSamples": "_verdicts",
-    "ScoreTest": "_verdicts",
-    "TemperatureTest": "_verdicts",
-    "calibration_test": "_verdicts",
-    "required_samples": "_verdicts",
-    "score_test": "_verdicts",
-    "temperature_test": "_verdicts",
+    "Scorecard": "_evaluation.scorecard",
+    "evaluate": "_evaluation.scorecard",
+    "Sketch": "_sums.sketch.sketch",
+    "Temperatures": "_fit.temperatures",
+    "temperatures": "_fit.temperatures",
+    "TopK": "_rows.top_k",
+    "CalibrationTest": "_evaluation.calibration_test",
+    "RequiredSamples": "_evaluation.required_samples",
+    "ScoreTest": "_evaluation.score_test",
+    "TemperatureTest": "_evaluation.temperature_test",
+    "calibration_test": "_evaluation.calibration_test",
+    "required_samples": "_evaluation.required_samples",
+    "score_test": "_evaluation.score_test",
+    "temperature_test": "_evaluation.temperature_test",
     "FewErrorsWarning": "errors",
     "FormatError": "errors",
     "InputError": "errors",

@@ -27,21 +27,22 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from nishimori._census import CountZeros, warn_of_zeros
-from nishimori._decomposition import Decomposition, decomposition
-from nishimori._estimate import Estimate, estimate
-from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch
-from nishimori._kolmogorov_smirnov import ks
-from nishimori._labels import Classes
-from nishimori._numbers import temperature as checked_temperature
-from nishimori._numbers import whole
-from nishimori._observables import Confidence, TopN
-from nishimori._passes import Mean, together
-from nishimori._reliability import Norm, Of, Reliability, Strategy, reliability_of
-from nishimori._scores import Input
-from nishimori._smooth_ece import smooth_ece
-from nishimori._sources import Source, source
+from nishimori._evaluation.decomposition import Decomposition, decomposition
+from nishimori._evaluation.estimate import Estimate, estimate
+from nishimori._evaluation.kolmogorov_smirnov import ks
+from nishimori._evaluation.smooth_ece import smooth_ece
+from nishimori._rows.batch import Batch
+from nishimori._rows.labels import Classes
+from nishimori._rows.rows import source
+from nishimori._rows.scores import Input
+from nishimori._rows.source import Source
+from nishimori._sums.census import CountZeros, warn_of_zeros
+from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.observables import Confidence, TopN
+from nishimori._sums.passes import Mean, together
+from nishimori._sums.reliability import Norm, Of, Reliability, Strategy, reliability_of
+from nishimori._support.numbers import temperature as checked_temperature
+from nishimori._support.numbers import whole
 
 __all__ = [
     "Decomposition",

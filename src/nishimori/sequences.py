@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from nishimori import _array
-from nishimori._array import HostArray
-from nishimori._labels import as_given, is_absent
-from nishimori._numbers import between
-from nishimori._numeric import numeric
+from nishimori._rows.labels import as_given, is_absent
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import between
+from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
 
 __all__ = ["Answers", "Choices", "answers", "choices", "log_odds"]
@@ -78,7 +78,7 @@ class Choices:
 
     def labels(self, right: Any) -> HostArray:
         """The column of the right choice of each question, from one entry per choice: whether it is the right one."""
-        marked = _array.on_host(numeric(right, "right"))
+        marked = arrays.on_host(numeric(right, "right"))
         if marked.shape == self.rows.shape and np.isnan(marked).any():
             first = int(np.argmax(np.isnan(marked)))
             raise InputError(f"`right` must be True or False (1 or 0) for each choice, got nan for choice {first}.")
@@ -137,7 +137,7 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
         return Answers(np.bincount(codes, values, len(ids)), np.bincount(codes, minlength=len(ids)), ids)
     if mask is None and isinstance(token_log_probabilities, list | tuple):
         return _of_lists(token_log_probabilities, name)
-    table = _array.on_host(numeric(token_log_probabilities, name))
+    table = arrays.on_host(numeric(token_log_probabilities, name))
     if table.ndim != 2:
         raise InputError(
             f"`{name}` must have shape (n_answers, n_tokens), got {table.shape}. For a flat array pass `answer_ids`, for one "
@@ -239,7 +239,7 @@ def choices(log_probabilities: Any, question_ids: Any) -> Choices:
 
 def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
     """Answers of any lengths, one list or array of log-probabilities per answer."""
-    parts = [_array.on_host(numeric(each, f"{name}[{number}]")) for number, each in enumerate(lists)]
+    parts = [arrays.on_host(numeric(each, f"{name}[{number}]")) for number, each in enumerate(lists)]
     for number, part in enumerate(parts):
         if part.ndim != 1:
             raise InputError(
@@ -258,7 +258,7 @@ def _flat(x: Any, name: str, beside: str | None) -> HostArray:
     """A flat array of numbers on the host."""
     if isinstance(x, Answers):
         raise InputError(f"`{name}` must be a flat array, got {x!r}. Pass `answers.log_probabilities`.")
-    values = _array.on_host(numeric(x, name))
+    values = arrays.on_host(numeric(x, name))
     if values.ndim != 1 or not len(values):
         also = f", as `{beside}`," if beside else ""
         raise InputError(f"`{name}` must be a flat array{also} with at least one entry, got shape {values.shape}.")
@@ -278,7 +278,7 @@ def _checked(values: HostArray, name: str) -> HostArray:
 
 
 def _checked_mask(mask: Any, shape: tuple[int, ...]) -> HostArray:
-    found = _array.on_host(numeric(mask, "mask"))
+    found = arrays.on_host(numeric(mask, "mask"))
     if found.shape != shape or not np.isin(found, (0, 1)).all():
         raise InputError(
             f"`mask` must be True or False (1 or 0) for each token, of shape {shape}, got {_described(found)}. True marks the "
@@ -289,7 +289,7 @@ def _checked_mask(mask: Any, shape: tuple[int, ...]) -> HostArray:
 
 
 def _described(array: HostArray) -> str:
-    return f"{_array.dtype_name(array)} of shape {array.shape}"
+    return f"{arrays.dtype_name(array)} of shape {array.shape}"
 
 
 def _refuse_empty(n_tokens: HostArray) -> None:

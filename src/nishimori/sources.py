@@ -14,12 +14,17 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from nishimori._labelling import Labelling
-from nishimori._labels import Classes
-from nishimori._scores import Input, check_input
-from nishimori._sources import Batches, Columns, Meaning, Source, StoredSource, TableSource, is_source, loaded
-from nishimori._sources import source as _source
-from nishimori._sources import stored as _stored
+from nishimori._rows.labelling import Labelling
+from nishimori._rows.labels import Classes
+from nishimori._rows.pieces import Meaning
+from nishimori._rows.rows import loaded
+from nishimori._rows.rows import source as _source
+from nishimori._rows.rows import stored as _stored
+from nishimori._rows.scores import Input, check_input
+from nishimori._rows.source import Source, is_source
+from nishimori._rows.stored_rows import StoredSource
+from nishimori._rows.stream_rows import Batches
+from nishimori._rows.table_rows import Columns, TableSource
 from nishimori.errors import InputError
 
 __all__ = ["Source", "array", "batches", "table", "tokens"]

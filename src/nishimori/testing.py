@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from nishimori._applied import Said
-from nishimori._gate import MIN_SAMPLES, Given, Wanted, gate_of
-from nishimori._group_sums import By
-from nishimori._labels import Classes
-from nishimori._reliability import Strategy
-from nishimori._scores import Input
+from nishimori._evaluation.calibrated import Said
+from nishimori._evaluation.gate import MIN_SAMPLES, Given, Wanted, gate_of
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Input
+from nishimori._sums.groups import By
+from nishimori._sums.reliability import Strategy
 
 __all__ = ["assert_calibrated"]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import report_case
 
 import nishimori
-import report_case
 
 VALIDATION, TEST = report_case.rows(800)
 LIVE = "#reliability > div svg"

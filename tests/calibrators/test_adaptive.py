@@ -5,13 +5,13 @@ import pickle
 
 import numpy as np
 import pytest
+import reference
+from optional import torch
 from scipy.special import ndtri
 
 import nishimori
-import reference
 from nishimori import AdaptiveConsistency, FormatError, InputError, InputWarning, NoTemperatureError, Uncalibrated
-from nishimori._adapted import Adapted
-from optional import torch
+from nishimori._fit.adaptive import Adapted
 
 LOGITS, LABELS = reference.drawn(700, 5)
 RNG = np.random.default_rng(2)

@@ -5,13 +5,13 @@ import warnings
 
 import numpy as np
 import pytest
+import reference
+from optional import torch
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
 import nishimori
-import reference
 from nishimori import BiasCorrected, InputError, InputWarning, NotConvergedError, NoTemperatureError, sources
-from optional import torch
 
 BIASES = np.array([1.0, 0.4, -0.2, -1.2])
 

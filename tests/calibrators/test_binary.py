@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+import reference
+from binary_scores import EACH, FEATURES, LABELS, SCORES, THREE, N, by_scikit_learn, drawn, found_by, table
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
 from sklearn.base import clone
 from sklearn.calibration import _SigmoidCalibration
 
 import nishimori
-import reference
-from binary_scores import EACH, FEATURES, LABELS, SCORES, THREE, N, by_scikit_learn, drawn, found_by, table
 from nishimori import Beta, InputWarning, NotConvergedError, Platt, Quadratic
 
 

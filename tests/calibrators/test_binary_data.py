@@ -6,14 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
+import reference
+from binary_scores import FEATURES, LABELS, SCORES, THREE, N, drawn
+from optional import pd, torch
 from scipy.special import expit
 from sklearn.base import clone
 
 import nishimori
-import reference
-from binary_scores import FEATURES, LABELS, SCORES, THREE, N, drawn
 from nishimori import Beta, InputError, InputWarning, NotConvergedError, Platt, Quadratic
-from optional import pd, torch
 
 
 @pytest.mark.parametrize(("factor", "shift"), [(1e-6, 0), (1e6, 0), (1.0, 1e4), (1e3, -1e6), (1.0, 1e6)])

@@ -6,15 +6,16 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import reference
+import shell
+from optional import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.isotonic import IsotonicRegression
 
 import nishimori
-import reference
-import shell
-from nishimori import HistogramBinning, InputError, InputWarning, Isotonic, _class_claims, sources
-from optional import torch
+from nishimori import HistogramBinning, InputError, InputWarning, Isotonic, sources
+from nishimori._sums import class_claims
 
 LOGITS, LABELS = reference.drawn(400, 4, seed=11)
 P = reference.softmax(LOGITS)
@@ -219,7 +220,7 @@ def test_files_batches_and_tensors_give_the_same_curves(calibrator, tmp_path, mo
     expected = clone(calibrator).fit(LOGITS, LABELS)
     np.save(tmp_path / "logits.npy", LOGITS)
     rows = [slice(0, 150), slice(150, 400)]
-    monkeypatch.setattr(_class_claims, "_MOST_CLAIMS", 800)  # two classes at a time
+    monkeypatch.setattr(class_claims, "_MOST_CLAIMS", 800)  # two classes at a time
     for found in (
         clone(calibrator).fit(tmp_path / "logits.npy", LABELS),
         clone(calibrator).fit(sources.batches([(LOGITS[r], LABELS[r]) for r in rows])),
@@ -337,11 +338,11 @@ def test_bins_that_cannot_be_are_refused(monkeypatch):
         with pytest.raises(InputError) as refused:
             HistogramBinning(**params).fit(LOGITS, LABELS)
         assert str(refused.value) == message
-    monkeypatch.setattr("nishimori._calibrators._histogram._MOST_BINS", 10)
+    monkeypatch.setattr("nishimori._calibrators.histogram._MOST_BINS", 10)
     with pytest.raises(InputError, match=r"`n_bins` must be at most 2 for 4 classes, got 3\."):
         HistogramBinning(n_bins=3).fit(LOGITS, LABELS)
     monkeypatch.undo()
-    monkeypatch.setattr("nishimori._class_bins.MOST_CLUSTER_SUMS", 1000)
+    monkeypatch.setattr("nishimori._sums.class_bins.MOST_CLUSTER_SUMS", 1000)
     with pytest.raises(InputError, match=r"`clusters` must be fewer for 60 bins in all classes: at most 16, got 50\. Leave "):
         HistogramBinning().fit(LOGITS, LABELS, clusters=np.arange(400) % 50)
 

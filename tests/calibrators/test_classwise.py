@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+import reference
+from optional import torch
 from scipy.optimize import minimize
 
 import nishimori
-import reference
 from nishimori import ClasswiseTemperature, InputError
-from optional import torch
 
 TEMPERATURES = np.array([2.0, 1.5, 1.0, 2.5])
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+import reference
+from optional import torch
 from scipy.optimize import minimize
 
 import nishimori
-import reference
 from nishimori import Dirichlet, InputError
-from optional import torch
 
 K = 3
 

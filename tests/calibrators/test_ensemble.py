@@ -4,15 +4,15 @@ import json
 
 import numpy as np
 import pytest
+import reference
+from optional import torch
 from scipy.optimize import brentq, minimize
 
 import nishimori
-import reference
 from nishimori import EnsembleTemperature, InputError, Mixture, NotConvergedError
-from nishimori._mixture_errors import MixtureConditions
-from nishimori._mixture_weights import best_weights
-from nishimori._sources import source
-from optional import torch
+from nishimori._fit.mixture_errors import MixtureConditions
+from nishimori._fit.mixture_weights import best_weights
+from nishimori._rows.rows import source
 
 K = 4
 
@@ -236,7 +236,7 @@ def test_what_has_no_temperature_is_refused():
 
 
 def test_a_search_that_is_stopped_says_what_to_do(monkeypatch):
-    monkeypatch.setattr("nishimori._mixture_weights._MOST_STEPS", 1)
+    monkeypatch.setattr("nishimori._fit.mixture_weights._MOST_STEPS", 1)
     with pytest.raises(NotConvergedError, match=r"mixture did not converge in \d+ readings: .*Use more data, or one"):
         EnsembleTemperature().fit(LOGITS, LABELS)
 

@@ -5,13 +5,13 @@ import pickle
 
 import numpy as np
 import pytest
+import reference
+import reference_groups
+from optional import torch
 from sklearn.base import clone
 
 import nishimori
-import reference
-import reference_groups
 from nishimori import FormatError, GroupConsistency, InputError, InputWarning, NoTemperatureError
-from optional import torch
 
 RNG = np.random.default_rng(7)
 LOGITS = 3 * RNG.normal(size=(1200, 4))

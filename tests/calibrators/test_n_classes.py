@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+import reference
 
 import nishimori
-import reference
 from nishimori import InputError
 
 PREDICTIONS = ("predict_proba", "predict_log_proba", "predict", "transform")

@@ -5,10 +5,11 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+import reference
+from optional import ml_dtypes, pd, torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-import reference
 from nishimori import (
     ExpectationConsistency,
     FixedTemperature,
@@ -19,8 +20,7 @@ from nishimori import (
     from_temperature,
     temperatures,
 )
-from nishimori._sources import ArraySource
-from optional import ml_dtypes, pd, torch
+from nishimori._rows.array_rows import ArraySource
 
 LOGITS, LABELS = reference.drawn(300, 4)
 NAMES = ["ant", "bee", "cat", "dog"]

@@ -2,19 +2,19 @@
 
 import numpy as np
 import pytest
-
-import nishimori
-from nishimori import _array
-from nishimori._maps import Map
-from nishimori.errors import InputError
 from optional import array_api_strict, jnp, torch
 from own_process import measure
+
+import nishimori
+from nishimori._support import arrays
+from nishimori.errors import InputError
+from nishimori.maps.map import Map
 
 METHODS = ("predict_proba", "predict_log_proba", "transform", "predict")
 
 # Three blocks, the last of them shorter.
 N_CLASSES = 10
-N_SAMPLES = 2 * (_array._HOST_BLOCK // N_CLASSES) + 77
+N_SAMPLES = 2 * (arrays._HOST_BLOCK // N_CLASSES) + 77
 LOGITS = 3 * np.random.default_rng(0).standard_normal(size=(N_SAMPLES, N_CLASSES), dtype=np.float32)
 PROBABILITIES = nishimori.from_temperature(1.0).predict_proba(LOGITS)
 MASKED = LOGITS.copy()
@@ -58,7 +58,7 @@ def calibrators(kind):
 
 def one_block_at_a_time(call, x):
     """The predictions of pieces that lie within a block each."""
-    step = _array._HOST_BLOCK // N_CLASSES // 3
+    step = arrays._HOST_BLOCK // N_CLASSES // 3
     return np.concatenate([call(x[start : start + step]) for start in range(0, len(x), step)])
 
 
@@ -86,7 +86,7 @@ def test_every_library_gets_the_same_predictions_as_its_own_arrays(library, meth
     result = call(x)
     assert type(result) is type(x)
     expected = call(LOGITS)
-    assert method == "predict" or _array.dtype_name(result) == "float32"
+    assert method == "predict" or arrays.dtype_name(result) == "float32"
     np.testing.assert_allclose(np.asarray(result), expected, rtol=3e-6, atol=1e-6)
 
 
@@ -104,7 +104,7 @@ def test_tensors_on_the_cpu_are_computed_by_numpy_and_rounded_to_their_dtype(dty
 def test_tensors_that_numpy_cannot_see_are_filled_in_blocks_too(method, monkeypatch):
     call = getattr(nishimori.from_temperature(1.7), method)
     expected = call(LOGITS)
-    monkeypatch.setattr(_array, "seen_by_numpy", lambda x: x)  # as on a GPU
+    monkeypatch.setattr(arrays, "seen_by_numpy", lambda x: x)  # as on a GPU
     result = call(torch.from_numpy(LOGITS))
     np.testing.assert_allclose(result.numpy(), expected, rtol=3e-6, atol=1e-6)
 
@@ -138,4 +138,4 @@ def test_logits_beyond_the_range_are_refused_though_finite(value):
 def test_the_largest_of_each_row_is_numpys_own(shape):
     x = np.random.default_rng(1).normal(size=shape)
     x[0, 1] = np.nan
-    np.testing.assert_array_equal(_array.row_max(x), np.max(x, axis=1, keepdims=True))
+    np.testing.assert_array_equal(arrays.row_max(x), np.max(x, axis=1, keepdims=True))

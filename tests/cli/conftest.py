@@ -1,7 +1,6 @@
 """The command as a person types it, in a folder of its own."""
 
 import pytest
-
 import shell
 
 

@@ -4,14 +4,16 @@ import json
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
-from nishimori import _tables
-from nishimori._tables import _columnar, _text
 from optional import pd, pyarrow
 from own_process import warm
+
+import nishimori
+from nishimori._rows.tables import columnar
+from nishimori._rows.tables import text as text_module
+from nishimori._rows.tables.files import ENDINGS, open_table
+from nishimori._rows.tables.new_table import new_table
 
 LOGITS, LABELS = reference.drawn(60, 3)
 NAMES = ["cat", "dog", "eel"]
@@ -44,13 +46,13 @@ def test_the_calibration_remembers_columns_classes_and_labels(place):
 
 
 @pytest.mark.parametrize("source", ["t.csv", "t.parquet"])
-@pytest.mark.parametrize("ending", _tables.ENDINGS)
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_probabilities_take_the_place_of_scores_and_other_columns_stay(place, source, ending, monkeypatch):
-    monkeypatch.setattr(_text, "CELLS", 60)  # several blocks
-    monkeypatch.setattr(_columnar, "_CELLS", 60)
+    monkeypatch.setattr(text_module, "CELLS", 60)  # several blocks
+    monkeypatch.setattr(columnar, "_CELLS", 60)
     ended = shell.nishimori(f"apply c.json {source} -o p{ending}", place=place)
     assert ended == (0, "", f"Wrote p{ending}\n")
-    with _tables.open_table(place / f"p{ending}") as table:
+    with open_table(place / f"p{ending}") as table:
         assert table.names == ["id", "cat", "split", "dog", "eel", "target"]
         blocks = list(table.blocks())
         np.testing.assert_allclose(np.concatenate([block.numbers([1, 3, 4]) for block in blocks]), expected(place), rtol=1e-14)
@@ -195,7 +197,7 @@ def test_a_refusal_is_one_line_and_leaves_no_file(place, line, message):
 @pytest.fixture(scope="module")
 def measure():
     """Measures commands in processes that start with what all of them import."""
-    with warm("nishimori.cli", "nishimori._calibrators", "pandas") as measuring:
+    with warm("nishimori.cli._app", "nishimori._calibrators", "pandas") as measuring:
         yield measuring
 
 
@@ -210,7 +212,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, names, measure):
         if names[0].endswith("npz"):
             np.savez(source, logits=rows)
         else:
-            with _tables.new_table(source, [str(k) for k in range(10)], overwrite=False) as table:
+            with new_table(source, [str(k) for k in range(10)], overwrite=False) as table:
                 for start in range(0, n_rows, 10_000):
                     table.write(list(np.round(rows[start : start + 10_000], 2).T))
         peaks.append(

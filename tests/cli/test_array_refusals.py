@@ -10,13 +10,13 @@ import zipfile
 
 import numpy as np
 import pytest
-
 from array_files import LABELS, ROWS, refused, saved, whole
+from optional import torch
+
 from nishimori.cli import _arrays
 from nishimori.cli._arrays import SUFFIXES
 from nishimori.data import _npy, _stored, _tensors
 from nishimori.errors import FormatError, InputError
-from optional import torch
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from array_files import LABELS, ROWS, blocks, named, refused, saved, whole
+from optional import safetensors, torch
+from own_process import measure
+
 from nishimori.cli._arrays import SUFFIXES, new_arrays, open_arrays
 from nishimori.data import _npy, _tensors
 from nishimori.errors import FormatError, InputError
-from optional import safetensors, torch
-from own_process import measure
 
 # Reading.
 

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+import shell
 
 import nishimori
-import shell
 from nishimori.cli._description import description
 from nishimori.cli._wording import command_options, with_options
 

@@ -5,12 +5,12 @@ import warnings
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
-from nishimori import metrics
 from optional import pd
+
+import nishimori
+from nishimori import metrics
 
 VAL, TEST = reference.drawn(400, 4, seed=1), reference.drawn(300, 4, seed=2)
 

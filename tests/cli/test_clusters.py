@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
 from optional import pd
+
+import nishimori
 
 LOGITS, LABELS = reference.drawn(600, 3, seed=3)
 CLUSTERS = np.random.default_rng(0).integers(0, 40, 600)

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
 from optional import pd
+
+import nishimori
 
 LOGITS, LABELS = reference.drawn(1200, 4)
 

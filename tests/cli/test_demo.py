@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-
 import reference
+
 from nishimori import BiasCorrected, data
 
 

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
+
+import nishimori
 from nishimori import metrics
 
 LOGITS, LABELS = reference.drawn(300, 3, seed=5)

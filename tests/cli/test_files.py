@@ -5,14 +5,14 @@ import pickle
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
+from optional import pd, safetensors, torch
+
+import nishimori
 from nishimori.cli import _files
 from nishimori.cli._files import Names
 from nishimori.errors import FormatError, InputError
-from optional import pd, safetensors, torch
 
 LOGITS, LABELS = reference.drawn(40, 3)
 WEIGHTS = np.arange(1.0, 41)
@@ -301,7 +301,7 @@ def test_a_label_that_quotes_a_row_is_not_taken_for_one(tmp_path):
 
 
 def test_reading_a_table_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr("nishimori._tables._text.CELLS", 50)
+    monkeypatch.setattr("nishimori._rows.tables.text.CELLS", 50)
     WRITERS["data.csv"](tmp_path / "data.csv")
     told = []
     _files.read([tmp_path / "data.csv"], Names(weights="w"), lambda *each: told.append(each))

@@ -5,11 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
 from optional import pd
+
+import nishimori
 
 LOGITS, LABELS = reference.drawn(200, 3, seed=3)
 NAMES = ["cat", "dog", "fish"]

@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import reference
 from markdown_it import MarkdownIt
+from optional import pd
 
 import nishimori
-import reference
-from optional import pd
 
 LOGITS, LABELS = reference.drawn(2000, 3)  # drawn at T = 2
 GAP = reference.ec_gap(LOGITS, LABELS, 1.0)

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
 from optional import pd
+
+import nishimori
 
 RNG = np.random.default_rng(5)
 LOGITS = 3 * RNG.normal(size=(1200, 3))

@@ -5,10 +5,10 @@ import subprocess
 import sys
 
 import pytest
+import shell
 import typer
 
 import nishimori
-import shell
 from nishimori.cli import _app
 
 COMMANDS = typer.main.get_command(_app.app).commands

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
 from optional import pd
 from token_cases import CLASSES, COUNTED, FLAT, IGNORED, LABELS, LOGITS, TRUE
+
+import nishimori
 
 T = reference.ec_temperature(FLAT, TRUE)
 ROWS = np.where(COUNTED.reshape(-1, 1), LOGITS.reshape(-1, CLASSES), 0.0)

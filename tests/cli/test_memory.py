@@ -6,7 +6,6 @@ import sys
 
 import numpy as np
 import pytest
-
 import reference
 
 REMEDY = "Pass a smaller file, raise the limit of memory (ulimit -v), or use a larger machine.\n"

@@ -7,11 +7,11 @@ import warnings
 
 import numpy as np
 import pytest
-
-import nishimori.cli
 import reference
 import shell
 from optional import pd
+
+import nishimori.cli
 
 
 def test_eval_refuses_classes_in_another_order_than_the_columns(tmp_path):

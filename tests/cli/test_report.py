@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-
-import nishimori
 import report_case
 import shell
 from optional import pd
+
+import nishimori
 
 VALIDATION, TEST = report_case.rows(600)
 NAMES = [f"photo {i}" for i in range(300)]

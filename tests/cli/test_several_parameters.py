@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
+
+import nishimori
 
 LOGITS, LABELS = reference.drawn(300, 3, seed=3)
 SITES = np.array(["delta", "north", "south"])[np.arange(300) % 3]

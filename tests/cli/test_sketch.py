@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import shell
-from nishimori import Sketch
-from nishimori._tables import _columnar, _text
 from optional import pd
+
+import nishimori
+from nishimori import Sketch
+from nishimori._rows.tables import columnar, text
 
 LOGITS, LABELS = reference.drawn(900, 4, seed=3)
 WEIGHTS = np.arange(900) % 3
@@ -21,8 +21,8 @@ T = reference.ec_temperature(LOGITS, LABELS)
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder with the same rows in many formats; all are read in several blocks."""
-    monkeypatch.setattr(_text, "CELLS", 400)
-    monkeypatch.setattr(_columnar, "_CELLS", 400)
+    monkeypatch.setattr(text, "CELLS", 400)
+    monkeypatch.setattr(columnar, "_CELLS", 400)
     frame = pd.DataFrame(LOGITS, columns=["0", "1", "2", "3"]).assign(labels=LABELS)
     frame.to_csv(tmp_path / "t.csv", index=False)
     frame.to_parquet(tmp_path / "t.parquet")

@@ -15,10 +15,10 @@ from io import BytesIO, StringIO, TextIOWrapper
 
 import numpy as np
 import pytest
+import shell
 
 import nishimori
-import shell
-from nishimori._escape import printable
+from nishimori._support.escape import printable
 from nishimori.cli import _terminal
 from nishimori.errors import InputError
 
@@ -210,7 +210,7 @@ def test_a_result_that_cannot_be_written_is_one_line_or_silence(line, code, told
 def test_a_note_that_cannot_be_written_changes_nothing(ending, place):
     (place / "noted.py").write_text(
         "import time\n"
-        "from nishimori._progress import shown\n"
+        "from nishimori._support.progress import shown\n"
         "from nishimori.cli._terminal import note, one_line_errors, print_text\n"
         "with one_line_errors(set), shown(True) as report:\n"
         "    time.sleep(0.2)\n"  # until `true` has ended

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+import shell
 import torch
 
-import shell
 from nishimori import data
 from nishimori.paper import models
 from nishimori.paper.training._recipes import NORMALISATION

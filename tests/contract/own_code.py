@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nishimori._calibrators import _registry
+from nishimori._methods import registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "how_it_works.md"
 
@@ -27,7 +27,7 @@ def module(name, code, folder, monkeypatch, validation, test):
     for file, (logits, labels) in (("val", validation), ("test", test)):
         np.savez(folder / f"{file}.npz", logits=logits, labels=labels)
     monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(_registry, "_known", dict(_registry._known))
+    monkeypatch.setattr(registry, "_known", dict(registry._known))
     invalidate_caches()
     yield folder
     sys.modules.pop(name, None)

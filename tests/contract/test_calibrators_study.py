@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reference
 from scipy.stats import binomtest
 
 import nishimori
-import reference
 
 BENCH = Path(__file__).parents[2] / "bench"
 

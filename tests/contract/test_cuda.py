@@ -2,20 +2,20 @@
 
 import numpy as np
 import pytest
+import reference
 import torch
 
 import nishimori
-import reference
 from nishimori import (
     ExpectationConsistency,
     InputError,
     MultilabelCalibrator,
     TemperatureScaling,
-    _array,
-    _kernels,
     from_temperature,
     temperatures,
 )
+from nishimori._kernels import kernel
+from nishimori._support import arrays
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -71,7 +71,7 @@ def test_a_fit_copies_no_more_than_a_corner_of_the_logits(monkeypatch, n, k, dty
     tensor, _, labels = on_device(n, k, dtype)
     at, sizes, own = torch.from_numpy(labels).cuda(), [], torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: sizes.append(self.numel()) or own(self))
-    monkeypatch.setattr(_array, "beside", lambda *_: pytest.fail("copied to the device"))
+    monkeypatch.setattr(arrays, "beside", lambda *_: pytest.fail("copied to the device"))
     assert temperatures(tensor, at).n_passes <= 3
     assert max(sizes) < 10_000
 
@@ -126,7 +126,7 @@ def test_labels_may_be_on_the_host_or_on_the_device(dtype):
 def test_without_triton_the_temperatures_are_the_same(monkeypatch, n, k):
     tensor, _, labels = on_device(n, k, torch.float32)
     with_it = temperatures(tensor, labels)
-    monkeypatch.setattr(_kernels, "_is_installed", lambda package: False)
+    monkeypatch.setattr(kernel, "_is_installed", lambda package: False)
     without = ExpectationConsistency().fit(tensor, labels)
     assert without.receipt_.kernel == "array_api"
     assert without.temperature_ == pytest.approx(with_it.ec, rel=1e-8)

@@ -8,7 +8,7 @@ from readme import Runner, blocks
 
 PAGES = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
 SHOWN = {page.stem: [block for block in blocks(page) if block.output is not None] for page in PAGES}
-IMPORTS = ("nishimori.cli", "sklearn.linear_model", "pandas", "matplotlib.pyplot", "torch")
+IMPORTS = ("nishimori.cli._app", "nishimori.torch", "sklearn.linear_model", "pandas", "matplotlib.pyplot", "dask.array")
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ OPTIONAL = {
 
 # Models that are trained for a shorter time here than by default: the tests are about the code, not about the numbers.
 SHORTER = {
-    "language_model": ["--steps", "60"],
-    "language_model_answers": ["--steps", "60"],
+    "language_model": ["--steps", "20", "--width", "32"],
+    "language_model_answers": ["--steps", "40", "--read", "250"],
 }
 
 # The same for scripts without options: a number of steps in their text, and the one that replaces it.
@@ -34,6 +34,9 @@ FEWER = {
     "torch_lightning": ("max_epochs=200", "max_epochs=20"),
     "torch_transformers": ("num_train_epochs=60", "num_train_epochs=10"),
 }
+
+# What the examples import, made once for all of them.
+IMPORTS = ("nishimori.torch", "nishimori.theory", "sklearn.linear_model", "transformers.trainer")
 
 # Engines that report their own start on standard error.
 TALKATIVE = ("map_reduce_ray", "map_reduce_spark")
@@ -54,8 +57,7 @@ def runner(tmp_path_factory):
     """One process whose children run all examples."""
     # Networks as small as these train faster on one core, especially while other tests use the second one.
     home, one_core = tmp_path_factory.mktemp("home"), {"OMP_NUM_THREADS": "1"}
-    imports = ("nishimori", "sklearn.linear_model", "torch", "transformers.trainer")
-    with Runner(Path(sys.executable), home=home, imports=imports, **one_core) as running:
+    with Runner(Path(sys.executable), home=home, imports=IMPORTS, **one_core) as running:
         yield running
 
 

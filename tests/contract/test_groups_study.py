@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reference
 
 import nishimori
-import reference
 
 BENCH = Path(__file__).parents[2] / "bench"
 

@@ -1,24 +1,33 @@
 """The study of how often intervals contain the true temperature, at a small size."""
 
-import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-STUDY = Path(__file__).parents[2] / "bench" / "interval_coverage.py"
+BENCH = Path(__file__).parents[2] / "bench"
 
 
-def table(*words):
-    """The cells that the study prints, by method: coverage in percent, and the line."""
-    command = [sys.executable, STUDY, "--classes", "2", "--sizes", "300", "--networks", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| drawn at T")]
-    return {row[1]: float(row[5]) for row in rows}, done.stdout
+@pytest.fixture
+def table(monkeypatch, capsys):
+    """A function for the cells that the study prints, by method: coverage in percent, and the text."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    study = pytest.importorskip("interval_coverage")
+
+    def printed(*words):
+        options = ["--classes", "2", "--sizes", "300", "--networks", *words]
+        monkeypatch.setattr(sys, "argv", ["interval_coverage.py", *options])
+        with warnings.catch_warnings():  # the study ignores them for the rest of its process
+            study.main()
+        text = capsys.readouterr().out
+        rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| drawn at T")]
+        return {row[1]: float(row[5]) for row in rows}, text
+
+    return printed
 
 
-def test_both_ways_find_that_intervals_contain_the_truth(tmp_path):
+def test_both_ways_find_that_intervals_contain_the_truth(table, tmp_path):
     picture = tmp_path / "coverage.png"
     found, text = table("--repetitions", "300", "--only", "drawn at T, K = 2", "--picture", str(picture))
     assert found.keys() == {"EC", "TS"}

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+import reference
+from optional import pd, torch
 from scipy import sparse
 
 import nishimori
-import reference
 from nishimori import InputError, NoTemperatureError
-from optional import pd, torch
 
 X, y = reference.drawn(60, 3)
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import reference
 
 BENCH = Path(__file__).parent.parent.parent / "bench"

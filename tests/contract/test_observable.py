@@ -10,15 +10,15 @@ from importlib import import_module
 import numpy as np
 import own_code
 import pytest
+import reference
+import shell
+from optional import nishimori_torch, torch
 from scipy.optimize import brentq
 from sklearn.base import clone
 
 import nishimori
-import reference
-import shell
 from nishimori import InputError, Matched, NoTemperatureError, Observable
-from nishimori._calibrators import _registry
-from optional import nishimori_torch, torch
+from nishimori._methods import registry
 
 CODE = own_code.code_under("An observable of your own")
 LOGITS, LABELS = reference.drawn(1500, 6)
@@ -302,7 +302,7 @@ def test_an_observable_may_be_a_plain_dataclass_or_have_slots(kind):
     assert found == pytest.approx(reference.ts_temperature(LOGITS, LABELS), rel=1e-8)
     loader = [(torch.tensor(LOGITS), torch.tensor(LABELS))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_registry, "_known", {**_registry._known, "own": kind(1)})
+        patch.setattr(registry, "_known", {**registry._known, "own": kind(1)})
         assert float(nishimori_torch.calibrate(torch.nn.Identity(), loader, method="own").temperature) == pytest.approx(
             found, rel=1e-6
         )

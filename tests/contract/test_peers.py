@@ -1,14 +1,15 @@
 """The same numbers as uncertainty-calibration, scikit-learn and torchmetrics, and where their conventions differ from ours."""
 
+from importlib import import_module
+
 import calibration
 import numpy as np
 import pytest
+import reference
 import torch
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, log_loss
-from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 
-import reference
 from nishimori import metrics
 
 EXACT = {"rel": 0, "abs": 1e-12}
@@ -17,6 +18,12 @@ SIZES = [(7, 3), (101, 2), (1003, 4), (997, 12)]  # none divisible by 15; fewer 
 SCHEMES = {"uniform": calibration.utils.get_equal_prob_bins, "quantile": calibration.utils.get_equal_bins}
 MODES = {"top": "top-label", "classwise": "marginal"}
 NORMS = ["l1", "l2", "max"]
+
+
+@pytest.fixture(scope="module")
+def torchmetrics():
+    """Imported here, because it takes seconds and all files are imported by each worker."""
+    return import_module("torchmetrics.classification")
 
 
 @pytest.fixture(params=SIZES, ids=str)
@@ -136,49 +143,49 @@ def test_scikit_learn_interpolates_quantile_edges_where_ours_are_claims_that_bou
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize(("n", "k"), SIZES, ids=str)
-def test_top_error_is_that_of_torchmetrics(n, k, norm):
+def test_top_error_is_that_of_torchmetrics(n, k, norm, torchmetrics):
     logits, labels = reference.drawn(n, k, scale=1.0)
-    metric = MulticlassCalibrationError(k, n_bins=15, norm=norm)
+    metric = torchmetrics.MulticlassCalibrationError(k, n_bins=15, norm=norm)
     expected = metric(torch.tensor(reference.softmax(logits)), torch.tensor(labels)).item()
     assert metrics.ece(logits, labels, norm=norm) == pytest.approx(expected, **SINGLE)
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_the_error_of_the_positive_class_is_that_of_torchmetrics(norm, positive):
+def test_the_error_of_the_positive_class_is_that_of_torchmetrics(norm, positive, torchmetrics):
     z, labels, p = positive
-    expected = BinaryCalibrationError(n_bins=15, norm=norm)(torch.tensor(p), torch.tensor(labels)).item()
+    expected = torchmetrics.BinaryCalibrationError(n_bins=15, norm=norm)(torch.tensor(p), torch.tensor(labels)).item()
     assert metrics.ece(z, labels, norm=norm, of="positive") == pytest.approx(expected, **SINGLE)
 
 
-def test_torchmetrics_counts_a_claim_on_an_edge_in_the_bin_above_it():
+def test_torchmetrics_counts_a_claim_on_an_edge_in_the_bin_above_it(torchmetrics):
     # Ours: 0.5 shares the lower bin with 0.25, gaps 0.375 - 1 / 2 and 0.75 - 1. Theirs: 0.5 shares the upper one with 0.75.
     p, labels = np.array([0.25, 0.5, 0.75]), np.array([0, 1, 1])
     ours = metrics.ece(p, labels, n_bins=2, of="positive", input="probabilities")
     assert ours == pytest.approx(2 / 3 * 0.125 + 1 / 3 * 0.25, **EXACT)
-    theirs = BinaryCalibrationError(n_bins=2)(torch.tensor(p), torch.tensor(labels)).item()
+    theirs = torchmetrics.BinaryCalibrationError(n_bins=2)(torch.tensor(p), torch.tensor(labels)).item()
     assert theirs == pytest.approx(1 / 3 * 0.25 + 2 / 3 * 0.375, **SINGLE)
 
 
-def test_torchmetrics_gives_a_claim_of_exactly_1_a_bin_of_its_own():
+def test_torchmetrics_gives_a_claim_of_exactly_1_a_bin_of_its_own(torchmetrics):
     # Claims of 0.75 are too low by 0.25 and those of 1 too high by 0.5: in one bin that cancels in part, in two it does not.
     p, labels = np.array([0.75, 0.75, 1.0, 1.0]), np.array([1, 1, 1, 0])
     ours = metrics.ece(p, labels, n_bins=1, of="positive", input="probabilities")
     assert ours == pytest.approx(0.875 - 0.75, **EXACT)
-    theirs = BinaryCalibrationError(n_bins=1)(torch.tensor(p), torch.tensor(labels)).item()
+    theirs = torchmetrics.BinaryCalibrationError(n_bins=1)(torch.tensor(p), torch.tensor(labels)).item()
     assert theirs == pytest.approx((0.25 + 0.5) / 2, **SINGLE)
 
 
-def test_torchmetrics_calibrates_the_positive_class_of_a_binary_problem_where_our_default_is_the_top_class():
+def test_torchmetrics_calibrates_the_positive_class_of_a_binary_problem_where_our_default_is_the_top_class(torchmetrics):
     p, labels = np.array([0.25, 0.75]), np.array([0, 0])
-    theirs = BinaryCalibrationError(n_bins=15)(torch.tensor(p), torch.tensor(labels)).item()
+    theirs = torchmetrics.BinaryCalibrationError(n_bins=15)(torch.tensor(p), torch.tensor(labels)).item()
     assert theirs == pytest.approx(metrics.ece(p, labels, of="positive", input="probabilities"), **SINGLE)
     assert theirs == pytest.approx((0.25 + 0.75) / 2, **SINGLE)
     assert metrics.ece(p, labels, input="probabilities") == pytest.approx(0.75 - 0.5, **EXACT)
 
 
-def test_torchmetrics_guesses_logits_from_values_where_we_are_told():
+def test_torchmetrics_guesses_logits_from_values_where_we_are_told(torchmetrics):
     # Logits that happen to lie in [0, 1] are probabilities to torchmetrics.
     z, labels = np.array([[0.75, 0.25], [0.75, 0.25]]), np.array([0, 0])
-    theirs = MulticlassCalibrationError(2, n_bins=1)(torch.tensor(z), torch.tensor(labels)).item()
+    theirs = torchmetrics.MulticlassCalibrationError(2, n_bins=1)(torch.tensor(z), torch.tensor(labels)).item()
     assert theirs == pytest.approx(0.25, **SINGLE)
     assert metrics.ece(z, labels, n_bins=1) == pytest.approx(1 - 1 / (1 + np.exp(-0.5)), **EXACT)

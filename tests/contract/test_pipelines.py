@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shell
 from readme import assert_alike, blocks, commands
 
 import nishimori
-import shell
 from nishimori import data
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipelines.md"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reference
 
 import nishimori
-import reference
 from nishimori import metrics
 
 FOLDER = Path(os.environ["NISHIMORI_DATA"]) / "logits" if "NISHIMORI_DATA" in os.environ else None

@@ -4,17 +4,17 @@ import warnings
 
 import numpy as np
 import pytest
+import reference
 import sklearn
+from method_cases import drawn_for
+from optional import pd, torch
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_checks
 
 import nishimori
-import reference
-from method_cases import drawn_for
 from nishimori import GroupConsistency, InputError, TemperatureScaling
-from optional import pd, torch
 
 LOGITS, LABELS = reference.drawn(600, 3)
 NAMES = ["ant", "bee", "cat"]

@@ -7,15 +7,15 @@ from importlib import import_module
 import numpy as np
 import own_code
 import pytest
+import reference
+import shell
+from optional import nishimori_torch, torch
 from scipy.optimize import minimize, root
 from sklearn.base import clone
 
 import nishimori
-import reference
-import shell
 from nishimori import InputError, NotConvergedError, SeveralParameters
-from nishimori._calibrators import _registry
-from optional import nishimori_torch, torch
+from nishimori._methods import registry
 
 CODE = own_code.code_under("A calibrator with several parameters")
 SHIFT = np.array([0.0, 0.0, 1.2, 0.0])
@@ -185,7 +185,7 @@ def test_it_is_saved_and_loads_as_itself_where_it_is_registered_and_as_a_map_els
         for name in mine:
             np.testing.assert_array_equal(mine[name], theirs[name])
     np.testing.assert_array_equal(loaded.predict_proba(TEST_LOGITS), fitted.predict_proba(TEST_LOGITS))
-    _registry._known.pop("own")
+    registry._known.pop("own")
     elsewhere = nishimori.load(place / "c.json")
     assert (type(elsewhere).__name__, elsewhere.method) == ("FixedMap", "own")
     np.testing.assert_array_equal(elsewhere.predict_proba(TEST_LOGITS), fitted.predict_proba(TEST_LOGITS))
@@ -313,7 +313,7 @@ def test_many_parameters_have_no_standard_errors_and_say_why(monkeypatch):
 def test_large_tables_are_made_a_few_rows_at_a_time(monkeypatch):
     expected = TopClass().fit(LOGITS, LABELS).parameters_
     sizes = []
-    monkeypatch.setattr("nishimori._features._LARGEST_TABLE", 7 * 16)
+    monkeypatch.setattr("nishimori._fit.features._LARGEST_TABLE", 7 * 16)
     monkeypatch.setattr(Own, "features", lambda self, z: sizes.append(len(z)) or TopClass.features(self, z))
     found = Own().fit(LOGITS, LABELS).parameters_
     assert max(sizes[2:]) == 7  # the first two are of the check of the derivatives

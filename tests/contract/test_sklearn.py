@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import reference
 import sklearn
+from optional import pd
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.frozen import FrozenEstimator
@@ -15,7 +17,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
-import reference
 from nishimori import (
     AdaptiveConsistency,
     Beta,
@@ -37,7 +38,6 @@ from nishimori import (
     Uncalibrated,
     VectorScaling,
 )
-from optional import pd
 
 
 class Reason(NamedTuple):
@@ -226,7 +226,7 @@ EXPECTED_FAILURES = {
     Quadratic: OF_BINARY,
     Isotonic: OF_CURVES,
     HistogramBinning: OF_CURVES,
-    MultilabelCalibrator: dict.fromkeys(OF_MULTILABEL, TABLE),  # tests/test_multilabel.py asks the same of it
+    MultilabelCalibrator: dict.fromkeys(OF_MULTILABEL, TABLE),  # multilabel/test_estimator.py asks the same of it
 }
 
 

@@ -6,14 +6,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import reference
+from optional import pd, torch, zarr
 
 import nishimori
-import reference
 from nishimori import InputError, metrics, sources
-from nishimori._inputs import Batch
-from nishimori._scores import Scores
-from nishimori._sources import Source, source
-from optional import pd, torch, zarr
+from nishimori._rows.batch import Batch
+from nishimori._rows.rows import source
+from nishimori._rows.scores import Scores
+from nishimori._rows.source import Source
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(2).integers(0, 3, 900).astype(float)
@@ -77,7 +78,7 @@ def npy(folder, order="C"):
 
 def in_chunks(folder):
     stored = zarr.create_array(
-        store=str(folder / "logits.zarr"), shape=LOGITS.shape, chunks=(40, 2), dtype="float64", overwrite=True
+        store=str(folder / "logits.zarr"), shape=LOGITS.shape, chunks=(150, 2), dtype="float64", overwrite=True
     )
     stored[:] = LOGITS
     return zarr.open_array(str(folder / "logits.zarr"), mode="r")
@@ -205,8 +206,8 @@ def test_what_a_source_brings_may_not_be_passed_again(rows):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sixteen_threads_give_the_digits_of_one(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("nishimori._array._HOST_BLOCK", 500)
-    monkeypatch.setattr("nishimori._sources._pieces._NUMBERS", 1000)
+    monkeypatch.setattr("nishimori._support.arrays._HOST_BLOCK", 500)
+    monkeypatch.setattr("nishimori._rows.pieces._NUMBERS", 1000)
     if kind == "loader":
         pytest.skip("a loader that shuffles sums in another order each time")
     rows = KINDS[kind](tmp_path)
@@ -228,7 +229,7 @@ def test_labels_are_still_asked_for_where_arrays_are_passed():
 
 
 def test_a_wrong_row_is_counted_through_all_blocks_and_rows_of_weight_zero(monkeypatch):
-    monkeypatch.setattr("nishimori._array._HOST_BLOCK", 500)  # a hundred rows
+    monkeypatch.setattr("nishimori._support.arrays._HOST_BLOCK", 500)  # a hundred rows
     logits, weights = LOGITS.copy(), np.ones(900)
     logits[456, 2], weights[430:440] = np.nan, 0
     with pytest.raises(InputError, match="got nan in row 456, column 2"):
@@ -254,7 +255,7 @@ def test_rows_of_weight_zero_are_not_checked(value):
 
 
 def test_masks_are_known_for_each_block(monkeypatch):
-    monkeypatch.setattr("nishimori._array._HOST_BLOCK", 500)
+    monkeypatch.setattr("nishimori._support.arrays._HOST_BLOCK", 500)
     logits = LOGITS.copy()
     logits[150, (LABELS[150] + 1) % 5] = -np.inf
     data = source(logits, LABELS)

@@ -8,12 +8,12 @@ from functools import cache
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 from method_cases import n_classes_of, traits_of
+
+import nishimori
 from nishimori import InputError, Sketch, Traits
-from nishimori._inputs import Batch
+from nishimori._rows.batch import Batch
 
 METHODS = pytest.mark.parametrize("name", nishimori.methods())
 N = 1500

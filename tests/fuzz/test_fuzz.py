@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from fuzz.samples import FORMATS
 
-RUN = Path(__file__).with_name("run.py")
+RUN = Path(__file__).parents[1] / "helpers" / "fuzz" / "run.py"
 N_CASES = 150
 
 

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from fuzz.named_cases import NAMED
 
-RUN = Path(__file__).with_name("run.py")
+RUN = Path(__file__).parents[1] / "helpers" / "fuzz" / "run.py"
 
 
 @pytest.fixture(scope="module")

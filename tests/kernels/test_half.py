@@ -2,17 +2,19 @@
 
 import numpy as np
 import pytest
-
 import reference
-from nishimori import InputError, Sketch, _array, evaluate, temperatures
-from nishimori._expansion import Expand
-from nishimori._kernels import _half, named
-from nishimori._observables import BUILT_IN
-from nishimori._readings import measure_at
-from nishimori._scores import scores
-from nishimori._sources import ArraySource
 
-N_CLASSES = _half.MANY
+from nishimori import InputError, Sketch, evaluate, temperatures
+from nishimori._fit.expansion import Expand
+from nishimori._fit.readings import measure_at
+from nishimori._kernels.half import MANY, takes_half
+from nishimori._kernels.kernel import named
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.scores import scores
+from nishimori._sums.observables import BUILT_IN
+from nishimori._support import arrays
+
+N_CLASSES = MANY
 DTYPES = ["bfloat16", "float16"]
 BETAS = (0.0, 0.3, 1.0, 0.6, np.inf, 1.7, 2.4)
 
@@ -31,7 +33,7 @@ def stored(values, dtype):
         half = values.astype(np.float16)
         return half, half.astype(np.float64)
     bits = (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    return bits.view(_array._BFLOAT16), (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return bits.view(arrays._BFLOAT16), (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
 def drawn(n, seed=0, n_classes=N_CLASSES):
@@ -78,11 +80,11 @@ def test_sums_are_those_of_the_definition_at_every_beta(kernel, dtype, order):
 
 def test_the_values_of_all_bits_are_those_of_the_types():
     bits = np.arange(2**16, dtype=np.uint16)
-    np.testing.assert_array_equal(_array.half_values("float16"), bits.view(np.float16).astype(float))
+    np.testing.assert_array_equal(arrays.half_values("float16"), bits.view(np.float16).astype(float))
     sign, exponent, fraction = (bits >> 15).astype(int), (bits >> 7 & 255).astype(int), (bits & 127).astype(int)
     normal = (exponent > 0) & (exponent < 255)
     expected = (1 - 2 * sign) * (1 + fraction / 128) * 2.0 ** (exponent - 127)
-    found = _array.half_values("bfloat16")
+    found = arrays.half_values("bfloat16")
     np.testing.assert_array_equal(found[normal], expected[normal])
     np.testing.assert_array_equal(found[exponent == 0], ((1 - 2 * sign) * fraction / 128 * 2.0**-126)[exponent == 0])
     np.testing.assert_array_equal(np.isnan(found), (exponent == 255) & (fraction > 0))
@@ -200,14 +202,14 @@ def test_probabilities_in_bfloat16_are_those_numbers(n_classes):
 
 
 def test_rows_with_few_classes_are_not_counted():
-    assert _half.takes_half(np.zeros((2, N_CLASSES), np.float16))
-    assert not _half.takes_half(np.zeros((2, N_CLASSES - 1), np.float16))
-    assert not _half.takes_half(np.zeros((2, N_CLASSES), np.float32))
+    assert takes_half(np.zeros((2, N_CLASSES), np.float16))
+    assert not takes_half(np.zeros((2, N_CLASSES - 1), np.float16))
+    assert not takes_half(np.zeros((2, N_CLASSES), np.float32))
 
 
 @pytest.mark.parametrize(("n_classes", "n_rows"), [(10, 8192), (1000, 1048), (32_000, 32), (151_936, 27), (10**7, 1)])
 def test_a_block_on_the_host_has_few_rows_only_if_they_are_huge(n_classes, n_rows):
-    assert _array.rows_per_block(np.empty(0), n_classes) == n_rows
+    assert arrays.rows_per_block(np.empty(0), n_classes) == n_rows
 
 
 class OnDevice:
@@ -221,4 +223,4 @@ class OnDevice:
 
 @pytest.mark.parametrize(("n_classes", "n_rows"), [(10, 2**24 // 10), (1000, 16_777), (32_768, 512), (151_936, 441)])
 def test_a_block_on_a_device_has_enough_rows_for_all_its_processors(n_classes, n_rows):
-    assert _array.rows_per_block(OnDevice(), n_classes) == n_rows
+    assert arrays.rows_per_block(OnDevice(), n_classes) == n_rows

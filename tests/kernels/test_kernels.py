@@ -5,15 +5,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import reference
 
 import nishimori
-import reference
-from nishimori import InputError, _kernels
-from nishimori._inputs import Batch
-from nishimori._kernels import Kernel, PowerSums, kernel_for, named
-from nishimori._sources import Source, source
+from nishimori import InputError
+from nishimori._kernels import kernel
+from nishimori._kernels.block import PowerSums
+from nishimori._kernels.kernel import Kernel, kernel_for, named
+from nishimori._rows.batch import Batch
+from nishimori._rows.rows import source
+from nishimori._rows.source import Source
 
-HOST = ["numpy", pytest.param("numba", marks=pytest.mark.skipif(not _kernels._is_installed("numba"), reason="needs numba"))]
+HOST = ["numpy", pytest.param("numba", marks=pytest.mark.skipif(not kernel._is_installed("numba"), reason="needs numba"))]
 ALL = [*HOST, "array_api"]
 EVERY = pytest.mark.parametrize("name", ALL)
 
@@ -153,7 +156,7 @@ def test_the_usual_kernel_is_numpy_and_numba_takes_over_where_it_pays():
     small = np.zeros((2, 2))
     assert kernel_for(small).name == "numpy"
     assert kernel_for(small, 1000).name == "numpy"
-    assert kernel_for(small, 2**25).name == ("numba" if _kernels._is_installed("numba") else "numpy")
+    assert kernel_for(small, 2**25).name == ("numba" if kernel._is_installed("numba") else "numpy")
 
 
 def test_a_kernel_that_does_not_exist_is_refused(monkeypatch):

@@ -9,8 +9,10 @@ import pytest
 
 pytest.importorskip("numba", reason="the Numba kernel needs numba, which is not installed")
 
-from nishimori._kernels import _numba, _numba_exp, named
 from optional import mpmath
+
+from nishimori._kernels import numba, numba_exp
+from nishimori._kernels.kernel import named
 
 KERNEL = named("numba")
 DTYPES = [np.float32, np.float64]
@@ -101,7 +103,7 @@ def test_betas_that_double_are_as_exact_as_float64(n_classes, dtype):
 def test_strided_and_read_only_logits_give_the_same_digits(n_classes, dtype):
     z = logits((50, n_classes), dtype)
     labels = np.arange(50) % n_classes
-    expected = KERNEL.power_sums(z, (0.7,), 6), _numba.block_sums(z, labels, np.ones(len(z)), 0.7, 0.8)
+    expected = KERNEL.power_sums(z, (0.7,), 6), numba.block_sums(z, labels, np.ones(len(z)), 0.7, 0.8)
     wide = np.zeros((100, 2 * n_classes), dtype)
     wide[::2, ::2] = z
     fixed = z.copy()
@@ -110,16 +112,16 @@ def test_strided_and_read_only_logits_give_the_same_digits(n_classes, dtype):
         found = KERNEL.power_sums(same, (0.7,), 6)
         np.testing.assert_array_equal(found.top, expected[0].top)
         np.testing.assert_array_equal(found.sums, expected[0].sums)
-        np.testing.assert_array_equal(_numba.block_sums(same, labels, np.ones(len(z)), 0.7, 0.8), expected[1])
+        np.testing.assert_array_equal(numba.block_sums(same, labels, np.ones(len(z)), 0.7, 0.8), expected[1])
 
 
 def test_large_strided_logits_are_read_in_pieces():
     z = np.asfortranarray(logits((3000, 100), np.float64))
-    assert len(list(_numba._pieces(z, z.dtype))) > 1
+    assert len(list(numba._pieces(z, z.dtype))) > 1
     check(z, (0.7,), 1, 1e-14)
     labels, weights = np.arange(3000) % 100, np.arange(3000.0)
-    found = _numba.block_sums(z, labels, weights, 0.7, 0.8)
-    np.testing.assert_allclose(found, _numba.block_sums(np.ascontiguousarray(z), labels, weights, 0.7, 0.8), rtol=1e-12)
+    found = numba.block_sums(z, labels, weights, 0.7, 0.8)
+    np.testing.assert_allclose(found, numba.block_sums(np.ascontiguousarray(z), labels, weights, 0.7, 0.8), rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -218,7 +220,7 @@ def test_block_sums_are_those_of_the_formulas(shape, dtype, weighted, betas):
     labels = rng.integers(0, shape[1] - 1, shape[0])
     labels[::2] = z[::2].argmax(axis=1)
     weights = rng.random(shape[0]) if weighted else np.ones(shape[0])
-    found = _numba.block_sums(z, labels, weights, *betas)
+    found = numba.block_sums(z, labels, weights, *betas)
     # The sums of gaps cancel, so their errors are measured against the sums of absolute values.
     expected = definition(z, labels, weights, *betas)
     scale = np.maximum(abs(expected), shape[0] * 1e-1)
@@ -231,7 +233,7 @@ def test_sixteen_threads_give_the_digits_of_one():
     labels = np.zeros(400, np.int64)
 
     def work(z):
-        return KERNEL.power_sums(z, (0.7,), 6).sums, _numba.block_sums(z, labels, np.ones(400), 0.7, 0.9)
+        return KERNEL.power_sums(z, (0.7,), 6).sums, numba.block_sums(z, labels, np.ones(400), 0.7, 0.9)
 
     expected = [work(z) for z in blocks]
     with ThreadPoolExecutor(16) as pool:
@@ -245,7 +247,7 @@ def test_a_block_without_rows_has_empty_sums():
     assert found.top.shape == (0,)
     assert found.sums.shape == (2, 3, 0)
     nothing = np.empty((0, 5)), np.empty(0, int), np.empty(0)
-    np.testing.assert_array_equal(_numba.block_sums(*nothing, 1.0, 2.0), np.zeros(44))
+    np.testing.assert_array_equal(numba.block_sums(*nothing, 1.0, 2.0), np.zeros(44))
 
 
 def test_half_precision_is_refused():
@@ -257,10 +259,10 @@ def test_without_a_folder_for_the_cache_functions_are_compiled_anew(monkeypatch)
     from numba.core.caching import CacheImpl
 
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
-    double = _numba_exp.compiled_function()(lambda x: 2 * x)
+    double = numba_exp.compiled_function()(lambda x: 2 * x)
     assert double(4) == 8
 
 
 def test_importing_nishimori_does_not_import_numba():
-    code = "import sys, nishimori, nishimori._kernels; sys.exit('numba' in sys.modules)"
+    code = "import sys, nishimori, nishimori._kernels.kernel; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,14 +9,18 @@ import pytest
 pytest.importorskip("numba", reason="the Numba kernel needs numba, which is not installed")
 
 import nishimori
-from nishimori import InputError, _matching, temperatures
-from nishimori._expansion import ExpandedRows
-from nishimori._inputs import Batch
-from nishimori._kernels import _numba, named
-from nishimori._kernels._block import RowsNearBeta
-from nishimori._pairs import pair_sums
-from nishimori._scores import scores
-from nishimori._sources import ArraySource, Source, source
+from nishimori import InputError, temperatures
+from nishimori._fit import search
+from nishimori._fit.expansion import ExpandedRows
+from nishimori._kernels import numba
+from nishimori._kernels.block import RowsNearBeta
+from nishimori._kernels.kernel import named
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.batch import Batch
+from nishimori._rows.rows import source
+from nishimori._rows.scores import scores
+from nishimori._rows.source import Source
+from nishimori._sums.pairs import pair_sums
 
 DTYPES = [np.float32, np.float64]
 SHAPES = [(300, 3), (145, 10), (288, 100), (37, 700)]
@@ -39,7 +43,7 @@ def _numba_kernel(monkeypatch):
 def test_an_expansion_has_the_cumulants_of_the_other_classes(shape, dtype):
     z, labels = drawn(*shape, dtype)
     beta = 0.7
-    rows = _numba.expand(z, labels, np.ones(len(z)), beta)
+    rows = numba.expand(z, labels, np.ones(len(z)), beta)
     assert rows.is_usual
     for i, row in enumerate(z.astype(np.longdouble)):
         top = row.argmax()
@@ -60,8 +64,8 @@ def test_an_expansion_has_the_cumulants_of_the_other_classes(shape, dtype):
 def test_expanded_rows_have_the_sums_of_the_ordinary_way(shape, beta_ec, beta_ts):
     z, labels = drawn(*shape, np.float64)
     weights = np.linspace(0.5, 2.0, len(z))
-    rows = _numba.expand(z, labels, np.ones(len(z)), 0.7)
-    ordinary, compiled = (ExpandedRows(0.7, rows, weights, sums) for sums in (None, _numba.expanded_sums))
+    rows = numba.expand(z, labels, np.ones(len(z)), 0.7)
+    ordinary, compiled = (ExpandedRows(0.7, rows, weights, sums) for sums in (None, numba.expanded_sums))
     expected = pair_sums(ordinary, beta_ec, beta_ts, exact=True)
     np.testing.assert_allclose(pair_sums(compiled, beta_ec, beta_ts, exact=True), expected, rtol=1e-11, atol=1e-12)
     found = compiled.last_orders(beta_ec, beta_ts)
@@ -70,8 +74,8 @@ def test_expanded_rows_have_the_sums_of_the_ordinary_way(shape, beta_ec, beta_ts
 
 def test_the_last_order_is_what_the_last_cumulant_changes():
     z, labels = drawn(200, 40, np.float64)
-    rows = _numba.expand(z, labels, np.ones(len(z)), 0.7)
-    compiled = ExpandedRows(0.7, rows, np.ones(200), _numba.expanded_sums)
+    rows = numba.expand(z, labels, np.ones(len(z)), 0.7)
+    compiled = ExpandedRows(0.7, rows, np.ones(200), numba.expanded_sums)
     shorter = rows._replace(cumulants=np.vstack([rows.cumulants[:5], np.zeros(200)]))
 
     def rest_and_slope(some, step):
@@ -91,7 +95,7 @@ def test_the_last_order_is_what_the_last_cumulant_changes():
 
 def test_rows_whose_expansion_fails_have_finite_sums():
     rows = RowsNearBeta(np.ones(3), np.full((6, 3), -1e9), np.zeros(3), np.ones(3, bool))
-    assert np.isfinite(_numba.expanded_sums(rows, np.ones(3), 0.1, -0.1)[:2]).all()
+    assert np.isfinite(numba.expanded_sums(rows, np.ones(3), 0.1, -0.1)[:2]).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -103,8 +107,8 @@ def test_logits_that_have_to_be_checked_are_noticed(value, n_classes, dtype):
     z, labels = drawn(300, n_classes, dtype)
     z[299, n_classes - 1] = value
     usual = bool(np.isfinite(value)) and abs(value) <= 1e100
-    assert (len(_numba.block_sums(z, labels, np.ones(300), 0.5, 0.6)) == 44) == usual
-    assert _numba.expand(z, labels, np.ones(300), 0.5).is_usual == usual
+    assert (len(numba.block_sums(z, labels, np.ones(300), 0.5, 0.6)) == 44) == usual
+    assert numba.expand(z, labels, np.ones(300), 0.5).is_usual == usual
 
 
 @pytest.mark.parametrize("n_classes", [10, 40])
@@ -138,7 +142,7 @@ def test_a_fit_asks_for_all_rows_at_once_and_counts_them(n_classes, monkeypatch)
     monkeypatch.setattr(ArraySource, "__iter__", lambda self: blocks.append(self.n_rows) or iterate(self))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = _matching.match(source(z, labels), *nishimori._observables.BUILT_IN.values())
+        found = search.match(source(z, labels), *nishimori._sums.observables.BUILT_IN.values())
     assert all(n_rows < 2000 for n_rows in blocks)  # only those of a sample are read in blocks
     assert found.census.n_rows == 30_000
     assert found.census.n_right == (z.argmax(axis=1) == labels).sum()
@@ -149,7 +153,7 @@ def test_a_fit_asks_for_all_rows_at_once_and_counts_them(n_classes, monkeypatch)
 def test_all_rows_at_once_are_several_calls_if_they_are_very_many(monkeypatch):
     z, labels = drawn(30_000, 10)
     expected = temperatures(z, labels)
-    monkeypatch.setattr("nishimori._sources._arrays._FUSED_NUMBERS", 70_010)
+    monkeypatch.setattr("nishimori._rows.array_rows._FUSED_NUMBERS", 70_010)
     found = temperatures(z, labels)
     assert (found.ec, found.ts) == pytest.approx((expected.ec, expected.ts), rel=1e-12)
     assert found.n_passes == expected.n_passes

@@ -16,7 +16,7 @@ if find_spec("triton") is None:
 if not torch.cuda.is_available() and not INTERPRETED:
     pytest.skip("no CUDA device", allow_module_level=True)
 
-from nishimori._kernels import _triton  # noqa: E402 - after the skips
+from nishimori._kernels import triton  # noqa: E402 - after the skips
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -103,7 +103,7 @@ def assert_block_sums(found, terms, tolerance):
 @pytest.mark.parametrize("k", N_CLASSES)
 def test_power_sums_are_those_of_the_definition(k, dtype):
     logits, _ = data(5 if k > 2000 else 70, k, dtype)
-    found = _triton.power_sums(logits, BETAS, 6)
+    found = triton.power_sums(logits, BETAS, 6)
     assert found.sums.shape == (3, 7, len(logits))
     assert found.sums.dtype == torch.float64
     for i, beta in enumerate(BETAS):
@@ -116,7 +116,7 @@ def test_power_sums_are_those_of_the_definition(k, dtype):
 @pytest.mark.parametrize("k", [10, 1000])
 def test_at_beta_zero_every_live_class_has_weight_one_and_at_infinity_the_largest_have(k):
     logits, _ = data(40, k)
-    found = _triton.power_sums(logits, (0.0, np.inf), 2).sums.cpu()
+    found = triton.power_sums(logits, (0.0, np.inf), 2).sums.cpu()
     np.testing.assert_allclose(found[0], power_sums(logits, 0.0, 2)[2], rtol=1e-6)
     np.testing.assert_array_equal(found[1], power_sums(logits, np.inf, 2)[2])
     assert found[1, 0, 2] == 1  # the second of two largest logits
@@ -125,7 +125,7 @@ def test_at_beta_zero_every_live_class_has_weight_one_and_at_infinity_the_larges
 @pytest.mark.parametrize("k", [10, 1000])
 def test_one_live_class_leaves_nothing_to_sum(k):
     logits, _ = data(40, k)
-    assert (_triton.power_sums(logits, BETAS, 6).sums[:, :, 1] == 0).all()
+    assert (triton.power_sums(logits, BETAS, 6).sums[:, :, 1] == 0).all()
 
 
 def test_many_tiny_weights_beside_a_large_one_keep_their_sum():
@@ -133,16 +133,16 @@ def test_many_tiny_weights_beside_a_large_one_keep_their_sum():
     logits = torch.full((2, k), float(np.log(1e-9)), device=DEVICE)
     logits[:, k // 2] = 0.0
     logits[:, k // 3] = float(np.log(0.5))
-    found = _triton.power_sums(logits, (1.0,), 0).sums[0].cpu()
+    found = triton.power_sums(logits, (1.0,), 0).sums[0].cpu()
     np.testing.assert_allclose(found, power_sums(logits, 1.0, 0)[2], rtol=1e-7)
 
 
 @pytest.mark.parametrize("k", [10, 100])
 def test_scaling_by_a_power_of_two_changes_no_digit(k):
     logits, _ = data(40, k)
-    large = _triton.power_sums(logits * 2.0**40, (2.0**-40,), 6).sums.cpu()
+    large = triton.power_sums(logits * 2.0**40, (2.0**-40,), 6).sums.cpu()
     units = 2.0 ** (40 * torch.arange(7, dtype=torch.float64))[None, :, None]
-    np.testing.assert_array_equal(large / units, _triton.power_sums(logits, (1.0,), 6).sums.cpu())
+    np.testing.assert_array_equal(large / units, triton.power_sums(logits, (1.0,), 6).sums.cpu())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -150,10 +150,10 @@ def test_scaling_by_a_power_of_two_changes_no_digit(k):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("k", N_CLASSES)
 def test_block_sums_are_those_of_the_definition(monkeypatch, k, dtype, weighted, mode):
-    monkeypatch.setattr(_triton, "_MANY_WEIGHTS", 0 if mode == "fast" else np.inf)
+    monkeypatch.setattr(triton, "_MANY_WEIGHTS", 0 if mode == "fast" else np.inf)
     logits, labels = data(5 if k > 2000 else 70, k, dtype)
     weights = torch.linspace(0.1, 3, len(labels), dtype=torch.float64, device=DEVICE) if weighted else None
-    found = _triton.block_sums(logits, labels, weights, 0.7, 0.6, exact=mode == "double")
+    found = triton.block_sums(logits, labels, weights, 0.7, 0.6, exact=mode == "double")
     assert found.shape == (44,)
     assert found.dtype == np.float64
     assert_block_sums(found, block_terms(logits, labels, weights, 0.7, 0.6), TOLERANCES[mode])
@@ -162,8 +162,8 @@ def test_block_sums_are_those_of_the_definition(monkeypatch, k, dtype, weighted,
 @pytest.mark.parametrize("k", [10, 1001])
 def test_sums_of_float64_have_all_their_digits(k):
     logits, labels = data(70, k, torch.float64)
-    assert_block_sums(_triton.block_sums(logits, labels, None, 0.7, 0.6), block_terms(logits, labels, None, 0.7, 0.6), 1e-12)
-    found = _triton.power_sums(logits, BETAS, 6).sums.cpu()
+    assert_block_sums(triton.block_sums(logits, labels, None, 0.7, 0.6), block_terms(logits, labels, None, 0.7, 0.6), 1e-12)
+    found = triton.power_sums(logits, BETAS, 6).sums.cpu()
     for i, beta in enumerate(BETAS):
         np.testing.assert_allclose(found[i], power_sums(logits, beta, 6)[2], rtol=1e-12)
 
@@ -175,7 +175,7 @@ def test_sums_of_many_rows_give_the_temperature_to_1e8(n, k, dtype):
     logits, labels = data(n, k, dtype)
     logits[torch.arange(n), torch.arange(n) % k] += 8 + 2 * torch.rand(n, device=DEVICE).to(dtype)
     beta_ec, beta_ts = 0.611, 0.577
-    found = _triton.block_sums(logits, labels, None, beta_ec, beta_ts)
+    found = triton.block_sums(logits, labels, None, beta_ec, beta_ts)
     exact = block_terms(logits, labels, None, beta_ec, beta_ts).sum(axis=1)
     assert abs(found[0] - exact[0]) < 1e-8 * beta_ec * abs(exact[2])
     assert abs(found[6] - exact[6]) < 1e-8 * beta_ts * abs(exact[8])
@@ -190,7 +190,7 @@ def test_rows_of_weight_zero_may_hold_anything(k):
     bad, bad_labels = logits.clone(), labels.clone()
     bad[4], bad[5], bad[6, 0] = float("nan"), -float("inf"), float("inf")
     bad_labels[[4, 5, 6]] = torch.tensor([-100, 2**40, 0], device=DEVICE)
-    found = _triton.block_sums(bad, bad_labels, weights, 0.7, 0.6)
+    found = triton.block_sums(bad, bad_labels, weights, 0.7, 0.6)
     assert_block_sums(found, block_terms(logits[kept], labels[kept], None, 0.7, 0.6), 5e-6)
 
 
@@ -199,30 +199,30 @@ def test_rows_of_weight_zero_may_hold_anything(k):
 @pytest.mark.parametrize("k", [10, 100, 1001])
 def test_rows_that_a_check_would_refuse_are_counted(k, exact, dtype):
     logits, labels = data(40, k, dtype)
-    assert _triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[43] == 0
+    assert triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[43] == 0
     logits[3, k - 1], logits[4, 0], logits[5] = float("nan"), float("inf"), -float("inf")
     labels[6], labels[7] = -1, k
-    assert _triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[43] == 5
+    assert triton.block_sums(logits, labels, None, 0.7, 0.6, exact=exact)[43] == 5
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])
 def test_labels_of_any_integer_type_are_read(dtype):
     logits, labels = data(40, 200)
-    expected = _triton.block_sums(logits, labels, None, 0.7, 0.6)
-    np.testing.assert_array_equal(_triton.block_sums(logits, labels.to(dtype), None, 0.7, 0.6), expected)
+    expected = triton.block_sums(logits, labels, None, 0.7, 0.6)
+    np.testing.assert_array_equal(triton.block_sums(logits, labels.to(dtype), None, 0.7, 0.6), expected)
 
 
 def test_only_rows_of_16_or_32_bit_numbers_are_taken_unchecked():
     logits = torch.zeros((6, 4))
-    assert all(_triton.takes_unchecked(logits.to(dtype)) for dtype in DTYPES)
-    assert not any(_triton.takes_unchecked(each) for each in (logits.double(), logits[0], logits.T, logits.long()))
+    assert all(triton.takes_unchecked(logits.to(dtype)) for dtype in DTYPES)
+    assert not any(triton.takes_unchecked(each) for each in (logits.double(), logits[0], logits.T, logits.long()))
 
 
 @pytest.mark.parametrize("k", [10, 100])
 def test_a_masked_label_leaves_the_sums_of_ec_finite(k):
     logits, labels = data(40, k)
     labels[0] = k - 1
-    found = _triton.block_sums(logits, labels, None, 0.7, 0.6)
+    found = triton.block_sums(logits, labels, None, 0.7, 0.6)
     assert np.isfinite(found[:6]).all()
     assert found[6] == np.inf
     assert (found[21], found[39]) == (-np.inf, 1)
@@ -232,16 +232,16 @@ def test_a_masked_label_leaves_the_sums_of_ec_finite(k):
 def test_a_label_is_right_only_at_the_first_of_several_largest_logits(k):
     logits = torch.zeros((3, k), device=DEVICE)
     logits[:, [3, 5]] = 1.0
-    found = _triton.block_sums(logits, torch.tensor([3, 5, 1], device=DEVICE), None, 1.0, 1.0)
+    found = triton.block_sums(logits, torch.tensor([3, 5, 1], device=DEVICE), None, 1.0, 1.0)
     assert found[38] == 1
 
 
 @pytest.mark.parametrize("k", [10, 1000])
 def test_the_same_data_give_the_same_digits(k):
     logits, labels = data(500 if k == 10 else 100, k)
-    first, second = (_triton.block_sums(logits, labels, None, 0.7, 0.6) for _ in range(2))
+    first, second = (triton.block_sums(logits, labels, None, 0.7, 0.6) for _ in range(2))
     np.testing.assert_array_equal(first, second)
-    first, second = (_triton.power_sums(logits, BETAS, 6).sums.cpu() for _ in range(2))
+    first, second = (triton.power_sums(logits, BETAS, 6).sums.cpu() for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
@@ -251,14 +251,14 @@ def test_views_give_the_sums_of_their_copies(k):
     labels %= k
     for view in (logits[3:, 1 : k + 1], logits[3::2, :k].T.contiguous().T):
         some = labels[: len(view)]
-        assert_block_sums(_triton.block_sums(view, some, None, 0.7, 0.6), block_terms(view.clone(), some, None, 0.7, 0.6), 5e-6)
+        assert_block_sums(triton.block_sums(view, some, None, 0.7, 0.6), block_terms(view.clone(), some, None, 0.7, 0.6), 5e-6)
 
 
 @pytest.mark.parametrize("k", [10, 100])
 def test_no_rows_give_zeros(k):
     logits, labels = torch.empty((0, k), device=DEVICE), torch.empty(0, dtype=torch.int64, device=DEVICE)
-    assert (_triton.block_sums(logits, labels, None, 0.7, 0.6) == 0).all()
-    assert _triton.power_sums(logits, BETAS, 2).sums.shape == (3, 3, 0)
+    assert (triton.block_sums(logits, labels, None, 0.7, 0.6) == 0).all()
+    assert triton.power_sums(logits, BETAS, 2).sums.shape == (3, 3, 0)
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.float64])
@@ -266,7 +266,7 @@ def test_no_rows_give_zeros(k):
 def test_betas_that_double_are_as_exact_as_float64(k, dtype):
     logits, _ = data(12, k, dtype)
     betas = (0.0, np.inf, *(2.0 ** (j / 4) for j in range(-4, 14)), 0.3)
-    found = _triton.power_sums(logits.double() if dtype == torch.float32 else logits, betas, 3)
+    found = triton.power_sums(logits.double() if dtype == torch.float32 else logits, betas, 3)
     for i, beta in enumerate(betas):
         peak, top, sums = power_sums(logits, beta, 3)
         np.testing.assert_array_equal(found.peak.cpu(), peak)
@@ -276,8 +276,8 @@ def test_betas_that_double_are_as_exact_as_float64(k, dtype):
 
 def test_chains_of_doubling_betas_are_short_and_hold_each_beta_once():
     betas = [2.0 ** (j / 4) for j in range(-18, 23)]
-    chains = _triton._chains(betas)
+    chains = triton._chains(betas)
     assert sorted(i for chain in chains for i, _ in chain) == list(range(len(betas)))
-    assert all(len(chain) <= _triton._LONGEST_CHAIN for chain in chains)
+    assert all(len(chain) <= triton._LONGEST_CHAIN for chain in chains)
     assert all(chain[j][1] == 2 * chain[j - 1][1] for chain in chains for j in range(1, len(chain)))
     assert len(chains) == 8

@@ -6,8 +6,8 @@ import numpy as np
 from watching import run
 
 import nishimori
-from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch
+from nishimori._rows.batch import Batch
+from nishimori._sums.gibbs import Gibbs
 
 
 def main():

@@ -4,11 +4,11 @@ import numpy as np
 from watching import run, traced_peak
 
 import nishimori
-from nishimori import _array
+from nishimori._support import arrays
 
 
 def main(sizes):
-    _array._HOST_BLOCK = 2**14  # many blocks
+    arrays._HOST_BLOCK = 2**14  # many blocks
     rng = np.random.default_rng(0)
     logits = 3 * rng.standard_normal((max(sizes), 50), np.float32)
     labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)

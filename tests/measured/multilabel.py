@@ -4,8 +4,8 @@ import numpy as np
 from watching import run, traced_peak
 
 from nishimori import MultilabelCalibrator
-from nishimori._multilabel import _decisions
-from nishimori._sources import _stored
+from nishimori._calibrators.multilabel import decisions
+from nishimori._rows import stored_rows
 
 
 def main(path):
@@ -15,8 +15,8 @@ def main(path):
     np.save(path, logits)
     size = logits.nbytes
     del logits
-    _stored.rows_per_piece = lambda _: 1000
-    _decisions._MOST_SCORES = 4 * len(labels)
+    stored_rows.rows_per_piece = lambda _: 1000
+    decisions._MOST_SCORES = 4 * len(labels)
     calibrator = MultilabelCalibrator("none", parameters="per_label")
     return traced_peak(lambda: calibrator.fit(path, labels)), size
 

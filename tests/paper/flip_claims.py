@@ -38,6 +38,11 @@ SLOW = {
     "_precision": ("test_claim_pieces", "variances or difference or precision or bundled"),
     "_regression": ("test_claim_pieces", "density or best_loss"),
 }
+# What every child needs, except nishimori.paper, which may be changed.
+IMPORTS = (
+    *("matplotlib.pyplot", "pytest", "scipy.integrate", "scipy.optimize", "sklearn.base"),
+    *(f"nishimori.{name}" for name in ("data", "metrics", "theory", "_calibrators.methods", "plot")),
+)
 
 PAIRS = ((ast.Lt, ast.GtE), (ast.Gt, ast.LtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn), (ast.Is, ast.IsNot))
 COMPARISONS = dict(PAIRS) | {other: one for one, other in PAIRS}
@@ -219,14 +224,12 @@ def pass_without_flips(modules: set[str]) -> bool:
 
 
 def import_once() -> None:
-    """Import in this process what every child needs, except nishimori.paper, which may be changed."""
+    """Import in this process what every child needs."""
     # Without these plugins and their imports a child starts in a third of the time.
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    sys.path[:0] = [str(ROOT / "tests"), str(ARTEFACTS)]
-    for name in ("matplotlib.pyplot", "pytest", "scipy.integrate", "scipy.optimize", "sklearn.base"):
+    sys.path[:0] = [str(ROOT / "tests" / "helpers"), str(ARTEFACTS)]
+    for name in IMPORTS:
         importlib.import_module(name)
-    for name in ("data", "metrics", "theory", "_calibrators", "plot"):
-        importlib.import_module(f"nishimori.{name}")
     assert "nishimori.paper" not in sys.modules
 
 

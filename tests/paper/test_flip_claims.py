@@ -1,11 +1,11 @@
 """The script that flips verdicts and comparisons: what it flips, and that it tells survivors from the others."""
 
-import subprocess
 import sys
 from pathlib import Path
 
 import flip_claims
 import pytest
+from own_process import Children
 
 SCRIPT = Path(__file__).parent / "flip_claims.py"
 SOURCE = """\
@@ -34,9 +34,16 @@ FLIPS = {
 }
 
 
-def run(*options):
-    done = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout.splitlines(), done.stderr
+@pytest.fixture(scope="module")
+def run():
+    """Runs the script in children of a process that has made the imports which take most of its time."""
+    with Children([sys.executable], flip_claims.IMPORTS) as children:
+
+        def in_child(*options):
+            code, out, err = children.run([sys.executable, str(SCRIPT), *options], Path.cwd())
+            return code, out.splitlines(), err
+
+        yield in_child
 
 
 def test_every_verdict_and_comparison_of_a_file_is_flipped_once(tmp_path):
@@ -56,7 +63,7 @@ def test_a_flip_changes_nothing_else(tmp_path):
     assert "a = x < 1\nb = y >= 1" in changed
 
 
-def test_flips_of_verdicts_are_caught_and_a_flip_that_no_test_sees_is_reported():
+def test_flips_of_verdicts_are_caught_and_a_flip_that_no_test_sees_is_reported(run):
     code, lines, err = run("--only", "_validation", "--quick")
     assert (code, err) == (0, "")
     assert lines == ["8 flips, 8 caught, 0 survived"]

@@ -4,10 +4,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-
 import reference
+
 from nishimori import data
-from nishimori._sources import ArraySource
+from nishimori._rows.array_rows import ArraySource
 from nishimori.paper import _measured
 
 

@@ -5,9 +5,10 @@ import json
 import re
 
 import pytest
-
 import shell
-from nishimori import _json, paper
+
+from nishimori import paper
+from nishimori._support import json as json_module
 from nishimori.errors import FormatError, InputError
 from nishimori.paper._artefact import Artefact, Finding, Scale, compared
 from nishimori.paper._printed import printed
@@ -177,7 +178,7 @@ def test_a_file_that_is_not_of_a_run_is_refused_in_one_line(tmp_path, what):
 
 def test_a_file_that_is_too_large_for_a_run_is_not_read(tmp_path, monkeypatch):
     run(Counted(), tmp_path, scale=Scale())
-    monkeypatch.setattr(_json, "_LARGEST", 100)
+    monkeypatch.setattr(json_module, "_LARGEST", 100)
     with pytest.raises(FormatError, match=r"is damaged: it has \d+ bytes, more than the 100 that are read\. Remove it"):
         check(Counted(), tmp_path, scale=Scale())
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 import reference
+
 from nishimori import data, paper
 from nishimori.paper._measured import scores
 from nishimori.paper._spreads import augmentation_draws, further_trainings

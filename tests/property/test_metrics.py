@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nishimori import metrics
-from nishimori._reliability import Tally, uniform_edges
-from nishimori._sources import source
+from nishimori._rows.rows import source
+from nishimori._sums.reliability import Tally, uniform_edges
 
 # Random logits may look like probabilities.
 pytestmark = pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")

@@ -3,16 +3,16 @@ from math import exp, inf
 
 import numpy as np
 import pytest
+import reference
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-import reference
-from nishimori._matching import match
-from nishimori._moments import measure
-from nishimori._observables import Confidence, Energy, Observable, TopN
-from nishimori._roots import Root
-from nishimori._sources import source
+from nishimori._fit.search import match
+from nishimori._rows.rows import source
+from nishimori._sums.moments import measure
+from nishimori._sums.observables import Confidence, Energy, Observable, TopN
+from nishimori._support.roots import Root
 
 # Constant rows of 0.25 are among the logits that hypothesis likes.
 pytestmark = pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")

@@ -10,9 +10,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-
 import report_case
 from markdown_pages import RENDERERS
+
 from nishimori import InputError, Report
 from nishimori.report._page import _inert
 

@@ -4,11 +4,11 @@ import json
 
 import numpy as np
 import pytest
+import reference
+import report_case
 from scipy.stats import binomtest
 
 import nishimori
-import reference
-import report_case
 from nishimori import InputError, Report
 
 VALIDATION, TEST = report_case.rows()

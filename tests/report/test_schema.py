@@ -7,10 +7,10 @@ import re
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 import report_case
+
+import nishimori
 from nishimori import InputError, Report
 from nishimori.errors import FormatError
 from nishimori.report import _page

@@ -4,9 +4,9 @@ from math import inf, nan, sqrt
 
 import numpy as np
 import pytest
+import reference_theory as reference
 from scipy.special import ndtr
 
-import reference_theory as reference
 from nishimori import InputError, NotConvergedError
 from nishimori.theory import (
     Affine,

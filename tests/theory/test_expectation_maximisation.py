@@ -4,9 +4,9 @@ from math import exp, log, sqrt
 
 import numpy as np
 import pytest
+import reference_theory as reference
 from scipy.optimize import brentq
 
-import reference_theory as reference
 from nishimori import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory import (
     Affine,

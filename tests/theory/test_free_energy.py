@@ -4,9 +4,9 @@ from math import log, pi, sqrt
 
 import numpy as np
 import pytest
+import reference_theory as reference
 from scipy.special import gammaln
 
-import reference_theory as reference
 from nishimori.theory import Affine, Constant, Logit, Probit, bayes_optimal, gamp
 
 CASES = {

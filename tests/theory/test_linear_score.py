@@ -5,9 +5,9 @@ from math import acos, exp, inf, nan, pi, sqrt
 
 import numpy as np
 import pytest
+import reference_theory as reference
 from scipy.special import expit
 
-import reference_theory as reference
 from nishimori import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory import Affine, Constant, Logit, Overlaps, Probit, Teacher, state_evolution
 

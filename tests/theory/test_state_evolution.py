@@ -6,10 +6,10 @@ from math import inf, nan, pi, sqrt
 
 import numpy as np
 import pytest
+import reference_theory as reference
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-import reference_theory as reference
 from nishimori import InputError, NotConvergedError
 from nishimori.theory import (
     Affine,

@@ -5,9 +5,9 @@ from math import inf, nan
 
 import numpy as np
 import pytest
+import reference_theory as reference
 from scipy.special import expit, ndtr
 
-import reference_theory as reference
 from nishimori import InputError
 from nishimori.theory import (
     Affine,

@@ -6,14 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
+import reference
 import torch
+from small_networks import Named, X, lin, same
 from torch import nn
 
-import reference
 from nishimori import InputError
 from nishimori.torch import Calibrated, fold_temperature
 from nishimori.torch._borrowed import borrowed
-from small_networks import Named, X, lin, same
 
 
 class Saving(nn.Module):

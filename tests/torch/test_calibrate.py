@@ -6,15 +6,15 @@ import pickle
 
 import numpy as np
 import pytest
+import reference
 import torch
+from small_networks import OUTPUTS
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
 import nishimori
-import reference
 from nishimori import FewErrorsWarning, InputError, NoTemperatureError
 from nishimori.torch import Calibrated, calibrate
-from small_networks import OUTPUTS
 
 LOGITS, LABELS = reference.drawn(600, 4)
 Z, Y = torch.tensor(LOGITS), torch.tensor(LABELS)

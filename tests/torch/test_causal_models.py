@@ -4,10 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+import reference
 import torch
 from torch.utils.data import DataLoader
 
-import reference
 from nishimori import InputError
 from nishimori.torch import Calibrated, calibrate, collect, fold_temperature
 

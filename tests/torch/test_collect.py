@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_networks import OUTPUTS, Returning, X, Y, loader
 from torch import nn
 from torch.utils.data import IterableDataset
 
 from nishimori.torch import collect
 from nishimori.torch._run import moved
-from small_networks import OUTPUTS, Returning, X, Y, loader
 
 DEVICES = pytest.mark.parametrize(
     "device",

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from small_networks import Returning, X, Y, loader
 from torch import nn
 
 from nishimori import InputError
 from nishimori.torch import collect
-from small_networks import Returning, X, Y, loader
 
 
 class Recording(nn.Module):

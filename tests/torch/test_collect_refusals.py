@@ -6,12 +6,12 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from small_networks import Returning, X, Y, loader
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from nishimori import InputError, InputWarning, NoTemperatureError
 from nishimori.torch import calibrate, collect
-from small_networks import Returning, X, Y, loader
 
 
 def unknown_device(name):

@@ -6,13 +6,13 @@ import io
 import pickle
 
 import pytest
+import reference
 import torch
+from small_networks import Named, X, lin
 from torch import nn
 
-import reference
 from nishimori import InputError
 from nishimori.torch import Calibrated, calibrate, fold_temperature
-from small_networks import Named, X, lin
 
 Z, Y = (torch.tensor(each) for each in reference.drawn(600, 4))
 

@@ -4,11 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
-from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
-
-from nishimori import InputError
-from nishimori.torch import Calibrated, fold_temperature
 from small_networks import (
     VGG,
     Encoder,
@@ -16,6 +11,11 @@ from small_networks import (
     built,
     lin,
 )
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
+
+from nishimori import InputError
+from nishimori.torch import Calibrated, fold_temperature
 
 WRAP = "keep the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves."
 OR_WRAP = f"or {WRAP}"

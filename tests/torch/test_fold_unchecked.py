@@ -4,11 +4,11 @@ import re
 
 import pytest
 import torch
+from small_networks import Named, Returning, X, lin
 from torch import nn
 
 from nishimori import InputError, InputWarning
 from nishimori.torch import Calibrated, fold_temperature
-from small_networks import Named, Returning, X, lin
 
 
 class Misleading(Named):

@@ -4,15 +4,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import reference
 import torch
+from small_networks import Returning, X, Y, loader
 from torch import nn
 
 import nishimori
-import reference
 from nishimori import InputError
 from nishimori.torch import calibrate, collect
 from nishimori.torch._run import structure
-from small_networks import Returning, X, Y, loader
 
 LOGITS, LABELS = reference.drawn(600, 4)
 Z, TRUTH = torch.tensor(LOGITS), torch.tensor(LABELS)

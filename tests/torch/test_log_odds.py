@@ -4,13 +4,13 @@ import io
 
 import numpy as np
 import pytest
+import reference
 import torch
+from mapped_networks import Network, X, logits
 from scipy.special import log_expit
 from torch import nn
 
 import nishimori
-import reference
-from mapped_networks import Network, X, logits
 from nishimori import InputError, LogOdds
 from nishimori.torch import Calibrated, calibrate, to_onnx
 

@@ -2,24 +2,15 @@
 
 import numpy as np
 import pytest
+import reference
 import torch
+from mapped_networks import BY_GROUP, GROUPED, GROUPS, MAPS, MATRIX, K, Network, X, affine, grouped, log_affine, logits, mixture
+from small_networks import OUTPUTS
 from torch import nn
 
 import nishimori
-import reference
-from mapped_networks import BY_GROUP, GROUPED, GROUPS, MAPS, MATRIX, K, Network, X, affine, grouped, log_affine, logits, mixture
-from nishimori import (
-    Affine,
-    ClassTemperatures,
-    GroupTemperatures,
-    InputError,
-    InputWarning,
-    LogAffine,
-    Mixture,
-    Temperature,
-)
+from nishimori import Affine, ClassTemperatures, GroupTemperatures, InputError, InputWarning, LogAffine, Mixture, Temperature
 from nishimori.torch import Calibrated
-from small_networks import OUTPUTS
 
 EACH = pytest.mark.parametrize(("map_", "definition"), MAPS.values(), ids=MAPS)
 Z = 3 * torch.randn(40, K, generator=torch.Generator().manual_seed(2))

@@ -4,10 +4,10 @@ import inspect
 
 import numpy as np
 import pytest
-import torch
-
 import reference
+import torch
 from mapped_networks import GROUPED, GROUPS, MAPS, Network, X, affine, grouped, logits
+
 from nishimori import Affine, InputError
 from nishimori.torch import Calibrated, to_onnx
 

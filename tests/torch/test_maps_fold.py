@@ -5,13 +5,13 @@ import copy
 import numpy as np
 import pytest
 import torch
+from mapped_networks import BIAS, GROUPED, MAPS, MATRIX, K, Network, X, affine, logits
+from small_networks import DTYPES, deviation
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from mapped_networks import BIAS, GROUPED, MAPS, MATRIX, K, Network, X, affine, logits
 from nishimori import Affine, InputError, InputWarning
 from nishimori.torch import Calibrated, fold_temperature
-from small_networks import DTYPES, deviation
 
 AFFINE = pytest.mark.parametrize("name", ["number", "diagonal", "matrix"])
 INSTEAD = "keep the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves."

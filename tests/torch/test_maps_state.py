@@ -7,10 +7,10 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from mapped_networks import DIAGONAL, FALLBACK, GROUPED, GROUPS, MAPS, TEMPERATURES, K, Network, X
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
-from mapped_networks import DIAGONAL, FALLBACK, GROUPED, GROUPS, MAPS, TEMPERATURES, K, Network, X
 from nishimori import Affine, ClassTemperatures, GroupTemperatures, InputError, LogAffine, Mixture
 from nishimori.torch import Calibrated
 

@@ -4,16 +4,16 @@ import gc
 
 import numpy as np
 import pytest
+import reference
 import torch
+from small_tokens import error_of_temperature, flat, sequences
 from torch import nn
 
 import nishimori
-import reference
 from nishimori import InputError, evaluate
-from nishimori._array import is_on_cuda
-from nishimori._sketch import Stream
+from nishimori._sums.sketch.stream import Stream
+from nishimori._support.arrays import is_on_cuda
 from nishimori.torch import calibrate
-from small_tokens import error_of_temperature, flat, sequences
 
 DEVICES = pytest.mark.parametrize(
     "device",

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+import reference
 import torch
 from torch import nn
 
 import nishimori
-import reference
 from nishimori import Affine, ClassTemperatures, FixedMap, GroupTemperatures, InputError
 from nishimori.torch import Calibrated, calibrate, collect
 

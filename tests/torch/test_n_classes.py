@@ -6,11 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
+import reference
 import torch
 from torch import nn
 
 import nishimori
-import reference
 from nishimori import Affine, ClassTemperatures, ExpectationConsistency, GroupTemperatures, InputError, Mixture
 from nishimori.torch import Calibrated, calibrate, to_onnx
 

@@ -5,17 +5,19 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import reference
 import torch
 import torch.distributed as dist
+from ranks_job import MANY_CLASSES, SMALL
 
 import nishimori
-import reference
-from nishimori import InputError, _starts
-from nishimori._inputs import Groups
-from nishimori._scores import scores
-from nishimori._sources import ArraySource, Source
+from nishimori import InputError
+from nishimori._fit import starts
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.batch import Groups
+from nishimori._rows.scores import scores
+from nishimori._rows.source import Source
 from nishimori.torch import _exchange, across_ranks, calibrate, reduced
-from ranks_job import MANY_CLASSES, SMALL
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ class Stepped(ArraySource):
 
 
 def test_a_search_on_devices_starts_with_every_so_many_rows_of_each_rank(one_rank, monkeypatch):
-    monkeypatch.setattr(_starts, "_STEPPED", 2**10)
+    monkeypatch.setattr(starts, "_STEPPED", 2**10)
     logits, labels = reference.drawn(3000, 4)
     rows = across_ranks(Stepped(scores(logits), labels, np.ones(3000)))
     found = nishimori.temperatures(rows)

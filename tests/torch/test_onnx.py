@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reference
 import torch
 from torch import nn
 
-import reference
 from nishimori import InputError
 from nishimori.torch import Calibrated, fold_temperature, to_onnx
 

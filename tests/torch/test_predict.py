@@ -4,13 +4,13 @@ import threading
 
 import numpy as np
 import pytest
+import reference
 import torch
+from small_networks import X
 from torch import nn
 
-import reference
 from nishimori import InputError
 from nishimori.torch import Calibrated
-from small_networks import X
 
 PREDICTIONS = pytest.mark.parametrize(
     "predict", [Calibrated.predict_proba, Calibrated.predict], ids=["probabilities", "classes"]

@@ -1,13 +1,13 @@
 """Reading a loader shows a bar on a terminal, and neither the bar nor the loader's length can change the result."""
 
 import pytest
+import reference
 import torch
+from small_networks import Returning, X, Y, loader
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-import reference
 from nishimori.torch import calibrate, collect
-from small_networks import Returning, X, Y, loader
 
 Z, LABELS = (torch.tensor(each) for each in reference.drawn(100, 3))
 READERS = pytest.mark.parametrize("read", [collect, calibrate], ids=["collect", "calibrate"])

@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
+import reference
 import torch
 from torch import nn
 from torch.nn import functional
 
-import reference
 from nishimori import InputError, InputWarning
 from nishimori.torch import calibrate, collect
 

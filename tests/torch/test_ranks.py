@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import nishimori
 import reference
 from ranks_job import DOCUMENTS, MANY_CLASSES, SITES, SMALL, TEMPERATURE, WEIGHTS, cut
 
-JOB = Path(__file__).parents[1] / "ranks_job.py"
+import nishimori
+
+JOB = Path(__file__).parents[1] / "helpers" / "ranks_job.py"
 LONGEST = 300  # seconds, on a slow machine that is busy; a rank that waits for another one in vain gives up after 120
 
 

@@ -4,15 +4,15 @@ import pickle
 
 import numpy as np
 import pytest
+import reference
 import torch
+from mapped_networks import MAPS, K
+from small_tokens import error_of_temperature, flat, late, sequences
 from torch import nn
 
 import nishimori
-import reference
-from mapped_networks import MAPS, K
 from nishimori import InputError, Temperature
 from nishimori.torch import Calibrated, calibrate, collect
-from small_tokens import error_of_temperature, flat, late, sequences
 
 
 class Network(nn.Module):

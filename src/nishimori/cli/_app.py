@@ -13,7 +13,7 @@ import typer
 from typer.rich_utils import rich_format_error
 
 import nishimori
-from nishimori._escape import printable
+from nishimori._support.escape import printable
 from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _gate, _methods, _paper, _report, _sketch, _theory
 from nishimori.cli._help import FLAG, epilog
 from nishimori.cli._terminal import one_line_errors, print_text

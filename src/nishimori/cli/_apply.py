@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
-from nishimori._array import HostArray, like
-from nishimori._disk import check_target
-from nishimori._inputs import Groups
-from nishimori._progress import Report, shown
-from nishimori._scores import scores, warn_if_probabilities
-from nishimori._sources import row_values
-from nishimori._tables import Block, Table, is_table, is_text, listed, new_table, open_table
+from nishimori._rows.batch import Groups
+from nishimori._rows.scores import scores, warn_if_probabilities
+from nishimori._rows.table_rows import row_values
+from nishimori._rows.tables.block import Block, Table, listed
+from nishimori._rows.tables.files import is_table, is_text, open_table
+from nishimori._rows.tables.new_table import new_table
+from nishimori._support.arrays import HostArray, like
+from nishimori._support.disk import check_target
+from nishimori._support.progress import Report, shown
 from nishimori.cli import _files
 from nishimori.cli._arrays import ArrayFile, StoredArray, new_arrays, open_arrays
 from nishimori.cli._group_names import GroupNames
@@ -218,7 +220,7 @@ def _groups_of(block: Block, index: int) -> Groups:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _ApplyPlan:
     """The columns of the output: names, and for each the place of a column that is kept, or None and a class's place."""
 
     classes: list[str]
@@ -227,7 +229,7 @@ class _Plan:
     kept: list[str]
 
 
-def _plan(calibrator: "Calibrator", data: _Data) -> _Plan:
+def _plan(calibrator: "Calibrator", data: _Data) -> _ApplyPlan:
     """Probabilities take the place of the scores, and all other columns stay where they are."""
     check_n_classes(calibrator, data.first, data.names)
     n_classes = scores(data.first, input=calibrator.input, name="scores").n_classes
@@ -235,7 +237,7 @@ def _plan(calibrator: "Calibrator", data: _Data) -> _Plan:
     if calibrator.classes is not None:
         classes = [str(label) for label in calibrator.classes_.tolist()]
     if data.table is None:
-        return _Plan(classes, classes, [(None, k) for k in range(n_classes)], [])
+        return _ApplyPlan(classes, classes, [(None, k) for k in range(n_classes)], [])
     order = {index: k for k, index in enumerate(data.columns)}
     names: list[str] = []
     places: list[tuple[int | None, int]] = []
@@ -254,7 +256,7 @@ def _plan(calibrator: "Calibrator", data: _Data) -> _Plan:
             f"{data.table.path} has a column {min(both)!r} that is not a score, and a probability would get the same name. "
             "Rename the column."
         )
-    return _Plan(classes, names, places, kept)
+    return _ApplyPlan(classes, names, places, kept)
 
 
 Results = Iterator[tuple[HostArray, Block | None]]
@@ -276,7 +278,7 @@ def _probabilities(calibrator: "Calibrator", data: _Data, report: Report) -> Res
     named.warn_of_others()
 
 
-def _to_table(output: Path, results: Results, plan: _Plan, names: Names, *, overwrite: bool) -> int:
+def _to_table(output: Path, results: Results, plan: _ApplyPlan, names: Names, *, overwrite: bool) -> int:
     """Write a table; how many rows it has."""
     n_rows = 0
     with new_table(output, plan.names, overwrite=overwrite, delimiter=names.delimiter, decimal=names.decimal) as table:

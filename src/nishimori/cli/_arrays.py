@@ -16,10 +16,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from nishimori._array import HostArray
-from nishimori._disk import existing_file, new_file
-from nishimori._optional import require
-from nishimori._tables import listed
+from nishimori._rows.tables.block import listed
+from nishimori._support.arrays import HostArray
+from nishimori._support.disk import existing_file, new_file
+from nishimori._support.optional import require
 from nishimori.data import _npy, _tensors
 from nishimori.data._stored import StoredArray, sliced
 from nishimori.errors import FormatError, InputError
@@ -125,7 +125,7 @@ class _Npy(ArrayFile):
 class _Npz(ArrayFile):
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._archive = _npy.Archive(path)
+        self._archive = _npy.NpzArchive(path)
         self.names = self._archive.names
         if any(name.endswith("/data.pkl") for name in self.names):
             self.close()

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nishimori._array import HostArray
-from nishimori._labels import refuse_permuted, spelled_as
-from nishimori._progress import shown
-from nishimori._scores import SAY_PROBABILITIES, Input, check_input, is_auto
-from nishimori._sources import Reported, Source, source
-from nishimori._tables import listed
+from nishimori._rows.labels import refuse_permuted, spelled_as
+from nishimori._rows.rows import source
+from nishimori._rows.scores import SAY_PROBABILITIES, Input, check_input, is_auto
+from nishimori._rows.source import Reported, Source
+from nishimori._rows.tables.block import listed
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import shown
 from nishimori.cli import _files
 from nishimori.cli._files import Names
 from nishimori.cli._group_names import GroupNames
@@ -28,7 +29,7 @@ Meant = tuple[Input, float | None, list[str] | None]
 
 
 @dataclass(frozen=True)
-class Rows:
+class CalibratedRows:
     """The rows, the columns that are their scores, and the name of the labels, where there are names."""
 
     source: Source
@@ -37,7 +38,9 @@ class Rows:
 
 
 @contextmanager
-def opened_rows(files: Sequence[Path], names: Names, meaning: Meant, calibrator: "Calibrator | None") -> Iterator[Rows]:
+def opened_rows(
+    files: Sequence[Path], names: Names, meaning: Meant, calibrator: "Calibrator | None"
+) -> Iterator[CalibratedRows]:
     """The rows of files; errors in the block name lines and columns, and a bar shows how much was read."""
     kind, floor, known = meaning
     with shown(None) as report:
@@ -56,7 +59,7 @@ def opened_rows(files: Sequence[Path], names: Names, meaning: Meant, calibrator:
         rows = source(data.scores, truth, data.weights, probability_remedy=remedy, **given)
         if calibrator is not None:
             rows.groups = GroupNames(calibrator.map_).spelled(rows.groups)
-        yield Rows(Reported(rows, "Measuring", report), data.columns, column)
+        yield CalibratedRows(Reported(rows, "Measuring", report), data.columns, column)
 
 
 def refuse_swapped(command: str, files: Sequence[Path], calibration: Path | None) -> None:

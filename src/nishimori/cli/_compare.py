@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import typer
 
 import nishimori
-from nishimori._comparison import Comparison
-from nishimori._progress import shown
-from nishimori._scores import check_input, is_auto
+from nishimori._evaluation.comparison import Comparison
+from nishimori._rows.scores import check_input, is_auto
+from nishimori._support.progress import shown
 from nishimori.cli._data_sets import DataSets, Told, data_sets, opened
 from nishimori.cli._help import FLAG, OUTPUT, epilog
 from nishimori.cli._options import (

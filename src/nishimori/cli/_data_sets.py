@@ -8,14 +8,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from nishimori._array import HostArray
-from nishimori._inputs import Batch
-from nishimori._labels import refuse_permuted, spelled_as
-from nishimori._progress import Report, silent
-from nishimori._scores import Floor, Input, is_auto
-from nishimori._sketch import Sketch
-from nishimori._sources import Kept, Reported, Source, Stored, source
-from nishimori._sources._source import T
+from nishimori._rows.batch import Batch
+from nishimori._rows.labels import refuse_permuted, spelled_as
+from nishimori._rows.rows import source
+from nishimori._rows.scores import Floor, Input, is_auto
+from nishimori._rows.source import Reported, Source, T
+from nishimori._rows.stored_rows import KeptScores, Stored
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import Report, silent
 from nishimori.cli import _files
 from nishimori.cli._files import LogitFile, Names
 from nishimori.cli._sketch_file import opened_sketch
@@ -107,4 +108,4 @@ def opened(files: list[Path], told: Told, report: Report) -> Source | Sketch:
 
 def _in_memory(scores: Stored) -> Any:
     """Scores that were kept in memory as one array, which is read twice as fast as blocks; others as they are."""
-    return np.concatenate(list(scores.blocks())) if isinstance(scores, Kept) else scores
+    return np.concatenate(list(scores.blocks())) if isinstance(scores, KeptScores) else scores

@@ -10,17 +10,18 @@ import typer
 
 import nishimori
 from nishimori import data, plot
-from nishimori._curve import temperature_curve
-from nishimori._disk import check_folder, check_target, new_file
-from nishimori._maps import Map, Temperature
-from nishimori._optional import require
-from nishimori._scorecard import Scorecard, scorecards
-from nishimori._sources import source
-from nishimori._temperatures import Temperatures, temperatures
+from nishimori._evaluation.curve import temperature_curve
+from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._fit.temperatures import Temperatures, temperatures
+from nishimori._rows.rows import source
+from nishimori._support.disk import check_folder, check_target, new_file
+from nishimori._support.optional import require
 from nishimori.cli._help import epilog
 from nishimori.cli._terminal import ForceOption, JsonOption, as_row, note, print_json, print_table
 from nishimori.data import Labelled, Network
 from nishimori.errors import NishimoriError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature
 
 
 @dataclass(frozen=True)

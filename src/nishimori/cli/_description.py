@@ -5,9 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nishimori._array import HostArray
-from nishimori._maps import Affine, ClassCurves, ClassTemperatures, GroupTemperatures, LogAffine, LogOdds, Mixture
-from nishimori._tabular import measured
+from nishimori._support.arrays import HostArray
+from nishimori._support.tables import measured
+from nishimori.maps.affine import Affine
+from nishimori.maps.class_curves import ClassCurves
+from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
+from nishimori.maps.log_affine import LogAffine
+from nishimori.maps.log_odds import LogOdds
+from nishimori.maps.mixture import Mixture
 
 if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn
@@ -148,7 +153,8 @@ def _classes(calibrator: "Calibrator") -> list[str]:
 
 def _own_rules() -> dict[type, Callable[[Any, Any], list[str]]]:
     """The rules of calibrators that say more, or less, than others with the same kind of map."""
-    from nishimori._calibrators import ClasswiseTemperature, Platt  # noqa: PLC0415 - scikit-learn
+    from nishimori._calibrators.classwise import ClasswiseTemperature  # noqa: PLC0415 - scikit-learn
+    from nishimori._calibrators.platt import Platt  # noqa: PLC0415 - scikit-learn
 
     return {Platt: _of_log_odds, ClasswiseTemperature: _of_scales}
 

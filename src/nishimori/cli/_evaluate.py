@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import nishimori
-from nishimori._applied import check_groups
-from nishimori._disk import check_target, new_file
-from nishimori._group_gaps import GroupGaps
-from nishimori._group_sums import By
-from nishimori._inference import normal_quantile
-from nishimori._maps import Map, Temperature
-from nishimori._optional import require
-from nishimori._paired import MOST_BINS, Difference, compared
-from nishimori._reliability import Reliability, Strategy
-from nishimori._scorecard import METRICS, Scorecard, scorecards
-from nishimori._scores import Input
-from nishimori._sketch import Sketch
-from nishimori._sources import Source
+from nishimori._evaluation.calibrated import check_groups
+from nishimori._evaluation.group_gaps import GroupGaps
+from nishimori._evaluation.paired import MOST_BINS, Difference, compared
+from nishimori._evaluation.scorecard import METRICS, Scorecard, scorecards
+from nishimori._rows.scores import Input
+from nishimori._rows.source import Source
+from nishimori._sums.groups import By
+from nishimori._sums.reliability import Reliability, Strategy
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.disk import check_target, new_file
+from nishimori._support.intervals import normal_quantile
+from nishimori._support.optional import require
 from nishimori.cli import _files
 from nishimori.cli._calibrated_rows import agreed, opened_rows, refuse_swapped
 from nishimori.cli._files import Names
@@ -61,6 +60,8 @@ from nishimori.cli._terminal import (
 )
 from nishimori.cli._wording import with_options
 from nishimori.errors import InputError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature
 
 if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn
@@ -131,7 +132,7 @@ def evaluate(
     refuse_swapped("eval", files, calibration)
     normal_quantile(level)  # which checks it
     shown_by: By | None = "groups" if by is None and groups else by
-    wanted = _Wanted(files, calibration, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
+    wanted = _EvalRequest(files, calibration, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _evaluate_sketch(sums, wanted)
@@ -150,7 +151,7 @@ def evaluate(
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _EvalRequest:
     """What to measure, and what to do with the result."""
 
     files: Sequence[Path]
@@ -172,7 +173,7 @@ class _Wanted:
 
 
 def _evaluate_rows(
-    names: Names, meaning: tuple[Input, float | None, list[str] | None], calibrator: "Calibrator | None", wanted: _Wanted
+    names: Names, meaning: tuple[Input, float | None, list[str] | None], calibrator: "Calibrator | None", wanted: _EvalRequest
 ) -> None:
     """Read the rows, measure them, and show what was found."""
     kind, floor, known = meaning
@@ -203,7 +204,7 @@ class _Results:
         return rows
 
 
-def _show(results: _Results, about: dict[str, Any], wanted: _Wanted) -> None:
+def _show(results: _Results, about: dict[str, Any], wanted: _EvalRequest) -> None:
     """Draw the picture, if one is wanted, and print all numbers."""
     cards, level = results.cards, wanted.level
     if wanted.plot is not None:
@@ -229,7 +230,7 @@ def _show(results: _Results, about: dict[str, Any], wanted: _Wanted) -> None:
         note(f"Wrote {wanted.plot}")
 
 
-def _evaluate_sketch(sums: Sketch, wanted: _Wanted) -> None:
+def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     """The same from the sums that the command sketch has written."""
     calibrator = None if wanted.calibration is None else _files.calibrator_in(wanted.calibration)
     agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
@@ -254,7 +255,7 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _measured(rows: Source, calibrator: "Calibrator | None", classes: Sequence[str] | None, wanted: _Wanted) -> _Results:
+def _measured(rows: Source, calibrator: "Calibrator | None", classes: Sequence[str] | None, wanted: _EvalRequest) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
     maps, counts = _maps(calibrator), wanted.counts
     chosen = list(maps.values())

@@ -14,12 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from nishimori import _tables
-from nishimori._array import HostArray
-from nishimori._disk import existing_file
-from nishimori._progress import Report, silent
-from nishimori._sources import KEPT, Kept, NpyFile, Stored, flat, parquet_files, rows_per_piece
-from nishimori._tables import is_table, listed
+from nishimori._rows.npy_files import NpyFile
+from nishimori._rows.parquet_folder import parquet_files
+from nishimori._rows.pieces import rows_per_piece
+from nishimori._rows.stored_rows import KeptScores, Stored
+from nishimori._rows.table_rows import KEPT, flat
+from nishimori._rows.tables.block import listed
+from nishimori._rows.tables.files import ENDINGS, is_table
+from nishimori._support.arrays import HostArray
+from nishimori._support.disk import existing_file
+from nishimori._support.progress import Report, silent
 from nishimori.cli import _arrays
 from nishimori.cli._arrays import ArrayFile, open_arrays
 from nishimori.cli._labelled_table import LabelledTable
@@ -41,7 +45,7 @@ __all__ = [
     "refuse_folder",
 ]
 
-SUFFIXES = (*_arrays.SUFFIXES, *_tables.ENDINGS)
+SUFFIXES = (*_arrays.SUFFIXES, *ENDINGS)
 
 _WITH_GROUPS = "Pass a file of scores and groups, such as .npz."
 # Rows that say whether an array can be what an option would make of it.
@@ -52,7 +56,7 @@ _ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
 
 def calibrator_in(path: Path) -> Any:
     """The calibrator of a file; that of a multilabel model is refused, because files of scores have one label per row."""
-    from nishimori._calibrators import load  # noqa: PLC0415 - scikit-learn
+    from nishimori._calibrators.methods import load  # noqa: PLC0415 - scikit-learn
 
     return load(path)
 
@@ -199,7 +203,7 @@ class ArrayScores(Stored):
         return map(flat, file.array(self.name).blocks(rows_per_piece(2 if len(self.shape) == 1 else self.shape[1])))
 
 
-def _kept(blocks: Iterator[HostArray]) -> Kept | None:
+def _kept(blocks: Iterator[HostArray]) -> KeptScores | None:
     """All blocks, or None if they are too large to keep."""
     kept, n_bytes = [], 0
     for block in blocks:
@@ -207,7 +211,7 @@ def _kept(blocks: Iterator[HostArray]) -> Kept | None:
         n_bytes += block.nbytes
         if n_bytes > KEPT:
             return None
-    return Kept(kept)
+    return KeptScores(kept)
 
 
 def check_array_options(path: Path, names: Names) -> None:

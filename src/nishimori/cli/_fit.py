@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import nishimori
-from nishimori._disk import check_target
-from nishimori._labels import refuse_permuted, spelled_as
-from nishimori._progress import shown
-from nishimori._scores import Floor, Input, check_input, is_auto
-from nishimori._sketch import Sketch
-from nishimori._sources import Reported, source
+from nishimori._rows.labels import refuse_permuted, spelled_as
+from nishimori._rows.rows import source
+from nishimori._rows.scores import Floor, Input, check_input, is_auto
+from nishimori._rows.source import Reported
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.disk import check_target
+from nishimori._support.progress import shown
 from nishimori.cli import _files
 from nishimori.cli._description import description, verdict
 from nishimori.cli._help import FLAG, epilog
@@ -139,7 +140,7 @@ def fit(
     It is one temperature with most methods, and several parameters with others. It is written to a file for apply and eval.
     """
     known = None if classes is None else split(classes)
-    wanted = _Wanted(method or ("auto" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
+    wanted = _FitRequest(method or ("auto" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
     if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)
@@ -173,7 +174,7 @@ def _learn(calibrator: "Calibrator", data: Any, *, counts: bool) -> None:
     calibrator.fit(data, **({"counts": True} if counts else {}))
 
 
-def _fit_to_sketch(sums: Sketch, output: Path, wanted: "_Wanted", *, counts: bool, as_json: bool, force: bool) -> None:
+def _fit_to_sketch(sums: Sketch, output: Path, wanted: "_FitRequest", *, counts: bool, as_json: bool, force: bool) -> None:
     """The same from the sums that the command sketch has written."""
     calibrator = wanted.calibrator(sums.input, sums.classes, sums.floor)
     _check_output(output, overwrite=force)
@@ -192,7 +193,7 @@ def _check_output(output: Path, *, overwrite: bool) -> None:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _FitRequest:
     """What the options say about the method; ``params`` are texts such as ``shrink=false``."""
 
     method: str
@@ -208,7 +209,7 @@ class _Wanted:
         if ":" in self.method:
             sys.path.append(str(Path.cwd()))  # a module beside the data, but never instead of an installed one
         common: dict[str, Any] = {"input": input, "classes": classes} | ({} if floor is None else {"floor": floor})
-        from nishimori._calibrators._methods import own_parameters  # noqa: PLC0415 - scikit-learn
+        from nishimori._calibrators.methods import own_parameters  # noqa: PLC0415 - scikit-learn
 
         try:
             taken = own_parameters(self.method)

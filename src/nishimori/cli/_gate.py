@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 import nishimori
-from nishimori._annotations import Outcome, workflow_command
-from nishimori._annotations import junit as junit_file
-from nishimori._applied import check_groups
-from nishimori._checks import TITLES, is_in_percent
-from nishimori._disk import check_target, new_file
-from nishimori._gate import MIN_SAMPLES, SUITE, Gate, Wanted, judged
-from nishimori._group_sums import By
-from nishimori._maps import Map, Temperature
-from nishimori._sketch import Sketch
-from nishimori._tabular import Tabular
+from nishimori._evaluation.annotations import CheckOutcome, workflow_command
+from nishimori._evaluation.annotations import junit as junit_file
+from nishimori._evaluation.calibrated import check_groups
+from nishimori._evaluation.checks import TITLES, is_in_percent
+from nishimori._evaluation.gate import MIN_SAMPLES, SUITE, Gate, Wanted, judged
+from nishimori._sums.groups import By
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.disk import check_target, new_file
+from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibrated_rows import Meant, agreed, opened_rows, refuse_swapped
 from nishimori.cli._files import Names
@@ -47,6 +46,8 @@ from nishimori.cli._options import (
 from nishimori.cli._sketch_file import about_sketches, opened_sketch
 from nishimori.cli._terminal import ForceOption, JsonOption, error_text, heard, json_text, note, print_json, print_lines
 from nishimori.errors import InputError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature
 
 if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn
@@ -275,8 +276,8 @@ class _Unmade:
     message: str
 
     @property
-    def _outcome(self) -> Outcome:
-        return Outcome("the checks can be made", "error", "error", self.message)
+    def _outcome(self) -> CheckOutcome:
+        return CheckOutcome("the checks can be made", "error", "error", self.message)
 
     def to_github(self) -> str:
         return workflow_command(self._outcome)

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._inputs import Groups
-from nishimori._maps import GroupTemperatures, Map
+from nishimori._rows.batch import Groups
+from nishimori.maps.group_temperatures import GroupTemperatures
+from nishimori.maps.map import Map
 
 
 class GroupNames:

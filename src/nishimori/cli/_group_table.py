@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from nishimori._group_gaps import GroupGap, GroupGaps, gaps_after, names_of_groups
-from nishimori._group_sums import By
-from nishimori._maps import Map
-from nishimori._sources import Source
-from nishimori._tabular import Tabular
+from nishimori._evaluation.group_gaps import GroupGap, GroupGaps, gaps_after, names_of_groups
+from nishimori._rows.source import Source
+from nishimori._sums.groups import By
+from nishimori._support.tables import Tabular
 from nishimori.cli._terminal import print_tabular, print_text
+from nishimori.maps.map import Map
 
 # So many groups are shown, those that are furthest off; machines get all.
 _SHOWN = 20

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._array import HostArray
-from nishimori._labels import group_names
-from nishimori._progress import Report
-from nishimori._sources import KEPT, Kept, Stored, flat, open_tables, row_values
-from nishimori._tables import Block, Table
-from nishimori._tables._columns import by_values
+from nishimori._rows.labels import group_names
+from nishimori._rows.parquet_folder import open_tables
+from nishimori._rows.stored_rows import KeptScores, Stored
+from nishimori._rows.table_rows import KEPT, flat, row_values
+from nishimori._rows.tables.block import Block, Table
+from nishimori._rows.tables.columns import by_values
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import Report
 from nishimori.cli._selection import Names, Selection, is_ignored, selected, undecided
 from nishimori.errors import FormatError, InputError
 
@@ -92,7 +94,9 @@ class LabelledTable:
         self.ids: HostArray | None = None if called is None else np.array(group_names(list(ids)))[called]
         self._refuse_doubt(extremes)
         whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
-        self.scores: Stored = Kept(kept) if kept else TableScores(self._table.path, self._names, columns, whole, scores.dtype)
+        self.scores: Stored = (
+            KeptScores(kept) if kept else TableScores(self._table.path, self._names, columns, whole, scores.dtype)
+        )
 
     def _checked(self, block: Block, columns: Sequence[int]) -> tuple[HostArray, list[Any], HostArray | None, HostArray]:
         """Scores, labels and weights of a block, and which rows count."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import typer
 
 import nishimori
-from nishimori._tabular import Tabular
+from nishimori._support.tables import Tabular
 from nishimori.cli._help import epilog
 from nishimori.cli._terminal import JsonOption, MarkdownOption, print_json, print_lines, print_tabular, print_text
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nishimori._array import HostArray
-from nishimori._reliability import Strategy
-from nishimori._scores import Input, scores
-from nishimori._tables import listed
+from nishimori._rows.scores import Input, scores
+from nishimori._rows.tables.block import listed
+from nishimori._sums.reliability import Strategy
+from nishimori._support.arrays import HostArray
 from nishimori.cli._help import DATA, FLAG, MEASURES, TABLES
 from nishimori.cli._selection import Names
 from nishimori.errors import InputError

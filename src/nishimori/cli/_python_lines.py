@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nishimori._sketch import is_sketch_file
-from nishimori._tables import is_table
+from nishimori._rows.tables.files import is_table
+from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori.cli._data_sets import Told
 
 _LAST = "print(calibrator.temperature_, card.ece, card.nll)"

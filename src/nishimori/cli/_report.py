@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
-from nishimori._disk import check_target
-from nishimori._optional import require
-from nishimori._progress import shown
-from nishimori._scores import check_input, is_auto
+from nishimori._rows.scores import check_input, is_auto
+from nishimori._support.disk import check_target
+from nishimori._support.optional import require
+from nishimori._support.progress import shown
 from nishimori.cli import _files
 from nishimori.cli._data_sets import DataSets, Located, Told, data_sets, opened
 from nishimori.cli._help import FLAG, MEASURES, OUTPUT, epilog

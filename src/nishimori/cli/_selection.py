@@ -14,19 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._array import HostArray
-from nishimori._labels import refuse_permuted, spelled_as
-from nishimori._scores import Input
-from nishimori._tables import Block, Table, listed
-from nishimori._tables._columns import (
-    Roles,
-    by_names,
-    by_values,
-    constant_or_whole,
-    looks_like_row_numbers,
-    matched,
-    named,
-)
+from nishimori._rows.labels import refuse_permuted, spelled_as
+from nishimori._rows.scores import Input
+from nishimori._rows.tables.block import Block, Table, listed
+from nishimori._rows.tables.columns import Roles, by_names, by_values, constant_or_whole, looks_like_row_numbers, matched, named
+from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError, InputError
 
 # As many names as `listed` shows.

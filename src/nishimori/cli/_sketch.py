@@ -10,12 +10,13 @@ import typer
 
 import nishimori
 from nishimori import Sketch
-from nishimori._disk import check_target
-from nishimori._labels import refuse_permuted, spelled_as
-from nishimori._progress import shown
-from nishimori._scores import Input, check_input
-from nishimori._sketch import is_sketch_file
-from nishimori._sources import Reported, source
+from nishimori._rows.labels import refuse_permuted, spelled_as
+from nishimori._rows.rows import source
+from nishimori._rows.scores import Input, check_input
+from nishimori._rows.source import Reported
+from nishimori._sums.sketch.archive import is_sketch_file
+from nishimori._support.disk import check_target
+from nishimori._support.progress import shown
 from nishimori.cli import _files
 from nishimori.cli._help import DATA, epilog
 from nishimori.cli._options import (

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nishimori._sketch import Sketch, is_sketch_file
+from nishimori._sums.sketch.archive import is_sketch_file
+from nishimori._sums.sketch.sketch import Sketch
 from nishimori.errors import InputError
 
 _RANGE = re.compile(r"`temperatures=\(([^,]+), ([^)]+)\)`")

@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nishimori._escape import printable
-from nishimori._progress import say
-from nishimori._scorecard import Scorecard
-from nishimori._tabular import Tabular, decimals_of
+from nishimori._evaluation.scorecard import Scorecard
+from nishimori._support.escape import printable
+from nishimori._support.progress import say
+from nishimori._support.tables import Tabular, decimals_of
 from nishimori.cli._help import FLAG, OUTPUT
 from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
 from nishimori.cli._wording import command_options, with_options

@@ -93,7 +93,7 @@ def with_options(message: str) -> str:
 
 def _class_options() -> dict[str, str]:
     """The option that asks for each class of calibrators; none before they are imported, when no message can name one."""
-    registry = sys.modules.get("nishimori._calibrators._registry")  # to import it here would import scikit-learn
+    registry = sys.modules.get("nishimori._methods.registry")  # to import it here would import scikit-learn
     return {} if registry is None else {kind.__name__: f"--method {name}" for name, kind in registry.classes().items()}
 
 

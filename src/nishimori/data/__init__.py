@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from nishimori._disk import existing_file
+from nishimori._support.disk import existing_file
 from nishimori.data._networks import ENDING, Labelled, Network, check_ending, read, write
 from nishimori.errors import InputError
 

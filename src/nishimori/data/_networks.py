@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._array import HostArray
-from nishimori._disk import new_file
-from nishimori._json import parsed
-from nishimori.data._npy import Archive
+from nishimori._support.arrays import HostArray
+from nishimori._support.disk import new_file
+from nishimori._support.json import parsed
+from nishimori.data._npy import NpzArchive
 from nishimori.errors import FormatError, InputError
 
 ENDING = ".npz"
@@ -79,7 +79,7 @@ def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) ->
 def read(path: Path) -> Network:
     """What `write` stored."""
     try:
-        with Archive(path, "Compute it again.") as archive:
+        with NpzArchive(path, "Compute it again.") as archive:
             name, provenance = _provenance(archive)
             parts = {part: _part(archive, part) for part in _PARTS}
     except OSError:
@@ -96,7 +96,7 @@ def read(path: Path) -> Network:
     return Network(name, validation, test, parts["augmented"], provenance)
 
 
-def _provenance(archive: Archive) -> tuple[str, dict[str, Any]]:
+def _provenance(archive: NpzArchive) -> tuple[str, dict[str, Any]]:
     (text,) = archive.array("provenance").whole().tolist()
     provenance = parsed(text)
     name = provenance.pop("name")
@@ -105,7 +105,7 @@ def _provenance(archive: Archive) -> tuple[str, dict[str, Any]]:
     return name, provenance
 
 
-def _part(archive: Archive, part: str) -> Labelled | None:
+def _part(archive: NpzArchive, part: str) -> Labelled | None:
     if f"{part}_logits" not in archive.names:
         return None
     logits, labels = (archive.array(f"{part}_{what}").numbers().whole() for what in ("logits", "labels"))

@@ -18,8 +18,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from nishimori._array import HostArray
-from nishimori._disk import existing_file
+from nishimori._support.arrays import HostArray
+from nishimori._support.disk import existing_file
 from nishimori.data._stored import StoredArray, damage, row_bytes, sliced
 from nishimori.errors import FormatError
 
@@ -83,7 +83,7 @@ def array_file(path: Path) -> StoredArray:
     return StoredArray(str(path), found.shape, found.dtype, sliced(len(rows), lambda start, stop: rows[start:stop]))
 
 
-class Archive:
+class NpzArchive:
     """The arrays in a .npz file by name; a context manager. ``remedy`` ends the messages about damage."""
 
     def __init__(self, path: Path, remedy: str = "Save it again with numpy.savez.") -> None:
@@ -101,7 +101,7 @@ class Archive:
             self._file.close()
             raise
 
-    def __enter__(self) -> "Archive":
+    def __enter__(self) -> "NpzArchive":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._array import HostArray
+from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError
 
 _ARRAY, _DTYPE, _CLASS = object(), object(), object()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._array import HostArray
+from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError, NishimoriError
 
 # A row is read as a whole, so this bounds the memory of a block of one row; it leaves room for eight million classes.

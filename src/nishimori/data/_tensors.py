@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nishimori._disk import existing_file
-from nishimori._optional import require
-from nishimori.data._npy import Archive
+from nishimori._support.disk import existing_file
+from nishimori._support.optional import require
+from nishimori.data._npy import NpzArchive
 from nishimori.data._stored import damage
 from nishimori.errors import FormatError
 
@@ -102,7 +102,7 @@ class _Sink(io.RawIOBase):
 
 def _zip_names(path: Path) -> Iterator[str]:
     """The functions and classes that a file of today's format refers to."""
-    with Archive(path, REMEDY) as archive:
+    with NpzArchive(path, REMEDY) as archive:
         records = archive.records
     instructions = [each for each in records if each.filename.endswith("/data.pkl")]
     if len(instructions) != 1:

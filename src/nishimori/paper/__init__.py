@@ -14,8 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nishimori._optional import require
-from nishimori._progress import Report, shown_or_told
+from nishimori._support.optional import require
+from nishimori._support.progress import Report, shown_or_told
 from nishimori.errors import InputError
 from nishimori.paper import _runs
 from nishimori.paper._artefact import Artefact, Finding, Scale

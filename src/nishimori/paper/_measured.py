@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nishimori import data
-from nishimori._array import HostArray
-from nishimori._maps import Temperature
-from nishimori._scorecard import Scorecard, scorecards
-from nishimori._sources import Source, source
-from nishimori._temperatures import temperatures_of
+from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._fit.temperatures import temperatures_of
+from nishimori._rows.rows import source
+from nishimori._rows.source import Source
+from nishimori._support.arrays import HostArray
 from nishimori.data import Labelled, Network
 from nishimori.errors import InputError
+from nishimori.maps.temperature import Temperature
 from nishimori.paper._artefact import Scale
 from nishimori.paper._names import NetworkName
 

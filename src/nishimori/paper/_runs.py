@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import nishimori
-from nishimori._disk import check_folder, check_target, new_file
-from nishimori._json import JsonError, read_json
-from nishimori._optional import require
-from nishimori._progress import Report, silent
+from nishimori._support.disk import check_folder, check_target, new_file
+from nishimori._support.json import JsonError, read_json
+from nishimori._support.optional import require
+from nishimori._support.progress import Report, silent
 from nishimori.errors import FormatError, InputError
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from nishimori._optional import require
+from nishimori._support.optional import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,11 +3,11 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nishimori._labels import Classes
-from nishimori._reliability import Strategy
-from nishimori._scorecard import evaluate
-from nishimori._scores import Input
-from nishimori._sources import is_source
+from nishimori._evaluation.scorecard import evaluate
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Input
+from nishimori._rows.source import is_source
+from nishimori._sums.reliability import Strategy
 from nishimori.plot._palette import MARKERS
 from nishimori.plot._reliability_diagram import reliability_diagram
 

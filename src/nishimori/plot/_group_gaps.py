@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nishimori._array import HostArray
-from nishimori._group_gaps import GroupGap, GroupGaps
-from nishimori._inference import normal_quantile
+from nishimori._evaluation.group_gaps import GroupGap, GroupGaps
+from nishimori._support.arrays import HostArray
+from nishimori._support.intervals import normal_quantile
 from nishimori.errors import InputError
 from nishimori.plot._axes import axes_for
 from nishimori.plot._palette import COLORS, MARKERS, OTHER_COLORS, OTHER_MARKERS

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from nishimori._array import HostArray
-from nishimori._inference import normal_quantile, wilson_limits
-from nishimori._numbers import between
-from nishimori._reliability import Reliability
-from nishimori._scorecard import Scorecard
+from nishimori._evaluation.scorecard import Scorecard
+from nishimori._sums.reliability import Reliability
+from nishimori._support.arrays import HostArray
+from nishimori._support.intervals import normal_quantile, wilson_limits
+from nishimori._support.numbers import between
 from nishimori.errors import InputError
 from nishimori.plot._axes import axes_for
 from nishimori.plot._palette import COLORS, MARKERS, OTHER_COLORS, OTHER_MARKERS

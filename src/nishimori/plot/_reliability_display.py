@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nishimori import _array
-from nishimori._array import HostArray
-from nishimori._labels import Classes, class_labels
-from nishimori._reliability import Of, Reliability, Strategy, reliability_of
-from nishimori._sources import source
+from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.rows import source
+from nishimori._sums.reliability import Of, Reliability, Strategy, reliability_of
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 from nishimori.plot._reliability_diagram import Scale, reliability_diagram
 
@@ -245,7 +245,7 @@ def _curve_of(
     measured: tuple[Any, int, Strategy],
 ) -> tuple[Reliability, Any]:
     """The curve, and the class that the probabilities are about: None for the predicted class."""
-    labels, table = _labels(y, names), _array.as_array(probabilities)
+    labels, table = _labels(y, names), arrays.as_array(probabilities)
     if len(table.shape) == 1:
         pos_label = _positive(labels, pos_label)
     else:
@@ -275,7 +275,7 @@ def _measured(
 
 def _labels(y: Any, names: tuple[str, str]) -> HostArray:
     """True classes; refuses what looks like probabilities."""
-    found: HostArray = _array.on_host(_array.as_array(y))
+    found: HostArray = arrays.on_host(arrays.as_array(y))
     swapped = (
         f"Pass true classes first: `from_predictions({', '.join(names)})`." if names is _OF_PREDICTIONS else "Pass labels."
     )

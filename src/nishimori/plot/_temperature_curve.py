@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nishimori._curve import TemperatureCurve
-from nishimori._optional import require
+from nishimori._evaluation.curve import TemperatureCurve
+from nishimori._support.optional import require
 from nishimori.errors import InputError
 from nishimori.plot._axes import axes_for
 from nishimori.plot._palette import COLORS, MARKERS

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nishimori._labels import first_names
+from nishimori._rows.labels import first_names
 from nishimori.report._text import digits, four, gap, measured, percent, whole
 
 _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "auto": "auto"}

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nishimori import _array
-from nishimori._array import HostArray
-from nishimori._inputs import Batch
-from nishimori._sources import Source, groups_in
+from nishimori._rows.batch import Batch
+from nishimori._rows.source import Source, groups_in
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class FindLabels:
 
     def __call__(self, batch: Batch) -> LabelRange:
         assert batch.groups is not None
-        labels = _array.on_host(batch.labels)
+        labels = arrays.on_host(batch.labels)
         low, high = np.full(self.n_groups, self.n_classes), np.full(self.n_groups, -1)
         np.minimum.at(low, batch.groups.codes, labels)
         np.maximum.at(high, batch.groups.codes, labels)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nishimori._escape import markdown_code, markdown_text
-from nishimori._tabular import Tabular
+from nishimori._support.escape import markdown_code, markdown_text
+from nishimori._support.tables import Tabular
 from nishimori.report import _content
 from nishimori.report._text import digits, interval, level, measured, percent, points, sure, whole
 

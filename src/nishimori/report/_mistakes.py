@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from nishimori import _array
-from nishimori._array import HostArray
-from nishimori._gibbs import Gibbs
-from nishimori._inputs import Batch
-from nishimori._sources import Source
+from nishimori._rows.batch import Batch
+from nishimori._rows.source import Source
+from nishimori._sums.gibbs import Gibbs
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class FindMistakes:
         batch.rests((1.0, 1 / self.temperature))
         as_is, after = Gibbs(batch, 1.0), Gibbs(batch, 1 / self.temperature)
         true = batch.xp.exp(batch.label_drops) * as_is.top
-        numbers = _array.on_host(batch.xp.stack([as_is.doubt, as_is.top, true, after.top]))
-        (wrong,) = np.nonzero(~_array.on_host(batch.right))
-        places = [wrong, *(_array.on_host(each)[wrong] for each in (batch.top, batch.labels))]
+        numbers = arrays.on_host(batch.xp.stack([as_is.doubt, as_is.top, true, after.top]))
+        (wrong,) = np.nonzero(~arrays.on_host(batch.right))
+        places = [wrong, *(arrays.on_host(each)[wrong] for each in (batch.top, batch.labels))]
         return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong], self.most).worst()
 
 

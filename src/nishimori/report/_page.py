@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from nishimori._optional import require
+from nishimori._support.optional import require
 from nishimori.report import _charts, _content
 from nishimori.report._text import FILTERS
 from nishimori.report._vega import drawn

@@ -11,13 +11,13 @@ from typing import Any, Self
 import numpy as np
 
 import nishimori
-from nishimori._compare import data_sets, floor_verdict
-from nishimori._disk import new_file
-from nishimori._escape import html_text, printable
-from nishimori._labels import Classes
-from nishimori._numbers import between, whole
-from nishimori._scores import Floor, Input, is_auto
-from nishimori._sketch import Sketch
+from nishimori._evaluation.compare import data_sets, floor_verdict
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Floor, Input, is_auto
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.disk import new_file
+from nishimori._support.escape import html_text, printable
+from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page

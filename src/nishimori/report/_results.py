@@ -12,18 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._calibrators import Calibrator, FixedMap, GroupConsistency
-from nishimori._compare import compare
-from nishimori._comparison import Comparison
-from nishimori._group_gaps import gaps_after, names_of_groups
-from nishimori._group_sums import By
-from nishimori._inference import normal_quantile, wilson_limits
-from nishimori._labels import class_labels
-from nishimori._maps import Map, Temperature
-from nishimori._scorecard import Scorecard
-from nishimori._sketch import Sketch
-from nishimori._sources import Source, groups_in
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.fixed import FixedMap
+from nishimori._calibrators.groups import GroupConsistency
+from nishimori._evaluation.compare import compare
+from nishimori._evaluation.comparison import Comparison
+from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
+from nishimori._evaluation.scorecard import Scorecard
+from nishimori._rows.labels import class_labels
+from nishimori._rows.source import Source, groups_in
+from nishimori._sums.groups import By
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori.errors import InputError, InputWarning, NishimoriError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature
 from nishimori.report._group_classes import groups_of_one_class
 from nishimori.report._mistakes import worst_mistakes
 from nishimori.report._rows import group_table, method_rows, mistake_rows

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nishimori._calibrators import GroupConsistency
-from nishimori._comparison import Comparison
-from nishimori._group_gaps import GroupGaps
+from nishimori._calibrators.groups import GroupConsistency
+from nishimori._evaluation.comparison import Comparison
+from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori.report._mistakes import Mistakes
 from nishimori.report._verdict import TITLES
 

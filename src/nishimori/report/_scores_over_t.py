@@ -7,13 +7,13 @@ give the Brier score, and the kernels get those at 2β by squaring. So the whole
 from collections.abc import Sequence
 from math import ceil, floor, log2
 
-from nishimori._maps import Temperature
-from nishimori._reliability import uniform_edges
-from nishimori._score_sums import Score
-from nishimori._scorecard import Scorecard, card_of, scorecards
-from nishimori._sketch import Sketch
-from nishimori._sketch._grid import Grid
-from nishimori._sources import Source
+from nishimori._evaluation.scorecard import Scorecard, card_of, scorecards
+from nishimori._rows.source import Source
+from nishimori._sums.reliability import uniform_edges
+from nishimori._sums.scores import MeasureScores
+from nishimori._sums.sketch.grid import Grid
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori.maps.temperature import Temperature
 
 # Temperatures from T to 2T, the finest first; a coarser grid is taken if the range is wide, or the data are large.
 _PER_OCTAVE = (12, 8, 6, 4, 2, 1)
@@ -46,5 +46,5 @@ def scores_over_t(data: Source, chosen: Sequence[float], *, n_bins: int, counts:
         return scorecards(data, [Temperature(each) for each in nodes], n_bins=n_bins)
     temperatures = grid_of(chosen, (data.n_rows or 0) * data.n_classes)
     maps = tuple(Temperature(each) for each in temperatures)
-    sums = data.gather(Score(maps, (uniform_edges(n_bins),) * len(maps), counts)).items
+    sums = data.gather(MeasureScores(maps, (uniform_edges(n_bins),) * len(maps), counts)).items
     return [card_of(each, temperature) for each, temperature in zip(sums, temperatures, strict=True)]

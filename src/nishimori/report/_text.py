@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nishimori._tabular import measured as with_error
+from nishimori._support.tables import measured as with_error
 
 _INFINITE = "infinite"
 

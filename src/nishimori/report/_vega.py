@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, NamedTuple
 
-from nishimori._optional import require
+from nishimori._support.optional import require
 
 VEGA_LITE = "6.1"
 """Which Vega-Lite draws the charts: the newest one that vl-convert 1.8 has."""

@@ -3,10 +3,10 @@
 from math import sqrt
 from typing import Any
 
-from nishimori._comparison import Compared, Comparison
-from nishimori._inference import normal_quantile
-from nishimori._scorecard import Scorecard
-from nishimori._tabular import measured
+from nishimori._evaluation.comparison import Compared, Comparison
+from nishimori._evaluation.scorecard import Scorecard
+from nishimori._support.intervals import normal_quantile
+from nishimori._support.tables import measured
 
 TITLES = {
     "none": "No calibration",

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from nishimori._numbers import positive
+from nishimori._support.numbers import positive
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._fixed_point import Channel, Problem, approach, solve, unpack
 from nishimori.theory._posterior import Predictive, check_log_concave, chosen_temperatures, pull

@@ -84,7 +84,7 @@ def expectation_maximisation(x: Any, y: Any, teacher: Teacher | str) -> Expectat
     """
     teacher = as_teacher(teacher)
     x, y = labelled(x, y)
-    search = _Search(x, y, teacher)
+    search = _Maximisation(x, y, teacher)
     log_T = float(brentq(search.slope, *search.bracket(), xtol=_PRECISION))
     curvature = (search.slope(log_T + _STEP) - search.slope(log_T - _STEP)) / (2 * _STEP)
     if not curvature > 0:
@@ -96,7 +96,7 @@ def expectation_maximisation(x: Any, y: Any, teacher: Teacher | str) -> Expectat
     return ExpectationMaximisation(T, T / sqrt(curvature), search.posterior(log_T), len(search.slopes))
 
 
-class _Search:
+class _Maximisation:
     """The derivative of the free energy in log T, each solution starting from the previous one."""
 
     def __init__(self, x: Array, y: Array, teacher: Teacher) -> None:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nishimori._numbers import whole
-from nishimori._progress import shown
+from nishimori._support.numbers import whole
+from nishimori._support.progress import shown
 from nishimori.theory._quadrature import Array
 
 

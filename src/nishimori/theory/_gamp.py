@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._numbers import positive
+from nishimori._support.numbers import positive
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._posterior import pull
 from nishimori.theory._quadrature import Array

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
-from nishimori._numbers import positive
+from nishimori._support.numbers import positive
 from nishimori.errors import NotConvergedError
 from nishimori.theory._quadrature import Array
 from nishimori.theory._training_set import labelled

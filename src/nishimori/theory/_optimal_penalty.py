@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from nishimori._numbers import positive
+from nishimori._support.numbers import positive
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._fixed_point import Problem, jacobian, solve, unpack
 from nishimori.theory._linear_score import Overlaps

@@ -10,7 +10,7 @@ from math import ceil, sqrt
 
 from scipy.special import expit, ndtri
 
-from nishimori._numbers import between
+from nishimori._support.numbers import between
 from nishimori.theory._linear_score import LinearScore
 from nishimori.theory._state_evolution import state_evolution
 from nishimori.theory._teachers import Teacher

@@ -10,7 +10,7 @@ from math import sqrt
 
 import numpy as np
 
-from nishimori._numbers import positive
+from nishimori._support.numbers import positive
 from nishimori.errors import InputError
 from nishimori.theory._linear_score import check_overlaps
 from nishimori.theory._quadrature import (

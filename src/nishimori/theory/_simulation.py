@@ -5,12 +5,12 @@ from math import exp, log, nan, sqrt
 import numpy as np
 from scipy.optimize import brentq
 
-from nishimori._maps import Temperature
-from nishimori._numbers import positive, whole
-from nishimori._scorecard import scorecards
-from nishimori._sources import source
-from nishimori._temperatures import temperatures_of
+from nishimori._evaluation.scorecard import scorecards
+from nishimori._fit.temperatures import temperatures_of
+from nishimori._rows.rows import source
+from nishimori._support.numbers import positive, whole
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
+from nishimori.maps.temperature import Temperature
 from nishimori.theory._expectation_maximisation import expectation_maximisation
 from nishimori.theory._experiments import Experiments, repeat
 from nishimori.theory._gamp import Gamp, gamp

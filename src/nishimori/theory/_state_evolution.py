@@ -11,7 +11,7 @@ from math import asinh, exp, log, sqrt
 import numpy as np
 from scipy.special import expit
 
-from nishimori._numbers import positive, whole
+from nishimori._support.numbers import positive, whole
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory._fixed_point import Channel, FixedPoint, Problem, approach, solve, unpack
 from nishimori.theory._linear_score import LinearScore

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
-from nishimori._numbers import positive
+from nishimori._support.numbers import positive
 from nishimori.errors import InputError
 from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, normal, slope_at_zero, subdivided
 

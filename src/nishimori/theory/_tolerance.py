@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nishimori._numbers import between
+from nishimori._support.numbers import between
 
 TOLERANCE = 1e-10
 

@@ -6,7 +6,7 @@ returns the logits and labels of a loader, for metrics, plots and the other func
 a calibrated network to an ONNX file. `across_ranks` and `reduced` are for the processes of a distributed job.
 """
 
-from nishimori._optional import require
+from nishimori._support.optional import require
 
 require("torch", extra="torch", for_="nishimori.torch")
 

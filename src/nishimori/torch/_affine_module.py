@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from nishimori._maps import Affine
+from nishimori.maps.affine import Affine
 from nishimori.torch._with_bias_module import WithBiasModule, product
 
 

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nishimori._array import HostArray
-from nishimori._inputs import Clusters, Groups
-from nishimori._labelling import Labelling
-from nishimori._labels import are_signs, class_indices, coded
-from nishimori._numeric import numeric
-from nishimori._scores import Scores, scores_of
-from nishimori._sources import ArraySource
-from nishimori._sources._batches import in_batch
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.batch import Clusters, Groups
+from nishimori._rows.labelling import Labelling
+from nishimori._rows.labels import are_signs, class_indices, coded
+from nishimori._rows.scores import Scores, scores_of
+from nishimori._rows.stream_rows import in_batch
+from nishimori._support.arrays import HostArray
+from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
 from nishimori.torch._batches import Returned
 from nishimori.torch._logits import is_unit

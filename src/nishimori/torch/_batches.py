@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
-from nishimori._labelling import Labelling
-from nishimori._notice import notice
+from nishimori._rows.labelling import Labelling
+from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.torch._logits import logits_of
 from nishimori.torch._run import AS_THEY_ARE, answer, described, listed, moved, short, structure

@@ -15,8 +15,9 @@ from typing import Any
 
 from torch import nn
 
-from nishimori._maps import Map, temperature_of
 from nishimori.errors import InputError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import temperature_of
 from nishimori.torch._change import Change, Division, change_of
 from nishimori.torch._folding import fold_into
 from nishimori.torch._head import Head, final_layer

@@ -9,19 +9,19 @@ import torch.distributed as dist
 from torch import nn
 
 import nishimori
-from nishimori._labelling import Labelling
-from nishimori._matching import match
-from nishimori._observables import BUILT_IN
-from nishimori._sketch import Sketch
-from nishimori._sources import Source
-from nishimori._temperatures import Temperatures, temperatures_of
+from nishimori._fit.search import match
+from nishimori._fit.temperatures import Temperatures, temperatures_of
+from nishimori._rows.labelling import Labelling
+from nishimori._rows.source import Source
+from nishimori._sums.observables import BUILT_IN
+from nishimori._sums.sketch.sketch import Sketch
 from nishimori.errors import InputError, NotConvergedError
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._exchange import Exchange
 from nishimori.torch._memory import INSTEAD, KEEP_UP_TO, Memory
 from nishimori.torch._ranks import joint, ranks_in
-from nishimori.torch._reading import Reading
+from nishimori.torch._reading import LoaderReading
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -112,7 +112,7 @@ def _calibrated(
 ) -> Calibrated:
     """``asked`` makes what the caller asked for; where something is wrong with it on one rank, all ranks say so."""
     network = model.model if isinstance(model, Calibrated) else model
-    reading = partial(Reading, network, loader, device=device, warns_of_dropout=True)
+    reading = partial(LoaderReading, network, loader, device=device, warns_of_dropout=True)
     if across_ranks is False:
         chosen, rule, memory = asked()
         data = memory.data(reading(rule), chosen, progress)
@@ -149,7 +149,7 @@ def _unfitted(method: "str | Calibrator") -> "Calibrator":
     # They import scikit-learn, which serving a network does not need.
     from sklearn.base import clone  # noqa: PLC0415
 
-    from nishimori._calibrators import Calibrator  # noqa: PLC0415
+    from nishimori._calibrators.calibrator import Calibrator  # noqa: PLC0415
 
     if not isinstance(method, Calibrator):
         return nishimori.calibrator(method)
@@ -170,8 +170,9 @@ def _needs_groups(chosen: "Calibrator") -> bool:
 
 def _fitted(chosen: "Calibrator", data: Source) -> "tuple[Calibrator, Temperatures]":
     """``chosen``, fitted, and the temperatures of EC and TS, which share its readings where they can."""
-    from nishimori._adapted import match_both  # noqa: PLC0415
-    from nishimori._calibrators import AdaptiveConsistency, OneTemperature  # noqa: PLC0415
+    from nishimori._calibrators.adaptive import AdaptiveConsistency  # noqa: PLC0415
+    from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415
+    from nishimori._fit.adaptive import match_both  # noqa: PLC0415
 
     if isinstance(chosen, AdaptiveConsistency):
         matched = match_both(data)

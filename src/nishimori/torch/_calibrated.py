@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from nishimori._maps import Map, Temperature, checked_groups, temperature_of
-from nishimori._notice import notice
-from nishimori._temperatures import Temperatures
+from nishimori._fit.temperatures import Temperatures
+from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
+from nishimori.maps.group_temperatures import checked_groups
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._borrowed import borrowed
 from nishimori.torch._change import change_of
 from nishimori.torch._exact import ExactBuffers

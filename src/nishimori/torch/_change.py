@@ -11,8 +11,14 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from nishimori._maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, LogOdds, Map, Mixture, Temperature
 from nishimori.errors import InputError
+from nishimori.maps.affine import Affine
+from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
+from nishimori.maps.log_affine import LogAffine
+from nishimori.maps.log_odds import LogOdds
+from nishimori.maps.map import Map
+from nishimori.maps.mixture import Mixture
+from nishimori.maps.temperature import Temperature
 from nishimori.torch._head import INSTEAD
 from nishimori.torch._logits import check_classes
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nishimori._array import HostArray
-from nishimori._labelling import Labelling
-from nishimori._progress import shown
-from nishimori._scores import scores, warn_if_probabilities
+from nishimori._rows.labelling import Labelling
+from nishimori._rows.scores import scores, warn_if_probabilities
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import shown
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
 from nishimori.torch._kept import joined
-from nishimori.torch._reading import NO_SOFTMAX, READING, Reading
+from nishimori.torch._reading import NO_SOFTMAX, READING, LoaderReading
 
 
 class _LogitsAndLabels(NamedTuple):
@@ -103,10 +103,10 @@ def collect(
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
     rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels))
-    return _collected(Reading(model, loader, rule, device), progress)
+    return _collected(LoaderReading(model, loader, rule, device), progress)
 
 
-def _collected(reading: Reading, progress: bool | None) -> Collected:
+def _collected(reading: LoaderReading, progress: bool | None) -> Collected:
     """All rows that count, checked."""
     parts = []
     with shown(progress) as report, closing(reading.rows()) as batches:

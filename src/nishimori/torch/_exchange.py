@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from nishimori._array import HostArray
+from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError, InputError, MergeError, NishimoriError
 
 V = TypeVar("V")

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from nishimori._maps import Temperature
 from nishimori.errors import InputError
+from nishimori.maps.temperature import Temperature
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._change import Division
 from nishimori.torch._folding import fold_into

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nishimori._maps import Affine
 from nishimori.errors import InputError
+from nishimori.maps.affine import Affine
 from nishimori.torch._change import Change, Division
 from nishimori.torch._head import INSTEAD, Head
 from nishimori.torch._logits import logits_of

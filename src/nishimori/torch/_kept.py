@@ -7,14 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nishimori._array import HostArray
-from nishimori._sketch import Sketch
-from nishimori._sources import Source, source
+from nishimori._rows.rows import source
+from nishimori._rows.source import Source
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.arrays import HostArray
 from nishimori.torch._batch_rows import BatchRows
 from nishimori.torch._reading import NO_SOFTMAX
 
 
-class Kept(NamedTuple):
+class KeptLogits(NamedTuple):
     """Logits and labels of all rows and, if there are any, the group and the cluster of each, on the CPU."""
 
     logits: Tensor
@@ -34,13 +35,13 @@ class Summed(NamedTuple):
     clusters: list[Any] | None
 
 
-def joined(parts: list[BatchRows]) -> Kept:
+def joined(parts: list[BatchRows]) -> KeptLogits:
     """All rows in one piece. ``parts`` is emptied meanwhile, so that the logits are not in memory twice."""
     labels = [torch.from_numpy(part.labels) for part in parts]
     groups = [part.groups for part in parts if part.groups is not None]
     clusters = [part.clusters for part in parts if part.clusters is not None]
     logits = _joined_logits(parts)
-    return Kept(logits, torch.cat(labels), together(groups), together(clusters))
+    return KeptLogits(logits, torch.cat(labels), together(groups), together(clusters))
 
 
 def _joined_logits(parts: list[BatchRows]) -> Tensor:

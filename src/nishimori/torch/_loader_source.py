@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._array import HostArray
-from nishimori._inputs import Clusters, Groups
-from nishimori._progress import shown
-from nishimori._sources import ArraySource, Meaning, Pieces, clusters_of
-from nishimori._sources._batches import in_batch
+from nishimori._rows.array_rows import ArraySource, clusters_of
+from nishimori._rows.batch import Clusters, Groups
+from nishimori._rows.pieces import Meaning, Pieces
+from nishimori._rows.stream_rows import in_batch
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import shown
 from nishimori.errors import InputError
 from nishimori.torch._batch_rows import BatchRows
 from nishimori.torch._kept import together
-from nishimori.torch._reading import NO_SOFTMAX, Reading
+from nishimori.torch._reading import NO_SOFTMAX, LoaderReading
 
 
 class LoaderSource(Pieces[BatchRows]):
@@ -28,7 +29,7 @@ class LoaderSource(Pieces[BatchRows]):
         "loader once."
     )
 
-    def __init__(self, reading: Reading, n_classes: int, *, has_names: bool, progress: bool | None) -> None:
+    def __init__(self, reading: LoaderReading, n_classes: int, *, has_names: bool, progress: bool | None) -> None:
         """``has_names`` says whether there are groups or clusters."""
         if isinstance(reading.batches, Iterator):
             raise InputError(

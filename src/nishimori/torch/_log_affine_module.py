@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from nishimori._maps import LogAffine
+from nishimori.maps.log_affine import LogAffine
 from nishimori.torch._with_bias_module import WithBiasModule, product
 
 

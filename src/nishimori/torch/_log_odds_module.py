@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from nishimori._maps import LogOdds
+from nishimori.maps.log_odds import LogOdds
 from nishimori.torch._map_module import MapModule, host, single
 from nishimori.torch._with_bias_module import check_unmasked
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nishimori._maps import divided
 from nishimori.errors import InputError
+from nishimori.maps.temperature import divided
 from nishimori.torch._run import described
 
 

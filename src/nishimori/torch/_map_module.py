@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from nishimori._maps import Map
 from nishimori.errors import InputError
+from nishimori.maps.map import Map
 from nishimori.torch._exact import ExactBuffers
 from nishimori.torch._logits import check_classes, last_size, wide_dtype
 

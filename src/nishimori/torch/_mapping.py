@@ -5,8 +5,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from nishimori._maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, LogOdds, Map, Mixture
 from nishimori.errors import InputError
+from nishimori.maps.affine import Affine
+from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
+from nishimori.maps.log_affine import LogAffine
+from nishimori.maps.log_odds import LogOdds
+from nishimori.maps.map import Map
+from nishimori.maps.mixture import Mixture
 from nishimori.torch._affine_module import AffineModule
 from nishimori.torch._log_affine_module import LogAffineModule
 from nishimori.torch._log_odds_module import LogOddsModule

@@ -12,17 +12,18 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
-from nishimori._numbers import between
-from nishimori._observables import BUILT_IN, Observable
-from nishimori._progress import Report, shown
-from nishimori._scores import warn_if_probabilities
-from nishimori._sketch import Sketch, Stream
-from nishimori._sources import Source
+from nishimori._rows.scores import warn_if_probabilities
+from nishimori._rows.source import Source
+from nishimori._sums.observables import BUILT_IN, Observable
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._sums.sketch.stream import Stream
+from nishimori._support.numbers import between
+from nishimori._support.progress import Report, shown
 from nishimori.errors import InputError
 from nishimori.torch._batch_rows import BatchRows
-from nishimori.torch._kept import Kept, Summed, joined
+from nishimori.torch._kept import KeptLogits, Summed, joined
 from nishimori.torch._loader_source import LoaderSource
-from nishimori.torch._reading import NO_SOFTMAX, READING, Reading
+from nishimori.torch._reading import NO_SOFTMAX, READING, LoaderReading
 
 if TYPE_CHECKING:
     from nishimori import Calibrator
@@ -52,14 +53,14 @@ class Memory:
     def __post_init__(self) -> None:
         between("keep_up_to", self.keep_up_to, 0, inf)
 
-    def data(self, reading: Reading, chosen: "Calibrator", progress: bool | None) -> Source:
+    def data(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> Source:
         """What ``chosen`` can be fitted to: the rows, a sketch of them, or a source that reads the loader again."""
         found = self.read(reading, chosen, progress)
         if isinstance(found, Summed):
             return cast("Source", found.sketch)
-        return found.source(found.clusters) if isinstance(found, Kept) else found
+        return found.source(found.clusters) if isinstance(found, KeptLogits) else found
 
-    def read(self, reading: Reading, chosen: "Calibrator", progress: bool | None) -> Kept | Summed | Source:
+    def read(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> KeptLogits | Summed | Source:
         """The same, but rows or a sketch with the names of their clusters."""
         parts: list[BatchRows] = []
         n_bytes = 0
@@ -97,7 +98,7 @@ class Memory:
 
 def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
     """What the sketch must hold: the conditions of EC and TS, and that of the method itself, if it is another one."""
-    from nishimori._calibrators import OneTemperature  # noqa: PLC0415 - imports scikit-learn
+    from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415 - imports scikit-learn
 
     known = list(BUILT_IN.values())
     own = chosen.observable_for(n_classes) if isinstance(chosen, OneTemperature) else known[0]

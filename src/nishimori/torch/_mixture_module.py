@@ -5,8 +5,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from nishimori._maps import Mixture
 from nishimori.errors import InputError
+from nishimori.maps.mixture import Mixture
 from nishimori.torch._logits import last_size
 from nishimori.torch._map_module import MapModule, host, single
 

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from nishimori._disk import new_file
-from nishimori._optional import require
+from nishimori._support.disk import new_file
+from nishimori._support.optional import require
 from nishimori.errors import InputError
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from nishimori._notice import notice
-from nishimori._sources._fingerprint import Fingerprint
+from nishimori._rows.fingerprint import Fingerprint
+from nishimori._support.warnings import notice
 from nishimori.errors import InputWarning
 from nishimori.torch._batch_rows import BatchRows
 

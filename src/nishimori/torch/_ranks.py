@@ -16,16 +16,16 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nishimori._inputs import Batch, Clusters, Groups
-from nishimori._labels import Classes
-from nishimori._progress import Report, silent
-from nishimori._scores import Input
-from nishimori._sketch import Sketch
-from nishimori._sources import Source, source
-from nishimori._sources._source import T, without_rows
+from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.labels import Classes
+from nishimori._rows.rows import source
+from nishimori._rows.scores import Input
+from nishimori._rows.source import Source, T, without_rows
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._exchange import Exchange
-from nishimori.torch._kept import Kept, Summed
+from nishimori.torch._kept import KeptLogits, Summed
 from nishimori.torch._loader_source import LoaderSource
 from nishimori.torch._reduced import sum_of_sketches, without_its_rows
 from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
@@ -112,13 +112,13 @@ def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
     return Exchange(None if isinstance(group, bool) else group)
 
 
-def joint(ranks: Exchange, model: nn.Module, own: Callable[[], Kept | Summed | Source]) -> Source:
+def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | Source]) -> Source:
     """What all ranks have together. ``own`` makes what this one has, with ``model``: rows, or a sketch.
 
     If one of them has a sketch, so do all: rows are added to an empty one. A rank without rows takes part.
     """
 
-    def made() -> Kept | Summed | Source | None:
+    def made() -> KeptLogits | Summed | Source | None:
         if isinstance(model, DistributedDataParallel):
             raise InputError(
                 "`model` must be the network inside of DistributedDataParallel, whose calls wait for other ranks, which may "
@@ -142,18 +142,18 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], Kept | Summed | S
         check_apart(ranks, summed.sketch.n_samples, summed.clusters)
         return cast("Source", sum_of_sketches(ranks, summed.sketch))
     assert not isinstance(mine, Summed), "no rank has a sketch"
-    rows = ranks.here(lambda: mine.source(None) if isinstance(mine, Kept) else mine)
-    clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, Kept) else None)
+    rows = ranks.here(lambda: mine.source(None) if isinstance(mine, KeptLogits) else mine)
+    clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, KeptLogits) else None)
     return RankSource(ranks, rows, clusters, share_groups(ranks, rows))
 
 
-def _summed(mine: Kept | Summed | Source | None, kind: Sketch) -> Summed:
+def _summed(mine: KeptLogits | Summed | Source | None, kind: Sketch) -> Summed:
     """The sketch of this rank, with the names of its clusters; ``kind`` is an empty one."""
     if isinstance(mine, Summed):
         return mine
     if mine is None:
         return Summed(kind, None)
-    if not isinstance(mine, Kept):
+    if not isinstance(mine, KeptLogits):
         raise InputError("`reread` must be the same on every rank, got True here, and False on a rank that has a sketch.")
     names = None if mine.clusters is None else np.unique(mine.clusters).tolist()
     return Summed(kind.update(mine.logits, mine.labels, clusters=mine.clusters), names)

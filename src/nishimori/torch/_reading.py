@@ -21,7 +21,7 @@ NO_SOFTMAX = "remove the softmax or sigmoid at the end of the network"
 """What to do where a network returns probabilities."""
 
 
-class Reading:
+class LoaderReading:
     """A network, a loader, and how rows follow from its batches. Nothing is run before `rows`.
 
     ``warns_of_dropout`` if it matters that the network gives the same logits each time, with `Rule.forward` or without.

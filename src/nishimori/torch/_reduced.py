@@ -5,7 +5,7 @@ from copy import copy
 import numpy as np
 import torch.distributed as dist
 
-from nishimori._sketch import Sketch
+from nishimori._sums.sketch.sketch import Sketch
 from nishimori.errors import InputError, MergeError
 from nishimori.torch._exchange import Exchange
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nishimori._numbers import between, temperature
+from nishimori._support.numbers import between, temperature
 from nishimori.errors import InputError, NishimoriError
 
 # Messages show the structure of ordinary batches in full, and only the start of very large ones.

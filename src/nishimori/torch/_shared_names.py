@@ -6,11 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from nishimori import _array
-from nishimori._array import HostArray
-from nishimori._inputs import Clusters, Groups
-from nishimori._labels import check_number_of_clusters, coded
-from nishimori._sources import ArraySource, DeviceSource, Source, StoredSource, TableSource, clusters_in, groups_in, loaded
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.batch import Clusters, Groups
+from nishimori._rows.device_rows import DeviceSource
+from nishimori._rows.labels import check_number_of_clusters, coded
+from nishimori._rows.rows import loaded
+from nishimori._rows.source import Source, clusters_in, groups_in
+from nishimori._rows.stored_rows import StoredSource
+from nishimori._rows.table_rows import TableSource
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 from nishimori.torch._exchange import Exchange
 
@@ -67,7 +72,7 @@ def _names(rows: Source | None, mine: tuple[HostArray, HostArray] | None) -> _Na
         return _Names(rows.n_rows or 1)  # not known of a loader, which has no clusters
     names, codes = mine
     weights = getattr(rows, "weights", None)
-    counted = codes if weights is None else codes[_array.on_host(weights) > 0]
+    counted = codes if weights is None else codes[arrays.on_host(weights) > 0]
     return _Names(len(codes), names, names[np.unique(counted)])
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nishimori import _array
-from nishimori._inputs import Groups
-from nishimori._maps import ClassTemperatures, GroupTemperatures
+from nishimori._rows.batch import Groups
+from nishimori._support import arrays
 from nishimori.errors import InputError
+from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.torch._logits import last_size, wide_dtype
 from nishimori.torch._map_module import MapModule, host, is_in_graph, single
 
@@ -112,5 +112,5 @@ def coded_groups(groups: Any, logits: Tensor) -> Groups:
         each_position = len(leading) > 1 and tuple(np.shape(groups)) == leading
     except ValueError:  # rows of different lengths, which are refused below
         each_position = False
-    flat = _array.on_host(_array.as_array(groups)).reshape(-1) if each_position else groups
+    flat = arrays.on_host(arrays.as_array(groups)).reshape(-1) if each_position else groups
     return Groups.coded(flat, len(flat) if each_position else len(logits))

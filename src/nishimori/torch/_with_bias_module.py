@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from nishimori._maps import WithBias
 from nishimori.errors import InputError
+from nishimori.maps.with_bias import WithBias
 from nishimori.torch._logits import last_size
 from nishimori.torch._map_module import MapModule, host, is_in_graph, single
 

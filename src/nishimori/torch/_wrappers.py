@@ -6,8 +6,9 @@ from weakref import WeakSet
 
 from torch import nn
 
-from nishimori._maps import Map, temperature_of
 from nishimori.errors import InputError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import temperature_of
 from nishimori.torch._head import INSTEAD, Head
 
 _living: WeakSet[nn.Module] = WeakSet()

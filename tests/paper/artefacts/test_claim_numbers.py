@@ -2,9 +2,9 @@
 
 from math import log
 
+import claim_pieces
 import pytest
 
-import claim_pieces
 from nishimori.paper.artefacts._claims import (
     _bayes,
     _figures,

@@ -1,8 +1,8 @@
 """The verdict on each of the paper's claims, on either side of each limit that its criterion names."""
 
+import claim_pieces
 import pytest
 
-import claim_pieces
 from nishimori.paper import Claim
 from nishimori.paper.artefacts._claims import (
     GROUPS,

@@ -5,8 +5,8 @@ import json
 
 import numpy as np
 import pytest
-
 import shell
+
 from nishimori import paper
 from nishimori.paper.artefacts._claims import GROUPS
 from nishimori.paper.artefacts._rows import COLUMNS

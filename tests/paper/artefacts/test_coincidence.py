@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reference_theory
 from scipy.special import expit, softmax
 
-import reference_theory
 from nishimori import data, paper, temperatures
 from nishimori.paper._names import NetworkName
 from nishimori.paper.artefacts._coincidence import (

@@ -5,8 +5,8 @@ import statistics
 
 import numpy as np
 import pytest
-
 import reference
+
 from nishimori import data, paper
 from nishimori.paper._printed import printed
 from nishimori.paper.artefacts._figure_curves import error_at_zero, paper_curves

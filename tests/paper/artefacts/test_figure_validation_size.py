@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 import reference
+
 from nishimori import data
 from nishimori.data import Labelled, Network
 from nishimori.paper._artefact import Scale

@@ -11,9 +11,9 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
-
 import reference
 import shell
+
 from nishimori import data, paper
 from nishimori.paper._measured import scores
 from nishimori.paper._printed import printed

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import shell
 from matplotlib import pyplot
 
-import shell
 from nishimori import paper
 from nishimori.paper.artefacts import _bayes, _figure_temperatures
 

@@ -4,12 +4,12 @@ import json
 
 import numpy as np
 import pytest
-import torch
-
 import reference
 import shell
+import torch
+
 from nishimori import data, paper
-from nishimori._progress import silent
+from nishimori._support.progress import silent
 from nishimori.errors import InputError
 from nishimori.paper import models
 from nishimori.paper._artefact import Scale

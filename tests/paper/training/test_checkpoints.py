@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small_training import RECIPE, Projected, bits, image_set, run, same, stopped_after
 
 from nishimori.data import _tensors
 from nishimori.errors import FormatError, InputError
+from nishimori.paper import models
 from nishimori.paper.training._recipes import Recipe
 from nishimori.paper.training._training import Training
-from small_training import RECIPE, bits, image_set, run, same, stopped_after
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +47,9 @@ def test_a_run_stopped_within_an_epoch_continues_from_the_one_before(tmp_path, u
     assert same(bits(run(checkpoint=path)), unstopped)
 
 
-def test_dropout_repeats_itself_and_resumes_exactly(tmp_path):
-    dropping = Recipe("cifar10", "vgg19", epochs=2, batch=4, learning_rate=0.01)
+def test_dropout_repeats_itself_and_resumes_exactly(tmp_path, monkeypatch):
+    monkeypatch.setitem(models._BUILDERS, "dropping", Projected)
+    dropping = Recipe("cifar10", "dropping", epochs=2, batch=4, learning_rate=0.01)
     of = image_set(8, 2)
     whole = bits(run(dropping, of))
     stopped_after(1, tmp_path / "it.pt", dropping, of)

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.io
-
 from image_layouts import (
     ARCHIVE,
     INSIDE,
@@ -27,6 +26,7 @@ from image_layouts import (
     write_svhn,
     write_unpacked,
 )
+
 from nishimori.errors import FormatError, InputError
 from nishimori.paper.training import _image_formats
 from nishimori.paper.training._image_originals import ORIGINALS

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from image_layouts import (
     ARCHIVE,
     INSIDE,
@@ -23,6 +22,7 @@ from image_layouts import (
     write_svhn,
     write_unpacked,
 )
+
 from nishimori.errors import FormatError
 from nishimori.paper.training._image_formats import Images
 from nishimori.paper.training._image_originals import ORIGINALS

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_training import CPU, RECIPE, Projected, image_set, run
 
 from nishimori.errors import FormatError, InputError
 from nishimori.paper import models
@@ -12,7 +13,6 @@ from nishimori.paper.training._networks import loaded, outputs, trained, with_we
 from nishimori.paper.training._pixels import Pixels
 from nishimori.paper.training._recipes import Recipe
 from nishimori.paper.training._training import Epoch, Settings, logits
-from small_training import CPU, RECIPE, Projected, image_set, run
 
 # What is stored of a trained network.
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from small_training import CPU, Projected, Stop, all_seen, image_set, images, projected, seen
 from torch import nn
 
 from nishimori.paper.training._networks import outputs
 from nishimori.paper.training._pixels import Pixels, Views
 from nishimori.paper.training._recipes import NORMALISATION, Recipe
 from nishimori.paper.training._training import augmented_views, logits
-from small_training import CPU, Projected, Stop, all_seen, image_set, images, projected, seen
 
 
 @pytest.mark.parametrize("dataset", NORMALISATION)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_training import RECIPE, image_set, images, run
 
 from nishimori.errors import InputError
 from nishimori.paper import models
@@ -13,7 +14,6 @@ from nishimori.paper.training._image_sets import ImageSet
 from nishimori.paper.training._networks import trained
 from nishimori.paper.training._recipes import Recipe, is_in_paper, recipe, recipes
 from nishimori.paper.training._training import part
-from small_training import RECIPE, image_set, images, run
 
 # Recipes.
 

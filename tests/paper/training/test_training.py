@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_training import CPU, RECIPE, all_seen, bits, image_set, run, same, seen
 from torch import nn
 from torch.nn import functional
 
@@ -20,7 +21,6 @@ from nishimori.paper.training._networks import trained
 from nishimori.paper.training._pixels import Views
 from nishimori.paper.training._recipes import Recipe
 from nishimori.paper.training._training import Settings, Training, augmented_views
-from small_training import CPU, RECIPE, all_seen, bits, image_set, run, same, seen
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from nishimori._array import HostArray
+from nishimori._support.arrays import HostArray
 from nishimori.errors import NotConvergedError
 from nishimori.theory import LinearScore
 

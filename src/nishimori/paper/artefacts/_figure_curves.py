@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._curve import temperature_curve
+from nishimori._evaluation.curve import temperature_curve
 from nishimori.data import Labelled
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.paper._measured import mean_and_spread, network, scores_by_kind, validations

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._optional import require
+from nishimori._support.optional import require
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.paper._printed import printed
 from nishimori.theory import StateEvolution, state_evolution

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._array import HostArray
-from nishimori._maps import Temperature
-from nishimori._scorecard import scorecards
-from nishimori._sources import source
-from nishimori._temperatures import temperatures_of
+from nishimori._evaluation.scorecard import scorecards
+from nishimori._fit.temperatures import temperatures_of
+from nishimori._rows.rows import source
+from nishimori._support.arrays import HostArray
 from nishimori.data import Labelled, Network
+from nishimori.maps.temperature import Temperature
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 from nishimori.paper._measured import network
 from nishimori.paper._names import NetworkName

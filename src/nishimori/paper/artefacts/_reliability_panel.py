@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._maps import Temperature
-from nishimori._scorecard import scorecards
-from nishimori._sources import source
+from nishimori._evaluation.scorecard import scorecards
+from nishimori._rows.rows import source
 from nishimori.data import Labelled
+from nishimori.maps.temperature import Temperature
 from nishimori.plot._palette import COLORS, MARKERS
 from nishimori.plot._reliability_diagram import wilson_interval
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._array import HostArray
+from nishimori._support.arrays import HostArray
 from nishimori.data import Labelled, Network
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 from nishimori.paper._measured import (

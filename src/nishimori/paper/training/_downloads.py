@@ -11,7 +11,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from nishimori._progress import Report, silent
+from nishimori._support.progress import Report, silent
 from nishimori.errors import FormatError
 
 _TIMEOUT = 60  # seconds without receiving a byte

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._array import HostArray
-from nishimori._optional import require
-from nishimori._progress import Report
+from nishimori._support.arrays import HostArray
+from nishimori._support.optional import require
+from nishimori._support.progress import Report
 from nishimori.data import _npy
 from nishimori.data._stored import damage
 from nishimori.errors import FormatError

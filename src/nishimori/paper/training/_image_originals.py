@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.io import loadmat
 
-from nishimori._array import HostArray
-from nishimori._progress import Report
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import Report
 from nishimori.data import _pickles
 from nishimori.errors import FormatError
 from nishimori.paper.training._downloads import PublicFile, verified

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nishimori._optional import require
-from nishimori._progress import Report, silent
+from nishimori._support.optional import require
+from nishimori._support.progress import Report, silent
 from nishimori.errors import FormatError, InputError
 from nishimori.paper.training._downloads import cache_folder, fetch
 from nishimori.paper.training._image_formats import Found, Images, arrays, mosaics

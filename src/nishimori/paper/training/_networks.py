@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import nishimori
-from nishimori._array import HostArray
-from nishimori._disk import check_target, new_file
+from nishimori._support.arrays import HostArray
+from nishimori._support.disk import check_target, new_file
 from nishimori.data import Labelled, Network, _tensors
 from nishimori.data._stored import damage
 from nishimori.errors import FormatError, InputError

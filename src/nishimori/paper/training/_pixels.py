@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from nishimori._array import HostArray
+from nishimori._support.arrays import HostArray
 from nishimori.paper.training._image_formats import SIDE
 from nishimori.paper.training._recipes import NORMALISATION
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nishimori._disk import check_folder, check_target, existing_file, new_file
-from nishimori._numbers import whole
-from nishimori._progress import Report, shown_or_told
+from nishimori._support.disk import check_folder, check_target, existing_file, new_file
+from nishimori._support.numbers import whole
+from nishimori._support.progress import Report, shown_or_told
 from nishimori.data import Network, _tensors, load, save
 from nishimori.data._networks import check_ending
 from nishimori.errors import InputError

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from nishimori._array import HostArray
+from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 from nishimori.paper import models
 from nishimori.paper.training._image_sets import Images, ImageSet

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nishimori import metrics
-from nishimori._sources import source
-from nishimori._temperatures import temperatures_of
+from nishimori._fit.temperatures import temperatures_of
+from nishimori._rows.rows import source
 from nishimori.data import Labelled
 from nishimori.errors import NoTemperatureError
 from nishimori.paper._artefact import Pieces, Scale

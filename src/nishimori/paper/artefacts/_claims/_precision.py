@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from nishimori import metrics
-from nishimori._array import HostArray
-from nishimori._calibrators import ExpectationConsistency, TemperatureScaling
+from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
+from nishimori._support.arrays import HostArray
 from nishimori.data import Labelled
 from nishimori.paper._artefact import Pieces, Scale
 from nishimori.paper._measured import network

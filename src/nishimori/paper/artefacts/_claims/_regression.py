@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from nishimori._array import HostArray
+from nishimori._support.arrays import HostArray
 from nishimori.paper._artefact import Pieces, Scale
 from nishimori.paper._printed import printed
 from nishimori.paper.artefacts._claims._statement import Group, Numbers, Statement

@@ -1,0 +1,185 @@
+"""Expectation consistency that adapts: close to temperature scaling where few samples cannot tell the two apart."""
+
+from dataclasses import replace
+from math import exp
+from typing import Any, Self, cast
+
+from sklearn.utils.validation import check_is_fitted
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._fit.adaptive import Adapted, match_both
+from nishimori._fit.match import Match, Receipt
+from nishimori._methods.record import Record
+from nishimori._methods.traits import Traits
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Floor, Input
+from nishimori._rows.source import Source
+from nishimori._support.intervals import Interval
+from nishimori._support.roots import Root
+from nishimori.errors import InputError
+from nishimori.maps.temperature import Temperature
+
+
+class AdaptiveConsistency(Calibrator):
+    """Divide logits by a temperature between those of EC and TS: that of EC, as far as the data can tell the two apart.
+
+    T of temperature scaling (TS) varies less from one small validation set to another; T of expectation consistency (EC) makes
+    mean confidence equal to accuracy. With δ = log T_EC − log T_TS and its variance, both from the same sums,
+    log T = log T_TS + w·δ, where w = δ⁴/(δ⁴ + (2·Var(δ))²). If δ is within its own noise, T is nearly that of TS. The more
+    samples there are, the closer T is to that of EC.
+
+    A weight of w counts a sample w times as much, but it stays one sample. T depends on how many there are, so two equal
+    samples are not the same as one of weight 2. Pass ``counts=True`` to `fit` if weights are numbers of independent samples.
+
+    Parameters
+    ----------
+    input, classes, floor
+        As for `ExpectationConsistency`.
+
+    Attributes
+    ----------
+    temperature_ : float
+        T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
+    temperature_se_ : float
+        The standard error of T: T times the standard deviation of log T, if T_EC and T_TS are drawn from their joint normal
+        distribution and δ is shrunk in each draw.
+    ec_, ts_ : float or None
+        Both temperatures; None if one does not exist. Then the other is used as it is, with an `InputWarning` that says why.
+    weight_ : float
+        The share w of δ that was kept, from 0 (T is that of TS) to 1 (T is that of EC).
+    receipt_ : Receipt
+        How the temperature was found. Its ``residual`` is mean confidence minus accuracy at T, predicted from T_EC: it is not
+        zero, because T is not T_EC. If T_EC does not exist, it is the residual of temperature scaling.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
+        As for `ExpectationConsistency`.
+
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if neither temperature exists. If all samples are classified correctly, neither does.
+
+    See Also
+    --------
+    ExpectationConsistency : the same without shrinking, and with ``top_n``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import AdaptiveConsistency
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(1000, 5))
+    >>> truth = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> labels = np.where(rng.random(1000) < 0.1, rng.integers(5, size=1000), truth)  # a tenth of them replaced
+    >>> few = AdaptiveConsistency().fit(logits[:100], labels[:100])
+    >>> print(f"EC {few.ec_:.2f}, TS {few.ts_:.2f}, share {few.weight_:.2f}: T = {few.temperature_:.2f}")
+    EC 2.47, TS 3.31, share 0.89: T = 2.55
+    >>> many = AdaptiveConsistency().fit(logits, labels)
+    >>> print(f"EC {many.ec_:.2f}, TS {many.ts_:.2f}, share {many.weight_:.2f}: T = {many.temperature_:.2f}")
+    EC 2.34, TS 2.61, share 0.94: T = 2.36
+    >>> low, high = many.confidence_interval()
+    >>> print(f"{low:.2f} to {high:.2f}")
+    2.10 to 2.67
+    """
+
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
+    receipt_: Receipt
+    n_passes_: int
+    weight_: float
+    ec_: float | None
+    ts_: float | None
+
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    @property
+    def temperature_(self) -> float:
+        return cast("float", super().temperature_)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose the temperature from validation logits ``X`` and labels ``y``; parameters as for `ExpectationConsistency`.
+
+        ``clusters`` and ``counts`` change not only the standard error, but also T: they say how noisy δ is. From a sketch, T is
+        right to about a hundredth of its standard error, because a sketch interpolates the variance of δ.
+        """
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        label_name = self.label_name(X)
+        return self.adopt(X, data, match_both(data, label_name=label_name, counts=counts))
+
+    def adopt(self, X: Any, data: Source, matched: Match) -> Self:
+        """Choose from what `match_both` has found in ``data``, which are what ``X`` holds."""
+        found = Adapted.of(matched)
+        receipt = _receipt(matched, found)
+        self.learn(X, data, Temperature(found.temperature), receipt.n_samples, receipt.residual, receipt.temperature_se)
+        self.n_passes_ = receipt.n_passes
+        self.receipt_ = receipt
+        return self._keep(found)
+
+    def confidence_interval(self, level: float = 0.95) -> Interval:
+        """The temperatures of EC that the validation data leave possible, at this level of confidence.
+
+        T_EC and T_TS are drawn from their joint normal distribution, δ is shrunk in each draw, and the interval holds the
+        middle of the temperatures. It is computed by an integral instead of random draws, and is therefore the same each time.
+        At low levels it is widened where it would not contain T itself.
+
+        Parameters
+        ----------
+        level : float
+            How often such an interval contains T_EC of infinitely many samples, between 0 and 1.
+
+        Returns
+        -------
+        Interval
+            A named tuple (low, high).
+
+        Raises
+        ------
+        InputError
+            If the standard errors are not known, as from a file whose estimates were removed.
+        """
+        check_is_fitted(self, "map_")
+        if self._adapted_ is None or self.temperature_se_ is None:
+            raise InputError(
+                "`confidence_interval` needs the standard errors of T_EC and T_TS, which this calibrator does not have. Fit it "
+                "to the logits themselves."
+            )
+        return self._adapted_.interval(level)
+
+    def restore(self, record: Record) -> Self:
+        """Become what ``record`` describes, ready to use."""
+        super().restore(record)
+        return self._keep(Adapted.from_estimates(record.provenance.estimates or {}))
+
+    def estimates(self) -> dict[str, float] | None:
+        """Both temperatures and their covariance, in logarithms: from these the interval can be had again."""
+        return None if self._adapted_ is None else self._adapted_.estimates()
+
+    def _keep(self, found: Adapted | None) -> Self:
+        self._adapted_ = found
+        if found is not None:
+            self.ec_ = None if found.log_ec is None else exp(found.log_ec)
+            self.ts_ = None if found.log_ts is None else exp(found.log_ts)
+            self.weight_ = found.weight
+        return self
+
+
+def _receipt(matched: Match, found: Adapted) -> Receipt:
+    """That of the search for both temperatures, with what belongs to the one between them."""
+    ec = matched.roots[0]
+    if not isinstance(ec, Root):
+        return matched.receipt(1)
+    step = -found.log_temperature - ec.x
+    if step == 0:
+        return matched.receipt(0)
+    predicted = ec.residual + ec.point.after(step) - ec.point.value
+    return replace(matched.receipt(0), residual=predicted, temperature_se=found.temperature_se, is_measured=False)

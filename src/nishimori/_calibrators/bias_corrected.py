@@ -1,0 +1,265 @@
+"""One temperature and one bias per class: the smallest step beyond one temperature."""
+
+from math import exp
+from typing import Any, Self
+
+import numpy as np
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, errors_read, refuse_sketch, too_many, written
+from nishimori._fit.bias_sums import BiasPoint
+from nishimori._fit.biases import Biases, BiasSearch, standard_errors
+from nishimori._fit.conditions import refuse_masks
+from nishimori._fit.match import Match
+from nishimori._fit.search import match
+from nishimori._methods.record import Record
+from nishimori._methods.traits import Traits
+from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.scores import Floor, Input
+from nishimori._rows.source import refuse_counted_clusters
+from nishimori._sums.observables import Confidence, Energy
+from nishimori._support.arrays import HostArray
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning, NishimoriError, NotConvergedError
+from nishimori.maps.affine import Affine
+
+# The sums have a table of so many rows and columns: 800 MB.
+_MOST_CLASSES = 10_000
+
+# So many classes are named in a message.
+_MOST_NAMED = 5
+
+# Where the observable of each condition is in a search for temperatures.
+_POSITIONS = {"ec": 0, "ts": 1}
+
+_SHRUNK = (
+    "The biases are shrunk towards zero, so that the standard errors of the equations do not apply. Fit with `shrink=False` to "
+    "have standard errors."
+)
+
+
+class BiasCorrected(Calibrator):
+    """Divide logits by one temperature and add one bias per class.
+
+    The biases make the mean probability of each class equal to its frequency in the validation data. The temperature makes
+    mean confidence equal to accuracy, or the cross-entropy lowest. Where a network favours some classes, as many do that were
+    trained at a constant learning rate, this lowers the loss and the error, and each predicted class is calibrated better than
+    with one temperature. Predictions change, unless ``preserve_accuracy``.
+
+    By default the biases are shrunk towards zero: they are taken as random numbers of one common variance, the least one that
+    the data leave possible at a confidence of 95 %, and each moves as far as its own error bar allows. The mean probability of
+    a class then lies between that of one temperature and its frequency. Where the data cannot tell the biases from zero, they
+    are zero, and what remains is one temperature.
+
+    Parameters
+    ----------
+    method : {"ec", "ts"}
+        What fixes the temperature: mean confidence equal to accuracy, or least cross-entropy. The confidence is the largest
+        calibrated probability.
+    shrink : bool
+        Whether to shrink the biases.
+    preserve_accuracy : bool
+        Whether samples whose prediction would change get one temperature instead, that of ``method``, and no biases. Mean
+        confidence then differs from accuracy by what these samples change.
+    input, classes, floor
+        As for `ExpectationConsistency`.
+
+    Attributes
+    ----------
+    inverse_temperature_ : float
+        By which logits are multiplied. Without shrinking it may be negative: where samples of a class have lower logits of that
+        class than other samples.
+    biases_ : array of shape (n_classes,)
+        What is then added to each class; their sum is zero.
+    spread_ : float or None
+        The standard deviation of the biases that shrinking assumes, found from the data; 0 if all biases are zero, None
+        without shrinking.
+    condition_ : {"ec", "ts"}
+        The condition that holds: ``method``, or "ts" if "ec" has no solution, of which an `InputWarning` tells.
+    parameters_se_ : dict of float or array, or None
+        The standard errors of ``inverse_temperature`` and ``biases``, without shrinking and for at most 1,000 parameters.
+    why_no_se_ : str or None
+        Why there are none.
+    residual_ : float
+        What is left of the largest gap in the equations.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
+        As for `ExpectationConsistency`.
+
+    See Also
+    --------
+    ExpectationConsistency, TemperatureScaling : one temperature, which never changes a prediction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import BiasCorrected
+    >>> rng = np.random.default_rng(1)
+    >>> logits = 3 * rng.normal(size=(4000, 3))
+    >>> labels = (logits / 2 + [1, 0, -1] + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    >>> calibrator = BiasCorrected().fit(logits, labels)
+    >>> print(round(1 / calibrator.inverse_temperature_, 2), calibrator.biases_.round(2))
+    1.96 [ 1.05  0.01 -1.06]
+    >>> p = calibrator.predict_proba(logits)
+    >>> bool(np.isclose(p.max(axis=1).mean(), (p.argmax(axis=1) == labels).mean()))
+    True
+    """
+
+    method: str = "ec"
+    traits = Traits(keeps_predictions=False, streams=True, from_sketch=False, error_bars=False)
+    biases_: HostArray
+    inverse_temperature_: float
+    spread_: float | None
+    condition_: str
+    n_passes_: int
+    parameters_se_: dict[str, Any] | None
+    why_no_se_: str | None
+
+    def __init__(
+        self,
+        *,
+        method: str = "ec",
+        shrink: bool = True,
+        preserve_accuracy: bool = False,
+        input: Input = "logits",
+        classes: Classes = None,
+        floor: Floor = None,
+    ) -> None:
+        self.method = method
+        self.shrink = shrink
+        self.preserve_accuracy = preserve_accuracy
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose temperature and biases from validation logits ``X`` and labels ``y``.
+
+        Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors, and with
+        ``shrink`` also how much the biases are shrunk.
+
+        Raises
+        ------
+        NoTemperatureError
+            If there is no temperature of ``method`` without biases, which the search starts from.
+        InputError
+            If a class has no samples and ``shrink`` is False: its bias would be infinite.
+        NotConvergedError
+            If a class can be separated perfectly and ``shrink`` is False: no finite biases fit best.
+        """
+        if self.method not in ("ec", "ts"):
+            raise InputError(f"`method` must be 'ec' or 'ts', got {self.method!r}.")
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        refuse_sketch(data, "BiasCorrected")
+        refuse_counted_clusters(data, counts=counts)
+        if data.n_classes > _MOST_CLASSES:
+            raise InputError(f"`X` must have at most {_MOST_CLASSES:,} classes for BiasCorrected, got {data.n_classes:,}.")
+        matched = match(data, Confidence(), Energy(), label_name=self.label_name(X), counts=counts)
+        refuse_masks(matched.census.n_masked > 0)
+        matched.warn()
+        search = BiasSearch(data)
+        try:
+            found = self._found(search, matched, counts=counts)
+        except NotConvergedError as error:
+            if not self.shrink:
+                raise
+            raise NotConvergedError(
+                "The search for one temperature and one bias per class did not converge. The usual cause is that there are few "
+                "validation samples, and some biases would separate right from wrong answers perfectly. Use more validation "
+                "samples, or one temperature, as with 'ec' or 'ts'."
+            ) from error
+        self._tell(found)
+        errors, n_errors = None, 0
+        if not self.shrink and data.n_classes < MOST_WITH_ERRORS:
+            errors, n_errors = standard_errors(data, found, counts=counts), 1
+        fallback = _temperature(matched, self.method) if self.preserve_accuracy else None
+        map_ = Affine(np.array(found.point.beta), np.array(found.point.biases), fallback)
+        self.learn(X, data, map_, matched.census.n_rows, found.residual)
+        self.n_passes_ = matched.n_passes + search.n_readings + n_errors
+        self.condition_ = "ec" if found.by_confidence else "ts"
+        self.spread_ = found.spread if self.shrink else None
+        self.parameters_se_ = None if errors is None else {"inverse_temperature": errors[0], "biases": errors[1]}
+        self.why_no_se_ = None
+        if errors is None:
+            self.why_no_se_ = _SHRUNK if self.shrink else too_many(1 + data.n_classes)
+        return self._show()
+
+    def _found(self, search: BiasSearch, matched: Match, *, counts: bool) -> Biases:
+        """The search itself."""
+        n_classes = search.data.n_classes
+        if all(isinstance(root, NishimoriError) for root in matched.roots):
+            _temperature(matched, self.method)  # raises
+        start = BiasPoint(1 / _temperature(matched, "ts"), (0.0,) * n_classes)
+        sums = search.sums(start)
+        if self.shrink:
+            start = search.choose_spread(start, counts=counts)
+            if search.spread == 0:  # noise explains all biases
+                point = BiasPoint(1 / _temperature(matched, self.method), (0.0,) * n_classes)
+                residual = abs(matched.receipt(_POSITIONS[self.method]).residual)
+                return Biases(point, 0.0, residual, self.method == "ec", None, sums)
+        elif empty := self._named(sums.observed == 0):
+            raise InputError(
+                f"`y` must have samples of every class with `shrink=False`, got none of {empty}: the bias of a class that "
+                "never occurs would be infinite. Use `shrink=True`, or leave the class out of `X`."
+            )
+        found = search.by_energy(start) if self.shrink else search.least_loss(start, class_labels(self.classes, n_classes))
+        return search.by_confidence(found.point, counts=counts) if self.method == "ec" else found
+
+    def _tell(self, found: Biases) -> None:
+        """Warn of what the user may not expect."""
+        if found.problem is not None:
+            notice(
+                f"Mean confidence could not be made equal to accuracy: {found.problem}. The temperature is that of least "
+                "cross-entropy instead, the condition of `method='ts'`.",
+                InputWarning,
+            )
+        if empty := self._named(found.sums.observed == 0):
+            notice(
+                f"There are no samples of {empty}. How far the bias of such a class lies below zero follows only from how much "
+                "the biases of other classes differ. Add samples of all classes.",
+                InputWarning,
+            )
+
+    def _named(self, chosen: HostArray) -> str:
+        """The labels of some classes in words; empty if there are none."""
+        labels = class_labels(self.classes, len(chosen))[chosen].tolist()
+        if len(labels) > _MOST_NAMED:
+            return f"{len(labels):,} of {len(chosen):,} classes, such as {labels[0]!r}"
+        return ("classes " if len(labels) > 1 else "class ") + ", ".join(map(repr, labels)) if labels else ""
+
+    def _show(self) -> Self:
+        """Show the parameters of the map as attributes."""
+        assert isinstance(self.map_, Affine)
+        self.inverse_temperature_, self.biases_ = float(self.map_.scale), self.map_.bias
+        return self
+
+    def estimates(self) -> dict[str, float] | None:
+        """The spread of the biases, which condition holds, and the standard errors."""
+        spread = {} if self.spread_ is None else {"spread": self.spread_}
+        return {**spread, "by_confidence": float(self.condition_ == "ec"), **written(self.parameters_se_ or {}, "_se")}
+
+    def restore(self, record: Record) -> Self:
+        """Become what ``record`` describes, ready to use."""
+        super().restore(record)
+        values = record.provenance.estimates or {}
+        layout, _ = Layout.of({"inverse_temperature": 1.0, "biases": np.zeros(self.n_features_in_)}, "BiasCorrected")
+        self.parameters_se_, self.why_no_se_ = errors_read(record, layout, _SHRUNK if self.shrink else None)
+        self.spread_ = values.get("spread")
+        self.condition_ = "ec" if values.get("by_confidence") else "ts"
+        return self._show()
+
+
+def _temperature(matched: Match, method: str) -> float:
+    """That of one method without biases; raises if there is none."""
+    root = matched.roots[_POSITIONS[method]]
+    if isinstance(root, NishimoriError):
+        raise root
+    return exp(-root.x)

@@ -1,0 +1,437 @@
+"""What all calibrators have in common: scikit-learn's contract around a map that `fit` chooses.
+
+They sit behind any model: ``X`` is what the model says (logits or probabilities), not what it was asked about.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import nishimori
+from nishimori._calibrators.accuracy import accuracy
+from nishimori._calibrators.data_frame import in_data_frame, is_flat
+from nishimori._calibrators.lazy import lazily
+from nishimori._fit.floors import open_source
+from nishimori._methods import registry
+from nishimori._methods.record import Provenance, Record
+from nishimori._methods.traits import Traits
+from nishimori._rows.batch import Batch, Groups
+from nishimori._rows.labels import Classes, class_labels, column_names, refuse_permuted
+from nishimori._rows.scores import Floor, Input, Scores, is_auto, scores_of, warn_if_probabilities
+from nishimori._rows.source import Source, floor_in, is_source
+from nishimori._rows.top_k import TopK
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray, namespace
+from nishimori._support.numeric import numeric
+from nishimori.errors import InputError
+from nishimori.maps.claims import CHECKED_ROWS, check_claims, check_claims_on_random_logits
+from nishimori.maps.group_temperatures import checked_groups
+from nishimori.maps.kinds import claims_to_check
+from nishimori.maps.map import Map, in_blocks
+from nishimori.maps.temperature import temperature_of
+
+COMMON = ("input", "classes", "floor")
+"""The parameters that every calibrator has besides those of its method."""
+
+
+# scikit-learn must not wrap `transform`: it does not know that flat scores give one column. `in_data_frame` does it instead.
+class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=()):  # type: ignore[call-arg]
+    """Everything except the choice of the map.
+
+    A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `source_from` and
+    ends with ``return self.learn(...)``.
+
+    Attributes
+    ----------
+    traits : Traits or None
+        What the method does and needs, as a class attribute; None if its author does not say.
+    is_fixed : bool
+        Whether `fit` learns nothing from the data, as a class attribute.
+    """
+
+    traits: ClassVar[Traits | None] = None
+    is_fixed: ClassVar[bool] = False
+    input: Input
+    classes: Classes
+    floor: Floor = None  # a subclass without this parameter raises only exact zeros
+    floor_: float | None
+    map_: Map
+    classes_: HostArray
+    n_features_in_: int
+    label_column_: str | None
+    score_column_: str | None
+    group_column_: str | None
+    n_samples_: int | None
+    residual_: float | None
+    temperature_se_: float | None
+
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn from scores ``X`` and true classes ``y``."""
+
+    @property
+    def method_name(self) -> str:
+        """What the method is called: its registered name, else where it can be imported from."""
+        return registry.name_of(type(self))
+
+    @property
+    def method(self) -> str:
+        """The same, except where it is a parameter of the calibrator, such as "ec" or "ts" of `BiasCorrected`."""
+        return self.method_name
+
+    @property
+    def temperature_(self) -> float | None:
+        """What logits are divided by; None for a map that does more than that."""
+        if "map_" not in self.__dict__:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
+        return temperature_of(self.map_)
+
+    def source_from(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        clusters: Any = None,
+        groups: Any = None,
+        *,
+        ignore_index: int | None = None,
+    ) -> Source:
+        """The data to fit to; values are checked when they are first read."""
+        meaning: dict[str, Any] = {"input": self.input, "classes": self.classes, "floor": self.floor}
+        if is_source(X):  # `input` and `classes` are then those of the scores to predict from
+            meaning = {"floor": self.floor if is_auto(self.floor) else None}
+        given: dict[str, Any] = {"clusters": clusters, "groups": groups, "ignore_index": ignore_index}
+        return open_source(X, y, sample_weight, names=("X", "y"), **given, **meaning)
+
+    @staticmethod
+    def label_name(X: Any) -> str:
+        """What messages call the labels: a source has them itself, else they are the argument ``y``."""
+        return "labels" if is_source(X) else "y"
+
+    def learn(
+        self,
+        X: Any,
+        data: Source,
+        map_: Map,
+        n_samples: int,
+        residual: float | None = None,
+        temperature_se: float | None = None,
+    ) -> Self:
+        """Keep what was fitted. Called last, so that a fit that fails leaves the calibrator as it was."""
+        classes = class_labels(self.classes, data.n_classes)
+        _check_claims(map_, data.n_classes, data)
+        self.map_ = map_
+        self.floor_ = floor_in(data) if is_auto(self.floor) else self.floor  # type: ignore[assignment]
+        self.n_features_in_ = data.n_classes
+        self.classes_ = classes
+        self.n_samples_ = n_samples
+        self.residual_ = residual
+        self.temperature_se_ = temperature_se
+        self.name_columns(column_names(X))
+        self._is_flat_ = is_flat(X)
+        return self
+
+    def restore(self, record: Record) -> Self:
+        """Become what ``record`` describes, ready to use."""
+        origin = record.provenance
+        self.map_ = record.map
+        self.floor_ = record.floor
+        self.n_samples_ = origin.n_samples
+        self.residual_ = origin.residual
+        self.temperature_se_ = origin.temperature_se
+        if origin.n_classes is not None:
+            self.classes_ = class_labels(origin.classes, origin.n_classes)
+            self.n_features_in_ = origin.n_classes
+        _check_claims(record.map, origin.n_classes)
+        self._is_flat_ = bool(origin.is_flat)
+        self.name_columns(origin.columns, origin.label_column, origin.score_column, origin.group_column)
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "map_" in self.__dict__:  # a pickle, which may hold a map of any class
+            _check_claims(self.map_, getattr(self, "n_features_in_", None))
+
+    def name_columns(
+        self,
+        names: Sequence[str] | None,
+        label_column: str | None = None,
+        score_column: str | None = None,
+        group_column: str | None = None,
+    ) -> None:
+        """Note what the columns of ``X``, of the labels and of the groups are called, where ``X`` itself cannot say.
+
+        Other names of the columns of ``X`` are refused from then on. ``score_column`` is where a single column or array holds
+        all scores.
+        """
+        refuse_permuted(names, self.classes)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self.label_column_ = label_column
+        self.score_column_ = score_column
+        self.group_column_ = group_column
+
+    def check_columns(self, X: Any, name: str = "X") -> None:
+        """Refuse scores whose number or names of columns are not those that the calibrator was fitted to."""
+        if is_source(X):
+            known = getattr(self, "n_features_in_", X.n_classes)
+            if X.n_classes != known:
+                raise InputError(f"`{name}` must have {known} classes, as the calibrator has, got {X.n_classes}.")
+            return
+        if not hasattr(self, "feature_names_in_"):
+            refuse_permuted(column_names(X, name), self.classes)
+        if hasattr(self, "n_features_in_"):
+            self._check_names(X, numeric(X, name).shape, name)
+
+    def _check_names(self, X: Any, shape: tuple[int, ...], name: str = "X") -> None:
+        if len(shape) == 1 and self.n_features_in_ != 2:
+            raise InputError(
+                f"`{name}` must have {self.n_features_in_} columns, one per class, got shape {tuple(shape)}. "
+                f"Reshape your data: for one sample pass `[{name}]`."
+            )
+        if len(shape) > 2 and shape[-1] != self.n_features_in_:
+            raise InputError(
+                f"`{name}` must have {self.n_features_in_} classes in its last dimension, as the calibrator has, got shape "
+                f"{tuple(shape)}."
+            )
+        if len(shape) != 2 or (
+            type(X) is np.ndarray and shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
+        ):
+            return  # the shortest way for the commonest case
+        try:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        except ValueError as error:
+            # scikit-learn's own words for a wrong number or wrong names of columns, as our error.
+            text, remedy = str(error).strip().replace("X has", f"{name} has", 1), "Pass scores of the same model."
+            if "feature names" in text.lower():
+                remedy = (
+                    "A wrong class order would assign probabilities to the wrong classes. "
+                    f"Pass `{name}[list(calibrator.feature_names_in_)]`."
+                )
+            raise InputError(f"{text} {remedy}") from None
+
+    def _scores(self, X: Any) -> Scores:
+        """Check that ``X`` is what the calibrator was fitted to."""
+        if "map_" not in self.__dict__:
+            check_is_fitted(self, "map_")  # raises
+        if isinstance(X, TopK):
+            raise InputError(
+                "`X` must hold a score for each class, got top-k log-probabilities. `TopK.probabilities(temperature)` gives "
+                "bounds on the probabilities of the listed classes."
+            )
+        if is_source(X):
+            raise InputError("`X` must be an array, got a source. Pass its logits.")
+        array = numeric(X, "X")
+        if hasattr(self, "n_features_in_"):
+            self._check_names(X, array.shape)
+        given = scores_of(array, input=self.input, name="X", floor=self.floor_)
+        warn_if_probabilities(given, "fit a calibrator with `input='probabilities'`")
+        return given
+
+    def predict_proba(self, X: Any, groups: Any = None) -> Array:
+        """Calibrated probabilities of shape (n_samples, n_classes), in the array library, dtype and device of ``X``.
+
+        ``X`` of more dimensions, such as (sequences, tokens, vocabulary), gives probabilities of the same shape. ``groups``
+        name the group of each sample, or of each sequence of tokens, for calibrators that have a temperature per group; all
+        others refuse it.
+        """
+        if arrays.is_lazy(X):
+            return lazily(self, "predict_proba", X, groups)
+        return self._from_logits(self._scores(X), self.map_.probabilities, groups)
+
+    def predict_log_proba(self, X: Any, groups: Any = None) -> Array:
+        """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1; ``groups`` as there."""
+        if arrays.is_lazy(X):
+            return lazily(self, "predict_log_proba", X, groups)
+        return self._from_logits(self._scores(X), self.map_.log_probabilities, groups)
+
+    def predict(self, X: Any, groups: Any = None) -> Array:
+        """The predicted label of each sample, in the shape of ``X`` before the classes; of equal largest scores the first.
+
+        Without ``classes`` these are column numbers, in the array library of ``X``; with it, a NumPy array of its labels.
+        ``groups`` are as for `predict_proba`, and can be left out where the calibrator keeps predictions.
+        """
+        if arrays.is_lazy(X):
+            return lazily(self, "predict", X, groups)
+        given = self._scores(X)
+        known = None if groups is None and self.map_.keeps_predictions else self._groups(groups, given)
+        columns = given.restored(in_blocks(given, lambda rows: self._columns(given, rows, known)))
+        if self.classes is not None:
+            return self.classes_[arrays.on_host(columns)]
+        return columns
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of samples whose predicted label is ``y``; labels and weights may have any shape that `fit` takes.
+
+        Give samples that must not count, such as tokens of padding, weight zero.
+        """
+        return accuracy(y, self.predict(X), sample_weight)
+
+    def transform(self, X: Any, groups: Any = None) -> Array:
+        """The calibrated logits, ``logits / temperature_`` for one temperature; flat if ``X`` is flat.
+
+        What the dtype of ``X`` cannot hold becomes infinite, as in float16 beyond 65,504. ``groups`` are as for
+        `predict_proba`. After ``set_output(transform="pandas")``, or "polars", the result is a data frame with the columns
+        `get_feature_names_out` and, in pandas, the index of ``X``; a flat ``X`` gives one column. Where ``X`` has more than
+        two dimensions, the data frame has one row per position before the classes, in their order.
+        """
+        if arrays.is_lazy(X):
+            return lazily(self, "transform", X, groups)
+        given = self._scores(X)
+        found = self._from_logits(given, self._binary_logit if given.is_binary_score else self.map_.apply, groups)
+        return in_data_frame(found, X, self, lambda: self._names_out(given.n_classes, one_column=given.is_binary_score))
+
+    def get_feature_names_out(self, input_features: Any = None) -> HostArray:
+        """The names of the columns of calibrated logits, for data frames and pipelines.
+
+        They are the names of the columns of ``X``, where those are known. Otherwise they are the labels in ``classes``, as
+        text, or "class0", "class1", ... A calibrator that was fitted to a flat array of binary scores has one column, with
+        the name of the second class.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            The names of the columns of ``X``, if the calibrator was fitted to an array without names.
+
+        Returns
+        -------
+        array of str
+            One name per column, of dtype object.
+        """
+        check_is_fitted(self, "map_")
+        if not hasattr(self, "n_features_in_"):
+            raise InputError(
+                "`get_feature_names_out` needs the number of classes, which this calibrator does not know. Pass `classes` when "
+                "you make it."
+            )
+        one_column = getattr(self, "_is_flat_", False)
+        if one_column or (input_features is None and not hasattr(self, "feature_names_in_")):
+            return self._names_out(self.n_features_in_, one_column=one_column)
+        try:
+            names: HostArray = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
+        except ValueError as error:
+            raise InputError(f"{error}. Pass the names of the columns of `X`, or leave `input_features` out.") from None
+        return names
+
+    def _names_out(self, n_classes: int, *, one_column: bool) -> HostArray:
+        """The names of so many columns of calibrated logits, or of the one column of flat scores."""
+        if hasattr(self, "feature_names_in_") and not one_column:
+            return self.feature_names_in_
+        labels = [f"class{i}" for i in range(n_classes)] if self.classes is None else map(str, self.classes_.tolist())
+        names = np.array(list(labels), dtype=object)
+        return names[1:] if one_column else names
+
+    def _groups(self, groups: Any, given: Scores) -> Groups | None:
+        """The groups of all rows, if the map needs them."""
+        if self.map_.needs_groups:
+            return checked_groups(self.map_, given.per_row(groups, "groups"), given.n_samples)
+        if groups is not None:
+            raise InputError("`groups` must be left out: this calibrator treats all groups alike.")
+        return None
+
+    def _from_logits(self, given: Scores, rule: Callable[[Array, Any], Array], groups: Any) -> Array:
+        """``rule`` of the logits and groups of all rows, in the array library, dtype and device of the scores."""
+        known = self._groups(groups, given)
+
+        def of_rows(rows: slice | None) -> Array:
+            with np.errstate(over="ignore"):  # beyond the range of float16: infinite
+                found = rule(given.logits(rows=rows), None if known is None else known.of(rows))
+                return arrays.rounded(found, given.array)
+
+        return given.restored(in_blocks(given, of_rows))
+
+    def _columns(self, given: Scores, rows: slice | None, groups: Groups | None) -> Array:
+        """The column of the largest calibrated score of each row."""
+        if self.map_.keeps_predictions:  # different probabilities can have the same logarithm
+            ranked = given.table(rows=rows)
+        else:
+            ranked = self.map_.apply(given.logits(rows=rows), None if groups is None else groups.of(rows))
+        return namespace(ranked).argmax(ranked, axis=1)
+
+    def _binary_logit(self, logits: Array, groups: Any) -> Array:
+        """The calibrated logit of the second class over the first, one number per row."""
+        if temperature_of(self.map_) is not None:  # the difference first: that of two infinite logits is NaN
+            return self.map_.apply((logits[:, 1] - logits[:, 0])[:, None])[:, 0]
+        mapped = self.map_.apply(logits, groups)
+        return mapped[:, 1] - mapped[:, 0]
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted calibrator to a small JSON file; `nishimori.load` reads it back.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to. An existing file is kept unless ``overwrite``.
+        overwrite : bool
+            Replace an existing file.
+        """
+        check_is_fitted(self, "map_")
+        names = getattr(self, "feature_names_in_", None)
+        origin = Provenance(
+            method=self.method_name,
+            params=self.method_params(),
+            classes=None if self.classes is None else self.classes_.tolist(),
+            columns=None if names is None else names.tolist(),
+            label_column=self.label_column_,
+            score_column=self.score_column_,
+            group_column=self.group_column_,
+            n_classes=len(self.classes_) if hasattr(self, "classes_") else None,
+            n_samples=self.n_samples_,
+            residual=self.residual_,
+            temperature_se=getattr(self, "temperature_se_", None),
+            estimates=self.estimates(),
+            is_flat=getattr(self, "_is_flat_", False),
+            library_version=nishimori.__version__,
+        )
+        floor = None if self.floor_ is None else float(self.floor_)
+        Record(self.map_, self.input, origin, floor).write(path, overwrite=overwrite)
+
+    def estimates(self) -> dict[str, float] | None:
+        """Further numbers of the fit that a file keeps; none by default."""
+        return None
+
+    def method_params(self) -> dict[str, Any]:
+        """The parameters of the method, which `nishimori.calibrator` takes besides its name."""
+        params = self.get_params(deep=False)
+        return {name: plain(value) for name, value in params.items() if name not in COMMON}
+
+
+@dataclass(frozen=True)
+class _CheckClaims:
+    """The pass that checks what a map claims, and sums nothing."""
+
+    map_: Map
+
+    def __call__(self, batch: Batch) -> int:
+        check_claims(self.map_, batch.double, self.map_.apply(batch.double))
+        return 0
+
+
+def _check_claims(map_: Map, n_classes: int | None, data: Source | None = None) -> None:
+    """Refuse a map that does not keep predictions as it claims, on some rows of ``data`` or on random ones.
+
+    A map that needs groups is checked where it is evaluated: samples do not name their groups.
+    """
+    if not claims_to_check(map_) or map_.needs_groups:
+        return
+    rows = None if data is None else data.sample(min(CHECKED_ROWS, data.n_rows or CHECKED_ROWS))
+    known = map_.n_classes or n_classes
+    if rows is not None:
+        rows.gather(_CheckClaims(map_))
+    elif known is not None:
+        check_claims_on_random_logits(map_, known)
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers and arrays, and tuples, as Python's numbers and lists."""
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -1,0 +1,1 @@
+"""A scikit-learn classifier whose probabilities are calibrated by cross-validation."""

@@ -1,0 +1,279 @@
+"""Any classifier of scikit-learn with calibrated probabilities, by cross-validation."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import accuracy_score
+from sklearn.svm import LinearSVC
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
+from sklearn.utils.validation import check_is_fitted
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.classifier.calibration import Calibration, Candidate, prepared
+from nishimori._calibrators.classifier.folds import FoldScores, folds_of, pooled, refuse_repeated, scored_folds
+from nishimori._calibrators.classifier.metadata import (
+    Metadata,
+    by_name,
+    calibrator_request,
+    of_prediction,
+    routed,
+    routing_enabled,
+    taken_by,
+)
+from nishimori._calibrators.classifier.pair import CalibratedPair, mean_log_probabilities, mean_probabilities
+from nishimori._calibrators.classifier.response import Response, Scorer, known_classes, score_method
+from nishimori._calibrators.classifier.targets import classes_of, flat_targets
+from nishimori._calibrators.methods import unfitted
+from nishimori._rows.scores import Floor
+from nishimori._support.arrays import HostArray
+from nishimori.errors import InputError
+
+
+class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """A classifier with calibrated probabilities; drop-in for scikit-learn's ``CalibratedClassifierCV``.
+
+    A classifier is too sure of samples that it was trained on, so it is calibrated with scores for samples that it has not
+    seen. `fit` gets them by cross-validation: in each fold the classifier is fitted to the training part and gives scores for
+    the rest.
+
+    Parameters
+    ----------
+    estimator : classifier, optional
+        Any classifier with ``decision_function`` or ``predict_proba``. Wrap a fitted one in ``FrozenEstimator``: it is not
+        fitted again, and all data are used to calibrate it. Default: ``LinearSVC(random_state=0)``, as in scikit-learn.
+    calibrator : str or Calibrator
+        The name of a method, one of `nishimori.methods`, or a calibrator. Its ``input`` and ``classes`` are set here.
+    cv : int, splitter or iterable
+        How many stratified folds, or something else that scikit-learn takes for ``cv``.
+    ensemble : bool or "auto"
+        False: the scores of all folds are pooled, one calibrator is fitted to them, and one classifier to all data. True: the
+        classifier of each fold has its own calibrator, and probabilities are averaged. "auto" is False for a frozen classifier
+        and True otherwise, as in scikit-learn.
+    response : {"auto", "decision_function", "predict_proba", "predict_log_proba"}
+        Where scores come from. "auto" is ``decision_function``, and ``predict_proba`` if there is none. Decision values and
+        log-probabilities are taken as logits: one value z per sample means the logits (0, z).
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, if scores are probabilities. Forests and neighbours give exact zeros, and one
+        zero for a true class is an infinite loss. "auto" leaves the choice to the calibrator, which chooses a floor between
+        2e-16 and 0.9 / (number of classes) by the log-loss of folds that it does not fit, as `ExpectationConsistency` does;
+        its `floor_` tells. A fixed calibrator, such as "none", has none. With None only exact zeros are raised.
+    fallback : str or Calibrator, optional
+        What is used, with a warning, where the calibrator has no solution, as when every sample is classified correctly. "none"
+        keeps such scores as they are. By default there is an error.
+    keep_scores : bool
+        Whether to keep the scores that calibrators were fitted to, as `out_of_fold_scores_`.
+    n_jobs : int, optional
+        How many folds are fitted at the same time, as in scikit-learn.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The labels, in the order of the columns of probabilities.
+    calibrated_classifiers_ : list of CalibratedPair
+        The fitted classifiers with their calibrators, as ``estimator`` and ``calibrator``; only one with ``ensemble=False``.
+    estimator_, calibrator_
+        The two of that one, with ``ensemble=False``. The calibrator has ``temperature_`` and its standard error, ``floor_``,
+        and can be saved.
+    response_ : str
+        The method that scores come from.
+    out_of_fold_scores_, out_of_fold_rows_ : array
+        With ``keep_scores``, the scores that calibrators were fitted to, and which row of ``X`` each belongs to.
+    n_features_in_, feature_names_in_
+        As the classifier has them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.metrics import log_loss
+    >>> from sklearn.model_selection import train_test_split
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from nishimori import CalibratedClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X, test_X, y, test_y = train_test_split(X, y, random_state=0)
+    >>> model = GaussianNB(var_smoothing=1e-3)
+    >>> calibrated = CalibratedClassifier(model, "ec").fit(X, y)
+    >>> print(f"T = {calibrated.calibrator_.temperature_:.1f} ± {calibrated.calibrator_.temperature_se_:.1f}")
+    T = 6.3 ± 0.2
+    >>> before, after = (log_loss(test_y, each.fit(X, y).predict_proba(test_X)) for each in (model, calibrated))
+    >>> print(f"loss {before:.2f} before, {after:.2f} after")
+    loss 1.52 before, 0.36 after
+    """
+
+    # Explicit arguments of `fit` are for the splitter and the calibrator, and are no metadata of this class itself.
+    __metadata_request__fit = {"groups": UNUSED, "clusters": UNUSED}  # noqa: RUF012 - scikit-learn wants a plain dictionary
+
+    classes_: HostArray
+    calibrated_classifiers_: list[CalibratedPair]
+    estimator_: Any
+    calibrator_: Calibrator
+    response_: str
+    out_of_fold_scores_: HostArray
+    out_of_fold_rows_: HostArray
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        calibrator: str | Calibrator = "auto",
+        *,
+        cv: Any = 5,
+        ensemble: bool | str = False,
+        response: Response = "auto",
+        floor: Floor = "auto",
+        fallback: str | Calibrator | None = None,
+        keep_scores: bool = False,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.calibrator = calibrator
+        self.cv = cv
+        self.ensemble = ensemble
+        self.response = response
+        self.floor = floor
+        self.fallback = fallback
+        self.keep_scores = keep_scores
+        self.n_jobs = n_jobs
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None, clusters: Any = None, **fit_params: Any
+    ) -> Self:
+        """Fit the classifier and calibrate it.
+
+        With scikit-learn's metadata routing enabled, ``sample_weight``, ``groups``, ``clusters`` and ``fit_params`` go to
+        those that request them, and weights always to the calibrator unless it was told otherwise. Without, they go as said
+        below.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_samples, n_features)
+            What the classifier takes.
+        y : array of shape (n_samples,)
+            The true class of each sample: numbers or text.
+        sample_weight : array of shape (n_samples,), optional
+            For the calibrator, and for the classifier if it takes weights.
+        groups : array of shape (n_samples,), optional
+            For a splitter that keeps groups together, such as ``GroupKFold``.
+        clusters : array of shape (n_samples,), optional
+            Which samples belong together, for the standard errors of the calibrator.
+        **fit_params
+            For the classifier.
+        """
+        X, y = indexable(X, flat_targets(y))
+        estimator = self._estimator()
+        is_frozen = isinstance(estimator, FrozenEstimator)
+        is_ensemble = self._is_ensemble(is_frozen=is_frozen)
+        method = score_method(estimator, self.response)
+        scorer = Scorer(method, classes_of(y, sample_weight, known_classes(estimator) if is_frozen else None))
+        calibrator = prepared(self.calibrator, scorer, self.floor)
+        other = None if self.fallback is None else prepared(self.fallback, scorer, self.floor, "fallback")
+        given = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
+        metadata = self._metadata(estimator, calibrator, given, fit_params)
+        first = Candidate(calibrator, metadata.calibrator)
+        fallback = None
+        if other is not None:
+            fallback = Candidate(other, taken_by(other, metadata.calibrator))
+        calibration = Calibration(first, fallback, y)
+        if is_frozen and not is_ensemble:
+            scored = [FoldScores(None, np.arange(len(y)), scorer(estimator, X))]
+        else:
+            folds = folds_of(self.cv, X, y, metadata.split)
+            if not is_ensemble:
+                refuse_repeated(folds)
+            params = metadata.estimator
+            scored = scored_folds(estimator, scorer, X, y, folds, params, keep=is_ensemble, n_jobs=self.n_jobs)
+        if is_ensemble:
+            pairs = [CalibratedPair(part.estimator, calibration.fitted(part), scorer) for part in scored]
+        else:
+            fitted = calibration.fitted(pooled(scored))
+            last = clone(estimator).fit(X, y, **metadata.estimator)
+            scorer.refuse_one_vs_one(last)
+            pairs = [CalibratedPair(last, fitted, scorer)]
+        return self._keep(pairs, scored)
+
+    def _keep(self, pairs: list[CalibratedPair], scored: list[FoldScores]) -> Self:
+        """Note what was fitted. Called last, so that a fit that fails leaves the classifier as it was."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        self.calibrated_classifiers_ = pairs
+        self.classes_ = pairs[0].classes_
+        self.response_ = pairs[0].scorer.method
+        if len(pairs) == 1:
+            self.estimator_, self.calibrator_ = pairs[0].estimator, pairs[0].calibrator
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(pairs[0].estimator, name):
+                setattr(self, name, getattr(pairs[0].estimator, name))
+        if self.keep_scores:
+            kept = pooled(scored)
+            self.out_of_fold_rows_, self.out_of_fold_scores_ = kept.rows, kept.scores
+        return self
+
+    def predict_proba(self, X: Any, **params: Any) -> HostArray:
+        """Calibrated probabilities of shape (n_samples, n_classes).
+
+        ``params`` go to the calibrator, if it requests them by metadata routing: ``groups`` of `GroupConsistency`.
+        """
+        check_is_fitted(self, "calibrated_classifiers_")
+        return mean_probabilities(self.calibrated_classifiers_, X, **of_prediction(self, "predict_proba", params))
+
+    def predict_log_proba(self, X: Any, **params: Any) -> HostArray:
+        """Logarithms of the calibrated probabilities, exact also where those round to 0; ``params`` as there."""
+        check_is_fitted(self, "calibrated_classifiers_")
+        return mean_log_probabilities(self.calibrated_classifiers_, X, **of_prediction(self, "predict_log_proba", params))
+
+    def predict(self, X: Any, **params: Any) -> HostArray:
+        """The class of the largest calibrated probability of each sample; ``params`` as for `predict_proba`."""
+        check_is_fitted(self, "calibrated_classifiers_")
+        probabilities = mean_probabilities(self.calibrated_classifiers_, X, **of_prediction(self, "predict", params))
+        predicted: HostArray = self.classes_[probabilities.argmax(axis=1)]
+        return predicted
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> float:
+        """The accuracy of `predict`, as of every classifier; ``params`` as for `predict_proba`."""
+        return float(accuracy_score(y, self.predict(X, **params), sample_weight=sample_weight))
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Who gets which metadata, for scikit-learn: the classifier, the splitter and the calibrator."""
+        fit = MethodMapping().add(caller="fit", callee="fit")
+        predictions = MethodMapping().add(caller="fit", callee="fit")
+        for caller in ("predict_proba", "predict_log_proba", "predict", "score"):
+            predictions.add(caller=caller, callee="predict_proba")
+        request = calibrator_request(unfitted(self.calibrator, "calibrator"))
+        router: MetadataRouter = (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(estimator=self._estimator(), method_mapping=fit)
+            .add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+            .add(calibrator=request, method_mapping=predictions)
+        )
+        return router
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        of_estimator = get_tags(self._estimator())
+        tags.input_tags = of_estimator.input_tags
+        if of_estimator.classifier_tags is not None:  # but not its multi_label: several labels are refused
+            tags.classifier_tags.multi_class = of_estimator.classifier_tags.multi_class
+            tags.classifier_tags.poor_score = of_estimator.classifier_tags.poor_score
+        return tags
+
+    def _estimator(self) -> Any:
+        """The classifier to calibrate."""
+        if self.estimator is not None:
+            return self.estimator
+        default = LinearSVC(random_state=0)
+        return default.set_fit_request(sample_weight=True) if routing_enabled() else default
+
+    def _is_ensemble(self, *, is_frozen: bool) -> bool:
+        if self.ensemble == "auto":
+            return not is_frozen
+        if not isinstance(self.ensemble, bool | np.bool_):
+            raise InputError(f"`ensemble` must be True, False or 'auto', got {self.ensemble!r}.")
+        return bool(self.ensemble)
+
+    def _metadata(self, estimator: Any, calibrator: Calibrator, given: dict[str, Any], fit_params: dict[str, Any]) -> Metadata:
+        """Who gets which of the arguments of `fit`."""
+        if routing_enabled():
+            return routed(self, {name: value for name, value in {**given, **fit_params}.items() if value is not None})
+        return by_name(estimator, calibrator, params=fit_params, **given)

@@ -1,0 +1,139 @@
+"""Folds of the data: a classifier is fitted to the training part of each and gives scores for the rest."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import check_cv
+from sklearn.utils.parallel import Parallel, delayed
+
+from nishimori._calibrators.classifier.response import Scorer, known_classes
+from nishimori._rows.labels import first_names
+from nishimori._support.arrays import HostArray
+from nishimori._support.sklearn import method_params_of_rows, safe_split
+from nishimori.errors import InputError
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Rows to fit a classifier to, and rows that it then gives scores for."""
+
+    train: HostArray
+    test: HostArray
+    name: str
+
+
+@dataclass(frozen=True)
+class FoldScores:
+    """A fitted classifier, or None if nobody needs it, rows that it was not fitted to, and its scores for them."""
+
+    estimator: Any
+    rows: HostArray
+    scores: HostArray
+    name: str = ""
+    parts: tuple[HostArray, ...] = ()  # if these are the scores of several folds, those of each
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether each classifier gives all its samples the same score; a fold of one sample does not tell."""
+        several = [scores for scores in self.parts or (self.scores,) if len(scores) > 1]
+        return bool(several) and all(bool((scores == scores[:1]).all()) for scores in several)
+
+
+def folds_of(cv: Any, X: Any, y: HostArray, split: Mapping[str, Any]) -> list[Fold]:
+    """The folds that ``cv`` makes, each with all classes in its training part."""
+    if isinstance(cv, str) and cv == "prefit":
+        raise InputError(
+            "`cv` must be a number of folds, a splitter or pairs of rows, got 'prefit'. Leave it out, and wrap the fitted "
+            "classifier in `sklearn.frozen.FrozenEstimator` instead."
+        )
+    labels, counts = np.unique(y, return_counts=True)
+    n_folds = 5 if cv is None else cv
+    if isinstance(n_folds, Integral) and counts.max() < int(n_folds):
+        raise InputError(
+            f"`cv` must be at most the number of samples of the most frequent class, {counts.max()}, got {n_folds}. Use fewer "
+            "folds or more samples."
+        )
+    pairs = list(check_cv(n_folds, y, classifier=True).split(X, y, **split))
+    if not pairs:
+        raise InputError("`cv` must give at least one pair of training and test rows, got none.")
+    # Boolean masks are allowed by scikit-learn; a row number is what everything below needs.
+    numbered = [tuple(_row_numbers(part) for part in pair) for pair in pairs]
+    folds = [Fold(train, test, f"fold {i} of {len(pairs)}") for i, (train, test) in enumerate(numbered, start=1)]
+    for fold in folds:
+        _refuse_missing(fold, y, labels, counts)
+    return folds
+
+
+def _row_numbers(part: Any) -> HostArray:
+    given = np.asarray(part)
+    return np.flatnonzero(given) if given.dtype == bool else given
+
+
+def _refuse_missing(fold: Fold, y: HostArray, labels: HostArray, counts: HostArray) -> None:
+    if not len(fold.test):
+        raise InputError(f"`cv` must leave samples to calibrate with in each fold, got none in {fold.name}.")
+    missing = ~np.isin(labels, y[fold.train])
+    if missing.any():
+        raise InputError(
+            f"`cv` must leave samples of each class to train with, got none of {first_names(labels[missing].tolist())} in "
+            f"{fold.name}, so that the classifier would give no score for it. `y` has {counts[missing].min()} in all. Use "
+            "stratified folds, more samples of the class, or drop it."
+        )
+
+
+def refuse_repeated(folds: Sequence[Fold]) -> None:
+    """Refuse folds that test a sample twice: pooled scores would count it as two samples."""
+    rows = np.concatenate([fold.test for fold in folds])
+    if len(np.unique(rows)) < len(rows):
+        raise InputError(
+            "`cv` must test each sample at most once with ensemble=False, because all scores are pooled, got a sample in "
+            "several test parts. Use StratifiedKFold, or ensemble=True."
+        )
+
+
+def scored_folds(
+    estimator: Any,
+    scorer: Scorer,
+    X: Any,
+    y: HostArray,
+    folds: Iterable[Fold],
+    params: Mapping[str, Any],
+    *,
+    keep: bool,
+    n_jobs: int | None,
+) -> list[FoldScores]:
+    """A classifier per fold, fitted to its training part, with its scores for the test part.
+
+    With ``keep=False`` the classifiers are forgotten, so that other processes need not send them back.
+    """
+    jobs = (delayed(_fold_scores)(clone(estimator), scorer, X, y, fold, params, keep=keep) for fold in folds)
+    found: list[FoldScores] = Parallel(n_jobs=n_jobs)(jobs)
+    return found
+
+
+def _fold_scores(
+    estimator: Any, scorer: Scorer, X: Any, y: HostArray, fold: Fold, params: Mapping[str, Any], *, keep: bool
+) -> FoldScores:
+    train_x, train_y = safe_split(estimator, X, y, fold.train)
+    test_x, _ = safe_split(estimator, X, y, fold.test, fold.train)  # of a precomputed kernel, the columns of the training rows
+    estimator.fit(train_x, train_y, **method_params_of_rows(X, params, indices=fold.train))
+    unknown = ~np.isin(scorer.classes, known_classes(estimator))
+    if unknown.any():
+        raise InputError(
+            f"`estimator` must know all classes that it was fitted to, got {type(estimator).__name__} without "
+            f"{first_names(tuple(scorer.classes[unknown].tolist()))} in {fold.name}."
+        )
+    scores = scorer(estimator, test_x, f" of the test part of {fold.name}")
+    return FoldScores(estimator if keep else None, fold.test, scores, fold.name)
+
+
+def pooled(scored: Sequence[FoldScores]) -> FoldScores:
+    """The rows of all test parts in ascending order, and their scores."""
+    rows = np.concatenate([each.rows for each in scored])
+    scores = np.concatenate([each.scores for each in scored])
+    order = np.argsort(rows, kind="stable")
+    return FoldScores(None, rows[order], scores[order], parts=tuple(each.scores for each in scored))

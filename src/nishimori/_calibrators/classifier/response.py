@@ -1,0 +1,148 @@
+"""What a classifier says about samples, as scores with one column per class."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from nishimori._rows.scores import Input
+from nishimori._support.arrays import HostArray
+from nishimori.errors import InputError
+
+Response = Literal["auto", "decision_function", "predict_proba", "predict_log_proba"]
+
+_PREFERRED = ("decision_function", "predict_proba")
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """How scores are had from a fitted classifier.
+
+    Attributes
+    ----------
+    method : str
+        The name of the classifier's method.
+    classes : array
+        The label of each column of the scores, in order.
+    """
+
+    method: str
+    classes: HostArray
+
+    @property
+    def input(self) -> Input:
+        """What a calibrator must take the scores for."""
+        return "probabilities" if self.method == "predict_proba" else "logits"
+
+    def __call__(self, estimator: Any, X: Any, place: str = "") -> HostArray:
+        """The scores of ``estimator`` for ``X``, (n, K), or flat for two classes and one decision value.
+
+        ``place`` says in an error which scores these are.
+        """
+        self.refuse_one_vs_one(estimator)
+        given = getattr(estimator, self.method)(X)
+        scores = np.asarray(given) if not isinstance(given, list) else np.empty((0, 0, 0))  # one table per output
+        own = known_classes(estimator)
+        n_classes = len(self.classes)
+        if scores.ndim == 1 and n_classes == 2 and self.method == "decision_function":
+            _refuse_not_finite(estimator, self.method, scores, place)
+            return scores if own.tolist() == self.classes.tolist() else -scores
+        if scores.ndim != 2 or scores.shape[1] != len(own):
+            raise InputError(
+                f"`estimator` must give one score per class from `{self.method}`, shape (n_samples, {n_classes}), got shape "
+                f"{scores.shape} from {_name(estimator)}. Choose another `response`."
+            )
+        _refuse_not_finite(estimator, self.method, scores, place)
+        column = {label: i for i, label in enumerate(own.tolist())}
+        order = [column[label] for label in self.classes.tolist()]
+        return scores if order == list(range(scores.shape[1])) else scores[:, order]
+
+    def refuse_one_vs_one(self, estimator: Any) -> None:
+        """Refuse decision values per pair of classes, which for three classes look like values per class.
+
+        A search may choose them, so only a fitted ``estimator`` tells.
+        """
+        if self.method == "decision_function" and len(self.classes) > 2 and _is_one_vs_one(estimator):
+            raise InputError(
+                f"`estimator` must give one decision value per class, got {_name(estimator)} with "
+                "decision_function_shape='ovo', which gives one per pair of classes. Set decision_function_shape='ovr'."
+            )
+
+
+def score_method(estimator: Any, response: Any) -> str:
+    """The name of the method that gives scores; refuses an estimator that has none."""
+    if isinstance(estimator, type):
+        raise InputError(f"`estimator` must be a classifier, got a class. Pass `{estimator.__name__}()`.")
+    if response not in get_args(Response):
+        raise InputError(f"`response` must be one of {', '.join(map(repr, get_args(Response)))}, got {response!r}.")
+    tried = _PREFERRED if response == "auto" else (response,)
+    found = next((name for name in tried if hasattr(estimator, name)), None)
+    if found is None:
+        later = (
+            " Some classifiers have them only once their own parts are set, as `StackingClassifier(final_estimator=...)`."
+            if is_classifier(estimator)
+            else ""
+        )
+        raise InputError(
+            f"`estimator` must be a classifier with `{'` or `'.join(tried)}`, got {_name(estimator)}, which has "
+            f"{'neither' if len(tried) > 1 else 'none'}. Pass a classifier that gives scores or probabilities.{later}"
+        )
+    if not hasattr(estimator, "fit"):
+        raise InputError(f"`estimator` must have a method `fit`, got {_name(estimator)}.")
+    return found
+
+
+def known_classes(estimator: Any) -> HostArray:
+    """The classes of a fitted classifier."""
+    if isinstance(estimator, FrozenEstimator):
+        try:
+            check_is_fitted(estimator)
+        except NotFittedError:
+            raise InputError(
+                "`estimator` must be fitted before it is frozen, got a FrozenEstimator that is not fitted. Fit the classifier "
+                "first."
+            ) from None
+    found = getattr(estimator, "classes_", None)
+    if found is None or isinstance(found, list):
+        raise InputError(
+            f"`estimator` must be a classifier that has `classes_` after `fit`, got {_name(estimator)}. Pass a classifier of "
+            "one target."
+        )
+    return np.asarray(found)
+
+
+def _refuse_not_finite(estimator: Any, method: str, scores: HostArray, place: str) -> None:
+    if scores.dtype.kind not in "biuf":
+        raise InputError(
+            f"`estimator` must give numbers, got an array of type {scores.dtype} from {_name(estimator)}.{method}."
+        )
+    bad = np.isnan(scores) | (scores == np.inf)
+    if scores.ndim == 1:
+        bad |= scores == -np.inf
+    if bad.any():
+        where = np.argwhere(bad)[0]
+        raise InputError(
+            f"`estimator` must give finite scores, got {scores[tuple(where)]} from {_name(estimator)}.{method} for sample "
+            f"{where[0]}{place}. Check its training: features may need scaling, or a parameter may be too large."
+        )
+
+
+def _is_one_vs_one(estimator: Any) -> bool:
+    """Whether decision values are for pairs of classes: as said by the part that gives them, if that is known."""
+    if isinstance(estimator, FrozenEstimator):
+        return _is_one_vs_one(estimator.estimator)
+    if isinstance(estimator, Pipeline):
+        return _is_one_vs_one(estimator.steps[-1][1])
+    if hasattr(estimator, "best_estimator_"):  # of a search
+        return _is_one_vs_one(estimator.best_estimator_)
+    params = estimator.get_params() if hasattr(estimator, "get_params") else {}
+    return any(name.endswith("decision_function_shape") and value == "ovo" for name, value in params.items())
+
+
+def _name(estimator: Any) -> str:
+    return type(estimator).__name__

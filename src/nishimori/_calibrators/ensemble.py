@@ -1,0 +1,144 @@
+"""Ensemble temperature scaling: a mixture of calibrated, original and uniform probabilities."""
+
+from typing import Any, Self
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.parameters import Layout, errors_read, refuse_sketch, written
+from nishimori._fit.mixture_errors import standard_errors
+from nishimori._fit.mixture_weights import best_weights
+from nishimori._fit.search import match
+from nishimori._methods.record import Record
+from nishimori._methods.traits import Traits
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Floor, Input
+from nishimori._sums.observables import Energy
+from nishimori._support.arrays import HostArray
+from nishimori.maps.mixture import Mixture
+
+_LAYOUT = Layout((("temperature", ()), ("weights", (3,))))
+
+_ON_THE_BOUNDARY = (
+    "A weight is zero, the least that it can be. The estimate of a parameter at its limit is not normally distributed, so that "
+    "a standard error would not describe it."
+)
+_SAME = (
+    "The temperature is so close to 1 that two components of the mixture are almost the same: the data do not determine their "
+    "weights."
+)
+
+
+class EnsembleTemperature(Calibrator):
+    """Mix the probabilities at the temperature of temperature scaling with those of the model and with uniform ones.
+
+    p = w₁·softmax(z/T) + w₂·softmax(z) + w₃/K for K classes (Zhang, Kailkhura and Han 2020). T is that of temperature scaling.
+    The weights are not negative, sum to 1, and have the least cross-entropy. The share of uniform probabilities keeps the
+    loss finite where a confident model is wrong. Predictions do not change.
+
+    Parameters
+    ----------
+    input, classes, floor
+        As for `ExpectationConsistency`.
+
+    Attributes
+    ----------
+    weights_ : array of shape (3,)
+        w₁, w₂ and w₃. Exactly zero where a component does not lower the loss.
+    ts_ : float
+        T, the temperature of temperature scaling.
+    parameters_ : dict
+        Both: "temperature", and "weights" of shape (3,).
+    parameters_se_ : dict, or None
+        Their standard errors, if all weights are positive. Those of the weights contain the uncertainty of T.
+    why_no_se_ : str or None
+        Why there are none.
+    residual_ : float
+        What is left of the conditions: the mean over samples of the probability of the label under component k, divided by
+        that under the mixture, is 1 for each component of positive weight and at most 1 for the others. The mean cross-entropy
+        exceeds the least one by at most this.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
+        As for `ExpectationConsistency`.
+
+    See Also
+    --------
+    TemperatureScaling : the first component alone.
+
+    Notes
+    -----
+    Masked classes (logits of -inf) keep probability zero: K is the number of unmasked classes of each row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import EnsembleTemperature
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 5 * rng.normal(size=(4000, 3))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    >>> labels[:400] = rng.integers(3, size=400)  # a tenth of the labels is random
+    >>> calibrator = EnsembleTemperature().fit(logits, labels)
+    >>> print(f"T = {calibrator.ts_:.2f}, weights {calibrator.weights_.round(2)}")
+    T = 2.79, weights [0.7  0.24 0.05]
+    """
+
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
+    weights_: HostArray
+    ts_: float
+    n_passes_: int
+    parameters_: dict[str, Any]
+    parameters_se_: dict[str, Any] | None
+    why_no_se_: str | None
+
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose temperature and weights from validation logits ``X`` and labels ``y``.
+
+        Arguments are as for `ExpectationConsistency`. ``clusters`` and ``counts`` change the standard errors only.
+
+        Raises
+        ------
+        NoTemperatureError
+            If there is no temperature of temperature scaling, as where all samples are classified correctly.
+        """
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        refuse_sketch(data, type(self).__name__)
+        matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
+        temperature, receipt = matched.chosen(0)
+        found = best_weights(data, temperature)
+        is_inside = bool(found.weights.all())
+        errors = standard_errors(data, temperature, found.weights, counts=counts) if is_inside else None
+        self.learn(X, data, Mixture(temperature, found.weights), receipt.n_samples, found.residual)
+        self.n_passes_ = receipt.n_passes + found.n_readings + 2 * is_inside
+        self._describe()
+        self.parameters_se_ = None if errors is None else _LAYOUT.named(errors)
+        self.why_no_se_ = None if errors is not None else _SAME if is_inside else _ON_THE_BOUNDARY
+        return self
+
+    def _describe(self) -> None:
+        """Show the parameters of the map as attributes."""
+        assert isinstance(self.map_, Mixture)
+        self.ts_, self.weights_ = self.map_.temperature, self.map_.weights
+        self.parameters_ = {"temperature": self.ts_, "weights": self.weights_}
+
+    def estimates(self) -> dict[str, float] | None:
+        """The standard errors, if there are any."""
+        return written(self.parameters_se_ or {}, "_se")
+
+    def restore(self, record: Record) -> Self:
+        """Become what ``record`` describes, ready to use."""
+        super().restore(record)
+        self._describe()
+        # A file holds the errors if there are any, so that weights inside the limits without errors are not determined.
+        self.parameters_se_, self.why_no_se_ = errors_read(record, _LAYOUT, _SAME if self.weights_.all() else _ON_THE_BOUNDARY)
+        return self

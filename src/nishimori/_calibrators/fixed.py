@@ -1,0 +1,188 @@
+"""Calibrators that are ready to use without data: from a temperature you know, or from a file of any method."""
+
+from typing import Any, Self, cast
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._methods.record import Provenance, Record
+from nishimori._methods.traits import Traits
+from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.scores import Floor, Input, check_input
+from nishimori._sums.census import census
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.numbers import temperature as checked_temperature
+from nishimori.errors import InputError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature
+
+FIXED = "fixed"
+"""What is saved as the method of a map that was not chosen from data."""
+
+
+class FixedTemperature(Calibrator):
+    """Divide logits by a temperature you know; `from_temperature` makes one that is ready to use.
+
+    Parameters
+    ----------
+    temperature : float
+        The temperature.
+    input, classes, floor
+        As for `ExpectationConsistency`.
+    """
+
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
+    is_fixed = True
+
+    def __init__(
+        self, temperature: float = 1.0, *, input: Input = "logits", classes: Classes = None, floor: Floor = None
+    ) -> None:
+        self.temperature = temperature
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, ignore_index: int | None = None) -> Self:
+        """Check the data and note its columns; the temperature stays as it is."""
+        data = self.source_from(X, y, sample_weight, ignore_index=ignore_index)
+        map_ = Temperature(checked_temperature(self.temperature))
+        return self.learn(X, data, map_, census(data).n_rows)
+
+    @property
+    def temperature_(self) -> float:
+        return cast("float", super().temperature_)
+
+    @property
+    def method_name(self) -> str:
+        return FIXED
+
+
+class Uncalibrated(Calibrator):
+    """Leave logits as they are, T = 1: the method "none", with which others are compared.
+
+    `fit` checks the data as every method does and learns nothing from them.
+
+    Parameters
+    ----------
+    input, classes, floor
+        As for `ExpectationConsistency`.
+
+    Attributes
+    ----------
+    temperature_ : float
+        1.
+    temperature_se_ : None
+        Nothing is estimated.
+
+    Examples
+    --------
+    >>> from nishimori import Uncalibrated
+    >>> Uncalibrated().fit([[2.0, 0.0], [0.0, 2.0]], [0, 0]).temperature_
+    1.0
+    """
+
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=False)
+    is_fixed = True
+
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,  # noqa: ARG002
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Check the data and note its columns; parameters as for `ExpectationConsistency`."""
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        return self.learn(X, data, Temperature(1.0), (data.census if isinstance(data, Sketch) else census(data)).n_rows)
+
+    @property
+    def temperature_(self) -> float:
+        return cast("float", super().temperature_)
+
+
+class FixedMap(Calibrator):
+    """A map that was fitted before, ready to use: what `load` gives for a method that is not registered here.
+
+    Parameters
+    ----------
+    map : Map
+        What is done to logits.
+    method : str
+        The name of the method that chose it.
+    params : dict, optional
+        The parameters of that method.
+    input, classes, floor
+        As for `ExpectationConsistency`.
+    """
+
+    is_fixed = True
+    method: str = FIXED
+
+    def __init__(
+        self,
+        map: Map,
+        *,
+        method: str = FIXED,
+        params: dict[str, Any] | None = None,
+        input: Input = "logits",
+        classes: Classes = None,
+        floor: Floor = None,
+    ) -> None:
+        self.map = map
+        self.method = method
+        self.params = params
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, ignore_index: int | None = None) -> Self:
+        """Check the data and note its columns; the map stays as it is."""
+        if not isinstance(self.map, Map):
+            raise InputError(f"`map` must be a Map, got {self.map!r}.")
+        data = self.source_from(X, y, sample_weight, ignore_index=ignore_index)
+        if self.map.n_classes not in (None, data.n_classes):
+            raise InputError(f"`X` must have {self.map.n_classes} classes, as the map has, got {data.n_classes}.")
+        return self.learn(X, data, self.map, census(data).n_rows)
+
+    @property
+    def method_name(self) -> str:
+        return self.method
+
+    def method_params(self) -> dict[str, Any]:
+        """Those that the method had."""
+        return dict(self.params or {})
+
+
+def from_temperature(
+    T: float, *, classes: Classes = None, input: Input = "logits", floor: float | None = None
+) -> FixedTemperature:
+    """A calibrator that is ready to use, from a temperature you know: for serving.
+
+    Parameters
+    ----------
+    T : float
+        The temperature, positive and finite.
+    classes : sequence, optional
+        The label of each column in order; then the number of columns is checked too.
+    input : {"logits", "probabilities"}
+        What the calibrator will be given.
+    floor : float, optional
+        Smaller probabilities are raised to this, with ``input="probabilities"``.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> nishimori.from_temperature(2.0).predict_proba([[2.0, 0.0]]).round(3)
+    array([[0.731, 0.269]])
+    """
+    check_input(input, floor)
+    labels = None if classes is None else class_labels(classes).tolist()
+    origin = Provenance(FIXED, classes=labels, n_classes=None if labels is None else len(labels))
+    record = Record(Temperature(checked_temperature(T, "T")), input, origin, floor)
+    return FixedTemperature(T, input=input, classes=classes, floor=floor).restore(record)

@@ -1,0 +1,267 @@
+"""A temperature per predicted class or per group, as far as the data tell the groups apart."""
+
+from collections.abc import Mapping
+from typing import Any, Self, get_args
+
+import numpy as np
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._fit.groups import GroupMatch, match_groups
+from nishimori._fit.search import match
+from nishimori._methods.record import Record
+from nishimori._methods.traits import Traits
+from nishimori._rows.labels import Classes, class_labels, first_names
+from nishimori._rows.scores import Floor, Input
+from nishimori._rows.source import Source, groups_in
+from nishimori._sums.groups import By, Grouping
+from nishimori._sums.observables import BUILT_IN, Confidence, Energy
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.arrays import HostArray
+from nishimori._support.warnings import notice
+from nishimori.errors import FormatError, InputError, InputWarning
+from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
+from nishimori.maps.map import Map
+
+
+class GroupConsistency(Calibrator):
+    """Divide logits by a temperature per group of samples: per predicted class, or per group that you name.
+
+    One temperature makes mean confidence equal to accuracy over all samples, and leaves single groups wrong. This calibrator
+    starts from that temperature and moves each group towards the temperature at which its own mean confidence equals its own
+    accuracy, as far as the data tell the groups apart: temperatures are shrunk towards the common one by a random-effects
+    model. Where the data cannot tell groups apart, all of them have the common temperature. Mean confidence stays equal to
+    accuracy over all samples, and predictions never change.
+
+    Parameters
+    ----------
+    by : {"prediction", "groups"}
+        What makes a group: the predicted class of a sample, or what ``groups`` of `fit` and `predict_proba` say, such as a
+        site, a language or a sensor.
+    method : {"ec", "ts"}
+        What holds in each group: mean confidence equals accuracy (expectation consistency), or the cross-entropy is lowest
+        (temperature scaling).
+    input, classes, floor
+        As for `ExpectationConsistency`.
+
+    Attributes
+    ----------
+    temperatures_ : array of shape (n_groups,)
+        The temperature of each group.
+    temperatures_se_ : array of shape (n_groups,) or None
+        Their standard errors, in which the shrinking is included; None if a file does not have them.
+    groups_ : array or tuple
+        The label of the class, or the name of the group, of each temperature.
+    common_temperature_ : float
+        The temperature of all samples together, which groups that are not in `groups_` get.
+    spread_ : float
+        The standard deviation of log T between groups; 0 if all differences may be noise.
+    used_spread_ : float
+        The one that temperatures are shrunk with: for expectation consistency the lower limit of the 95 % confidence interval
+        of the spread, for temperature scaling `spread_` itself.
+    open_groups_ : tuple
+        Groups that the data say nothing about: with fewer than two samples (or clusters), or with logits on which T has
+        hardly any effect. They have the common temperature.
+    temperature_ : None
+        There is no single temperature.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
+        As for `ExpectationConsistency`.
+
+    Raises
+    ------
+    NoTemperatureError
+        From `fit`, if the common temperature does not exist.
+
+    See Also
+    --------
+    group_gaps : which groups are off, before or after calibration.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> validation, test = network.validation, network.test
+    >>> calibrator = nishimori.GroupConsistency().fit(validation.logits, validation.labels)
+    >>> print(f"common T {calibrator.common_temperature_:.2f}, spread of log T {calibrator.spread_:.2f}")
+    common T 1.61, spread of log T 0.58
+    >>> for label in (2, 6):
+    ...     print(f"class {label}: T = {calibrator.temperatures_[label]:.2f} ± {calibrator.temperatures_se_[label]:.2f}")
+    class 2: T = 3.51 ± 0.15
+    class 6: T = 0.42 ± 0.10
+    """
+
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=False, error_bars=True)
+    temperatures_: HostArray
+    temperatures_se_: HostArray | None
+    groups_: HostArray | tuple[Any, ...]
+    common_temperature_: float | None
+    spread_: float | None
+    used_spread_: float | None
+    open_groups_: tuple[Any, ...]
+    n_passes_: int
+
+    method: str = "ec"
+
+    def __init__(
+        self,
+        *,
+        by: By = "prediction",
+        method: str = "ec",
+        input: Input = "logits",
+        classes: Classes = None,
+        floor: Floor = None,
+    ) -> None:
+        self.by = by
+        self.method = method
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose the temperatures from validation logits ``X`` and labels ``y``.
+
+        Parameters
+        ----------
+        X, y, sample_weight, clusters, counts, ignore_index
+            As for `ExpectationConsistency`. ``clusters`` and ``counts`` change not only standard errors, but also how far
+            temperatures are shrunk: they say how noisy each group is.
+        groups : array of shape (n_samples,), optional
+            With ``by="groups"``, the group of each sample: text or numbers, or the name of a column if ``X`` is a
+            file of a table. Of a data frame, pass the column itself.
+
+        Raises
+        ------
+        NoTemperatureError
+            If there is no common temperature: every sample is right, say, or accuracy is not above chance.
+        """
+        observable = self._observable()
+        if self.by == "prediction" and groups is not None:
+            raise InputError("`groups` must be left out with by='prediction', got some. Use GroupConsistency(by='groups').")
+        data = self.source_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        if isinstance(data, Sketch):
+            raise InputError("`X` must not be a sketch, which has no sums per group. Pass logits and labels.")
+        grouping = self._grouping(data)
+        matched = match(data, observable, label_name=self.label_name(X), counts=counts)
+        common, receipt = matched.chosen(0)
+        found = match_groups(data, grouping, observable, common, receipt.temperature_se, counts=counts)
+        names = self._names(data)
+        self.learn(X, data, self._map(names, found), receipt.n_samples, found.residual)
+        self.n_passes_ = receipt.n_passes + found.n_readings
+        self._keep(names, found.errors, found.common, (found.spread, found.used_spread), found.is_open)
+        _warn_of_open(self.open_groups_, self.by, common)
+        return self
+
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Any:
+        """The calibrated logits of the data that the temperatures are chosen from; arguments as for `fit`."""
+        given: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
+        return self.fit(X, y, sample_weight, **given).transform(X, groups)
+
+    def _observable(self) -> Confidence | Energy:
+        """What is matched; refuses parameters that name nothing."""
+        if self.by not in get_args(By):
+            raise InputError(f"`by` must be 'prediction' or 'groups', got {self.by!r}.")
+        found = BUILT_IN.get(self.method) if isinstance(self.method, str) else None
+        if not isinstance(found, Confidence | Energy):
+            raise InputError(f"`method` must be 'ec' or 'ts', got {self.method!r}.")
+        return found
+
+    def _grouping(self, data: Source) -> Grouping:
+        if self.by == "prediction":
+            return Grouping("prediction", data.n_classes)
+        groups = groups_in(data)
+        if groups is None:
+            raise InputError(
+                "`groups` must name the group of each sample with by='groups', got none. Use by='prediction' for a temperature "
+                "per predicted class."
+            )
+        return Grouping("groups", len(groups.names))
+
+    def _names(self, data: Source) -> HostArray | tuple[Any, ...]:
+        """The labels of the classes, or the names of the groups."""
+        groups = groups_in(data)
+        if self.by == "prediction" or groups is None:
+            return class_labels(self.classes, data.n_classes)
+        return groups.names
+
+    def _map(self, names: HostArray | tuple[Any, ...], found: GroupMatch) -> Map:
+        if self.by == "prediction":
+            return ClassTemperatures(found.temperatures)
+        return GroupTemperatures(tuple(names), found.temperatures, found.common)
+
+    def _keep(
+        self,
+        names: HostArray | tuple[Any, ...],
+        errors: HostArray | None,
+        common: float | None,
+        spreads: tuple[float | None, float | None],
+        is_open: HostArray,
+    ) -> None:
+        assert isinstance(self.map_, ClassTemperatures | GroupTemperatures)
+        self.groups_ = names
+        self.temperatures_ = self.map_.temperatures
+        self.temperatures_se_ = errors
+        self.common_temperature_ = common
+        self.spread_, self.used_spread_ = spreads
+        self.open_groups_ = tuple(plain for plain, flag in zip(np.asarray(names).tolist(), is_open, strict=True) if flag)
+
+    def estimates(self) -> dict[str, float] | None:
+        """What the map does not hold, one number per entry."""
+        known = {"common": self.common_temperature_, "spread": self.spread_, "used_spread": self.used_spread_}
+        found = {name: value for name, value in known.items() if value is not None}
+        if self.temperatures_se_ is not None:
+            found |= {f"temperature_se[{i}]": float(each) for i, each in enumerate(self.temperatures_se_)}
+        open_groups = set(self.open_groups_)
+        return found | {f"open[{i}]": 1.0 for i, name in enumerate(np.asarray(self.groups_).tolist()) if name in open_groups}
+
+    def restore(self, record: Record) -> Self:
+        """Become what ``record`` describes, ready to use."""
+        map_ = record.map
+        if not isinstance(map_, ClassTemperatures if self.by == "prediction" else GroupTemperatures):
+            raise FormatError(
+                f"A calibration of the method 'group' with by={self.by!r} cannot hold a map of the kind {map_.kind!r}. Fit and "
+                "save again."
+            )
+        super().restore(record)
+        assert isinstance(map_, ClassTemperatures | GroupTemperatures), "as was checked"
+        values: Mapping[str, float] = record.provenance.estimates or {}
+        names = self.classes_ if isinstance(map_, ClassTemperatures) else map_.groups
+        errors = [values.get(f"temperature_se[{i}]") for i in range(len(names))]
+        is_open = np.array([f"open[{i}]" in values for i in range(len(names))])
+        known_errors = None if None in errors else np.array(errors, dtype=float)
+        common = values.get("common") if isinstance(map_, ClassTemperatures) else map_.common
+        self._keep(names, known_errors, common, (values.get("spread"), values.get("used_spread")), is_open)
+        return self
+
+
+def _warn_of_open(names: tuple[Any, ...], by: By, common: float) -> None:
+    """Say which groups have the common temperature."""
+    if not names:
+        return
+    shown = first_names(names)
+    one, many = ("class", "classes") if by == "prediction" else ("group", "groups")
+    some = f"The {one} {shown} has" if len(names) == 1 else f"{len(names)} {many} ({shown}) have"
+    of_class = "" if by == "groups" else " that are predicted as such"
+    notice(
+        f"{some} fewer than two samples{of_class}, or only samples on which a temperature has hardly any effect: the "
+        f"common T = {common:.4g} is used.",
+        InputWarning,
+    )

@@ -1,0 +1,175 @@
+"""All methods in one table: what each does, and what it needs."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.methods import own_parameters, target_of
+from nishimori._calibrators.one_temperature import Matched
+from nishimori._methods import registry
+from nishimori._methods.traits import Traits
+from nishimori._sums.observables import Observable
+from nishimori._support.optional import require
+from nishimori._support.tables import Tabular
+from nishimori.errors import InputError
+
+# The columns of the table that say yes or no, by the names of the traits.
+_HEADERS = {
+    "keeps_predictions": "keeps predictions",
+    "streams": "streams",
+    "from_sketch": "from a sketch",
+    "error_bars": "error bars",
+}
+
+_MATCHED = "Divide logits by the temperature at which this observable has the same mean under model and labels."
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method, as it is known before it is fitted.
+
+    Attributes
+    ----------
+    name : str
+        What `nishimori.calibrator` and the shell's ``--method`` call it.
+    class_name : str or None
+        The class of the calibrator, or that of an observable; None if it cannot be imported.
+    description : str
+        The first line of the docstring of that class.
+    traits : Traits or None
+        What it does and needs with its default parameters; None if its author does not say.
+    parameters : tuple of str
+        The parameters of the method, besides ``input``, ``classes`` and ``floor``.
+    why : str or None
+        Why the method cannot be used, as where its package cannot be imported.
+    """
+
+    name: str
+    class_name: str | None
+    description: str
+    traits: Traits | None
+    parameters: tuple[str, ...] = ()
+    why: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in one flat dictionary; what is not known is None."""
+        names = (*_HEADERS, "n_classes")
+        traits = dict.fromkeys(names) if self.traits is None else asdict(self.traits)
+        return {
+            "name": self.name,
+            "class": self.class_name,
+            **traits,
+            "parameters": list(self.parameters),
+            "description": self.description,
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class MethodTable:
+    """All methods and what they do and need. ``print`` shows a table.
+
+    Attributes
+    ----------
+    methods : tuple of Method
+        Built-in methods first, then those that were registered, then those of installed packages. ``table["ec"]`` is the one
+        of that name.
+    """
+
+    methods: tuple[Method, ...]
+
+    def __getitem__(self, name: str) -> Method:
+        for each in self.methods:
+            if each.name == name:
+                return each
+        raise InputError(f"The method must be one of {', '.join(each.name for each in self.methods)}, got {name!r}.")
+
+    def __iter__(self) -> Iterator[Method]:
+        return iter(self.methods)
+
+    def __len__(self) -> int:
+        return len(self.methods)
+
+    @property
+    def table(self) -> Tabular:
+        """The table as it is shown."""
+        return Tabular(
+            ("method", "class", *_HEADERS.values(), "classes", "what it does"), [_row(each) for each in self.methods]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain texts, lists and dictionaries."""
+        return {"methods": [each.to_dict() for each in self.methods]}
+
+    def to_json(self) -> str:
+        """The same as one line of JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per method."""
+        pandas = require("pandas", extra="tables", for_="MethodTable.to_pandas")
+        return pandas.DataFrame([each.to_dict() for each in self.methods]).set_index("name")
+
+    def to_text(self) -> str:
+        """The table as plain text."""
+        return self.table.text()
+
+    def to_markdown(self) -> str:
+        """The same as Markdown."""
+        return self.table.markdown()
+
+    def to_latex(self) -> str:
+        """The same with the rules of the package booktabs."""
+        return self.table.latex()
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return self.table.html()
+
+
+def method_table() -> MethodTable:
+    """What each method does and needs: whether it keeps predictions, reads data in blocks, and has error bars.
+
+    All of it is about the default parameters. The methods are those of `methods`: built in, registered, and of installed
+    packages. A package that cannot be imported is listed with the reason.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> table = nishimori.method_table()
+    >>> table["matrix"].traits.keeps_predictions
+    False
+    >>> [method.name for method in table if method.traits.from_sketch][:4]
+    ['ec', 'ts', 'auto', 'none']
+    """
+    return MethodTable(tuple(_method(name) for name in registry.names()))
+
+
+def _method(name: str) -> Method:
+    try:
+        target = target_of(name)
+    except InputError as error:
+        return Method(name, None, "", None, why=str(error))
+    kind = target if isinstance(target, type) else type(target)
+    traits = kind.traits if issubclass(kind, Calibrator) else Matched.traits
+    return Method(name, kind.__name__, _described(kind), traits, own_parameters(name))
+
+
+def _described(kind: type[Calibrator | Observable]) -> str:
+    """The first line of a docstring; of an observable without one, what is done with it."""
+    if lines := (kind.__doc__ or "").strip().splitlines():
+        return lines[0].strip()
+    return _MATCHED if issubclass(kind, Observable) else ""
+
+
+def _row(method: Method) -> tuple[str, ...]:
+    traits = method.traits
+    if traits is None:
+        known = ["unknown"] * (len(_HEADERS) + 1)
+    else:
+        known = ["yes" if getattr(traits, name) else "no" for name in _HEADERS] + [traits.n_classes]
+    return (method.name, method.class_name or "unknown", *known, method.description if method.why is None else method.why)

@@ -1,0 +1,230 @@
+"""Methods by name: what there is, how to get one, how to add one, and how to read one back from a file."""
+
+import os
+import warnings
+from difflib import get_close_matches
+from inspect import isabstract, signature
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import clone
+
+from nishimori._calibrators.adaptive import AdaptiveConsistency
+from nishimori._calibrators.beta import Beta
+from nishimori._calibrators.bias_corrected import BiasCorrected
+from nishimori._calibrators.calibrator import COMMON, Calibrator
+from nishimori._calibrators.classwise import ClasswiseTemperature
+from nishimori._calibrators.dirichlet import Dirichlet
+from nishimori._calibrators.ensemble import EnsembleTemperature
+from nishimori._calibrators.fixed import FIXED, FixedMap, FixedTemperature, Uncalibrated
+from nishimori._calibrators.groups import GroupConsistency
+from nishimori._calibrators.histogram import HistogramBinning
+from nishimori._calibrators.isotonic import Isotonic
+from nishimori._calibrators.one_temperature import ExpectationConsistency, Matched, OneTemperature, TemperatureScaling
+from nishimori._calibrators.platt import Platt, Quadratic
+from nishimori._calibrators.scaling import MatrixScaling, VectorScaling
+from nishimori._methods import registry
+from nishimori._methods.record import Record, content_of
+from nishimori._sums.observables import Observable
+from nishimori.errors import FormatError, InputError
+from nishimori.maps.temperature import Temperature
+
+_BUILT_IN: dict[str, type[Calibrator]] = {
+    "ec": ExpectationConsistency,
+    "ts": TemperatureScaling,
+    "auto": AdaptiveConsistency,
+    "none": Uncalibrated,
+    "group": GroupConsistency,
+    "bias": BiasCorrected,
+    "vector": VectorScaling,
+    "matrix": MatrixScaling,
+    "platt": Platt,
+    "beta": Beta,
+    "quadratic": Quadratic,
+    "classwise": ClasswiseTemperature,
+    "ensemble": EnsembleTemperature,
+    "dirichlet": Dirichlet,
+    "isotonic": Isotonic,
+    "histogram": HistogramBinning,
+}
+# What scikit-learn and probmetrics call them.
+_ELSEWHERE = {"sigmoid": "platt", "temperature": "ts", "ets": "ensemble", "svs": "vector", "sms": "matrix"}
+
+for _name, _class in _BUILT_IN.items():
+    registry.add(_name, _class)
+
+
+def methods() -> tuple[str, ...]:
+    """The names of all methods that can be fitted to data: built in, registered, and of installed packages.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> nishimori.methods()[:4]
+    ('ec', 'ts', 'auto', 'none')
+    """
+    return registry.names()
+
+
+def register(name: str, observable_or_class: Any) -> None:
+    """Give an observable or a class of calibrators a name in this process.
+
+    Parameters
+    ----------
+    name : str
+        A new name, as for `calibrator` and the shell's ``--method``.
+    observable_or_class : Observable, or subclass of Observable or Calibrator
+        An observable is matched by one temperature; a class is called with the parameters that `calibrator` is given.
+
+    Notes
+    -----
+    A package adds its methods to every process with an entry point in the group ``nishimori.methods``.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> class Logit(nishimori.Observable):
+    ...     def values(self, logits):
+    ...         return logits
+    >>> nishimori.register("logit", Logit())
+    >>> nishimori.calibrator("logit").method
+    'logit'
+    """
+    if not isinstance(name, str) or not name or ":" in name or name != name.strip() or name == FIXED:
+        raise InputError(f"`name` must be a word without a colon, and not {FIXED!r}, got {name!r}.")
+    registry.add(name, _checked(observable_or_class, "`observable_or_class`"))
+
+
+def calibrator(name: str, **params: Any) -> Calibrator:
+    """An unfitted calibrator, by the name of its method.
+
+    Parameters
+    ----------
+    name : str
+        One of `methods`, or ``package.module:Name`` of an observable or a class of calibrators that can be imported.
+    **params
+        Parameters of the method, such as ``top_n`` of "ec", and ``input``, ``classes`` and ``floor`` of all.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> nishimori.calibrator("ec", top_n=5)
+    ExpectationConsistency(top_n=5)
+    """
+    target = target_of(name)
+    try:
+        return _made(target, params)
+    except TypeError as error:
+        taken = ", ".join((*_own_parameters(target), *COMMON))
+        raise InputError(
+            f"The method {name!r} takes the parameters {taken}, got {', '.join(params) or 'none'} ({error})."
+        ) from None
+
+
+def unfitted(given: Any, name: str) -> Calibrator:
+    """A calibrator from the name of its method, or a copy of one; ``name`` is the parameter that held it."""
+    if isinstance(given, str):
+        return calibrator(given)
+    if isinstance(given, Calibrator):
+        copy: Calibrator = clone(given)
+        return copy
+    if isinstance(given, type) and issubclass(given, Calibrator):
+        raise InputError(f"`{name}` must be the name of a method or a calibrator, got a class. Pass `{given.__name__}()`.")
+    raise InputError(f"`{name}` must be the name of a method, such as 'ec', or a calibrator, got {given!r:.60}.")
+
+
+def own_parameters(name: str) -> tuple[str, ...]:
+    """The names of the parameters of a method, without those that all methods have."""
+    return _own_parameters(target_of(name))
+
+
+def _own_parameters(target: Any) -> tuple[str, ...]:
+    return tuple(each for each in signature(target).parameters if each not in COMMON) if isinstance(target, type) else ()
+
+
+def target_of(name: Any) -> Any:
+    """The observable or class behind a name that a user typed."""
+    if isinstance(name, str) and ":" in name:
+        return _checked(registry.imported(name), f"`{name}`")
+    target = registry.find(name) if isinstance(name, str) else None
+    if target is None:
+        close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), methods(), 1)), None)
+        meant = f" Did you mean {close!r}?" if close else ""
+        raise InputError(f"The method must be one of {', '.join(methods())}, or package.module:Name, got {name!r}.{meant}")
+    return _checked(target, f"The method {name!r}")
+
+
+def _checked(target: Any, what: str) -> Any:
+    """What can be a method: an observable, or a class that makes one or a calibrator."""
+    is_class = isinstance(target, type) and issubclass(target, Observable | Calibrator)
+    if is_class and isabstract(target):
+        missing = ", ".join(sorted(target.__abstractmethods__))
+        raise InputError(f"{what} must have all methods that it needs, got {target.__name__} without {missing}. Write them.")
+    if not is_class and not isinstance(target, Observable):
+        raise InputError(
+            f"{what} must be an observable, or a subclass of nishimori.Observable or nishimori.Calibrator, got {target!r}."
+        )
+    return target
+
+
+def _made(target: Any, params: dict[str, Any]) -> Calibrator:
+    if isinstance(target, type) and issubclass(target, Calibrator):
+        return target(**params)
+    common = {name: value for name, value in params.items() if name in COMMON}
+    own = {name: value for name, value in params.items() if name not in common}
+    if isinstance(target, type):
+        return Matched(target(**own), **common)
+    if own:
+        raise TypeError("it was registered with its own parameters")
+    return Matched(target, **common)
+
+
+def load(path: str | os.PathLike[str]) -> Calibrator:
+    """The calibrator that `save` wrote to ``path``, ready to use.
+
+    If its method is neither registered nor installed here, the map is all there is: a `FixedMap` that knows the method's
+    name. A file cannot name code: only methods that are registered or installed are looked up.
+
+    Raises
+    ------
+    FormatError
+        If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
+    """
+    return restored(content_of(Path(path)), path)
+
+
+def restored(content: Any, path: str | os.PathLike[str]) -> Calibrator:
+    """The calibrator that the content of a file describes."""
+    record = Record.of(content, Path(path))
+    origin = record.provenance
+    common: dict[str, Any] = {"input": record.input, "classes": origin.classes}
+    if record.floor is not None:
+        common["floor"] = record.floor
+    if origin.method == FIXED and isinstance(record.map, Temperature):
+        made: Calibrator = FixedTemperature(record.map.temperature, **common)
+    else:
+        made = _of_method(record, common, path) or FixedMap(record.map, method=origin.method, params=origin.params, **common)
+    return made.restore(record)
+
+
+def _of_method(record: Record, common: dict[str, Any], path: str | os.PathLike[str]) -> Calibrator | None:
+    """A calibrator of the file's own method, or None if that is not known here or, with a warning, cannot be used."""
+    origin = record.provenance
+    try:
+        target = registry.find(origin.method)
+        if target is None:
+            return None
+        made = _made(_checked(target, origin.method), {**origin.params, **common})
+        if isinstance(made, OneTemperature) and origin.n_classes is not None:
+            made.observable_for(origin.n_classes)  # refuses parameters that do not suit so many classes
+    except Exception as error:
+        if origin.method in _BUILT_IN:
+            raise FormatError(f"{os.fspath(path)} is damaged: params is {origin.params!r}. Fit and save again.") from None
+        warnings.warn(
+            f"The method {origin.method!r} of {os.fspath(path)} cannot be used here ({type(error).__name__}: {error}). The "
+            "calibration is loaded as a FixedMap, which predicts the same but cannot be fitted again.",
+            UserWarning,
+            stacklevel=4,  # the caller of `load`
+        )
+        return None
+    return made

@@ -1,0 +1,1 @@
+"""Multilabel calibration: a sigmoid per label, with shared parameters or with some per label."""

@@ -1,0 +1,268 @@
+"""The decisions of a multilabel model as binary rows: one row per sample and label.
+
+Everything that nishimori fits or measures on two classes then works on them. Only a block of rows is made at a time, from the
+caller's own array. The group of a row is its label. Its cluster is its sample, because the labels of a sample are not
+independent, or the cluster that the caller says.
+"""
+
+from collections.abc import Iterable, Iterator
+from copy import copy
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nishimori._calibrators.multilabel.targets import UNKNOWN
+from nishimori._kernels.block import LARGEST
+from nishimori._kernels.kernel import kernel_for
+from nishimori._rows.array_rows import clusters_of
+from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.labels import checked_weights
+from nishimori._rows.rows import in_pieces, loaded, stored
+from nishimori._rows.scores import Input, Scores, check_input, warn_if_probabilities
+from nishimori._rows.source import Source, is_source
+from nishimori._rows.stored_rows import Stored
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray, namespace
+from nishimori._support.numeric import numeric
+from nishimori.errors import InputError
+
+# Sums per cluster are as long as there are samples, and are added once per block: few large blocks keep that cheap.
+_FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 2**13, 2**18, 64
+
+# So many scores are in memory at once where each label is fitted by itself, 16 MB in float64. If there are more, some labels
+# are read after the others.
+_MOST_SCORES = 2**21
+
+# So many rows are looked at to see whether logits look like probabilities.
+_LOOKED_AT = 100
+
+
+class Column(NamedTuple):
+    """The known decisions of one label: flat scores, 0 or 1, weights, and the cluster of each sample if that was said."""
+
+    scores: Array
+    labels: HostArray
+    weights: HostArray
+    clusters: HostArray | None
+
+
+class Decisions(Source):
+    """Binary rows, L per sample; the first reading checks the scores of all known decisions.
+
+    ``targets`` is a table of 1, 0 and -1 (not known). ``together`` says which samples are not independent; None if the labels
+    of a sample are to be taken as independent too.
+    """
+
+    def __init__(
+        self,
+        scores: Scores,
+        targets: HostArray,
+        weights: HostArray,
+        names: tuple[Any, ...],
+        together: Clusters | None,
+        *,
+        checked: bool = False,
+    ) -> None:
+        self.scores = scores
+        self.targets = targets
+        self.weights = weights
+        self.names = names
+        self.together = together
+        self.groups = Groups(np.arange(len(names)), names)  # each batch has those of its rows
+        self._checked = checked
+
+    @property
+    def n_classes(self) -> int:
+        return 2
+
+    @property
+    def n_rows(self) -> int:
+        return self.targets.size
+
+    @property
+    def clusters(self) -> Clusters | None:  # type: ignore[override]
+        """How many clusters there are; each batch has the codes of its rows, and all of them would take much memory."""
+        if self.together is None:
+            return None
+        return Clusters(np.broadcast_to(np.int64(0), (self.n_rows,)), self.together.number)
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return self.scores.floor
+
+    def with_floor(self, floor: float) -> "Decisions":
+        """The same rows with smaller probabilities raised to ``floor``."""
+        made = copy(self)
+        made.scores = replace(self.scores, floor=floor)
+        return made
+
+    def independent(self) -> "Decisions":
+        """The same rows without clusters."""
+        return Decisions(self.scores, self.targets, self.weights, self.names, None, checked=self._checked)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for first, values in self._blocks():
+            batch = self._batch(first, values)
+            if batch is not None:
+                yield batch
+        self._checked = True
+
+    def sample(self, size: int) -> "Decisions | None":
+        """The decisions of random samples, the same ones each time; None where that would take a reading."""
+        n_samples, n_labels = self.targets.shape
+        number = max(1, size // n_labels)
+        array = self.scores.array
+        if isinstance(array, Stored):
+            found = array.picked(number)
+            if found is None:
+                return None
+            index, values = found
+        else:
+            index = ((np.arange(number) + np.random.default_rng(0).random(number)) * (n_samples / number)).astype(np.int64)
+            values = arrays.rows_at(array, index)
+        targets, weights = self.targets[index], self.weights[index]
+        if not (weights[:, None] * (targets != UNKNOWN)).any():
+            return None
+        return Decisions(replace(self.scores, array=values), targets, weights, self.names, None)
+
+    def by_label(self) -> Iterator[Column]:
+        """The known decisions of each label, from one reading for each group of labels that are in memory at once."""
+        n_samples, n_labels = self.targets.shape
+        step = max(1, _MOST_SCORES // n_samples)
+        for first in range(0, n_labels, step):
+            places = range(first, min(first + step, n_labels))
+            yield from map(self._column, places, _columns(self.scores.array, places))
+
+    def _column(self, place: int, values: Array) -> Column:
+        (kept,) = np.nonzero((self.targets[:, place] != UNKNOWN) & (self.weights > 0))
+        clusters = None if self.together is None or self.together.are_rows else self.together.codes[kept]
+        return Column(arrays.rows_at(values, kept), self.targets[kept, place], self.weights[kept], clusters)
+
+    def _blocks(self) -> Iterator[tuple[int, Array]]:
+        """The number of the first sample of each block, and the scores of its samples."""
+        n_labels, array = len(self.names), self.scores.array
+        most = min(max(_FEWEST_ROWS, self.n_rows // _BLOCKS), _MOST_ROWS)
+        first = 0
+        for part in array.blocks() if isinstance(array, Stored) else (array,):
+            step, n_samples = max(1, arrays.rows_per_block(part, 2, most) // n_labels), int(part.shape[0])
+            for start in range(0, n_samples, step):
+                yield first + start, part[start : min(start + step, n_samples), ...]
+            first += n_samples
+
+    def _batch(self, first: int, values: Array) -> Batch | None:
+        """The binary rows of some samples; None if none of their labels is known."""
+        n_samples, n_labels = (int(length) for length in values.shape)
+        rows = slice(first, first + n_samples)
+        labels = self.targets[rows].reshape(-1).astype(np.int64)
+        weights = np.repeat(self.weights[rows], n_labels)
+        (kept,) = np.nonzero((labels != UNKNOWN) & (weights > 0))
+        if not len(kept):
+            return None
+        array = namespace(values).reshape(values, (-1,))
+        flat = replace(self.scores, array=array)
+        chosen = flat.stored(slice(0, len(labels)), None if len(kept) == len(labels) else kept)
+        if not self._checked:
+            check_values(chosen, self.scores, first * n_labels + kept, n_labels)
+        logits, given = flat.as_logits(chosen)
+        samples, places = np.divmod(kept, n_labels)
+        return Batch(
+            logits,
+            arrays.beside(labels[kept], logits),
+            arrays.beside(weights[kept], logits),
+            given,
+            masked=False,
+            stored_rounding=flat.rounding,
+            kernel=kernel_for(logits, 2 * self.n_rows),
+            clusters=None if self.together is None else self.together.of(rows).of(samples),
+            groups=Groups(places, self.names),
+        )
+
+
+def _columns(array: Array | Stored, places: range) -> Iterable[Array]:
+    """Some columns; those of stored scores are the rows of a new array, which keeps no block in memory."""
+    if not isinstance(array, Stored):
+        return (array[:, place] for place in places)
+    found = np.empty((len(places), array.shape[0]), array.dtype)
+    first = 0
+    for values in array.blocks():
+        found[:, first : first + len(values)] = values[:, places.start : places.stop].T
+        first += len(values)
+    return found
+
+
+def decisions(
+    targets: HostArray,
+    names: tuple[Any, ...],
+    sample_weight: Any,
+    clusters: Any,
+    scores: Scores,
+) -> Decisions:
+    """The decisions of scores and labels whose shapes have been checked."""
+    n_samples = len(targets)
+    weights = checked_weights(loaded(sample_weight), n_samples)
+    if int(np.count_nonzero(weights)) < 2:
+        raise InputError(f"`X` must have at least two samples of positive weight, got n_samples = {n_samples}.")
+    if not ((targets != UNKNOWN) & (weights > 0)[:, None]).any():
+        raise InputError("Some label of some sample must be known, got none.")
+    together = Clusters(np.arange(n_samples), n_samples)
+    if clusters is not None:
+        together = clusters_of(loaded(clusters), weights)
+    return Decisions(scores, targets, weights, names, together)
+
+
+def scores_in(X: Any, input: Input, floor: float | None, name: str = "X") -> Scores:
+    """A table of scores, one column per label, whose type and shape have been checked; it may lie outside the memory."""
+    check_input(input, floor)
+    if arrays.is_lazy(X):
+        raise InputError(f"`{name}` must be in memory or in a file, got a Dask array. Pass `{name}.compute()`.")
+    array: Any = stored(X)
+    if is_source(X) or (array is None and in_pieces(X)):
+        raise InputError(
+            f"`{name}` must be an array of shape (n_samples, n_labels), the path of a .npy file or an array in chunks, got a "
+            f"{type(X).__name__}. Batches and tables cannot be read here: collect the scores first."
+        )
+    if array is None:
+        array = numeric(X, name)
+    else:
+        numeric(np.empty(0, array.dtype), name)
+    shape = tuple(int(length) for length in array.shape)
+    if len(shape) != 2:
+        raise InputError(
+            f"`{name}` must have shape (n_samples, n_labels), got {shape}. Reshape your data: for one label pass "
+            f"`{name}.reshape(-1, 1)`, for one sample `[{name}]`."
+        )
+    if not all(shape):
+        raise InputError(
+            f"`{name}` must have at least one sample and one label, got {shape[0]} sample(s) and {shape[1]} feature(s) "
+            f"(shape={shape}) while a minimum of 1 is required."
+        )
+    return Scores(array, input, name, floor)
+
+
+def warn_of_probabilities(scores: Scores, remedy: str) -> None:
+    """Warn when logits look like probabilities."""
+    if isinstance(scores.array, Stored):
+        return
+    some = scores.array[: min(_LOOKED_AT, scores.n_samples), ...]
+    flat = namespace(some).reshape(some, (-1,))
+    warn_if_probabilities(replace(scores, array=flat), remedy)
+
+
+def check_values(values: Array, scores: Scores, places: HostArray, n_labels: int) -> None:
+    """Refuse scores that cannot be used; ``places`` count them through the table, row by row."""
+    xp, name = namespace(values), scores.name
+    if scores.input == "logits":
+        if arrays.is_within(values, LARGEST):
+            return
+        bad = ~(xp.abs(values) <= LARGEST)
+        wanted = f"finite, from -{LARGEST:g} to {LARGEST:g}"
+        remedy = "Clip the scores, or find where the model produced them."
+    else:
+        bad = ~((values >= 0) & (values <= 1))
+        if not bool(xp.any(bad)):
+            return
+        wanted, remedy = "probabilities between 0 and 1", "If these are logits, pass `input='logits'`."
+    first = int(np.argmax(arrays.on_host(bad)))
+    row, column = divmod(int(places[first]), n_labels)
+    raise InputError(f"`{name}` must be {wanted}, got {float(values[first]):.6g} in row {row}, column {column}. {remedy}")

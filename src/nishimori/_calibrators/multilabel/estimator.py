@@ -1,0 +1,341 @@
+"""`MultilabelCalibrator`: calibration of a model that decides about several labels independently."""
+
+import os
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import nishimori
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.multilabel.decisions import Decisions, check_values, decisions, scores_in, warn_of_probabilities
+from nishimori._calibrators.multilabel.label_fits import Sharing, binary_method, check_parameters, fitted
+from nishimori._calibrators.multilabel.label_maps import LabelMaps
+from nishimori._calibrators.multilabel.label_record import LabelRecord
+from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
+from nishimori._fit.floors import choose_floor
+from nishimori._rows.labels import Classes, column_names
+from nishimori._rows.rows import loaded
+from nishimori._rows.scores import SAY_PROBABILITIES, Floor, Input, Scores, check_input, is_auto
+from nishimori._rows.stored_rows import Stored
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray, namespace
+from nishimori._support.numeric import numeric
+from nishimori.errors import InputError
+from nishimori.maps.map import Map, in_blocks
+
+
+class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
+    """Calibrate a model whose labels do not exclude each other: a sigmoid per label instead of one softmax.
+
+    Each sample has any number of the labels, and the model says the logit of each, or its probability. A decision about one
+    label is a binary problem: its confidence is the larger of p and 1 - p, and it is right if p > 0.5 exactly where the sample
+    has the label.
+
+    Parameters
+    ----------
+    calibrator : str or Calibrator
+        The method that is fitted to the decisions: a name such as "ec", "ts" or "platt", or an unfitted calibrator. Any
+        method that works for two classes can be used. Rare labels need one with a bias, such as "platt".
+    parameters : {"shrunk", "shared", "per_label"}
+        "shared" fits one map to the decisions about all labels, "per_label" one map to those about each label. "shrunk" is for
+        "ec" and "ts": a temperature per label that is moved from the common one only as far as the data tell the labels
+        apart, by the random-effects model of `GroupConsistency`.
+    labels : sequence, optional
+        The name of each label, in the order of the columns. By default the column names of ``y`` or of ``X`` if they are data
+        frames, else 0, 1, ...
+    missing : float, optional
+        What stands for a label that is not known in ``y``, such as -1 or NaN. Such decisions do not count. By default all
+        entries of ``y`` must be 0 or 1.
+    input : {"logits", "probabilities"}
+        What ``X`` holds.
+    floor : float, "auto" or None
+        Smaller probabilities, and those above 1 - ``floor``, are moved to this distance from 0 and 1, with
+        ``input="probabilities"``. By default only exact zeros are, to the smallest number of their dtype. "auto" chooses one
+        floor for all labels, from the decisions about all of them, as for `ExpectationConsistency`: all decisions about a
+        sample are in the same fold.
+
+    Attributes
+    ----------
+    maps_ : tuple of Map
+        What is done to the two logits (0, z) of each decision, one per label.
+    calibrators_ : tuple of Calibrator or None
+        The fitted calibrator of each label, with what its method tells about its parameters, such as ``parameters_`` and
+        ``parameters_se_`` of `Platt`. With "shared" all labels have the same one. None with "shrunk", and after `load`, because
+        files hold the maps only.
+    temperatures_, temperatures_se_ : array of shape (n_labels,) or None
+        The temperature of each label and its standard error; None for a method that does more than to divide by one.
+    temperature_, temperature_se_ : float or None
+        The temperature of all decisions together and its standard error, in which the labels of a sample are not independent;
+        None if it was not fitted.
+    spread_, used_spread_ : float or None
+        The standard deviation of log T between labels, as for `GroupConsistency`, with "shrunk".
+    open_labels_ : tuple
+        The labels that have the parameters of all decisions, because their own decisions do not tell: too few are known, or no
+        temperature satisfies the condition, as where every decision is right.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    classes_ : array
+        The names of the labels.
+    n_features_in_, n_samples_ : int
+        The number of labels, and of samples with a positive weight.
+    feature_names_in_ : array of str
+        Column names, if ``X`` had any. Other or permuted names are then refused.
+
+    See Also
+    --------
+    evaluate_multilabel : how well the probabilities of each label agree with how often it is there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import MultilabelCalibrator
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 4 * rng.normal(size=(3000, 3))
+    >>> labels = logits / [1.0, 2.0, 4.0] + rng.logistic(size=logits.shape) > 0  # drawn at T = 1, 2 and 4
+    >>> calibrator = MultilabelCalibrator(labels=["dog", "night", "rain"]).fit(logits, labels)
+    >>> for name, T, se in zip(calibrator.classes_, calibrator.temperatures_, calibrator.temperatures_se_):
+    ...     print(f"{name}: T = {T:.2f} ± {se:.2f}")
+    dog: T = 0.99 ± 0.05
+    night: T = 1.88 ± 0.09
+    rain: T = 3.40 ± 0.20
+    """
+
+    maps_: tuple[Map, ...]
+    calibrators_: tuple[Calibrator, ...] | None
+    temperatures_: HostArray | None
+    temperatures_se_: HostArray | None
+    temperature_: float | None
+    temperature_se_: float | None
+    spread_: float | None
+    used_spread_: float | None
+    open_labels_: tuple[Any, ...]
+    floor_: float | None
+    classes_: HostArray
+    n_features_in_: int
+    n_samples_: int
+
+    def __init__(
+        self,
+        calibrator: Any = "ec",
+        *,
+        parameters: Sharing = "shrunk",
+        labels: Classes = None,
+        missing: float | None = None,
+        input: Input = "logits",
+        floor: Floor = None,
+    ) -> None:
+        self.calibrator = calibrator
+        self.parameters = parameters
+        self.labels = labels
+        self.missing = missing
+        self.input = input
+        self.floor = floor
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's tools ask: ``y`` is a table with one column per label."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.one_d_labels = False
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = False
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, clusters: Any = None) -> Self:
+        """Learn from validation scores ``X`` and the labels ``y`` that samples have.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_labels)
+            The logit of each label, or its probability if ``input`` says so: an array of any library, a data frame, the path of
+            a .npy file, a memory map or an array in chunks. What lies on disk is read a few megabytes at a time.
+        y : array of shape (n_samples, n_labels)
+            1 (or True) where a sample has the label, 0 where not, ``missing`` where that is not known.
+        sample_weight : array of shape (n_samples,), optional
+            A weight of w counts all decisions of a sample w times as much.
+        clusters : array of shape (n_samples,), optional
+            Which samples belong together, for standard errors. By default samples are independent. The labels of one sample
+            never are.
+
+        Raises
+        ------
+        NoTemperatureError
+            If there is no temperature of all decisions together, where one is needed.
+        """
+        check_parameters(self.parameters)
+        method = binary_method(self.calibrator)
+        rows = self._decisions(X, y, sample_weight, clusters)
+        found = fitted(method, self.parameters, rows)
+        self.maps_, self.calibrators_, self.floor_ = found.maps, found.calibrators, rows.floor
+        self.temperatures_, self.temperatures_se_ = LabelMaps(found.maps).temperatures, found.errors
+        self.temperature_, self.temperature_se_ = found.common, found.common_se
+        self.spread_, self.used_spread_ = found.spread, found.used_spread
+        self.open_labels_ = tuple(name for name, flag in zip(rows.names, found.is_open, strict=True) if flag)
+        self.classes_ = _as_names(rows.names)
+        self.n_features_in_ = len(rows.names)
+        self.n_samples_ = int(np.count_nonzero(rows.weights))
+        self._name_columns(column_names(X))
+        return self
+
+    def _decisions(self, X: Any, y: Any, sample_weight: Any, clusters: Any) -> Decisions:
+        """The binary rows to fit to."""
+        missing = check_missing(self.missing)
+        check_input(self.input, self.floor, fits=True)
+        scores = scores_in(X, self.input, None if is_auto(self.floor) else self.floor)  # type: ignore[arg-type]
+        n_samples, n_labels = scores.array.shape
+        y = loaded(y)
+        targets = label_table(y, (int(n_samples), int(n_labels)), missing)
+        names = label_names(self.labels, X, y, int(n_labels))
+        warn_of_probabilities(scores, SAY_PROBABILITIES)
+        rows = decisions(targets, names, sample_weight, clusters, scores)
+        return rows.with_floor(choose_floor(rows, "X")) if is_auto(self.floor) else rows
+
+    def _name_columns(self, names: list[str] | None) -> None:
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def check_columns(self, X: Any, name: str = "X") -> Scores:
+        """The scores, whose number and names of columns must be those that the calibrator was fitted to."""
+        check_is_fitted(self, "maps_")
+        scores = scores_in(X, self.input, self.floor_, name)
+        if int(scores.array.shape[1]) != self.n_features_in_:
+            raise InputError(
+                f"X has {int(scores.array.shape[1])} features, but MultilabelCalibrator is expecting {self.n_features_in_} "
+                f"features as input: `{name}` must have one column per label."
+            )
+        if column_names(X) is not None and hasattr(self, "feature_names_in_"):
+            try:
+                validate_data(self, X, reset=False, skip_check_array=True)
+            except ValueError as error:
+                raise InputError(f"{str(error).strip()} Pass `{name}[list(calibrator.feature_names_in_)]`.") from None
+        return scores
+
+    def predict_proba(self, X: Any) -> Array:
+        """The calibrated probability of each label, of shape (n_samples, n_labels), in the array library and dtype of ``X``.
+
+        Probabilities of a row do not sum to 1: each is that of one label.
+        """
+        return self._from_logits(X, _sigmoid)
+
+    def transform(self, X: Any) -> Array:
+        """The calibrated logit of each label, ``X / temperatures_`` where the method divides logits by a temperature."""
+        return self._from_logits(X, lambda logits: logits)
+
+    def predict(self, X: Any) -> Array:
+        """1 for each label whose calibrated probability is above 0.5, else 0, of shape (n_samples, n_labels)."""
+        return self._from_logits(X, _decided)
+
+    def get_feature_names_out(self, input_features: Any = None) -> HostArray:  # noqa: ARG002 - scikit-learn's signature
+        """The names of the labels, for the data frames that `transform` gives after ``set_output``."""
+        check_is_fitted(self, "maps_")
+        return np.array([str(name) for name in self.classes_.tolist()], dtype=object)
+
+    def _from_logits(self, X: Any, rule: Any) -> Array:
+        """``rule`` of the calibrated logits, block by block."""
+        given = self.check_columns(X)
+        if isinstance(given.array, Stored):  # results are in memory, so the scores may be too
+            given = replace(given, array=numeric(X, "X"))
+        warn_of_probabilities(given, "fit a calibrator with `input='probabilities'`")
+        maps = LabelMaps(self.maps_)
+
+        def of_rows(rows: slice | None) -> Array:
+            first = 0 if rows is None else rows.start
+            block = given.array if rows is None else given.array[rows, ...]
+            absent, present = self._pair(given, block, first)
+            with np.errstate(over="ignore"):
+                found = rule(maps.logits_of(absent, present))
+            return found if rule is _decided else arrays.rounded(found, given.array)
+
+        return in_blocks(given, of_rows)
+
+    def _pair(self, given: Scores, block: Array, first: int) -> tuple[Array, Array]:
+        """The logits of the absence and of the presence of each label, checked."""
+        xp = namespace(block)
+        flat = Scores(xp.reshape(block, (-1,)), given.input, given.name, given.floor)
+        values = arrays.to_compute(arrays.seen_by_numpy(flat.array))
+        n_labels = int(block.shape[1])
+        check_values(values, given, first * n_labels + np.arange(int(values.shape[0])), n_labels)
+        logits, _ = flat.as_logits(values)
+        xp = namespace(logits)
+        return xp.reshape(logits[:, 0], block.shape), xp.reshape(logits[:, 1], block.shape)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the fitted calibrator to a JSON file; `nishimori.load` reads it back.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to. An existing file is kept unless ``overwrite``.
+        overwrite : bool
+            Replace an existing file.
+        """
+        check_is_fitted(self, "maps_")
+        method, columns = binary_method(self.calibrator), getattr(self, "feature_names_in_", None)
+        errors = self.temperatures_se_
+        record = LabelRecord(
+            maps=self.maps_,
+            names=tuple(self.classes_.tolist()),
+            input=self.input,
+            floor=None if self.floor_ is None else float(self.floor_),
+            missing=check_missing(self.missing),
+            method=method.method_name,
+            params=method.method_params(),
+            parameters=self.parameters,
+            columns=None if columns is None else tuple(columns.tolist()),
+            n_samples=self.n_samples_,
+            errors=None if errors is None else tuple(errors.tolist()),
+            common=self.temperature_,
+            common_se=self.temperature_se_,
+            spread=self.spread_,
+            used_spread=self.used_spread_,
+            open_labels=self.open_labels_,
+            library_version=nishimori.__version__,
+        )
+        record.write(path, overwrite=overwrite)
+
+    @classmethod
+    def restored(cls, record: LabelRecord, calibrator: Any) -> Self:
+        """What a file describes, ready to use; ``calibrator`` is the method that `fit` would use again."""
+        made = cls(
+            calibrator,
+            parameters=record.parameters,
+            labels=list(record.names),
+            missing=record.missing,
+            input=record.input,
+            floor=record.floor,
+        )
+        made.maps_, made.calibrators_, made.floor_ = record.maps, None, record.floor
+        made.temperatures_ = LabelMaps(record.maps).temperatures
+        made.temperatures_se_ = None if record.errors is None else np.array(record.errors, dtype=float)
+        made.temperature_, made.temperature_se_ = record.common, record.common_se
+        made.spread_, made.used_spread_ = record.spread, record.used_spread
+        made.open_labels_ = record.open_labels
+        made.classes_ = _as_names(record.names)
+        made.n_features_in_ = len(record.names)
+        made.n_samples_ = record.n_samples
+        made._name_columns(None if record.columns is None else list(record.columns))
+        return made
+
+
+def _as_names(names: tuple[Any, ...]) -> HostArray:
+    """An array in which every name keeps its type."""
+    if len({type(name) for name in names}) == 1:
+        return np.array(names)
+    found = np.empty(len(names), dtype=object)
+    found[:] = names
+    return found
+
+
+def _sigmoid(logits: Array) -> Array:
+    return 1 / (1 + namespace(logits).exp(-logits))
+
+
+def _decided(logits: Array) -> Array:
+    xp = namespace(logits)
+    return xp.argmax(xp.stack([xp.zeros_like(logits), logits], axis=-1), axis=-1)

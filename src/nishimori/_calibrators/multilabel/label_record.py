@@ -1,0 +1,216 @@
+"""A multilabel calibration on disk: one JSON object with a map of two classes for each label."""
+
+import json
+import os
+import reprlib
+from dataclasses import dataclass
+from math import inf, isnan, nan
+from pathlib import Path
+from typing import Any, get_args
+
+from nishimori._calibrators.multilabel.label_fits import Sharing
+from nishimori._calibrators.multilabel.targets import check_missing, given_names
+from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damaged, refuse_foreign, refuse_missing
+from nishimori._rows.scores import Input, check_input
+from nishimori._support.disk import new_file
+from nishimori.errors import FormatError, InputError
+from nishimori.maps.kinds import from_parameters
+from nishimori.maps.map import Map
+
+VERSION = 1
+
+_FIELDS = ("labels", "maps", "input", "floor", "missing", "provenance")
+_PROVENANCE = (
+    "method",
+    "params",
+    "parameters",
+    "columns",
+    "n_samples",
+    "temperatures_se",
+    "temperature",
+    "temperature_se",
+    "spread",
+    "used_spread",
+    "open_labels",
+    "library_version",
+)
+
+
+@dataclass(frozen=True)
+class LabelRecord:
+    """What a multilabel calibrator needs to be itself again."""
+
+    maps: tuple[Map, ...]
+    names: tuple[Any, ...]
+    input: Input
+    floor: float | None
+    missing: float | None
+    method: str
+    params: dict[str, Any]
+    parameters: Sharing
+    columns: tuple[str, ...] | None
+    n_samples: int
+    errors: tuple[float, ...] | None
+    common: float | None
+    common_se: float | None
+    spread: float | None
+    used_spread: float | None
+    open_labels: tuple[Any, ...]
+    library_version: str
+
+    def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
+        """Store as JSON; never a partial file."""
+        for each in self.maps:
+            refuse_foreign(each)
+        try:
+            text = as_text(self._content())
+            text.encode()
+        except (TypeError, UnicodeEncodeError):
+            raise InputError(
+                "The names of the labels and the parameters of the method must be text and numbers to be saved as JSON. Rename "
+                "them, or pickle the calibrator."
+            ) from None
+        with new_file(path, overwrite=overwrite) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "format": MULTILABEL_FORMAT,
+            "format_version": VERSION,
+            "labels": list(self.names),
+            "maps": [{"kind": each.kind, "parameters": dict(each.parameters)} for each in self.maps],
+            "input": self.input,
+            "floor": self.floor,
+            "missing": "nan" if self.missing is not None and isnan(self.missing) else self.missing,
+            "provenance": {
+                "method": self.method,
+                "params": self.params,
+                "parameters": self.parameters,
+                "columns": None if self.columns is None else list(self.columns),
+                "n_samples": self.n_samples,
+                "temperatures_se": None if self.errors is None else list(self.errors),
+                "temperature": self.common,
+                "temperature_se": self.common_se,
+                "spread": self.spread,
+                "used_spread": self.used_spread,
+                "open_labels": list(self.open_labels),
+                "library_version": self.library_version,
+            },
+        }
+
+    @classmethod
+    def of(cls, content: Any, path: Path) -> "LabelRecord | None":
+        """What the content of a file describes; None if it is not of this format."""
+        if not isinstance(content, dict) or content.get("format") != MULTILABEL_FORMAT:
+            return None
+        version = content.get("format_version")
+        if type(version) is not int or version < 1:
+            raise damaged(path, "format_version", version)
+        if version > VERSION:
+            raise FormatError(
+                f"{path} has multilabel format version {reprlib.repr(version)}; this nishimori reads up to {VERSION}. "
+                "Run `pip install --upgrade nishimori`."
+            )
+        refuse_missing(_FIELDS, content, path)
+        told = content["provenance"]
+        if not isinstance(told, dict):
+            raise damaged(path, "provenance", told)
+        refuse_missing(_PROVENANCE, told, path)
+        return cls._checked(content, told, path)
+
+    @classmethod
+    def _checked(cls, content: dict[str, Any], told: dict[str, Any], path: Path) -> "LabelRecord":
+        names = _names(content, path)
+        faults = _faults(told, names)
+        if faults:
+            raise damaged(path, faults[0], told[faults[0]])
+        if content["input"] not in get_args(Input):
+            raise damaged(path, "input", content["input"])
+        for name, check in (("floor", lambda value: check_input(content["input"], value)), ("missing", _as_missing)):
+            try:
+                check(content[name])
+            except InputError:
+                raise damaged(path, name, content[name]) from None
+        floor, errors, columns = content["floor"], told["temperatures_se"], told["columns"]
+        return cls(
+            maps=_maps(content["maps"], len(names), path),
+            names=names,
+            input=content["input"],
+            floor=None if floor is None else float(floor),
+            missing=_as_missing(content["missing"]),
+            method=told["method"],
+            params=told["params"],
+            parameters=told["parameters"],
+            columns=None if columns is None else tuple(columns),
+            n_samples=told["n_samples"],
+            errors=None if errors is None else tuple(errors),
+            common=told["temperature"],
+            common_se=told["temperature_se"],
+            spread=told["spread"],
+            used_spread=told["used_spread"],
+            open_labels=tuple(told["open_labels"]),
+            library_version=told["library_version"],
+        )
+
+
+def _as_missing(value: Any) -> float | None:
+    return check_missing(nan if value == "nan" else value)
+
+
+def _names(content: dict[str, Any], path: Path) -> tuple[Any, ...]:
+    try:
+        names = given_names(content["labels"])
+    except (InputError, TypeError):  # a list is neither text nor a number, and has no hash
+        names = None
+    if not names:
+        raise damaged(path, "labels", content["labels"])
+    return names
+
+
+def _maps(described: Any, number: int, path: Path) -> tuple[Map, ...]:
+    """One map of two classes per label; equal descriptions are one map."""
+    if not isinstance(described, list) or len(described) != number:
+        raise damaged(path, "maps", described)
+    made: dict[str, Map] = {}
+    found = []
+    for each in described:
+        if not isinstance(each, dict) or set(each) != {"kind", "parameters"}:
+            raise damaged(path, "maps", each)
+        text = json.dumps(each, sort_keys=True)
+        if text not in made:
+            try:
+                made[text] = from_parameters(each["kind"], each["parameters"])
+            except InputError:
+                raise damaged(path, "maps", each) from None
+            if made[text].needs_groups or made[text].n_classes not in (None, 2):
+                raise damaged(path, "maps", each)
+        found.append(made[text])
+    return tuple(found)
+
+
+def _faults(told: dict[str, Any], names: tuple[Any, ...]) -> list[str]:
+    """The names of the fields that cannot be right."""
+    errors, columns, labels = told["temperatures_se"], told["columns"], told["open_labels"]
+    known = {
+        "method": isinstance(told["method"], str) and bool(told["method"]),
+        "params": isinstance(told["params"], dict),
+        "parameters": isinstance(told["parameters"], str) and told["parameters"] in get_args(Sharing),
+        "columns": columns is None or (_are(columns, str, len(names)) and len(set(columns)) == len(names)),
+        "n_samples": type(told["n_samples"]) is int and told["n_samples"] >= 1,
+        "temperatures_se": errors is None or (_are(errors, int | float, len(names)) and all(map(_is_number, errors))),
+        "temperature": told["temperature"] is None or (_is_number(told["temperature"]) and told["temperature"] > 0),
+        **{name: told[name] is None or _is_number(told[name]) for name in ("temperature_se", "spread", "used_spread")},
+        "open_labels": _are(labels, str | int | float) and all(each in names for each in labels),
+        "library_version": isinstance(told["library_version"], str),
+    }
+    return [name for name, right in known.items() if not right]
+
+
+def _are(values: Any, kinds: Any, number: int | None = None) -> bool:
+    """Whether this is a list of such values, and of so many."""
+    return isinstance(values, list) and all(isinstance(each, kinds) for each in values) and number in (None, len(values))
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a finite number that is not negative."""
+    return type(value) in (int, float) and 0 <= value < inf

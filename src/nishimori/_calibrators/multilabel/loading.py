@@ -1,0 +1,46 @@
+"""Calibrations from files of either kind: of classes that exclude each other, and of independent labels."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.fixed import FIXED
+from nishimori._calibrators.methods import calibrator, methods, restored
+from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
+from nishimori._calibrators.multilabel.label_record import LabelRecord
+from nishimori._calibrators.one_temperature import OneTemperature
+from nishimori._methods.record import content_of
+from nishimori.errors import FormatError, InputError
+
+
+def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
+    """The calibrator that `save` wrote to ``path``, ready to use.
+
+    If its method is neither registered nor installed here, the map is all there is: a `FixedMap` that knows the method's
+    name. A file cannot name code: only methods that are registered or installed are looked up. A file of a
+    `MultilabelCalibrator` becomes one again.
+
+    Raises
+    ------
+    FormatError
+        If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
+    """
+    content = content_of(Path(path))
+    record = LabelRecord.of(content, Path(path))
+    if record is None:
+        return restored(content, path)
+    return MultilabelCalibrator.restored(record, _method(record, Path(path)))
+
+
+def _method(record: LabelRecord, path: Path) -> Any:
+    """The method of a file, for fits in future; one that is not known here cannot be fitted again."""
+    if record.method not in methods():
+        return FIXED
+    try:
+        made = calibrator(record.method, **record.params)
+        if isinstance(made, OneTemperature):
+            made.observable_for(2)  # refuses parameters that do not suit two classes
+    except (InputError, TypeError, ValueError):
+        raise FormatError(f"{path} is damaged: params is {record.params!r:.60}. Fit and save again.") from None
+    return record.method if made.get_params() == calibrator(record.method).get_params() else made

@@ -1,0 +1,98 @@
+"""Which labels each sample has, as a table of 1, 0 and -1, and what the labels are called."""
+
+from collections.abc import Mapping, Sequence
+from math import inf, isnan
+from typing import Any
+
+import numpy as np
+
+from nishimori._rows.labels import Classes, column_names
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori._support.numeric import refuse_hidden
+from nishimori.errors import InputError
+
+UNKNOWN = -1
+"""The entry of a table for a label that is not known; such decisions do not count."""
+
+
+def label_table(y: Any, shape: tuple[int, int], missing: float | None, name: str = "y") -> HostArray:
+    """The table of labels as int8, of the shape of the scores; ``missing`` is what stands for a label that is not known."""
+    given = _table(y, shape, name)
+    table = np.where(given == 1, np.int8(1), np.int8(0))
+    if missing is not None:
+        table[np.isnan(given) if isnan(missing) else given == missing] = UNKNOWN
+    bad = (given != 0) & (table == 0)
+    if bad.any():
+        row, column = np.argwhere(bad)[0].tolist()
+        value = given[row, column]
+        remedy = "Check that scores and labels are not swapped."
+        if missing is None and (np.isnan(value) or value == -1):
+            told = "float('nan')" if np.isnan(value) else "-1"
+            remedy = f"If this label is not known, pass `missing={told}`."
+            if not (given == 0).any() and (given == 1).any() and not np.isnan(value):
+                remedy = f"For the labels -1 and 1 pass `({name} + 1) // 2`."
+        raise InputError(f"`{name}` must hold 0 and 1, got {value:.6g} in row {row}, column {column}. {remedy}")
+    return table
+
+
+def check_missing(missing: Any) -> float | None:
+    """What stands for an unknown label: a number other than 0 and 1, NaN included."""
+    if missing is None:
+        return None
+    if isinstance(missing, bool) or not isinstance(missing, int | float | np.number) or missing in (0, 1):
+        raise InputError(f"`missing` must be a number other than 0 and 1, such as -1 or float('nan'), got {missing!r}.")
+    return float(missing)
+
+
+def _table(y: Any, shape: tuple[int, int], name: str) -> HostArray:
+    """Numbers in a table of this shape."""
+    if y is None:
+        # scikit-learn's checks want these words of an estimator.
+        wanted = "this requires y to be passed, but the target y is None" if name == "y" else "pass it"
+        raise InputError(f"`{name}` must say which labels each sample has, got None: {wanted}.")
+    refuse_hidden(y, name)
+    wanted = f"`{name}` must have shape {shape}, one row per sample and one column per label"
+    try:
+        given: HostArray = arrays.on_host(arrays.as_array(y))
+        if given.dtype == object:
+            given = given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{wanted}, of 0 and 1, got entries that are not numbers, or rows of different lengths.") from None
+    if arrays.kind(given) in ("other", "complex"):
+        raise InputError(f"{wanted}, of 0 and 1, got {arrays.dtype_name(given)}.")
+    if given.shape != shape:
+        remedy = ""
+        if given.ndim == 1:
+            remedy = " Where each sample has one true class, use nishimori.ExpectationConsistency."
+        raise InputError(f"{wanted}, got {given.shape}.{remedy}")
+    return given
+
+
+def label_names(labels: Classes, X: Any, y: Any, n_labels: int) -> tuple[Any, ...]:
+    """What the labels are called: as the caller says, else as the columns of ``y`` or ``X`` are, else 0, 1, ..."""
+    columns = column_names(X)
+    found = given_names(labels, n_labels)
+    if found is None:
+        found = tuple(column_names(y, "y") or columns or range(n_labels))
+    if len(found) == n_labels and columns is not None and list(found) != columns and sorted(map(str, found)) == sorted(columns):
+        raise InputError(
+            f"The columns of `X` must be in the order of the labels, {list(found)}, got {columns}. Pass `X[{list(found)}]`."
+        )
+    return found
+
+
+def given_names(labels: Classes, n_labels: int | None = None) -> tuple[Any, ...] | None:
+    """A list of different texts or numbers, one per label; None if there is none."""
+    if labels is None:
+        return None
+    if isinstance(labels, str | bytes | Mapping) or not isinstance(labels, Sequence | np.ndarray):
+        raise InputError(f"`labels` must be a list with the name of each label, got {labels!r:.60}.")
+    names = tuple(labels.tolist() if isinstance(labels, np.ndarray) else labels)
+    if not all(isinstance(each, str) or (isinstance(each, int | float) and abs(each) < inf) for each in names):
+        raise InputError(f"`labels` must be text or numbers, got {list(names)!r:.60}.")
+    if len(set(names)) < len(names):
+        raise InputError(f"`labels` must name each label once, got {list(names)!r:.60}.")
+    if n_labels is not None and len(names) != n_labels:
+        raise InputError(f"`labels` must name {n_labels} labels, one per column of `X`, got {len(names)}.")
+    return names

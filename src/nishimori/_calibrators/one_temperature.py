@@ -1,0 +1,314 @@
+"""Calibrators that divide all logits by one temperature: each is an observable whose means must agree."""
+
+from abc import abstractmethod
+from inspect import signature
+from typing import Any, Self, cast
+
+from sklearn.utils.validation import check_is_fitted
+
+from nishimori._calibrators.calibrator import Calibrator, plain
+from nishimori._fit.match import Match, Receipt
+from nishimori._fit.search import match
+from nishimori._fit.top_k_bounds import BoundedMatch
+from nishimori._methods import registry
+from nishimori._methods.traits import Traits
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Floor, Input
+from nishimori._rows.source import Source
+from nishimori._rows.top_k_rows import TopKSource
+from nishimori._sums.observables import Confidence, Energy, Observable, TopN
+from nishimori._support.intervals import Interval, interval_in_ratio
+from nishimori._support.numbers import whole
+from nishimori.errors import InputError
+from nishimori.maps.temperature import Temperature
+
+
+class OneTemperature(Calibrator):
+    """The search for the temperature; subclasses choose the observable."""
+
+    traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
+    receipt_: Receipt
+    n_passes_: int
+    temperature_bounds_: Interval | None = None
+
+    @abstractmethod
+    def observable_for(self, n_classes: int) -> Observable:
+        """What is matched; refuses parameters that do not suit so many classes."""
+
+    @property
+    def temperature_(self) -> float:
+        return cast("float", super().temperature_)
+
+    def confidence_interval(self, level: float = 0.95) -> Interval:
+        """The temperatures that the validation data leave possible, at this level of confidence.
+
+        The error of log T is taken to be normal, so that the interval lies around T in ratio and never contains 0. After a fit
+        to top-k log-probabilities it reaches as far beyond both of `temperature_bounds_`.
+
+        Parameters
+        ----------
+        level : float
+            How often such an interval contains the temperature of infinitely many samples, between 0 and 1.
+
+        Returns
+        -------
+        Interval
+            A named tuple (low, high).
+
+        Raises
+        ------
+        InputError
+            If the standard error is not known: from a sketch of one cluster, or from a file of an earlier version.
+        """
+        check_is_fitted(self, "map_")
+        if self.temperature_se_ is None:
+            raise InputError(
+                "`confidence_interval` needs the standard error of T, which is not known from a sketch of one cluster, nor "
+                "from a file of an earlier version. Fit the calibrator to more clusters, or fit it again."
+            )
+        low, high = self.temperature_bounds_ or (self.temperature_, self.temperature_)
+        return Interval(
+            interval_in_ratio(low, self.temperature_se_, level).low, interval_in_ratio(high, self.temperature_se_, level).high
+        )
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose the temperature from validation logits ``X`` and labels ``y``.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
+            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score. With
+            more dimensions, such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most
+            probable classes.
+        y : array of shape (n_samples,), or as ``X`` before the classes
+            True classes.
+        sample_weight : array of the shape of ``y``, optional
+            A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
+        clusters : array of the shape of ``y``, optional
+            Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
+            for each sample, or for each sequence of tokens. The standard error then takes clusters as independent, and samples
+            of a cluster as not.
+        counts : bool
+            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
+        ignore_index : int, optional
+            Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
+
+        Raises
+        ------
+        NoTemperatureError
+            If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
+        """
+        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        observable = self.observable_for(data.n_classes)
+        right = observable if isinstance(observable, TopN) else None
+        if isinstance(data, TopKSource):
+            return self._fit_top_k(X, data, observable, counts=counts)
+        label_name = self.label_name(X)
+        return self.adopt(X, data, match(data, observable, right=right, label_name=label_name, counts=counts), 0)
+
+    def adopt(self, X: Any, data: Source, matched: Match, position: int) -> Self:
+        """Keep the temperature of one observable of a search in ``data``, which are those of ``X``; raises if there is none."""
+        temperature, receipt = matched.chosen(position)
+        error = receipt.temperature_se
+        self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual, temperature_se=error)
+        self.n_passes_ = receipt.n_passes
+        self.receipt_ = receipt
+        self.temperature_bounds_ = None
+        return self
+
+    def _fit_top_k(self, X: Any, data: TopKSource, observable: Observable, *, counts: bool) -> Self:
+        """Choose the temperature from top-k log-probabilities; raises unless they determine it."""
+        if not isinstance(observable, Confidence | TopN | Energy):
+            raise InputError(
+                f"`X` must hold all logits for {type(observable).__name__}, got top-k log-probabilities. Use "
+                "ExpectationConsistency or TemperatureScaling."
+            )
+        matched = BoundedMatch(data, observable, counts=counts)
+        (found,) = matched.found
+        if found.error is not None:
+            raise found.error
+        assert found.value is not None
+        matched.warn()
+        receipt = matched.receipt(0)
+        self.learn(X, data, Temperature(found.value), receipt.n_samples, receipt.residual, temperature_se=found.se)
+        self.n_passes_ = receipt.n_passes
+        self.receipt_ = receipt
+        self.temperature_bounds_ = found.bounds
+        return self
+
+
+class ExpectationConsistency(OneTemperature):
+    """Divide logits by the temperature at which mean confidence equals accuracy.
+
+    Parameters
+    ----------
+    top_n : int
+        How many of the largest classes count as right, from 1 to one less than the number of classes. With N the condition is
+        mean top-N probability = top-N accuracy; 1 is the usual confidence.
+    input : {"logits", "probabilities"}
+        What ``X`` holds. Log-probabilities are logits; probabilities are calibrated through their logarithms.
+    classes : sequence, optional
+        The label of each column in order; by default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this, with ``input="probabilities"``. By default only exact zeros are raised, to
+        the smallest positive normal number of their dtype. "auto" chooses the floor from the data that the calibrator is
+        fitted to, which are divided into five folds, with whole clusters in each: the one at which the log-loss of each fold,
+        after temperature scaling of the other four, is lowest in sum. Of floors whose log-likelihood is within 0.5 of the best,
+        the largest is taken, and never the largest that was tried, 0.9 / (number of classes). It is `floor_`.
+
+    Attributes
+    ----------
+    temperature_ : float
+        T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
+    temperature_se_ : float or None
+        The standard error of T; None if it is not known. `confidence_interval` gives a range of T.
+    temperature_bounds_ : Interval or None
+        After a fit to a `TopK`: the temperatures that the classes that are not listed leave possible, of which `temperature_`
+        is the middle. None otherwise.
+    floor_ : float or None
+        The floor that is used: the one that was passed, or that "auto" chose. It is saved with the calibration.
+    map_ : Map
+        The same as a map from logits to logits.
+    classes_ : array
+        The label of each column.
+    n_features_in_ : int
+        The number of classes.
+    feature_names_in_ : array of str
+        Column names, if ``X`` had any. Other or permuted names are then refused.
+    n_samples_, n_passes_ : int
+        How many samples were used, and how often all logits were read.
+    receipt_ : Receipt
+        Residual, zeros and masks: how the temperature was found.
+
+    See Also
+    --------
+    TemperatureScaling : the same with the least cross-entropy as condition.
+    temperatures : both at once, without scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import ExpectationConsistency
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> calibrator = ExpectationConsistency().fit(logits, labels)
+    >>> round(calibrator.temperature_, 2)
+    1.99
+    >>> low, high = calibrator.confidence_interval()
+    >>> print(f"{low:.2f} to {high:.2f}")
+    1.85 to 2.15
+    >>> p = calibrator.predict_proba(logits)
+    >>> bool(np.isclose(p.max(axis=1).mean(), (p.argmax(axis=1) == labels).mean()))
+    True
+    """
+
+    def __init__(self, *, top_n: int = 1, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
+        self.top_n = top_n
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def observable_for(self, n_classes: int) -> Observable:
+        """Confidence, or the probability of the N largest classes."""
+        n = whole("top_n", self.top_n, 1, n_classes - 1, which_is="one less than the number of classes")
+        return Confidence() if n == 1 else TopN(n)
+
+
+class TemperatureScaling(OneTemperature):
+    """Divide logits by the temperature at which the mean cross-entropy is lowest.
+
+    Parameters and attributes are those of `ExpectationConsistency`, without ``top_n``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nishimori import TemperatureScaling
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> round(TemperatureScaling().fit(logits, labels).temperature_, 2)
+    1.98
+    """
+
+    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
+        """The logit itself."""
+        return Energy()
+
+
+class Matched(OneTemperature):
+    """Divide logits by the temperature at which an observable of your own has the same mean under model and labels.
+
+    Parameters
+    ----------
+    observable : Observable
+        What is matched.
+    input, classes, floor
+        As for `ExpectationConsistency`, whose attributes it has.
+
+    Raises
+    ------
+    InputError
+        From `fit`, if the observable's mean under the model does not grow as T falls.
+
+    Examples
+    --------
+    The logit as observable is temperature scaling.
+
+    >>> import numpy as np
+    >>> import nishimori
+    >>> class Logit(nishimori.Observable):
+    ...     def values(self, logits):
+    ...         return logits
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> round(nishimori.Matched(Logit()).fit(logits, labels).temperature_, 2)
+    1.98
+    """
+
+    def __init__(
+        self, observable: Observable, *, input: Input = "logits", classes: Classes = None, floor: Floor = None
+    ) -> None:
+        self.observable = observable
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    @property
+    def method_name(self) -> str:
+        return registry.name_of(self.observable)
+
+    def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
+        """The one that was passed."""
+        if not isinstance(self.observable, Observable):
+            raise InputError(
+                f"`observable` must be an instance of a subclass of nishimori.Observable, got {self.observable!r}."
+            )
+        return self.observable
+
+    def method_params(self) -> dict[str, Any]:
+        """What an observable that was registered as a class is made from: the arguments of `__init__`, by their names."""
+        if isinstance(registry.find(self.method_name), Observable):
+            return {}  # it was registered with its parameters
+        names = list(signature(type(self.observable)).parameters)
+        if lost := [name for name in names if not hasattr(self.observable, name)]:
+            raise InputError(
+                f"`{type(self.observable).__name__}` must keep each parameter in an attribute of the same name to be saved, "
+                f"got none for {', '.join(lost)}."
+            )
+        return {name: plain(getattr(self.observable, name)) for name in names}

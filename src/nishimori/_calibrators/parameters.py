@@ -1,0 +1,93 @@
+"""The named parameters of a calibrator: as one flat array, with their standard errors in a file, and why they have none."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nishimori._methods.record import Record
+from nishimori._rows.source import Source
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.arrays import HostArray
+from nishimori._support.numeric import numeric
+from nishimori.errors import InputError
+
+MOST_WITH_ERRORS = 1000
+"""So many parameters can have standard errors: their covariance is a table of that many rows and columns."""
+
+NOT_IN_FILE = "The file from which the calibrator was loaded holds no standard errors. Fit the calibrator again."
+"""Why a calibrator that was loaded may have no standard errors."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The names and shapes of parameters that a flat array holds one after the other."""
+
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @classmethod
+    def of(cls, given: Any, owner: str) -> tuple["Layout", HostArray]:
+        """The layout of what `start` returned, and its numbers."""
+        if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) and name for name in given):
+            raise InputError(f"`{owner}.start` must return a dictionary from names to numbers, got {given!r}.")
+        arrays = {name: np.asarray(numeric(np.atleast_1d(value), f"{owner}.start")) for name, value in given.items()}
+        flat = np.concatenate([each.astype(float).ravel() for each in arrays.values()])
+        if not flat.size or not np.isfinite(flat).all():
+            raise InputError(f"`{owner}.start` must return finite numbers, got {given!r}.")
+        return cls(tuple((name, np.shape(value)) for name, value in given.items())), flat
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are."""
+        return sum(prod(shape) for _, shape in self.shapes)
+
+    def named(self, flat: HostArray) -> dict[str, Any]:
+        """The numbers by name, each a float or an array of its shape."""
+        found: dict[str, Any] = {}
+        place = 0
+        for name, shape in self.shapes:
+            part = flat[place : place + prod(shape)]
+            found[name] = part.reshape(shape).copy() if shape else float(part[0])
+            place += prod(shape)
+        return found
+
+    def read(self, values: Mapping[str, float], ending: str = "") -> dict[str, Any] | None:
+        """What `written` has written with the same ending; None if some of it is missing."""
+        keys = written(self.named(np.zeros(self.size)), ending)
+        return self.named(np.array([values[key] for key in keys], dtype=float)) if keys.keys() <= values.keys() else None
+
+
+def errors_read(record: Record, layout: Layout, reason: str | None = None) -> tuple[dict[str, Any] | None, str | None]:
+    """The standard errors that a file holds, or else why there are none.
+
+    ``reason`` is why the method computes none with the parameters of the file; None if it does.
+    """
+    found = layout.read(record.provenance.estimates or {}, "_se")
+    if found is not None:
+        return found, None
+    return None, reason or (too_many(layout.size) if layout.size > MOST_WITH_ERRORS else NOT_IN_FILE)
+
+
+def too_many(number: int) -> str:
+    """Why so many parameters have no standard errors."""
+    return f"There are {number:,} parameters, and standard errors are computed for at most {MOST_WITH_ERRORS:,}."
+
+
+def refuse_sketch(data: Source, name: str) -> None:
+    """Raise if the data are a sketch, which holds sums of one temperature only."""
+    if isinstance(data, Sketch):
+        raise InputError(
+            f"`X` must not be a sketch for {name}: a sketch holds sums that determine one temperature, but not several "
+            "parameters. Pass the logits themselves."
+        )
+
+
+def written(parameters: Mapping[str, Any], ending: str = "") -> dict[str, float]:
+    """Parameters as one number per entry, numbered where there are several: ``scale_se``, ``biases_se.3``."""
+    return {
+        f"{name}{ending}{f'.{i}' if np.ndim(value) else ''}": float(each)
+        for name, value in parameters.items()
+        for i, each in enumerate(np.ravel(value))
+    }

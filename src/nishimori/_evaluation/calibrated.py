@@ -1,0 +1,126 @@
+"""Calibrators on data to measure: their maps, and what they say about the scores that they are applied to."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.rows import in_pieces, source
+from nishimori._rows.scores import Input, check_input, refuse_auto
+from nishimori._rows.source import Source, groups_in, is_source
+from nishimori._support.numbers import temperature as checked_temperature
+from nishimori.errors import InputError
+from nishimori.maps.group_temperatures import checked_groups
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the caller says about the scores; None is what the calibrator says, else the usual."""
+
+    input: Input | None
+    classes: Classes
+    floor: float | None
+    ignore_index: int | None = None
+
+
+def chosen(temperature: Any, calibrator: Any) -> Any:
+    """The calibrator, or the map of a temperature that is given in its place; T = 1 if neither is."""
+    if calibrator is None:
+        return Temperature(1.0 if temperature is None else checked_temperature(temperature))
+    if temperature is not None:
+        raise InputError("`temperature` must be left out where `calibrator` is given, which has its own.")
+    return calibrator
+
+
+def applied(
+    used: Mapping[str, Any],
+    logits: Any,
+    labels: Any,
+    sample_weight: Any,
+    clusters: Any,
+    meaning: Said,
+    groups: Any = None,
+) -> tuple[Source, list[Map]]:
+    """What the user passed as a source, and the maps of calibrators, which all must mean the same scores.
+
+    ``used`` holds maps or fitted calibrators by the names that the caller's signature has for them.
+    """
+    refuse_auto(meaning.floor)
+    fitted = {name: each for name, each in used.items() if not isinstance(each, Map)}
+    maps = [each if isinstance(each, Map) else _map_of(each, name) for name, each in used.items()]
+    pieces = in_pieces(logits, labels)
+    for calibrator in fitted.values():
+        _refuse_contradictions(calibrator, meaning)
+        if not pieces:  # then its first piece tells
+            calibrator.check_columns(logits, "logits")
+    if fitted and not is_source(logits):  # which brings its own: the calibrators' are those of the scores to predict from
+        meaning = replace(_common(fitted), ignore_index=meaning.ignore_index)
+    kind: Input = "logits" if meaning.input is None else meaning.input
+    said: dict[str, Any] = {"input": kind, "classes": meaning.classes, "floor": meaning.floor}
+    said["ignore_index"] = meaning.ignore_index
+    data = source(logits, labels, sample_weight, clusters=clusters, groups=groups, **said)
+    check_groups(data, maps)
+    if pieces:
+        for calibrator in fitted.values():
+            calibrator.check_columns(data, "logits")
+    return data, maps
+
+
+def check_groups(data: Source, maps: Sequence[Map]) -> None:
+    """Refuse data that do not name the groups that a map needs; says which groups it does not know."""
+    for map_ in maps:
+        if map_.needs_groups:
+            groups = groups_in(data)
+            checked_groups(map_, groups, 0 if groups is None else len(groups.codes))
+
+
+def _common(fitted: Mapping[str, Any]) -> Said:
+    """What all calibrators say."""
+    (name, first), *others = fitted.items()
+    for other_name, other in others:
+        for what, attribute in (("input", "input"), ("classes", "classes"), ("floor", "floor_")):
+            mine, theirs = _plain(getattr(first, attribute)), _plain(getattr(other, attribute))
+            if mine != theirs:
+                raise InputError(
+                    f"`{name}` and `{other_name}` must have the same `{what}`, got {mine!r} and {theirs!r}. Fit both to the "
+                    "same kind of scores."
+                )
+    return Said(input=first.input, classes=first.classes, floor=first.floor_)
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, str | float) else list(value)
+
+
+def _map_of(calibrator: Any, name: str) -> Map:
+    """The map of a fitted calibrator."""
+    fitted = getattr(calibrator, "map_", None)
+    if not isinstance(fitted, Map):
+        remedy = "Call its `fit` first."
+        if hasattr(calibrator, "maps_"):
+            remedy = "For a MultilabelCalibrator use `nishimori.evaluate_multilabel`."
+        elif isinstance(calibrator, int | float):
+            remedy = f"Pass `temperature={calibrator!r}`."
+        elif isinstance(calibrator, str | os.PathLike):
+            remedy = "Pass `nishimori.load(path)` of a file, or `nishimori.calibrator(name)` after its `fit`."
+        raise InputError(f"`{name}` must be a fitted calibrator, got {calibrator!r}. {remedy}")
+    return fitted
+
+
+def _refuse_contradictions(calibrator: Any, meaning: Said) -> None:
+    """Refuse arguments that differ from what the calibrator was fitted with."""
+    kind, classes, floor = meaning.input, meaning.classes, meaning.floor
+    if kind is not None:
+        check_input(kind)
+        if kind != calibrator.input:
+            raise InputError(f"`input` must be {calibrator.input!r}, which the calibrator was fitted to, got {kind!r}.")
+    if classes is not None:
+        given, known = class_labels(classes).tolist(), getattr(calibrator, "classes_", None)
+        if known is None or given != known.tolist():
+            shown = "which has none" if known is None else known.tolist()
+            raise InputError(f"`classes` must be those of the calibrator, {shown}, got {given}.")
+    if floor is not None and floor != calibrator.floor_:
+        raise InputError(f"`floor` must be that of the calibrator, {calibrator.floor_!r}, got {floor!r}.")

@@ -1,0 +1,402 @@
+"""Which calibration, if any: several methods fitted to the same data, measured on the same data, and what that says."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from inspect import signature
+from itertools import permutations
+from typing import Any
+
+from sklearn.base import clone
+
+from nishimori._calibrators.adaptive import AdaptiveConsistency
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.methods import calibrator
+from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
+from nishimori._evaluation.calibrated import check_groups
+from nishimori._evaluation.comparison import Compared, Comparison
+from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
+from nishimori._evaluation.paired import Difference, Differences, differences_of
+from nishimori._evaluation.required_samples import RequiredSamples, required_samples
+from nishimori._evaluation.score_test import score_test
+from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._evaluation.temperature_test import temperature_test_of
+from nishimori._fit.adaptive import match_both
+from nishimori._fit.floors import open_source, with_floor
+from nishimori._fit.match import Match
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Floor, Input, is_auto
+from nishimori._rows.source import Source, floor_in, groups_in, is_source
+from nishimori._sums.census import verdict_on_zeros
+from nishimori._sums.reliability import Strategy
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.numbers import between
+from nishimori.errors import InputError, NishimoriError, NoTemperatureError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import temperature_of
+
+# The first of these that has a standard error is the one that the number of samples is estimated for.
+_PILOTS = ("ec", "auto", "ts")
+
+# The arguments that speak of test data.
+_OF_TEST_DATA = ("X_test", "y_test", "test_weight", "test_clusters", "test_groups")
+
+
+def compare(
+    X_val: Any,
+    y_val: Any = None,
+    X_test: Any = None,
+    y_test: Any = None,
+    *,
+    methods: Sequence[str | Calibrator] = ("none", "ts", "ec", "auto"),
+    sample_weight: Any = None,
+    test_weight: Any = None,
+    clusters: Any = None,
+    test_clusters: Any = None,
+    groups: Any = None,
+    test_groups: Any = None,
+    counts: bool = False,
+    level: float = 0.95,
+    target: float = 0.02,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: Floor = None,
+    ignore_index: int | None = None,
+) -> Comparison:
+    """Fit several methods to validation data, measure them on test data, and say what the numbers mean.
+
+    Parameters
+    ----------
+    X_val, y_val, sample_weight, clusters, counts, input, classes, floor, ignore_index
+        Validation data, as ``logits``, ``labels`` and so on of `temperatures`. Each method is fitted to them. With
+        ``floor="auto"`` the floor is chosen from them once, for all methods and for the test data.
+    X_test, y_test, test_weight, test_clusters, test_groups
+        What the methods are measured on; by default the validation data, which flatters every method a little.
+    methods : sequence of str or Calibrator
+        Names of methods, or calibrators. Paired differences are those from the first one.
+    groups : array of shape (n_samples,), optional
+        The group of each sample, such as a site; the method "group" then has a temperature per group, else per predicted class.
+    level, target : float
+        The level of intervals; a test rejects if its p-value is below 1 - level. The relative error of T to plan samples for.
+    n_bins, strategy
+        Bins of the calibration error, as for `metrics.ece`.
+
+    Returns
+    -------
+    Comparison
+        A table with errors, paired differences and verdicts. Print it, or see its methods ``to_dict``, ``to_markdown``, ...
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> validation, test = ((each.logits, each.labels) for each in (network.validation, network.test))
+    >>> found = nishimori.compare(*validation, *test, methods=("none", "ec"))
+    >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
+    T 1.61, ECE 0.070 to 0.010
+    """
+    said: dict[str, Any] = {"input": input, "classes": classes, "floor": floor, "ignore_index": ignore_index}
+    validation, test, used = data_sets(
+        (X_val, y_val, sample_weight, clusters, groups), (X_test, y_test, test_weight, test_clusters, test_groups), said
+    )
+    meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": used}
+    chosen = _named(methods, meaning, by_groups=groups_in(validation) is not None)
+    found = _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts)
+    return replace(found, verdicts=(*found.verdicts, floor_verdict(used))) if is_auto(floor) else found
+
+
+def _compared(
+    methods: Mapping[str, Calibrator],
+    validation: Source,
+    test: Source | None,
+    bins: tuple[int, Strategy],
+    level: float,
+    target: float,
+    *,
+    counts: bool,
+) -> Comparison:
+    """Fit, measure and test; without test data measure on the validation data."""
+    level, target = between("level", level, 0, 1), between("target", target, 1e-6, 0.5)
+    matched = match_both(validation, counts=counts)
+    fitted, why = _fitted(methods, validation, matched, counts=counts)
+    maps = {name: each.map_ for name, each in fitted.items()}
+    classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
+    measured = _MeasuredMethod(test or validation, maps, bins, classes, level, groups_name=groups_name, counts=counts)
+    tests = _tests(validation, matched, fitted, target, counts=counts)
+    caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
+    return Comparison(
+        methods=tuple(_row(name, fitted.get(name), why.get(name), measured, level) for name in methods),
+        n_validation=next(each.n_samples_ or 0 for each in fitted.values()),
+        n_test=next(iter(measured.cards.values())).n_samples,
+        is_test=test is not None,
+        level=level,
+        verdicts=(
+            *filter(None, [caveat]),
+            *(each.verdict if isinstance(each, RequiredSamples) else each.sentence(level) for each in tests.values()),
+            *measured.verdicts(level, is_test=test is not None),
+            *(f"{name} could not be fitted. {text}" for name, text in why.items()),
+        ),
+        tests=tests,
+        floor=floor_in(validation),
+        caveat=caveat,
+    )
+
+
+def _named(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> dict[str, Calibrator]:
+    """Unfitted calibrators by the names of their methods, with their parameters if two have the same name.
+
+    ``by_groups`` if the data name the group of each row, which the method "group" then uses.
+    """
+    if isinstance(methods, str | Calibrator) or not isinstance(methods, Sequence) or not methods:
+        raise InputError(f"`methods` must be a list of names or calibrators, such as ('none', 'ec'), got {methods!r}.")
+    own = {"group": {"by": "groups"}} if by_groups else {}
+    made = [
+        clone(each) if isinstance(each, Calibrator) else calibrator(each, **meaning, **own.get(each, {})) for each in methods
+    ]
+    for each in made:
+        _refuse_other_scores(each, meaning)
+    plain = [each.method_name for each in made]
+    # scikit-learn writes the parameters that are not the usual ones in brackets.
+    full = [f"{each.method_name}({str(each).partition('(')[2]}".removesuffix("()") for each in made]
+    names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
+    if len(set(names)) < len(names):
+        raise InputError(f"`methods` must be different from each other, got {', '.join(names)}.")
+    return dict(zip(names, made, strict=True))
+
+
+def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
+    """Refuse a calibrator that was made for other scores than those that are compared."""
+    for name, value in meaning.items():
+        own = getattr(each, name)
+        if own is not None and value is not None and list(own) != list(value) if name == "classes" else own != value:
+            raise InputError(f"`methods` must hold calibrators with `{name}` as it is for the data, {value!r}, got {own!r}.")
+
+
+def data_sets(
+    validation: tuple[Any, ...], test: tuple[Any, ...], meaning: dict[str, Any]
+) -> tuple[Source, Source | None, float | None]:
+    """Validation data, test data or None, and the floor of both, which is chosen from the validation data if it is "auto".
+
+    Both are given as logits, labels, weights, clusters and groups; ``meaning`` holds input, classes, floor and ignore_index.
+    """
+    floor = meaning["floor"]
+    fitted = _data(validation, meaning, ("X_val", "y_val"))
+    used = floor_in(fitted) if is_auto(floor) else floor
+    if test[0] is None:
+        for name, value in zip(_OF_TEST_DATA, test, strict=True):
+            if value is not None:
+                raise InputError(f"`{name}` must be left out where there is no `X_test`.")
+        return fitted, None, used
+    measured = _data(test, meaning | {"floor": used}, ("X_test", "y_test"))
+    if measured.n_classes != fitted.n_classes:
+        raise InputError(f"`X_test` must have {fitted.n_classes} classes, as `X_val` has, got {measured.n_classes}.")
+    if used is not None and is_auto(floor) and floor_in(measured) is None:  # a source, which was told nothing
+        measured = with_floor(measured, used, "X_test")
+    return fitted, measured, used
+
+
+def floor_verdict(floor: float | None) -> str:
+    """Which floor ``floor="auto"`` has chosen."""
+    return f"Probabilities below {floor:g} were raised to it: the log-loss of validation samples that were held out chose it."
+
+
+def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str]) -> Source:
+    """Logits, labels, weights, clusters and groups as a source.
+
+    A source knows what its numbers mean, and is told nothing but that its floor is to be chosen.
+    """
+    X, y, weights, clusters, groups = given
+    if is_source(X):
+        meaning = {"floor": "auto"} if is_auto(meaning["floor"]) else {}
+    return open_source(X, y, weights, clusters=clusters, groups=groups, names=names, **meaning)
+
+
+def _fit(method: Calibrator, data: Source, matched: Match, *, counts: bool) -> Calibrator:
+    """Fit one method; those that need no more than the temperatures of EC and TS share one search for both."""
+    if type(method) is AdaptiveConsistency:
+        return method.adopt(data, data, matched)
+    if type(method) is TemperatureScaling:
+        return method.adopt(data, data, matched, 1)
+    if type(method) is ExpectationConsistency and method.top_n == 1:
+        return method.adopt(data, data, matched, 0)
+    options = {"counts": counts} if "counts" in signature(method.fit).parameters else {}
+    return method.fit(data, **options)
+
+
+def _fitted(
+    methods: Mapping[str, Calibrator], data: Source, matched: Match, *, counts: bool
+) -> tuple[dict[str, Calibrator], dict[str, str]]:
+    """Those that could be fitted, and why the others could not."""
+    fitted: dict[str, Calibrator] = {}
+    why: dict[str, NishimoriError] = {}
+    for name, each in methods.items():
+        try:
+            fitted[name] = _fit(each, data, matched, counts=counts)
+        except NishimoriError as error:
+            why[name] = error
+    if fitted:
+        return fitted, {name: str(error) for name, error in why.items()}
+    # What is wrong with the data themselves is wrong for every method.
+    if not any(isinstance(error, NoTemperatureError) for error in why.values()):
+        raise next(iter(why.values()))
+    raise NoTemperatureError(" ".join(f"{name}: {error}" for name, error in why.items()), end="flat")
+
+
+def _check_groups(data: Source, maps: Mapping[str, Map], name: str) -> None:
+    """Refuse data that do not say to which group a row belongs, if a method needs that; ``name`` is the argument's."""
+    needy = [method for method, map_ in maps.items() if map_.needs_groups]
+    if needy and groups_in(data) is None:
+        raise InputError(
+            f"`{name}` must name the group of each sample, because the method {needy[0]} has a temperature for each group."
+        )
+    check_groups(data, list(maps.values()))
+
+
+class _MeasuredMethod:
+    """The metrics after each method, and what they differ by from those after the first."""
+
+    def __init__(
+        self,
+        data: Source,
+        maps: Mapping[str, Map],
+        bins: tuple[int, Strategy],
+        classes: Classes,
+        level: float,
+        *,
+        groups_name: str,
+        counts: bool,
+    ) -> None:
+        self._data, self._maps = data, maps
+        _check_groups(data, maps, groups_name)
+        self._options: dict[str, Any] = {"n_bins": bins[0], "strategy": bins[1], "counts": counts}
+        self.cards: dict[str, Scorecard]
+        self.by_class: dict[str, GroupGaps] = {}
+        self._pairs: Differences | None = None  # which a sketch does not tell
+        if isinstance(data, Sketch):
+            self.cards = dict(zip(maps, scorecards(data, list(maps.values()), **self._options), strict=True))
+        else:
+            self._read(names_of_groups(data, "prediction", classes), level, counts=counts)
+        self._known: dict[str, dict[str, dict[str, Difference]]] = {}  # by the method that others are compared with
+
+    @property
+    def differences(self) -> dict[str, dict[str, Difference]]:
+        """What all other methods differ by from the first one."""
+        return self.differences_from(next(iter(self._maps)))
+
+    def _read(self, classes: list[Any], level: float, *, counts: bool) -> None:
+        """Scorecards, what any two methods differ by, and the gaps of each predicted class after each method."""
+        pairs, maps = list(permutations(range(len(self._maps)), 2)), list(self._maps.values())
+        tally = tally_of(self._data, "prediction", classes, counts=counts)
+        cards, self._pairs = differences_of(self._data, maps, pairs, tally=tally, **self._options)
+        self.cards = dict(zip(self._maps, cards, strict=True))
+        gaps = (gaps_in("prediction", classes, each, level) for each in self._pairs.groups)
+        self.by_class = dict(zip(self._maps, gaps, strict=True))
+
+    def differences_from(self, first: str) -> dict[str, dict[str, Difference]]:
+        """What all other methods differ by from this one; nothing from a sketch."""
+        if self._pairs is None:
+            return {}
+        if first not in self._known:
+            place = {name: i for i, name in enumerate(self._maps)}
+            others = [name for name in self._maps if name != first]
+            self._known[first] = {name: self._pairs.between(place[first], place[name]) for name in others}
+        return self._known[first]
+
+    def verdicts(self, level: float, *, is_test: bool) -> list[str]:
+        """Which method has the lowest loss and the lowest calibration error, and which ones are as good."""
+        if len(self.cards) < 2:
+            return []
+        said = [] if is_test else ["All methods were measured on the data that they were fitted to, which flatters them."]
+        if isinstance(self._data, Sketch):
+            said.append("A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods.")
+        for metric, title in (("nll", "NLL"), ("ece", "ECE")):
+            best = min(self.cards, key=lambda name: getattr(self.cards[name], metric))
+            others = self.differences_from(best)
+            p_values = ((name, each[metric].p_value) for name, each in others.items())
+            known = {name: p for name, p in p_values if p is not None}
+            worse = [name for name, p in known.items() if p < 1 - level]
+            as_good = [name for name, p in known.items() if p >= 1 - level]
+            parts = [f"after {_listed(worse)} it is higher by more than chance"] if worse else []
+            parts += [f"after {_listed(as_good)} it is not higher by more than chance"] if as_good else []
+            said.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
+        return said + self._about_classes() + self._about_predictions(level)
+
+    def _about_classes(self) -> list[str]:
+        """Whether the method of the lowest loss leaves single predicted classes off."""
+        best = min(self.cards, key=lambda name: self.cards[name].nll)
+        if best not in self.by_class:
+            return []
+        found = self.by_class[best]
+        if not found.off:
+            return [f"After {best} no predicted class is off by more than noise."]
+        worst = found[found.off[0]]
+        size = f"{100 * abs(worst.gap):.1f} points {'above' if worst.gap > 0 else 'below'} its accuracy"
+        said = (
+            f"After {best} {len(found.off)} of {len(found)} predicted classes are off by more than noise, class {worst.name} "
+            f"most: its mean confidence is {size}."
+        )
+        one = all(temperature_of(map_) is not None for map_ in self._maps.values())
+        return [said + (" The methods group and bias correct single classes." if one else "")]
+
+    def _about_predictions(self, level: float) -> list[str]:
+        """Whether the error is another one where predictions are not those of the first method."""
+        first, said = next(iter(self._maps)), []
+        sure: dict[str, list[str]] = {"lower": [], "higher": []}
+        unsure: list[str] = []
+        for name, differences in self.differences.items():
+            found = differences["error"]
+            if not found.se or found.p_value is None:  # no error, because no prediction differs, or it is not known
+                continue
+            if found.p_value >= 1 - level:
+                unsure.append(name)
+            else:
+                sure["lower" if found.value < 0 else "higher"].append(f"{name} ({100 * abs(found.value):.2f} points)")
+        for word, names in sure.items():
+            said += [f"The error is {word} than after {first} by more than chance after {_listed(names)}."] if names else []
+        if unsure:
+            differ = f"After {_listed(unsure)} some predictions are not those after {first}"
+            said.append(f"{differ}, but the error does not differ by more than chance.")
+        return said
+
+
+def _about_zeros(matched: Match, card: Scorecard | None) -> str:
+    """That true classes of probability zero decide results, or nothing if there are none; ``card`` is of the test data."""
+    numbers = {"validation samples": (matched.census.n_at_zeros, matched.census.n_rows)}
+    if card is not None:
+        numbers["test samples"] = (card.n_at_zeros, card.n_samples)
+    found = [f"{zeros} of {n} {name}" for name, (zeros, n) in numbers.items() if zeros]
+    if not found:
+        return ""
+    fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
+    what = " and ".join(["the T of ts and auto"] * fitted + ["every NLL"] * measured)
+    return verdict_on_zeros(_listed(found), what, fits=True)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _MeasuredMethod, level: float) -> Compared:
+    if fitted is None:
+        return Compared(name, None, None, None, None, {}, why)
+    error = getattr(fitted, "temperature_se_", None)
+    interval = fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None
+    differences = measured.differences.get(name, {})
+    by_class = measured.by_class.get(name)
+    return Compared(name, fitted.temperature_, error, interval, measured.cards[name], differences, by_class=by_class)
+
+
+def _tests(data: Source, matched: Match, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:
+    """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
+    found: dict[str, Any] = {}
+    with suppress(NishimoriError):
+        found["score_test"] = score_test(data, counts=counts)
+    with suppress(NishimoriError):
+        found["temperature_test"] = temperature_test_of(data, matched, counts=counts)
+    for pilot in (fitted[name] for name in _PILOTS if name in fitted):
+        with suppress(NishimoriError):  # it may have no standard error, and auto no temperature of EC
+            found["required_samples"] = required_samples(target, pilot)
+            break
+    return found

@@ -1,0 +1,239 @@
+"""What a comparison of methods found: numbers by method, and the same as a table, as sentences, and for machines."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from math import isfinite
+from typing import Any
+
+from nishimori._evaluation.group_gaps import GroupGaps
+from nishimori._evaluation.paired import Difference
+from nishimori._evaluation.scorecard import Scorecard
+from nishimori._support.escape import markdown_text, printable
+from nishimori._support.intervals import Interval
+from nishimori._support.optional import require
+from nishimori._support.tables import Tabular, measured
+from nishimori.errors import InputError
+
+_METRICS = ("error", "confidence", "ece", "brier", "nll")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One method: its temperature, and how good the model is after it.
+
+    Attributes
+    ----------
+    method : str
+        The name of the method.
+    temperature, temperature_se : float or None
+        T and its standard error; None for a method that does more than divide logits by a temperature, and where there is none.
+    interval : Interval or None
+        The confidence interval of T.
+    scorecard : Scorecard or None
+        Every metric after calibration; None where the method could not be fitted.
+    differences : dict of str to Difference
+        Paired differences from the first method of the comparison, by metric: negative where this method is lower.
+    why : str or None
+        Why the method could not be fitted.
+    by_class : GroupGaps or None
+        Confidence minus accuracy of each predicted class; None where the method could not be fitted, and from a sketch.
+    """
+
+    method: str
+    temperature: float | None
+    temperature_se: float | None
+    interval: Interval | None
+    scorecard: Scorecard | None
+    differences: Mapping[str, Difference]
+    why: str | None = None
+    by_class: GroupGaps | None = None
+
+    def numbers(self, level: float) -> dict[str, Any]:
+        """Everything in one flat dictionary; what is not known is None."""
+        found: dict[str, Any] = {"method": self.method, "temperature": self.temperature, "temperature_se": self.temperature_se}
+        found |= {"temperature_low": None, "temperature_high": None}
+        if self.interval is not None:
+            found |= {"temperature_low": self.interval.low, "temperature_high": self.interval.high}
+        for name in _METRICS:
+            card = self.scorecard
+            error = None if card is None else getattr(card, f"{name}_se")
+            low, high = (None, None) if card is None or error is None else card.interval(name, level)
+            found |= {name: None if card is None else getattr(card, name), f"{name}_se": error}
+            found |= {f"{name}_low": low, f"{name}_high": high}
+        gaps = self.by_class
+        found |= dict.fromkeys(("class_gap", "class_gap_se", "class_gap_low", "class_gap_high", "class_gap_corrected"))
+        if gaps is not None:
+            low, high = gaps.interval()
+            found |= {"class_gap": gaps.mean_abs_gap, "class_gap_se": gaps.mean_abs_gap_se}
+            found |= {"class_gap_low": low, "class_gap_high": high, "class_gap_corrected": gaps.mean_abs_gap_corrected}
+        for name, each in self.differences.items():
+            found |= {f"{name}_difference": each.value, f"{name}_difference_se": each.se, f"{name}_difference_p": each.p_value}
+        return found | {"why": self.why}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several methods on the same data. ``print`` shows a table and the verdicts.
+
+    Attributes
+    ----------
+    methods : tuple of Compared
+        In the order in which they were asked for; ``comparison["ec"]`` is the one of that name.
+    n_validation, n_test : int
+        How many samples the methods were fitted to, and measured on.
+    is_test : bool
+        Whether the methods were measured on other data than those that they were fitted to.
+    level : float
+        The level of all intervals.
+    verdicts : tuple of str
+        What the numbers say, one sentence each.
+    tests : dict
+        The tests and estimates behind the verdicts, by name.
+    floor : float or None
+        The floor of probabilities that was used: the one that was passed, or that ``floor="auto"`` chose.
+    caveat : str
+        What has to be known before the numbers are read: that zeros at true classes decide some of them. It is the first of
+        the verdicts; empty if there is nothing.
+    """
+
+    methods: tuple[Compared, ...]
+    n_validation: int
+    n_test: int
+    is_test: bool
+    level: float
+    verdicts: tuple[str, ...]
+    tests: Mapping[str, Any]
+    floor: float | None = None
+    caveat: str = ""
+
+    def __getitem__(self, method: str) -> Compared:
+        for each in self.methods:
+            if each.method == method:
+                return each
+        raise InputError(f"The method must be one of {', '.join(each.method for each in self.methods)}, got {method!r}.")
+
+    def __iter__(self) -> Iterator[Compared]:
+        return iter(self.methods)
+
+    @property
+    def predictions_differ(self) -> bool:
+        """Whether some method predicts other classes than the first one."""
+        errors = [each.differences["error"] for each in self.methods if each.differences]
+        return any(each.value != 0 or each.se not in (None, 0) for each in errors)
+
+    @property
+    def table(self) -> Tabular:
+        """Temperatures and metrics as they are shown: the error only where predictions differ, since it is equal otherwise.
+
+        The class gap is the mean of abs(confidence - accuracy) over the predicted classes.
+        """
+        by_class = any(each.by_class is not None for each in self.methods)
+        ece, gap = f"ECE, {100 * self.level:g} % interval", ("class gap",) if by_class else ()
+        headers = ("method", "T", *self._error("error"), "NLL", "Brier", ece, *gap)
+        return Tabular(headers, [self._row(each, len(headers)) for each in self.methods])
+
+    def _error(self, cell: str) -> tuple[str, ...]:
+        """A cell about the error, if that is shown."""
+        return (cell,) if self.predictions_differ else ()
+
+    @property
+    def difference_table(self) -> Tabular | None:
+        """Paired differences from the first method as they are shown; None if there are none."""
+        names = (*self._error("error"), "nll", "brier", "ece")
+        rows = [
+            (each.method, *(self._difference(each.differences[name], name) for name in names))
+            for each in self.methods
+            if each.differences
+        ]
+        ece = f"ECE in points, {100 * self.level:g} % interval"
+        headers = (f"minus {self.methods[0].method}", *self._error("error in points"), "NLL", "Brier", ece)
+        return Tabular(headers, rows) if rows else None
+
+    def _row(self, each: Compared, length: int) -> tuple[str, ...]:
+        temperature = "" if each.temperature is None else measured(each.temperature, each.temperature_se)
+        if each.scorecard is None:
+            return (each.method, "-", *[""] * (length - 2))
+        card, gaps = each.scorecard, each.by_class
+        ece = f"{100 * card.ece:.2f} %"
+        if card.ece_se is not None:
+            low, high = card.interval("ece", self.level)
+            ece += f" ({100 * low:.2f} to {100 * high:.2f})"
+        error = self._error(f"{_percent(card.error, card.error_se)} %")
+        gap = () if gaps is None else (f"{_percent(gaps.mean_abs_gap, gaps.mean_abs_gap_se)} %",)
+        return (each.method, temperature, *error, _metric(card, "nll"), _metric(card, "brier"), ece, *gap)
+
+    def _difference(self, each: Difference, name: str) -> str:
+        if name == "error":
+            return _percent(each.value, each.se)
+        if name != "ece" or each.se is None:
+            return measured(each.value, each.se)
+        # That of the ECE is not symmetric, and wider than its standard error says: how large each ECE is, is open.
+        low, high = each.interval(self.level)
+        return f"{100 * each.value:.2f} ({100 * low:.2f} to {100 * high:.2f})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
+        plain: dict[str, Any] = _plain(
+            {
+                "n_validation": self.n_validation,
+                "n_test": self.n_test,
+                "is_test": self.is_test,
+                "level": self.level,
+                "floor": self.floor,
+                "methods": [each.numbers(self.level) for each in self.methods],
+                "tests": dict(self.tests),
+                "verdicts": list(self.verdicts),
+            }
+        )
+        return plain
+
+    def to_json(self) -> str:
+        """The same as one line of JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per method."""
+        pandas = require("pandas", extra="tables", for_="Comparison.to_pandas")
+        return pandas.DataFrame([each.numbers(self.level) for each in self.methods]).set_index("method")
+
+    def to_text(self) -> str:
+        """Both tables and the verdicts."""
+        tables = [each.text() for each in (self.table, self.difference_table) if each is not None]
+        return "\n\n".join([*tables, "\n".join(map(printable, self.verdicts))])
+
+    def to_markdown(self) -> str:
+        """The same as Markdown."""
+        tables = [each.markdown() for each in (self.table, self.difference_table) if each is not None]
+        return "\n\n".join([*tables, "\n".join(f"- {markdown_text(each)}" for each in self.verdicts)])
+
+    def to_latex(self) -> str:
+        """Both tables, with the rules of the package booktabs."""
+        return "\n\n".join(each.latex() for each in (self.table, self.difference_table) if each is not None)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        tables = "".join(each.html() for each in (self.table, self.difference_table) if each is not None)
+        return tables + Tabular(("verdicts",), [(each,) for each in self.verdicts]).html()
+
+
+def _metric(card: Scorecard, name: str) -> str:
+    return measured(getattr(card, name), getattr(card, f"{name}_se"))
+
+
+def _percent(value: float, error: float | None) -> str:
+    return measured(100 * value, None if error is None else 100 * error)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, str) or not isinstance(value, Sequence | float):
+        return value
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else None
+    return [_plain(each) for each in value]

@@ -1,0 +1,99 @@
+"""How loss, confidence and calibration error depend on the temperature: the paper's first figure as numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nishimori._evaluation.scorecard import scorecards
+from nishimori._fit.temperatures import Temperatures, temperatures_of
+from nishimori._rows.labels import Classes
+from nishimori._rows.rows import source
+from nishimori._rows.scores import Input
+from nishimori._sums.reliability import Strategy
+from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import temperature
+from nishimori.errors import InputError
+from nishimori.maps.temperature import Temperature
+
+
+@dataclass(frozen=True)
+class TemperatureCurve:
+    """One entry per temperature, and the two temperatures that the methods choose.
+
+    Attributes
+    ----------
+    temperature, loss, confidence, ece : array
+        The grid, and at each of its points mean cross-entropy, mean confidence and expected calibration error.
+    accuracy : float
+        What confidence has to equal.
+    chosen : Temperatures
+        With `ec` and `ts`.
+    """
+
+    temperature: HostArray
+    loss: HostArray
+    confidence: HostArray
+    ece: HostArray
+    accuracy: float
+    chosen: Temperatures
+
+
+def temperature_curve(
+    logits: Any,
+    labels: Any = None,
+    *,
+    grid: Sequence[float] | HostArray | None = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    sample_weight: Any = None,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
+    ignore_index: int | None = None,
+) -> TemperatureCurve:
+    """Loss, mean confidence, accuracy and calibration error against the temperature.
+
+    Parameters
+    ----------
+    logits, labels, sample_weight, input, classes, floor, ignore_index
+        As for `temperatures`.
+    grid : sequence of float, optional
+        The temperatures to evaluate; by default 61 from a quarter of the smaller chosen one to four times the larger
+        (around 1 if there is neither).
+    n_bins, strategy
+        As for `metrics.ece`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nishimori
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    >>> curve = nishimori.temperature_curve(logits, labels, grid=[1.0, 2.0, 4.0])
+    >>> curve.confidence.round(2)
+    array([0.75, 0.57, 0.4 ])
+    """
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    chosen = temperatures_of(data)
+    if grid is None:
+        ends = [t for t in (chosen.ec, chosen.ts) if t is not None] or [1.0]
+        grid = np.geomspace(min(ends) / 4, max(ends) * 4, 61)
+    temperatures = [temperature(t, "grid") for t in _flat(grid)]
+    cards = scorecards(data, [Temperature(t) for t in temperatures], n_bins=n_bins, strategy=strategy)
+    return TemperatureCurve(
+        temperature=np.array(temperatures),
+        loss=np.array([card.nll for card in cards]),
+        confidence=np.array([card.confidence for card in cards]),
+        ece=np.array([card.ece for card in cards]),
+        accuracy=chosen.accuracy,
+        chosen=chosen,
+    )
+
+
+def _flat(grid: Any) -> list[Any]:
+    if np.ndim(grid) != 1 or not len(grid):
+        raise InputError(f"`grid` must be a flat list of temperatures, got shape {np.shape(grid)}.")
+    return list(grid)

@@ -1,0 +1,296 @@
+"""What recalibration could gain: a score split into a part due to calibration and the part that remains.
+
+Two recalibrations are offered. A claim, one probability per row, is recalibrated by isotonic regression: the best increasing
+function of the claim, found on the same data (Dimitriadis, Gneiting and Jordan, 2021) or on the other folds. The distribution
+over all classes is recalibrated by one temperature (Berta et al., 2025).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from nishimori._rows.batch import Batch
+from nishimori._rows.labels import Classes
+from nishimori._rows.rows import source
+from nishimori._rows.scores import Input
+from nishimori._rows.source import Source
+from nishimori._sums.census import CountZeros, warn_of_zeros
+from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.outcomes import KeepOutcomes, Levels, OneClaim, Outcomes, check_claim, levels_of
+from nishimori._sums.passes import Mean, Sums, together
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
+from nishimori._support.numbers import temperature as checked_temperature
+from nishimori._support.numbers import whole
+from nishimori.errors import InputError
+
+Score = Literal["nll", "brier"]
+Decomposed = Literal["top", "positive", "all"]
+
+# Temperatures that are tried first, times the given one. Each further reading divides the two steps around the best of them by
+# six, and a last one tries the vertex of a parabola in log T. The steps are then 2.6 % wide, and T is exact to about 0.1 %.
+_FACTORS = 2.0 ** np.arange(-6, 7)
+_POINTS = 5
+_READINGS = 3
+
+_LEAST_WEIGHT = 1e-300
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A score, split: ``score = calibration + refinement`` and ``refinement = uncertainty - resolution``.
+
+    Attributes
+    ----------
+    score : float
+        The mean score as it is.
+    calibration : float
+        By how much recalibration lowers the score; the reliability term of the Brier score. Negative if recalibration that
+        was fitted to other folds makes it worse.
+    refinement : float
+        The score after recalibration.
+    resolution : float
+        By how much the recalibrated score is better than that of a constant prediction.
+    uncertainty : float
+        The score of a constant prediction, the frequency of each outcome.
+    temperature : float or None
+        The temperature that lowers the score most, where all classes are decomposed.
+    """
+
+    score: float
+    calibration: float
+    refinement: float
+    resolution: float
+    uncertainty: float
+    temperature: float | None = None
+
+
+def decomposition(
+    logits: Any,
+    labels: Any = None,
+    *,
+    score: Score = "nll",
+    of: Decomposed = "top",
+    cv: int | None = None,
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
+    ignore_index: int | None = None,
+) -> Decomposition:
+    """What recalibration could gain: a score, split into a part due to calibration and the rest.
+
+    Parameters
+    ----------
+    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
+        As for every metric of this module.
+    score : {"nll", "brier"}
+        Negative log-likelihood, or squared error.
+    of : {"top", "positive", "all"}
+        Whose score: the claim that the predicted class is right; the claim that class 1 is true (binary problems only); or the
+        distribution over all classes, the score of `nll` and `brier`.
+    cv : int, optional
+        Number of folds. Recalibration is then fitted to the other folds; by default to the same data. Not for ``of="all"``.
+
+    Returns
+    -------
+    Decomposition
+        With `score`, `calibration`, `refinement`, `resolution` and `uncertainty`.
+
+    Notes
+    -----
+    Estimator: claims are recalibrated by isotonic regression, as in CORP; all classes by the temperature of the least score,
+    because isotonic regression changes one number and not a distribution over several classes.
+
+    Bias: isotonic regression on the same data overfits. For a calibrated ResNet-20 the calibration part of the NLL is 0.057
+    with 100 samples, 0.014 with 1,000 and 0.003 with 10,000; with ``cv=5`` -0.036, -0.007 and -0.001; with ``of="all"`` 0.005,
+    0.0005 and 0.0001 (`bench/measures.py`). Scikit-learn and netcal have no decomposition; model-diagnostics has CORP's, and
+    probmetrics one by calibrators.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> parts = metrics.decomposition([[2.0, 0.0], [0.0, 2.0]], [0, 0], score="brier")
+    >>> print(f"{parts.score:.4f} = {parts.calibration:.4f} + {parts.refinement:.4f}")
+    0.3950 = 0.1450 + 0.2500
+    """
+    value = checked_temperature(temperature)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    _check(data, score, of, cv)
+    if of == "all":
+        return _of_all_classes(score, data, value)
+    return _of_claims(score, data, of, 1 / value, cv)
+
+
+def _check(data: Source, score: Any, of: Any, cv: Any) -> None:
+    """Refuse what has no decomposition."""
+    if not isinstance(score, str) or score not in get_args(Score):
+        raise InputError(f"`score` must be 'nll' or 'brier', got {score!r}.")
+    check_claim(data, of, Decomposed)
+    if cv is not None:
+        whole("cv", cv, 2)
+        if of == "all":
+            raise InputError("`cv` must be left out where `of` is 'all': one temperature does not overfit.")
+
+
+def _split(score: float, refinement: float, uncertainty: float, temperature: float | None = None) -> Decomposition:
+    return Decomposition(score, score - refinement, refinement, uncertainty - refinement, uncertainty, temperature)
+
+
+# --- one claim per row
+
+
+@dataclass(frozen=True)
+class _ClaimScore:
+    """The pass that averages the score of a claim: of the probability that is given to what happened."""
+
+    score: Score
+    beta: float
+    of: OneClaim
+
+    def __call__(self, batch: Batch) -> Mean:
+        gibbs = Gibbs(batch, self.beta)
+        if self.of == "top":
+            rows = _top_brier(gibbs) if self.score == "brier" else _top_nll(gibbs)
+        else:  # two classes: both make the same error
+            rows = gibbs.brier / 2 if self.score == "brier" else gibbs.nll
+        return Mean(batch.total(rows), batch.weight)
+
+
+def _top_brier(gibbs: Gibbs) -> Array:
+    squared: Array = gibbs.batch.xp.where(gibbs.batch.right, gibbs.doubt, gibbs.top) ** 2
+    return squared
+
+
+def _top_nll(gibbs: Gibbs) -> Array:
+    """Minus the logarithm of the confidence of right answers, and of one minus the confidence of wrong ones."""
+    batch, xp, rest = gibbs.batch, gibbs.batch.xp, gibbs.rest
+    # Kernels raise smaller weights to the edge of float64's range. The weight of the true class then stands for all wrong ones.
+    known = rest > _LEAST_WEIGHT
+    logs = xp.where(known, xp.log(xp.where(known, rest, xp.ones_like(rest))), gibbs.beta * batch.label_drops)
+    return xp.log1p(rest) - xp.where(batch.right, xp.zeros_like(logs), logs)
+
+
+def _of_claims(score: Score, data: Source, of: OneClaim, beta: float, cv: int | None) -> Decomposition:
+    """The decomposition of the mean score of one claim per row, by isotonic regression."""
+    passes = together(KeepOutcomes(beta, of), _ClaimScore(score, beta, of), CountZeros())
+    outcomes, mean, zeros = data.gather(passes).items
+    if score == "nll" and data.n_classes == 2:  # else other wrong classes have a probability too
+        warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
+    return _split(mean.value, *_recalibrated(score, outcomes, cv))
+
+
+def _recalibrated(score: Score, outcomes: Outcomes, cv: int | None) -> tuple[float, float]:
+    """The mean scores of the recalibrated claims and of a constant claim."""
+    levels = outcomes.levels()
+    rate = np.array([levels.true.sum() / levels.weight.sum()])
+    uncertainty = _mean_score(score, Levels(rate, levels.weight.sum()[None], levels.true.sum()[None]), rate)
+    if cv is None:
+        steps = levels.isotonic()
+        return _mean_score(score, levels, np.repeat(steps.values, steps.sizes)), uncertainty
+    return _held_out(score, outcomes, cv), uncertainty
+
+
+def _held_out(score: Score, outcomes: Outcomes, cv: int) -> float:
+    """The mean score of claims that are recalibrated by the isotonic regression of the other folds."""
+    claimed, true, weights = outcomes.in_order()
+    if len(claimed) < 2 * cv:
+        raise InputError(f"`cv` must be at most half the number of samples, {len(claimed)}, got {cv}.")
+    # Every cv-th of the ordered claims: each fold has claims of all sizes, and the order of the rows does not matter.
+    fold = np.arange(len(claimed)) % cv
+    total = 0.0
+    for held in range(cv):
+        inside = fold == held
+        others = levels_of(claimed[~inside], true[~inside], weights[~inside], outcomes.rounding)
+        steps = others.isotonic()
+        values = steps.values
+        if score == "nll":
+            # A block without a failure would claim certainty, and one failure would then cost infinity: add half a sample of
+            # each outcome to every block.
+            one = weights[~inside].mean()
+            values = (values * steps.weights + one / 2) / (steps.weights + one)
+        probabilities = np.repeat(values, steps.sizes)
+        here = Levels(claimed[inside], weights[inside], weights[inside] * true[inside])
+        total += here.weight.sum() * _mean_score(score, here, np.interp(here.claimed, others.claimed, probabilities))
+    return float(total / weights.sum())
+
+
+def _mean_score(score: Score, levels: Levels, probabilities: HostArray) -> float:
+    """The mean score if these probabilities are claimed at each level."""
+    failed = levels.weight - levels.true
+    if score == "brier":
+        rows = levels.true * (1 - probabilities) ** 2 + failed * probabilities**2
+    else:
+        # A level where nothing failed adds nothing, whatever the logarithm of 0 is.
+        logs = [np.log(np.where(p > 0, p, 1.0)) for p in (probabilities, 1 - probabilities)]
+        rows = -levels.true * logs[0] - failed * logs[1]
+    return float(rows.sum() / levels.weight.sum())
+
+
+# --- all classes
+
+
+@dataclass(frozen=True, eq=False)
+class _ScoreAt:
+    """The pass that averages the score of all classes at several temperatures."""
+
+    score: Score
+    temperatures: tuple[float, ...]
+
+    def __call__(self, batch: Batch) -> Sums:
+        return Sums(tuple(self._mean(Gibbs(batch, 1 / each)) for each in self.temperatures))
+
+    def _mean(self, gibbs: Gibbs) -> Mean:
+        return Mean(gibbs.batch.total(gibbs.nll if self.score == "nll" else gibbs.brier), gibbs.batch.weight)
+
+
+@dataclass(frozen=True)
+class _Frequencies:
+    """The pass that sums the weight of each true class."""
+
+    def __call__(self, batch: Batch) -> HostArray:
+        return np.bincount(arrays.on_host(batch.labels), arrays.on_host(batch.weights), batch.n_classes)
+
+
+def _of_all_classes(score: Score, data: Source, temperature: float) -> Decomposition:
+    """The decomposition of the mean score of all classes at one temperature, by the temperature of the least score."""
+    tried = np.append(temperature, temperature * _FACTORS)
+    at_each, frequencies, zeros = data.gather(together(_ScoreAt(score, tuple(tried)), _Frequencies(), CountZeros())).items
+    if score == "nll":
+        warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
+    values = np.array([each.value for each in at_each.items])
+    best, refinement = _least(score, data, tried[1:], values[1:])
+    if not refinement < values[0]:  # the search ends close to the best temperature, not exactly there
+        best, refinement = temperature, values[0]
+    uncertainty = _constant_score(score, frequencies / frequencies.sum())
+    return _split(float(values[0]), float(refinement), uncertainty, float(best))
+
+
+def _constant_score(score: Score, shares: HostArray) -> float:
+    """The mean score of a prediction that is always the share of each class."""
+    if score == "brier":
+        return float(1 - shares @ shares)
+    return float(-shares @ np.log(np.where(shares > 0, shares, 1.0)))
+
+
+def _least(score: Score, data: Source, tried: HostArray, values: HostArray) -> tuple[float, float]:
+    """The temperature of the least score, and that score: from the best one that was tried and its two neighbours."""
+    for _ in range(_READINGS):
+        best = int(np.argmin(values))
+        low, high = max(best - 1, 0), min(best + 1, len(tried) - 1)
+        between = np.geomspace(tried[low], tried[high], _POINTS + 2)
+        inner = data.gather(_ScoreAt(score, tuple(between[1:-1]))).items
+        values = np.concatenate([[values[low]], [each.value for each in inner], [values[high]]])
+        tried = between
+    best = int(np.argmin(values))
+    if 0 < best < len(tried) - 1:
+        left, middle, right = values[best - 1 : best + 2]
+        bend = left - 2 * middle + right
+        if bend > 0:
+            vertex = float(tried[best] * (tried[best + 1] / tried[best]) ** ((left - right) / (2 * bend)))
+            (at_vertex,) = data.gather(_ScoreAt(score, (vertex,))).items
+            if at_vertex.value < middle:
+                return vertex, at_vertex.value
+    return float(tried[best]), float(values[best])

@@ -1,0 +1,291 @@
+"""`gate`: bounds that a model must keep, and whether the data prove that it keeps them or does not."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from nishimori._evaluation.annotations import CheckOutcome, State, junit, workflow_command
+from nishimori._evaluation.calibrated import Said, applied, chosen
+from nishimori._evaluation.checks import (
+    TITLES,
+    Check,
+    Verdict,
+    check_of_card,
+    check_of_groups,
+    checked_bounds,
+    told,
+    unjudged,
+    worst,
+)
+from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
+from nishimori._evaluation.output_range import is_constant
+from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Input
+from nishimori._rows.source import Source
+from nishimori._sums.groups import By
+from nishimori._sums.reliability import Strategy
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.numbers import between, whole
+from nishimori._support.tables import Tabular
+from nishimori.errors import InputError
+from nishimori.maps.map import Map
+
+SUITE = "nishimori gate"
+"""The name of the checks among the tests of a pipeline."""
+
+MIN_SAMPLES = 100
+"""How many independent samples a verdict needs. With fewer, an accuracy of 50 % has limits more than ten points away."""
+
+_STATES: dict[Verdict, State] = {
+    "pass": "passed",
+    "inconclusive": "doubtful",
+    "cannot be judged": "error",
+    "fail": "failed",
+}
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The checks of a model, and whether it may pass. ``print`` shows one line per check.
+
+    Attributes
+    ----------
+    checks : tuple of Check
+        One for each bound.
+    n_samples : int
+        How many samples had a positive weight.
+    level : float
+        That of the limits of each check.
+    strict : bool
+        Whether an inconclusive check is a failure.
+    min_samples : int
+        How many samples, or clusters of them, a verdict needs.
+    verdict : {"pass", "inconclusive", "cannot be judged", "fail"}
+        The worst of the verdicts of all checks.
+    passed : bool
+        Whether no check stops the model: none fails or cannot be judged and, if strict, none is inconclusive.
+    failed : tuple of Check
+        Those that stop it.
+    """
+
+    checks: tuple[Check, ...]
+    n_samples: int
+    level: float
+    strict: bool = False
+    min_samples: int = MIN_SAMPLES
+
+    @property
+    def verdict(self) -> Verdict:
+        return worst(self.checks)
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        allowed = ("pass",) if self.strict else ("pass", "inconclusive")
+        return tuple(each for each in self.checks if each.verdict not in allowed)
+
+    @property
+    def passed(self) -> bool:
+        return not self.failed
+
+    def __getitem__(self, name: str) -> Check:
+        for each in self.checks:
+            if each.name == name:
+                return each
+        raise InputError(f"The check must be one of {', '.join(repr(each.name) for each in self.checks)}, got {name!r}.")
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.checks))
+
+    @property
+    def table(self) -> Tabular:
+        """The checks as a table."""
+        return Tabular(
+            ("check", "verdict", "what was found"), [(each.title, each.verdict, each.message) for each in self.checks]
+        )
+
+    def to_markdown(self) -> str:
+        """The same as Markdown, such as for the summary of a job."""
+        return self.table.markdown()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, texts, lists and dictionaries."""
+        about = {"passed": self.passed, "verdict": self.verdict, "level": self.level, "strict": self.strict}
+        about |= {"n_samples": self.n_samples, "min_samples": self.min_samples}
+        return about | {"checks": told(self.checks)}
+
+    def to_json(self) -> str:
+        """The same as one line of JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_junit(self) -> str:
+        """A JUnit file, which Jenkins, GitLab, Azure and others show as tests.
+
+        An inconclusive check is a skipped test, and one that cannot be judged is an error.
+        """
+        return junit(SUITE, self._outcomes)
+
+    def to_github(self) -> str:
+        """A workflow command of GitHub Actions per check: an error, a warning or a notice on the page of the run."""
+        return "\n".join(map(workflow_command, self._outcomes))
+
+    @property
+    def _outcomes(self) -> list[CheckOutcome]:
+        return [CheckOutcome(each.title, self._state(each), each.verdict, each.message) for each in self.checks]
+
+    def _state(self, check: Check) -> State:
+        return "failed" if self.strict and check.verdict == "inconclusive" else _STATES[check.verdict]
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self.verdict}, {self.n_samples} samples</p>{self.table.html()}"
+
+
+def gate(
+    logits: Any,
+    labels: Any = None,
+    *,
+    max_ece: float | None = None,
+    max_gap: float | None = None,
+    max_error: float | None = None,
+    max_brier: float | None = None,
+    max_nll: float | None = None,
+    max_group_gap: float | None = None,
+    level: float = 0.95,
+    strict: bool = False,
+    min_samples: int = MIN_SAMPLES,
+    temperature: float | None = None,
+    calibrator: Any = None,
+    by: By | None = None,
+    groups: Any = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    sample_weight: Any = None,
+    clusters: Any = None,
+    counts: bool = False,
+    input: Input | None = None,
+    classes: Classes = None,
+    floor: float | None = None,
+    ignore_index: int | None = None,
+) -> Gate:
+    """Whether a model keeps its bounds, does not, or the data do not tell.
+
+    Parameters
+    ----------
+    logits, labels, temperature, calibrator, n_bins, strategy, sample_weight, clusters, counts
+        As for `evaluate`, and so are ``input``, ``classes``, ``floor`` and ``ignore_index``.
+    max_ece, max_gap, max_error, max_brier, max_nll : float, optional
+        Bounds on the ECE, on the size of mean confidence minus accuracy, and on error, Brier score and NLL. Those on shares are
+        from 0 to 1: 2 % is 0.02.
+    max_group_gap : float, optional
+        A bound on the size of confidence minus accuracy of each group, or of each predicted class.
+    level : float
+        If a model keeps a bound, the check fails in at most a share 1 - ``level`` of data sets. From 0.5 to below 1.
+    strict : bool
+        Whether a check that is inconclusive, neither pass nor fail, is a failure.
+    min_samples : int
+        With fewer samples, or fewer clusters where these are given, no check can be judged. Samples whose weights w differ
+        count as (Σw)²/Σw². Neither can a model be judged that gives the same probabilities for every sample.
+    by, groups
+        As for `group_gaps`; by default groups where those are given, else predicted classes.
+
+    Returns
+    -------
+    Gate
+        With `checks`, `verdict` and `passed`; print it for one line per check.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> test = nishimori.data.load("cifar10/resnet20").test
+    >>> print(nishimori.gate(test.logits, test.labels, max_gap=0.02, max_error=0.2))
+    fail: gap exceeds 2 %: 6.87 % (confidence is above accuracy), and above 6.34 % at the level of 95 %
+    pass: error is at most 20 %: 16.29 %, and below 16.91 % at the level of 95 %
+    """
+    bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
+    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts, min_samples)
+    given = Given(logits, labels, sample_weight, clusters, groups, Said(input, classes, floor, ignore_index))
+    return gate_of(given, wanted, calibrator, temperature, by)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to check, and how; it is checked itself, before any data are read."""
+
+    bounds: Mapping[str, float | None]
+    level: float
+    strict: bool = False
+    n_bins: int = 15
+    strategy: Strategy = "uniform"
+    counts: bool = False
+    min_samples: int = MIN_SAMPLES
+
+    def __post_init__(self) -> None:
+        whole("min_samples", self.min_samples, 1)
+        if between("level", self.level, 0.5, 1) == 1:
+            raise InputError("`level` must be below 1, got 1: no data prove anything at that level. Pass 0.99, say.")
+        checked_bounds(dict(self.bounds))
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The data as the user passed them."""
+
+    logits: Any
+    labels: Any
+    sample_weight: Any
+    clusters: Any
+    groups: Any
+    meaning: Said
+
+
+def gate_of(given: Given, wanted: Wanted, calibrator: Any, temperature: float | None, by: By | None) -> Gate:
+    """The checks of data that are still to be checked themselves."""
+    used = chosen(temperature, calibrator)
+    rows = (given.logits, given.labels, given.sample_weight, given.clusters)
+    data, (map_,) = applied({"calibrator": used}, *rows, given.meaning, given.groups)
+    classes = getattr(used, "classes", None) if given.meaning.classes is None else given.meaning.classes
+    return judged(data, map_, wanted, by or ("prediction" if given.groups is None else "groups"), classes)
+
+
+def judged(data: Source | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None) -> Gate:
+    """The checks of a source after a map: one reading for all samples, and one more for groups."""
+    bounds, level = checked_bounds(dict(wanted.bounds)), wanted.level
+    if by not in get_args(By):
+        raise InputError(f"`by` must be 'prediction' or 'groups', got {by!r}.")
+    if isinstance(data, Sketch) and "group_gap" in bounds:
+        raise InputError("`max_group_gap` must be left out for a sketch, which has no sums per group. Pass logits and labels.")
+    options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": wanted.counts}
+    (card,) = scorecards(data, [map_], **options)
+    names, reason = [each for each in TITLES if each in bounds], _why_not_judged(data, map_, card, wanted)
+    if reason:
+        checks = [unjudged(name, bounds[name], card, level, reason) for name in names]
+        return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
+    checks = []
+    for name in names:
+        if name != "group_gap":
+            checks.append(check_of_card(name, bounds[name], card, level))
+            continue
+        assert not isinstance(data, Sketch), "refused above"
+        named = names_of_groups(data, by, classes)
+        (gaps,) = gaps_after(data, [map_], by, named, level, counts=wanted.counts)
+        checks.append(check_of_groups(bounds[name], gaps, level))
+    return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
+
+
+def _why_not_judged(data: Source | Sketch, map_: Map, card: Scorecard, wanted: Wanted) -> str:
+    """Why the data cannot be held against any bound; empty if they can."""
+    number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, "cluster")
+    # Weights that differ tell as much as (Σw)²/Σw² equal ones. With `counts`, a row is as many samples as its weight says.
+    effective = number if card.gaps is None else round(1 / card.gaps.squares)
+    weighted = effective < number
+    if weighted or wanted.counts:
+        number = effective
+    if number < wanted.min_samples:
+        found = f"there is only one {what}" if number == 1 else f"there are only {number} {what}s"
+        if weighted:
+            found = f"the weights leave the information of {number} {what}{'s' * (number != 1)}"
+        return f"{found}, and at least {wanted.min_samples} are needed"
+    if not isinstance(data, Sketch) and is_constant(data, map_, card.confidence, card.confidence_se):
+        return "the model gives the same probabilities for every sample"
+    return ""

@@ -1,0 +1,288 @@
+"""Which groups of samples are off: confidence minus accuracy of each predicted class, or of each group that is named."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, get_args
+
+import numpy as np
+
+from nishimori._evaluation.calibrated import Said, applied, chosen
+from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.scores import Input
+from nishimori._rows.source import Source, groups_in, has_clusters, refuse_counted_clusters
+from nishimori._sums.binned_gaps import BinnedGaps
+from nishimori._sums.group_tally import GroupTally, TallyGroups
+from nishimori._sums.groups import By, Grouping
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.arrays import HostArray
+from nishimori._support.intervals import Interval, two_sided
+from nishimori._support.numbers import between
+from nishimori._support.optional import require
+from nishimori._support.tables import RankedTable, Tabular, in_points
+from nishimori.errors import InputError
+from nishimori.maps.map import Map
+
+
+@dataclass(frozen=True)
+class GroupGap:
+    """One group: how sure the model is, how often it is right, and whether the difference may be noise.
+
+    Attributes
+    ----------
+    name : object
+        The label of the predicted class, or the name of the group.
+    n : int
+        How many samples it has.
+    confidence, accuracy : float
+        Mean probability of the predicted class, and the share of right predictions.
+    gap : float
+        Confidence minus accuracy.
+    se : float
+        The standard error of the gap: what the samples show, but not less than what a calibrated model would have.
+    p_value : float
+        How probable a gap of at least this size is in a group that is calibrated, adjusted for the number of groups after Holm.
+    is_off : bool
+        Whether the gap is not noise: in at most 5 % of data sets (or 1 - ``level``), any group is marked wrongly.
+    """
+
+    name: Any
+    n: int
+    confidence: float
+    accuracy: float
+    gap: float
+    se: float
+    p_value: float
+    is_off: bool
+
+
+@dataclass(frozen=True)
+class GroupGaps(RankedTable):
+    """The gaps of all groups that have samples. ``print`` shows them as a table, the worst first.
+
+    Attributes
+    ----------
+    by : {"prediction", "groups"}
+        What makes a group.
+    groups : tuple of GroupGap
+        In the order of classes or names; ``found[name]`` is the one of that name.
+    level : float
+        The level of `interval`, and of the marks.
+    mean_abs_gap : float
+        The mean of abs(gap) over groups, each counting the same. It is not zero for a calibrated model, because every gap has
+        an error.
+    mean_abs_gap_se : float
+        Its standard error.
+    mean_abs_gap_corrected : float
+        The same without the bias of these errors, at least 0.
+    """
+
+    by: By
+    groups: tuple[GroupGap, ...]
+    level: float
+    gaps: BinnedGaps
+
+    @property
+    def mean_abs_gap(self) -> float:
+        return self.gaps.value
+
+    @property
+    def mean_abs_gap_se(self) -> float:
+        return self.gaps.se
+
+    @property
+    def mean_abs_gap_corrected(self) -> float:
+        return self.gaps.corrected
+
+    def interval(self) -> Interval:
+        """The mean of abs(gap) of infinitely many samples that the data leave possible, as a named tuple (low, high)."""
+        return self.gaps.interval(self.level)
+
+    @cached_property
+    def worst_first(self) -> tuple[GroupGap, ...]:
+        """The groups whose gap is not noise first, and larger gaps before smaller ones."""
+        return tuple(sorted(self.groups, key=lambda each: (not each.is_off, -abs(each.gap))))
+
+    def __getitem__(self, name: Any) -> GroupGap:
+        for each in self.groups:
+            if each.name == name:
+                return each
+        raise InputError(f"The group must be one of those with samples, got {name!r}.")
+
+    def __iter__(self) -> Iterator[GroupGap]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def table(self) -> Tabular:
+        """All groups as they are shown."""
+        headers = ("class" if self.by == "prediction" else "group", "n", "confidence", "accuracy", "gap in points", "")
+        return Tabular(headers, [_row(each) for each in self.worst_first])
+
+    @property
+    def summary(self) -> str:
+        """The mean gap and how many groups are off, as a sentence."""
+        low, high = self.interval()
+        number = f"{len(self.off)} of {len(self)} groups" if self.off else f"None of {len(self)} groups"
+        off = f"{number} {'is' if len(self.off) < 2 else 'are'} off by more than noise"
+        return (
+            f"Mean gap {100 * self.mean_abs_gap:.2f} points, without the noise {100 * self.mean_abs_gap_corrected:.2f} "
+            f"({100 * low:.2f} to {100 * high:.2f}). {off}."
+        )
+
+    def to_latex(self) -> str:
+        """All groups, with the rules of the package booktabs."""
+        return self.table.latex()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, texts, lists and dictionaries."""
+        low, high = self.interval()
+        return {
+            "by": self.by,
+            "level": self.level,
+            "mean_abs_gap": self.mean_abs_gap,
+            "mean_abs_gap_se": self.mean_abs_gap_se,
+            "mean_abs_gap_corrected": self.mean_abs_gap_corrected,
+            "mean_abs_gap_low": low,
+            "mean_abs_gap_high": high,
+            "groups": [asdict(each) for each in self.groups],
+        }
+
+    def to_json(self) -> str:
+        """The same as one line of JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per group."""
+        pandas = require("pandas", extra="tables", for_="GroupGaps.to_pandas")
+        return pandas.DataFrame([asdict(each) for each in self.groups]).set_index("name")
+
+
+def _row(each: GroupGap) -> tuple[str, ...]:
+    shares = (f"{100 * share:.1f} %" for share in (each.confidence, each.accuracy))
+    return (str(each.name), f"{each.n}", *shares, in_points(each.gap, each.se), "off" if each.is_off else "")
+
+
+def group_gaps(
+    logits: Any,
+    labels: Any = None,
+    *,
+    by: By = "prediction",
+    groups: Any = None,
+    temperature: float | None = None,
+    calibrator: Any = None,
+    level: float = 0.95,
+    sample_weight: Any = None,
+    clusters: Any = None,
+    counts: bool = False,
+    input: Input | None = None,
+    classes: Classes = None,
+    floor: float | None = None,
+    ignore_index: int | None = None,
+) -> GroupGaps:
+    """Confidence minus accuracy of each group of samples, with errors, and which groups are off by more than noise.
+
+    Parameters
+    ----------
+    logits, labels, temperature, calibrator, sample_weight, clusters, counts, input, classes, floor, ignore_index
+        As for `evaluate`.
+    by : {"prediction", "groups"}
+        What makes a group: the class that is predicted for a sample, or what ``groups`` says.
+    groups : array of shape (n_samples,), optional
+        The group of each sample, for ``by="groups"`` and for calibrators that have a temperature per group.
+    level : float
+        At most a share 1 - ``level`` of data sets of a calibrated model has a group that is marked as off.
+
+    Returns
+    -------
+    GroupGaps
+        With a `GroupGap` for each group that has samples. Print it, or see its methods ``to_dict``, ``to_markdown``, ...
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> val, test = network.validation, network.test
+    >>> one, each = (nishimori.calibrator(name).fit(val.logits, val.labels) for name in ("ec", "group"))
+    >>> before = nishimori.group_gaps(test.logits, test.labels, calibrator=one)
+    >>> after = nishimori.group_gaps(test.logits, test.labels, calibrator=each)
+    >>> print(f"{100 * before.mean_abs_gap:.1f} points, now {100 * after.mean_abs_gap:.1f}")
+    8.4 points, now 0.8
+    """
+    if by not in get_args(By):
+        raise InputError(f"`by` must be 'prediction' or 'groups', got {by!r}.")
+    between("level", level, 0, 1)
+    used, said = chosen(temperature, calibrator), Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data, (map_,) = applied({"calibrator": used}, logits, labels, sample_weight, clusters, said, groups)
+    if isinstance(data, Sketch):
+        raise InputError("`logits` must not be a sketch, which has no sums per group. Pass logits and labels.")
+    if by == "prediction" and groups is not None and not map_.needs_groups:
+        raise InputError(
+            "`groups` must be left out with by='prediction', unless the calibrator has a temperature for each group, got some. "
+            "Pass by='groups' to measure each of them."
+        )
+    names = names_of_groups(data, by, getattr(used, "classes", None) if classes is None else classes)
+    return gaps_after(data, [map_], by, names, level, counts=counts)[0]
+
+
+def gaps_after(
+    data: Source, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool
+) -> list[GroupGaps]:
+    """The gaps of the groups of a source after each of several maps, all from one reading."""
+    tally = tally_of(data, by, names, counts=counts)
+    return [gaps_in(by, names, sums, level) for sums in data.gather(replace(tally, maps=tuple(maps))).items]
+
+
+def tally_of(data: Source, by: By, names: Sequence[Any], *, counts: bool) -> TallyGroups:
+    """What sums over the groups of a source."""
+    refuse_counted_clusters(data, counts=counts)
+    return TallyGroups(Grouping(by, len(names)), counts, has_clusters(data))
+
+
+def names_of_groups(data: Source, by: By, classes: Classes) -> list[Any]:
+    """The label of each class, or the name of each group."""
+    if by == "prediction":
+        found: list[Any] = class_labels(classes, data.n_classes).tolist()
+        return found
+    groups = groups_in(data)
+    if groups is None:
+        raise InputError(
+            "`groups` must name the group of each sample with by='groups', got none. Use by='prediction' for the predicted "
+            "classes."
+        )
+    return list(groups.names)
+
+
+def gaps_in(by: By, names: Sequence[Any], sums: GroupTally, level: float) -> GroupGaps:
+    """The gaps of the groups that have rows, from their sums."""
+    (known,) = np.nonzero(sums.n_rows)
+    sums = sums.of(known)
+    weight, confidence, right, differences = sums.totals
+    gaps = differences / weight
+    variances = np.maximum(sums.variances(gaps), sums.nulls)
+    errors = np.sqrt(variances)
+    p_values = holm([1.0 if error == 0 else two_sided(each / error) for each, error in zip(gaps, errors, strict=True)])
+    numbers = (confidence / weight, right / weight, gaps, errors, p_values)
+    columns = zip(known.tolist(), sums.n_rows.tolist(), *(each.tolist() for each in numbers), strict=True)
+    found = tuple(
+        GroupGap(names[place], n, min(c, 1.0), min(a, 1.0), gap, error, p, p < 1 - level)  # which rounding may exceed
+        for place, n, c, a, gap, error, p in columns
+    )
+    share = 1 / len(known)
+    terms = BinnedGaps(gaps * share, variances * share**2, np.zeros_like(gaps), 0.0, sums.nulls * share**2)
+    return GroupGaps(by, found, level, terms)
+
+
+def holm(p_values: list[float]) -> HostArray:
+    """P-values such that rejecting those below α rejects a true hypothesis in at most a share α of all cases.
+
+    S. Holm, Scand. J. Stat. 6 (1979) 65.
+    """
+    given = np.array(p_values)
+    order = np.argsort(given)
+    adjusted = np.empty_like(given)
+    adjusted[order] = np.minimum(np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)), 1.0)
+    return adjusted

@@ -1,0 +1,65 @@
+"""The Kolmogorov-Smirnov calibration error: the largest gap between the claims below a threshold and those that came true."""
+
+from typing import Any
+
+import numpy as np
+
+from nishimori._rows.labels import Classes
+from nishimori._rows.rows import source
+from nishimori._rows.scores import Input
+from nishimori._sums.outcomes import KeepOutcomes, Levels, OneClaim, check_claim
+from nishimori._support.numbers import temperature as checked_temperature
+
+
+def ks(
+    logits: Any,
+    labels: Any = None,
+    *,
+    of: OneClaim = "top",
+    temperature: float = 1.0,
+    sample_weight: Any = None,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: float | None = None,
+    ignore_index: int | None = None,
+) -> float:
+    """Kolmogorov-Smirnov calibration error: the largest gap between claims below a threshold and those that came true.
+
+    Parameters
+    ----------
+    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
+        As for every metric of this module.
+    of : {"top", "positive"}
+        What is claimed: that the predicted class is right, or that class 1 is true (binary problems only).
+
+    Returns
+    -------
+    float
+        From 0 (calibrated) to 1; never less than the distance between mean confidence and accuracy.
+
+    Notes
+    -----
+    Estimator: the maximum over thresholds t of abs(Σ w (claim - outcome)) / Σ w, the first sum over the claims up to t;
+    K. Gupta et al. (2020). Claims that are equal up to rounding pass a threshold together. 17 bytes per row are kept.
+
+    Bias: a calibrated ResNet-20 measures 3.6 % with 100 samples, 1.2 % with 1,000 and 0.4 % with 10,000 (ECE with 15 uniform
+    bins: 7.8, 2.6 and 0.8 %). With a true error of 6.1 % the bias is 0.3, 0.02 and 0.00 points (`bench/measures.py`).
+    MAPIE and probmetrics have the same statistic.
+
+    Examples
+    --------
+    >>> from nishimori import metrics
+    >>> round(metrics.ks([[2.0, 0.0], [0.0, 1.0]], [0, 0]), 4)
+    0.3655
+    """
+    beta = 1 / checked_temperature(temperature)
+    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    check_claim(data, of)
+    return kolmogorov_smirnov(data.gather(KeepOutcomes(beta, of)).levels())
+
+
+def kolmogorov_smirnov(levels: Levels) -> float:
+    """The maximum over thresholds t of |Σ w (claim - outcome)| / Σ w, the first sum over the claims up to t."""
+    # Equal claims pass a threshold together, so their order does not matter.
+    gaps = np.cumsum(levels.weight * levels.claimed - levels.true)
+    return float(np.abs(gaps).max() / levels.weight.sum())

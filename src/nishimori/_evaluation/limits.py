@@ -1,0 +1,77 @@
+"""One-sided limits: a number below and one above what was measured, each on the wrong side of the truth as rarely as is said.
+
+An interval of 90 % has a one-sided limit of 95 % at each end. What these limits add to intervals is that they hold near zero,
+where a size |x| cannot be smaller, and for few right or few wrong answers, of which a normal distribution knows too little.
+"""
+
+from math import inf
+
+import numpy as np
+
+from nishimori._support.arrays import HostArray
+from nishimori._support.intervals import Interval, normal_quantile
+
+# With fewer wrong or right answers, sums are not close enough to normal to say that a bound is broken, or that it is kept.
+# Over all numbers of right answers of up to 1000 samples, these keep both mistakes below 7 % at a level of 95 %.
+FEW = 10
+_FEW_TO_PASS = 50
+
+# Bisection to 2**-60 of the width.
+_HALVINGS = 60
+
+
+def one_sided(level: float) -> float:
+    """The level of the two-sided interval whose ends are one-sided limits of ``level``, from 0.5 to 1."""
+    return 2 * level - 1
+
+
+def limits_of_share(share: float, number: float, level: float) -> Interval:
+    """Limits of a share of so many independent samples, exact where ``number`` is whole.
+
+    C. J. Clopper and E. S. Pearson, Biometrika 26 (1934) 404.
+    """
+    low, high = _shares(np.array([share]), np.array([number]), 1 - level)
+    return Interval(float(low[0]), float(high[0]))
+
+
+def limits_of_gaps(measured: HostArray, level_low: float, level_high: float) -> tuple[HostArray, HostArray]:
+    """Lower and upper limits of abs(confidence - accuracy) of some groups, each end at a level of its own.
+
+    ``measured`` has the rows confidence, accuracy, standard error of their difference, and number of samples. Few wrong or
+    right answers widen the limits to those that the exact limits of the accuracy leave possible.
+    """
+    confidences, accuracies, errors, numbers = measured
+    sizes, below, above = np.abs(confidences - accuracies), 1 - level_low, 1 - level_high
+    low, high = _lowest_sizes(sizes, errors, below), sizes + normal_quantile(one_sided(level_high)) * errors
+    rarer = numbers * np.minimum(accuracies, 1 - accuracies) * (1 + 1e-9)  # which rounding must not decide
+    least, most = _shares(accuracies, numbers, below)
+    low = np.where(rarer < FEW, np.minimum(low, np.maximum(confidences - most, least - confidences)), low)
+    least, most = _shares(accuracies, numbers, above)
+    high = np.where(rarer < _FEW_TO_PASS, np.maximum(high, np.maximum(confidences - least, most - confidences)), high)
+    return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+
+def _lowest_sizes(sizes: HostArray, errors: HostArray, probability: float) -> HostArray:
+    """The least |μ| at which a normal number around μ has at least this size with at least this probability."""
+    from scipy.special import ndtr  # noqa: PLC0415 - 50 ms that the shell need not spend before it starts
+
+    ratio = np.divide(sizes, errors, out=np.full_like(sizes, inf), where=errors > 0)
+    known = np.where(np.isfinite(ratio), ratio, 0.0)
+    low, high = np.zeros_like(known), known.copy()
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        enough = ndtr(middle - known) + ndtr(-middle - known) >= probability
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return np.where(np.isfinite(ratio), low * errors, sizes)
+
+
+def _shares(shares: HostArray, numbers: HostArray, probability: float) -> tuple[HostArray, HostArray]:
+    """The limits of Clopper and Pearson."""
+    from scipy.special import betaincinv  # noqa: PLC0415
+
+    hits = shares * numbers
+    misses = np.maximum(numbers - hits, 0.0)
+    with np.errstate(invalid="ignore"):
+        low = np.where(hits > 0, betaincinv(np.maximum(hits, 1e-12), misses + 1, probability), 0.0)
+        high = np.where(misses > 0, betaincinv(hits + 1, np.maximum(misses, 1e-12), 1 - probability), 1.0)
+    return np.minimum(low, shares), np.maximum(high, shares)

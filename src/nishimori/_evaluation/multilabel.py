@@ -1,0 +1,275 @@
+"""How well the probabilities of each label agree with how often it is there: all decisions together, and label by label."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nishimori._calibrators.multilabel.decisions import Decisions, decisions, scores_in, warn_of_probabilities
+from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
+from nishimori._calibrators.multilabel.label_maps import LabelMaps
+from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
+from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, holm
+from nishimori._evaluation.label_sums import LabelSums, MeasureLabels
+from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._rows.labels import Classes
+from nishimori._rows.rows import loaded
+from nishimori._rows.scores import SAY_PROBABILITIES, Input
+from nishimori._sums.reliability import check_bins, uniform_edges
+from nishimori._support.intervals import two_sided
+from nishimori._support.optional import require
+from nishimori._support.tables import RankedTable, Tabular, in_points, measured
+from nishimori.errors import InputError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """The decisions about one label.
+
+    Attributes
+    ----------
+    name : object
+        What the label is called.
+    n : int
+        For how many samples it is known.
+    prevalence, probability : float
+        The share of samples that have it, and its mean probability.
+    gap, gap_se : float
+        Mean probability minus prevalence, and its standard error.
+    confidence, accuracy : float
+        The mean of the larger of p and 1 - p, and the share of right decisions.
+    confidence_gap, confidence_gap_se : float
+        Confidence minus accuracy, and its standard error.
+    p_value : float
+        How probable it is that one of the two gaps is at least this far from zero, in units of its standard error, for a label
+        that is calibrated; adjusted for the number of gaps of all labels after Holm.
+    is_off : bool
+        Whether one of the gaps is not noise: in at most 5 % of data sets, any label is marked wrongly.
+    ece : float
+        The expected calibration error of the probability of the label.
+    brier, nll : float
+        Brier score (summed over presence and absence: from 0 to 2) and negative log-likelihood of the decisions.
+    temperature, temperature_se : float or None
+        What the logits of the label were divided by, and its standard error; None if not known.
+    """
+
+    name: Any
+    n: int
+    prevalence: float
+    probability: float
+    gap: float
+    gap_se: float
+    confidence: float
+    accuracy: float
+    confidence_gap: float
+    confidence_gap_se: float
+    p_value: float
+    is_off: bool
+    ece: float
+    brier: float
+    nll: float
+    temperature: float | None
+    temperature_se: float | None
+
+
+@dataclass(frozen=True)
+class MultilabelScorecard(RankedTable):
+    """The scores of a multilabel model. ``print`` shows them as a table, the worst label first.
+
+    Attributes
+    ----------
+    overall : Scorecard
+        All decisions together, as decisions between two classes; samples are independent, their labels are not.
+    labels : tuple of LabelScore
+        In the order of the columns; ``found[name]`` is the one of that name. Labels that are never known are left out.
+    """
+
+    overall: Scorecard
+    labels: tuple[LabelScore, ...]
+
+    @cached_property
+    def worst_first(self) -> tuple[LabelScore, ...]:
+        """The labels with a gap that is not noise first, and larger calibration errors before smaller ones."""
+        return tuple(sorted(self.labels, key=lambda each: (not each.is_off, -each.ece)))
+
+    @property
+    def mean_ece(self) -> float:
+        """The mean calibration error over labels, each counting the same."""
+        return sum(each.ece for each in self.labels) / len(self.labels)
+
+    def __getitem__(self, name: Any) -> LabelScore:
+        for each in self.labels:
+            if each.name == name:
+                return each
+        raise InputError(f"The label must be one of those that are known for some sample, got {name!r}.")
+
+    def __iter__(self) -> Iterator[LabelScore]:
+        return iter(self.labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def table(self) -> Tabular:
+        """All labels as they are shown."""
+        gaps = ("p - prevalence in points", "confidence - accuracy in points")
+        headers = ("label", "n", "prevalence", *gaps, "ECE", "NLL", "Brier", "T", "")
+        return Tabular(headers, [_row(each) for each in self.worst_first])
+
+    @property
+    def summary(self) -> str:
+        """All decisions together, as a sentence."""
+        card = self.overall
+        number = f"{len(self.off)} of {len(self)} labels" if self.off else f"None of {len(self)} labels"
+        return (
+            f"All {card.n_samples} decisions: confidence {100 * card.confidence:.2f} %, accuracy {100 * card.accuracy:.2f} %, "
+            f"NLL {measured(card.nll, card.nll_se)}. Mean ECE of the labels {self.mean_ece:.4f}. {number} "
+            f"{'is' if len(self.off) < 2 else 'are'} off by more than noise."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, texts, lists and dictionaries."""
+        return {
+            "overall": self.overall.to_dict(),
+            "mean_ece": self.mean_ece,
+            "labels": [asdict(each) for each in self.labels],
+        }
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per label."""
+        pandas = require("pandas", extra="tables", for_="MultilabelScorecard.to_pandas")
+        return pandas.DataFrame([asdict(each) for each in self.labels]).set_index("name")
+
+
+def _row(each: LabelScore) -> tuple[str, ...]:
+    gaps = (in_points(each.gap, each.gap_se), in_points(each.confidence_gap, each.confidence_gap_se))
+    scores = (f"{value:.4f}" for value in (each.ece, each.nll, each.brier))
+    temperature = "" if each.temperature is None else measured(each.temperature, each.temperature_se)
+    share = f"{100 * each.prevalence:.1f} %"
+    return (str(each.name), f"{each.n}", share, *gaps, *scores, temperature, "off" if each.is_off else "")
+
+
+def evaluate_multilabel(
+    logits: Any,
+    labels: Any,
+    *,
+    calibrator: MultilabelCalibrator | None = None,
+    n_bins: int = 15,
+    sample_weight: Any = None,
+    clusters: Any = None,
+    names: Classes = None,
+    missing: float | None = None,
+    input: Input | None = None,
+    floor: float | None = None,
+) -> MultilabelScorecard:
+    """The scores of a model that decides about several labels independently: all decisions together, and each label.
+
+    Parameters
+    ----------
+    logits, labels, sample_weight, clusters
+        As ``X``, ``y``, ``sample_weight`` and ``clusters`` of `MultilabelCalibrator.fit`.
+    calibrator : MultilabelCalibrator, optional
+        A fitted one to apply first. ``names``, ``missing``, ``input`` and ``floor`` are then its own, and must be left out.
+    n_bins : int
+        Number of bins of equal width for calibration errors.
+    names : sequence, optional
+        The name of each label.
+    missing, input, floor
+        As for `MultilabelCalibrator`; ``input`` is "logits" by default.
+
+    Returns
+    -------
+    MultilabelScorecard
+        With `overall`, a `Scorecard`, and `labels`, a `LabelScore` for each label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nishimori
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 4 * rng.normal(size=(3000, 2)) - [0, 8]  # the second label is rare
+    >>> labels = logits / 2 + rng.logistic(size=logits.shape) > 0  # drawn at T = 2
+    >>> calibrator = nishimori.MultilabelCalibrator().fit(logits[:1500], labels[:1500])
+    >>> before = nishimori.evaluate_multilabel(logits[1500:], labels[1500:])
+    >>> after = nishimori.evaluate_multilabel(logits[1500:], labels[1500:], calibrator=calibrator)
+    >>> print(f"NLL {before.overall.nll:.3f}, after calibration {after.overall.nll:.3f}")
+    NLL 0.392, after calibration 0.322
+    """
+    check_bins(n_bins, "uniform")
+    if calibrator is None:
+        map_: Map = Temperature(1.0)
+        scores = scores_in(logits, "logits" if input is None else input, floor, "logits")
+        warn_of_probabilities(scores, SAY_PROBABILITIES)
+    else:
+        map_ = _map_of(calibrator, {"names": names, "missing": missing, "input": input, "floor": floor})
+        names, missing = calibrator.classes_, calibrator.missing
+        scores = calibrator.check_columns(logits, "logits")
+    shape = (scores.n_samples, int(scores.array.shape[1]))
+    labels = loaded(labels)
+    targets = label_table(labels, shape, check_missing(missing), "labels")
+    rows = decisions(targets, label_names(names, logits, labels, shape[1]), sample_weight, clusters, scores)
+    return _measured(rows, map_, n_bins, calibrator, clustered=clusters is not None)
+
+
+def _measured(
+    rows: Decisions, map_: Map, n_bins: int, calibrator: MultilabelCalibrator | None, *, clustered: bool
+) -> MultilabelScorecard:
+    """The scores of decisions after a map, from three readings."""
+    (card,) = scorecards(rows, [map_], n_bins=n_bins)
+    sums = rows.gather(MeasureLabels(map_, uniform_edges(n_bins), len(rows.names), clustered))
+    # A sample has each label once, so that the decisions about one label are independent unless the caller names clusters.
+    (gaps,) = gaps_after(rows if clustered else rows.independent(), [map_], "groups", rows.names, _LEVEL, counts=False)
+    return MultilabelScorecard(card, _scores_of(sums, gaps, calibrator))
+
+
+def _map_of(calibrator: Any, given: dict[str, Any]) -> Map:
+    """The map of a fitted calibrator of labels; refuses anything else, and arguments that the calibrator has itself."""
+    if not isinstance(calibrator, MultilabelCalibrator) or not hasattr(calibrator, "maps_"):
+        raise InputError(f"`calibrator` must be a fitted MultilabelCalibrator, got {calibrator!r:.60}. Call its `fit` first.")
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"`{name}` must be left out where `calibrator` is given, which has its own.")
+    maps = LabelMaps(calibrator.maps_)
+    return calibrator.maps_[0] if maps.is_shared else maps
+
+
+def _scores_of(sums: LabelSums, gaps: GroupGaps, calibrator: MultilabelCalibrator | None) -> tuple[LabelScore, ...]:
+    """The scores of the labels that are known for some sample, of which ``gaps`` has confidence and accuracy."""
+    (known,) = np.nonzero(sums.n_rows)
+    means, differences, errors, eces = sums.means, sums.gaps, sums.gap_errors, sums.calibration_errors
+    pairs = [(differences[place], errors[place]) for place in known] + [(each.gap, each.se) for each in gaps]
+    adjusted = holm([1.0 if error == 0 else two_sided(gap / error) for gap, error in pairs])
+    p_values = adjusted.reshape(2, -1).min(axis=0)
+    temperatures = None if calibrator is None else calibrator.temperatures_
+    temperature_errors = None if calibrator is None else calibrator.temperatures_se_
+    found = []
+    for place, p_value, decisions_ in zip(known.tolist(), p_values.tolist(), gaps, strict=True):
+        _, probability, prevalence, brier, nll = means[:, place].tolist()
+        found.append(
+            LabelScore(
+                name=decisions_.name,
+                n=decisions_.n,
+                prevalence=prevalence,
+                probability=probability,
+                gap=float(differences[place]),
+                gap_se=float(errors[place]),
+                confidence=decisions_.confidence,
+                accuracy=decisions_.accuracy,
+                confidence_gap=decisions_.gap,
+                confidence_gap_se=decisions_.se,
+                p_value=p_value,
+                is_off=p_value < 1 - _LEVEL,
+                ece=float(eces[place]),
+                brier=brier,
+                nll=nll,
+                temperature=None if temperatures is None else float(temperatures[place]),
+                temperature_se=None if temperature_errors is None else float(temperature_errors[place]),
+            )
+        )
+    return tuple(found)

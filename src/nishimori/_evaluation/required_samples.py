@@ -1,0 +1,168 @@
+"""How many validation samples a temperature needs, from a fit to some."""
+
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Any, NamedTuple
+
+from nishimori._fit.adaptive import Adapted
+from nishimori._fit.temperatures import Temperatures
+from nishimori._sums.observables import BUILT_IN
+from nishimori._support.intervals import normal_quantile
+from nishimori._support.numbers import between
+from nishimori.errors import InputError
+
+# So that a number of samples that is exact up to rounding is not raised by one.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class RequiredSamples:
+    """How many validation samples bring a temperature within a relative error.
+
+    Attributes
+    ----------
+    n : int
+        The number of samples in all.
+    more : int
+        How many to add to those of the pilot; 0 if it has enough.
+    target : float
+        The relative error of T that is asked for.
+    level : float or None
+        What the target is: the half-width of the interval at this level, or one standard error if None.
+    reached : float
+        The relative error of the pilot, of the same kind.
+    n_pilot : int
+        How many samples the pilot has.
+    method : str
+        The method whose temperature is meant, such as "ec" or "ts".
+    """
+
+    n: int
+    more: int
+    target: float
+    level: float | None
+    reached: float
+    n_pilot: int
+    method: str
+
+    @property
+    def verdict(self) -> str:
+        """The result as a sentence."""
+        kind = "one standard error" if self.level is None else f"interval at {100 * self.level:.4g} %"
+        T = f"T of {self.method}"
+        if self.more:
+            samples = "sample" if self.more == 1 else "samples"
+            return f"{self.more:,} more validation {samples} would bring {T} within {100 * self.target:.2g} % ({kind})."
+        return f"{self.n_pilot:,} validation samples are enough: {T} is within {100 * self.reached:.2g} % ({kind})."
+
+    def __str__(self) -> str:
+        return self.verdict
+
+
+def required_samples(target: float, pilot: Any, *, level: float | None = None, method: str | None = None) -> RequiredSamples:
+    """How many validation samples bring a temperature within a relative error, from a fit to fewer samples.
+
+    The standard error of log T falls as one over the square root of the number of samples, if further samples are like those
+    of the pilot: of the same model and data, with weights and clusters of the same kind. The error of `AdaptiveConsistency`
+    does not fall so, and its T approaches that of expectation consistency; with such a pilot the answer is that for T of "ec".
+
+    Parameters
+    ----------
+    target : float
+        The relative error of T, from 1e-6 to 0.5: 0.02 means 2 %.
+    pilot : calibrator or Temperatures
+        A calibrator that was fitted to validation samples, or the result of `temperatures`.
+    level : float, optional
+        Read ``target`` as the half-width of the interval at this level, such as 0.95; by default as one standard error, which
+        the error of T exceeds in about one of three cases.
+    method : {"ec", "ts"}, optional
+        Which of both temperatures, where ``pilot`` has two; by default "ec".
+
+    Returns
+    -------
+    RequiredSamples
+        With `n`, `more` and a sentence, `verdict`.
+
+    See Also
+    --------
+    nishimori.theory.plan : the same before any sample, for logistic regression on a teacher.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nishimori
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(500, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> pilot = nishimori.ExpectationConsistency().fit(logits, labels)
+    >>> print(nishimori.required_samples(0.02, pilot))
+    6,571 more validation samples would bring T of ec within 2 % (one standard error).
+    """
+    target = between("target", target, 1e-6, 0.5)
+    quantile = 1.0 if level is None else normal_quantile(between("level", level, 1e-6, 1 - 1e-6))
+    made = _of_temperatures(pilot, method) if isinstance(pilot, Temperatures) else _of_calibrator(pilot, method)
+    reached = quantile * made.error
+    n = max(1, ceil(made.n_samples * (reached / target) ** 2 * (1 - _ROUNDING)))
+    return RequiredSamples(
+        n=n,
+        more=max(0, n - made.n_samples),
+        target=target,
+        level=level,
+        reached=reached,
+        n_pilot=made.n_samples,
+        method=made.method,
+    )
+
+
+class _Pilot(NamedTuple):
+    """What a pilot says of one temperature: its method, the standard error of log T, and how many samples there were."""
+
+    method: str
+    error: float
+    n_samples: int
+
+
+def _of_temperatures(pilot: Temperatures, method: str | None) -> _Pilot:
+    """From the temperature of one of both methods."""
+    name = "ec" if method is None else method
+    if not isinstance(name, str) or name not in BUILT_IN:
+        raise InputError(f"`method` must be 'ec' or 'ts', got {method!r}.")
+    T, error = (pilot.ec, pilot.ec_se) if name == "ec" else (pilot.ts, pilot.ts_se)
+    if T is None:
+        raise InputError(f"`pilot` must have the temperature of {name!r}, got none: {getattr(pilot, f'why_no_{name}')}")
+    return _Pilot(name, _known(error) / T, pilot.n_samples)
+
+
+def _of_calibrator(pilot: Any, method: str | None) -> _Pilot:
+    """From a calibrator, which has one method."""
+    if method is not None:
+        raise InputError("`method` must be left out where `pilot` is a calibrator, which has its own.")
+    T, n_samples = getattr(pilot, "temperature_", None), getattr(pilot, "n_samples_", None)
+    if T is None or not n_samples:
+        raise InputError(
+            f"`pilot` must be a calibrator that was fitted to samples, or the result of `temperatures`, got {pilot!r}."
+        )
+    if pilot.method == "auto":
+        return _Pilot("ec", _of_adapted(Adapted.from_estimates(pilot.estimates() or {})), n_samples)
+    return _Pilot(pilot.method, _known(getattr(pilot, "temperature_se_", None)) / T, n_samples)
+
+
+def _of_adapted(found: Adapted | None) -> float:
+    """The error of log T of expectation consistency, which a T between two temperatures approaches."""
+    if found is None:
+        return _known(None)  # a file whose estimates were removed
+    if found.log_ec is None:
+        raise InputError(
+            "`pilot` must have the temperature of 'ec', got an AdaptiveConsistency for whose samples none exists. Fit it to "
+            "more samples, or use TemperatureScaling."
+        )
+    return sqrt(_known(found.ec_variance))
+
+
+def _known(error: float | None) -> float:
+    if error is None:
+        raise InputError(
+            "`pilot` must know the standard error of its temperature, got none, as from a fixed temperature or an earlier "
+            "version. Fit a calibrator to validation samples."
+        )
+    return error

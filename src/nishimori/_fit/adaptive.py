@@ -1,0 +1,222 @@
+"""A temperature between those of EC and TS: as close to EC's as the data can tell the two apart.
+
+T_TS varies less from one validation set to another, and T_EC is where mean confidence equals accuracy. Their difference in
+log T, δ, has a variance that is known from the same sums. If δ is far outside its own noise, nearly all of it is kept; if it is
+within its noise, nearly none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import exp, inf, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from nishimori._fit.match import Match
+from nishimori._fit.search import match
+from nishimori._rows.source import Source, has_clusters
+from nishimori._sums.observables import Confidence, Energy
+from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.arrays import HostArray
+from nishimori._support.intervals import Interval, interval_in_ratio
+from nishimori._support.numbers import between
+from nishimori._support.roots import Root
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning, NishimoriError
+
+# The larger, the longer T stays near that of TS. Chosen by the study in docs/adaptive.md.
+CAUTION = 2.0
+
+# Draws of δ are replaced by a grid over so many standard deviations on either side: the rest of the normal distribution is
+# below the precision of a float. A sum over an equidistant grid is very precise for functions as smooth as these.
+_REACH, _NODES = 8.5, 801
+
+# exp of more is infinite.
+_LARGEST_LOG = 700.0
+
+# Halving so often leaves an interval of the width of a rounding error.
+_HALVINGS = 50
+
+
+def kept_share(delta: HostArray, variance: float) -> HostArray:
+    """The share of each difference that is kept, δ⁴/(δ⁴ + (2·Var)²): near 0 within its noise, near 1 far outside."""
+    square = np.square(delta)
+    noise = np.full_like(square, np.inf)
+    np.divide(CAUTION * variance, square, out=noise, where=square > 0)
+    share: HostArray = 1 / (1 + np.square(noise))
+    return share
+
+
+def match_both(data: Source | Sketch, *, label_name: str = "labels", counts: bool = False) -> Match:
+    """Where EC and TS are matched, with sums at both temperatures themselves.
+
+    T depends on these sums, and not only its standard error. A short step away they would be right to a percent, which depends
+    on the kernel and on where the search started; T is promised to eight digits.
+    """
+    matched = match(data, Confidence(), Energy(), label_name=label_name, counts=counts)
+    if isinstance(data, Sketch) or has_clusters(data):
+        return matched  # whose sums are at the temperatures already
+    return matched.at_roots(data, counts=counts)
+
+
+class Draws(NamedTuple):
+    """The distribution of log T over draws: normal around each of the centres, with one spread."""
+
+    weights: HostArray
+    centres: HostArray
+    spread: float
+
+    def standard_deviation(self) -> float:
+        mean = self.weights @ self.centres
+        return sqrt(float(self.weights @ (self.centres - mean) ** 2) + self.spread**2)
+
+    def below(self, value: float) -> float:
+        """Which share of the draws lies below a value."""
+        return float(self.weights @ ndtr((value - self.centres) / self.spread))
+
+    def quantile(self, share: float) -> float:
+        """Below which value so large a share of the draws lies."""
+        low = float(self.centres.min()) - (_REACH + 1) * self.spread
+        high = float(self.centres.max()) + (_REACH + 1) * self.spread
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.below(middle) < share else (low, middle)
+        return (low + high) / 2
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """Both temperatures of a validation set, and the one between them.
+
+    Attributes
+    ----------
+    log_ec, log_ts : float or None
+        Logarithms of the temperatures; None if one does not exist, and then the other is used as it is.
+    ec_variance, ts_variance, covariance : float or None
+        Those of the logarithms; None where they are not known.
+    """
+
+    log_ec: float | None
+    log_ts: float | None
+    ec_variance: float | None = None
+    ts_variance: float | None = None
+    covariance: float | None = None
+
+    @classmethod
+    def of(cls, matched: Match) -> "Adapted":
+        """From `match_both`; warns if only one has a temperature, and raises if none has."""
+        ec, ts = matched.roots
+        log_ec, log_ts = (-root.x if isinstance(root, Root) else None for root in (ec, ts))
+        matched.warn()
+        if isinstance(ec, Root) and isinstance(ts, Root):
+            joint = matched.joint()
+            if joint is None:
+                raise InputError(
+                    "The method 'auto' needs the standard errors of both temperatures, which are not known here, as from a "
+                    "sketch of one cluster. Fit 'ec' or 'ts', or fit 'auto' to samples of more clusters."
+                )
+            C = joint.covariance
+            return cls(log_ec, log_ts, float(C[0, 0]), float(C[1, 1]), float(C[0, 1]))
+        if isinstance(ec, NishimoriError) and isinstance(ts, NishimoriError):
+            raise ec  # the temperature of EC is the target
+        _warn_of_one(ec, ts)
+        ec_error, ts_error = matched.standard_error(0), matched.standard_error(1)
+        ec_variance = None if ec_error is None or log_ec is None else (ec_error / exp(log_ec)) ** 2
+        ts_variance = None if ts_error is None or log_ts is None else (ts_error / exp(log_ts)) ** 2
+        return cls(log_ec, log_ts, ec_variance, ts_variance)
+
+    @property
+    def delta_variance(self) -> float | None:
+        """That of log T_EC − log T_TS; not below zero, whatever rounding does."""
+        if self.ec_variance is None or self.ts_variance is None or self.covariance is None:
+            return None
+        return max(0.0, self.ec_variance + self.ts_variance - 2 * self.covariance)
+
+    @property
+    def weight(self) -> float:
+        """Which share of log T_EC − log T_TS is kept: 0 is temperature scaling, 1 expectation consistency."""
+        if self.log_ec is None or self.log_ts is None:
+            return 0.0 if self.log_ec is None else 1.0
+        assert self.delta_variance is not None
+        return float(kept_share(np.asarray(self.log_ec - self.log_ts), self.delta_variance))
+
+    @property
+    def log_temperature(self) -> float:
+        """The logarithm of the temperature between both."""
+        if self.log_ec is None or self.log_ts is None:
+            only = self.log_ts if self.log_ec is None else self.log_ec
+            assert only is not None
+            return only
+        return self.log_ts + self.weight * (self.log_ec - self.log_ts)
+
+    @property
+    def temperature(self) -> float:
+        return exp(self.log_temperature)
+
+    @property
+    def temperature_se(self) -> float | None:
+        """T times the standard deviation of log T over draws; None if it is not known."""
+        if self.draws is not None:
+            return self.temperature * self.draws.standard_deviation()
+        variance = self.ts_variance if self.log_ec is None else self.ec_variance
+        return None if variance is None else self.temperature * sqrt(variance)
+
+    def interval(self, level: float) -> Interval:
+        """Quantiles of T over draws of both temperatures; widened to contain T itself where a low level would miss it."""
+        level = between("level", level, 0, 1)
+        error = self.temperature_se
+        assert error is not None, "the caller knows whether there is an error"
+        if self.draws is None or self.draws.spread == 0:
+            return interval_in_ratio(self.temperature, error, level)
+        if level == 1:
+            return Interval(0.0, inf)
+        low, high = (self.draws.quantile(0.5 * (1 + sign * level)) for sign in (-1, 1))
+        largest = exp(high) if high < _LARGEST_LOG else inf
+        return Interval(min(exp(min(low, _LARGEST_LOG)), self.temperature), max(largest, self.temperature))
+
+    @cached_property
+    def draws(self) -> Draws | None:
+        """How log T is distributed if both logarithms are drawn from their joint normal distribution.
+
+        A draw of δ gives the share that is kept; given δ, log T_TS is normal. So an integral over δ replaces random draws, and
+        the answer is the same each time. None if there is only one temperature.
+        """
+        variance = self.delta_variance
+        if self.log_ec is None or self.log_ts is None or variance is None:
+            return None
+        assert self.ts_variance is not None
+        assert self.covariance is not None
+        steps = np.linspace(-_REACH, _REACH, _NODES)
+        weights = np.exp(-0.5 * steps**2)
+        offsets = steps * sqrt(variance)
+        delta = self.log_ec - self.log_ts + offsets
+        follow = (self.covariance - self.ts_variance) / variance if variance > 0 else 0.0
+        rest = max(0.0, self.ts_variance - follow**2 * variance)
+        centres = self.log_ts + follow * offsets + kept_share(delta, variance) * delta
+        # Steps narrower than the grid could not be told apart from their neighbours.
+        width = max(sqrt(rest), float(np.ptp(centres)) / _NODES)
+        return Draws(weights / weights.sum(), centres, width)
+
+    def estimates(self) -> dict[str, float]:
+        """What a file keeps, so that intervals can be had again."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @classmethod
+    def from_estimates(cls, values: Mapping[str, float]) -> "Adapted | None":
+        """From what a file keeps; None if that is not what `estimates` gives."""
+        known: dict[str, float | None] = {"log_ec": None, "log_ts": None}
+        known |= {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        logs = [known[name] for name in ("log_ec", "log_ts") if known[name] is not None]
+        is_whole = len(known) == len(fields(cls)) if len(logs) == 2 else len(logs) == 1
+        are_logs = all(log is not None and abs(log) < _LARGEST_LOG for log in logs)
+        are_variances = all((known.get(name) or 0) >= 0 for name in ("ec_variance", "ts_variance"))
+        return cls(**known) if is_whole and are_logs and are_variances else None
+
+
+def _warn_of_one(ec: Root | NishimoriError, ts: Root | NishimoriError) -> None:
+    """Say which of the two does not exist, and why."""
+    missing, used, why = ("EC", "TS", ec) if isinstance(ec, NishimoriError) else ("TS", "EC", ts)
+    notice(f"The temperature of {used} is used as it is, because there is none of {missing}. {why}", InputWarning)

@@ -1,0 +1,116 @@
+"""The parameters of an affine map as one flat array: one temperature, and the departures from it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nishimori._fit.affine.sums import AffinePoint, LossSums
+from nishimori._support.arrays import HostArray
+
+DIAGONAL, OFF_DIAGONAL, BIAS = "diagonal", "off_diagonal", "bias"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The order of the parameters: β first, then the departures of the scale, row by row, then the biases.
+
+    scale = β·1 + departures, in units in which β = 1 is the temperature that fits best alone. β is free; departures may be
+    penalised, a strength per block.
+
+    Attributes
+    ----------
+    n_classes : int
+        K.
+    is_matrix : bool
+        Whether the departures of the scale are a matrix (K², of which K are diagonal) or a diagonal only (K).
+    has_bias : bool
+        Whether there are biases; without them all are zero.
+    of_log : bool
+        Whether the scale multiplies logarithms of probabilities in place of centred logits.
+    has_scale : bool
+        Whether the scale departs from β; without departures there is one factor for all classes.
+    """
+
+    n_classes: int
+    is_matrix: bool
+    has_bias: bool = True
+    of_log: bool = False
+    has_scale: bool = True
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The names of the blocks of departures that are penalised alike."""
+        scale = [DIAGONAL, OFF_DIAGONAL][: 1 + self.is_matrix] if self.has_scale else []
+        return (*scale, *([BIAS] if self.has_bias else []))
+
+    @property
+    def n_scale(self) -> int:
+        """How many departures the scale has."""
+        return self.n_classes ** (2 if self.is_matrix else 1) if self.has_scale else 0
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are, β included."""
+        return 1 + self.n_scale + self.n_classes * self.has_bias
+
+    @cached_property
+    def members(self) -> tuple[HostArray, ...]:
+        """The places of each block in the array."""
+        scale = 1 + np.arange(self.n_scale)
+        biases = [1 + self.n_scale + np.arange(self.n_classes)] if self.has_bias else []
+        if not self.has_scale:
+            return tuple(biases)
+        if not self.is_matrix:
+            return scale, *biases
+        is_diagonal = np.eye(self.n_classes, dtype=bool).ravel()
+        return scale[is_diagonal], scale[~is_diagonal], *biases
+
+    def start(self) -> HostArray:
+        """One temperature."""
+        theta = np.zeros(self.size)
+        theta[0] = 1.0
+        return theta
+
+    def precisions(self, strengths: HostArray) -> HostArray:
+        """The strength with which each parameter is penalised; that of β is zero."""
+        found = np.zeros(self.size)
+        for places, strength in zip(self.members, strengths, strict=True):
+            found[places] = strength
+        return found
+
+    def point(self, theta: HostArray, temperature: float) -> AffinePoint:
+        """The affine map of these parameters."""
+        departures = theta[1 : 1 + self.n_scale] if self.has_scale else np.zeros(self.n_classes)
+        bias = theta[1 + self.n_scale :] if self.has_bias else np.zeros(self.n_classes)
+        if not self.is_matrix:
+            return AffinePoint(temperature, theta[0] + departures, bias, self.of_log)
+        matrix = theta[0] * np.eye(self.n_classes) + departures.reshape(2 * (self.n_classes,))
+        return AffinePoint(temperature, matrix, bias, self.of_log)
+
+    def gradient(self, sums: LossSums) -> HostArray:
+        """The derivative of the loss by each parameter."""
+        by_beta = np.trace(sums.by_scale) if self.is_matrix else sums.by_scale.sum()
+        by_scale: HostArray = sums.by_scale.ravel()[: self.n_scale]
+        return np.concatenate([[by_beta], by_scale, sums.by_bias])[: self.size]
+
+    def hessian(self, departures: HostArray) -> HostArray:
+        """The second derivatives by each parameter, from those by all factors and biases: β moves the diagonal as a whole."""
+        diagonal = np.arange(self.n_classes) * (self.n_classes + 1 if self.is_matrix else 1)
+        together = departures[diagonal].sum(axis=0)
+        first = len(departures) - self.n_classes if not self.has_scale else 0
+        kept = slice(first, first + self.size - 1)
+        corner = np.array([[together[diagonal].sum()]])
+        return np.block([[corner, together[None, kept]], [together[kept, None], departures[kept, kept]]])
+
+    def effects(self, direction: HostArray, equal: HostArray) -> HostArray:
+        """How much the logits of each class change along a direction, squared and summed over rows up to a common factor.
+
+        ``equal`` are the second derivatives by all factors and biases where all classes are equally probable.
+        """
+        n, change = self.n_classes, self.point(direction, 1.0)
+        factors = np.reshape(change.scale, (n, -1))
+        width = factors.shape[1]
+        by_class = np.concatenate([factors, change.bias[:, None]], axis=1)
+        places = np.column_stack([np.arange(n * width).reshape(n, width), n * width + np.arange(n)])
+        return np.array([each @ equal[np.ix_(own, own)] @ each for each, own in zip(by_class, places, strict=True)])

@@ -1,0 +1,328 @@
+"""Logistic regression of two classes on a few functions of a score: sums over rows, and the coefficients of least loss.
+
+The calibrated log-odds are f(s) = Σθ_j·φ_j(s), where s are the log-odds of the scores. The loss is least where each φ_j has the
+same mean under the model as at the labels, so that the search needs sums over rows only. Inside, each φ_j is shifted and
+divided by its range, and s² becomes the square of the distance from the middle of the scores, so that the unit and the zero of
+the scores do not matter to a polynomial of s.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf, log
+
+import numpy as np
+
+from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
+from nishimori._fit.newton import Equations, solve
+from nishimori._rows.batch import Batch
+from nishimori._rows.source import Source
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
+from nishimori.errors import NotConvergedError
+from nishimori.maps.log_odds import log_odds, log_sigmoids
+
+_LOG_2 = log(2)
+
+_TERMS: dict[str, Callable[[Array], Array]] = {
+    "s": lambda s: s,
+    "s²": lambda s: s**2,
+    "ln p": lambda s: log_sigmoids(s)[0],
+    "-ln(1-p)": lambda s: log_sigmoids(s)[1],
+    "ln 2p": lambda s: log_sigmoids(s)[0] + _LOG_2,
+    "-ln 2(1-p)": lambda s: log_sigmoids(s)[1] - _LOG_2,
+}
+
+
+@dataclass(frozen=True)
+class ClassOfRows:
+    """The rows of one class: how many, sums of their weights and of the squares, the least and the largest s. Adds."""
+
+    n_rows: int
+    weight: float
+    squares: float
+    least: float
+    largest: float
+
+    def __add__(self, other: "ClassOfRows") -> "ClassOfRows":
+        return ClassOfRows(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            self.squares + other.squares,
+            min(self.least, other.least),
+            max(self.largest, other.largest),
+        )
+
+    def number(self, *, counts: bool) -> float:
+        """How many samples the rows stand for: the sum of weights that are counts, else (Σw)²/Σw²."""
+        return self.weight if counts else self.weight**2 / self.squares
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What is known of the data before the search: both classes of rows, and the range of each term. Adds."""
+
+    negative: ClassOfRows
+    positive: ClassOfRows
+    least: HostArray
+    largest: HostArray
+
+    def __add__(self, other: "Overview") -> "Overview":
+        return Overview(
+            self.negative + other.negative,
+            self.positive + other.positive,
+            np.minimum(self.least, other.least),
+            np.maximum(self.largest, other.largest),
+        )
+
+    @property
+    def n_rows(self) -> int:
+        return self.negative.n_rows + self.positive.n_rows
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all scores are equal."""
+        both = self.negative + self.positive
+        return both.least == both.largest
+
+
+@dataclass(frozen=True)
+class Look:
+    """The pass that gives an `Overview`."""
+
+    terms: tuple[str, ...]
+
+    def __call__(self, batch: Batch) -> Overview:
+        refuse_masks(batch.has_masks)
+        s = log_odds(batch.double)
+        terms = [_TERMS[name](s) for name in self.terms]
+        lows, highs = (np.array([float(best(each)) for each in terms]) for best in (batch.xp.min, batch.xp.max))
+        return Overview(self._rows(batch, s, 0), self._rows(batch, s, 1), lows, highs)
+
+    @staticmethod
+    def _rows(batch: Batch, s: Array, label: int) -> ClassOfRows:
+        xp, chosen = batch.xp, batch.labels == label
+        weights = xp.where(chosen, batch.weights, xp.zeros_like(batch.weights))
+        far = xp.full_like(s, inf)
+        return ClassOfRows(
+            int(xp.sum(xp.astype(chosen, xp.int64))),
+            float(xp.sum(weights)),
+            float(xp.sum(weights**2)),
+            float(xp.min(xp.where(chosen, s, far))),
+            float(xp.max(xp.where(chosen, s, -far))),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Which functions are combined, and what the labels stand for.
+
+    Attributes
+    ----------
+    terms : tuple of str
+        The functions of s.
+    shifts, widths : array of shape (n_terms,)
+        What is subtracted from each, and what it is divided by, during the search.
+    has_constant : bool
+        Whether a constant is added, the last coefficient.
+    smoothing : pair of float
+        What is subtracted from the probability 1 of the true class, for rows of the first and of the second class.
+    middle : float
+        What is subtracted from s before it is squared: far from zero, s² would be nearly a linear function of s.
+    """
+
+    terms: tuple[str, ...]
+    shifts: HostArray
+    widths: HostArray
+    has_constant: bool = True
+    smoothing: tuple[float, float] = (0.0, 0.0)
+    middle: float = 0.0
+
+    @classmethod
+    def of(cls, terms: tuple[str, ...], seen: Overview, *, has_constant: bool, smoothing: tuple[float, float]) -> "Regression":
+        """The regression whose terms have the ranges that were seen."""
+        if not has_constant:
+            sizes = np.maximum(np.abs(seen.largest), np.abs(seen.least))
+            return cls(terms, np.zeros(len(terms)), sizes, has_constant, smoothing)
+        shifts, sizes = (seen.largest + seen.least) / 2, seen.largest - seen.least
+        if not {"s", "s²"} <= set(terms):
+            return cls(terms, shifts, sizes, has_constant, smoothing)
+        linear, square = terms.index("s"), terms.index("s²")
+        sizes[square] = (sizes[linear] / 2) ** 2
+        middle, shifts[square] = float(shifts[linear]), sizes[square] / 2
+        return cls(terms, shifts, sizes, has_constant, smoothing, middle)
+
+    def only(self, chosen: tuple[int, ...]) -> "Regression":
+        """The same with some of the terms."""
+        places = list(chosen)
+        terms = tuple(self.terms[place] for place in places)
+        return replace(self, terms=terms, shifts=self.shifts[places], widths=self.widths[places])
+
+    @property
+    def size(self) -> int:
+        """The number of coefficients."""
+        return len(self.terms) + self.has_constant
+
+    @property
+    def to_coefficients(self) -> HostArray:
+        """The matrix that turns what the search finds into the coefficients of the functions themselves."""
+        matrix = np.diag(np.append(1 / self.widths, 1.0))
+        matrix[-1, :-1] = -self.shifts / self.widths
+        if self.middle:  # (s − m)² = s² − 2m·s + m²
+            linear, square = self.terms.index("s"), self.terms.index("s²")
+            matrix[linear] -= 2 * self.middle * matrix[square]
+            matrix[-1] += self.middle**2 * matrix[square]
+        return matrix if self.has_constant else matrix[:-1, :-1]
+
+    def columns(self, batch: Batch) -> Array:
+        """The shifted and divided functions of each row, (n, size)."""
+        s = log_odds(batch.double)
+        parts = [
+            (_TERMS[name](s - self.middle if name == "s²" else s) - shift) / width
+            for name, shift, width in zip(self.terms, self.shifts.tolist(), self.widths.tolist(), strict=True)
+        ]
+        return batch.xp.stack([*parts, batch.xp.ones_like(s)] if self.has_constant else parts, axis=1)
+
+
+@dataclass(frozen=True)
+class LogisticSums:
+    """Weighted sums over rows: of the weights, the loss, its gradient and its second derivatives. Those of other rows add."""
+
+    weight: float
+    loss: float
+    gradient: HostArray
+    curvature: HostArray
+
+    def __add__(self, other: "LogisticSums") -> "LogisticSums":
+        return LogisticSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    @property
+    def equations(self) -> Equations:
+        """The mean gaps. A unit is 1 because each column has the range 1, and only steps tell when the search has ended."""
+        # With perfectly separated classes, gaps fall to zero while the parameters grow without end: gaps must not decide.
+        ones = np.ones(len(self.gradient))
+        return Equations(self.gradient / self.weight, self.curvature / self.weight, ones, 0 * ones)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasureLoss:
+    """The pass at one point ``x`` of the search."""
+
+    regression: Regression
+    x: HostArray
+
+    def __call__(self, batch: Batch) -> LogisticSums:
+        xp, w = batch.xp, batch.weights
+        columns, gaps, slopes, losses = self._rows(batch)
+        curvature = columns.T @ (columns * (w * slopes)[:, None])
+        gradient = (w * gaps) @ columns
+        return LogisticSums(
+            batch.weight, float(xp.sum(w * losses)), arrays.on_host(gradient).copy(), arrays.on_host(curvature).copy()
+        )
+
+    def gaps_of(self, batch: Batch) -> HostArray:
+        """The gradient of the loss of each row, (n, size)."""
+        columns, gaps, _, _ = self._rows(batch)
+        return arrays.on_host(columns * gaps[:, None])
+
+    def _rows(self, batch: Batch) -> tuple[Array, Array, Array, Array]:
+        """The columns, and the loss of each row with its first and second derivative by the calibrated log-odds."""
+        xp = batch.xp
+        columns = self.regression.columns(batch)
+        mapped = columns @ arrays.beside(self.x, columns)
+        signs = xp.astype(2 * batch.labels - 1, mapped.dtype)
+        before, after = self.regression.smoothing
+        smoothing = before + (after - before) * (signs + 1) / 2
+        margins = signs * mapped
+        small = xp.exp(-xp.abs(margins))
+        # The probability of the wrong class with all its digits: it tells how far separated classes are apart.
+        wrong = xp.where(margins > 0, small, xp.ones_like(small)) / (1 + small)
+        losses = xp.where(margins < 0, -margins, xp.zeros_like(margins)) + xp.log1p(small) + smoothing * margins
+        return columns, -signs * (wrong - smoothing), small / (1 + small) ** 2, losses
+
+
+@dataclass(frozen=True, eq=False)
+class Coefficients:
+    """The coefficients of least loss.
+
+    Attributes
+    ----------
+    regression : Regression
+        Of what they are the coefficients.
+    x : array of shape (size,)
+        Where the search ended, in its own units.
+    curvature : array of shape (size, size)
+        The second derivatives of the mean loss there.
+    residual : float
+        The largest mean gap that is left, in the units of the search.
+    """
+
+    regression: Regression
+    x: HostArray
+    curvature: HostArray
+    residual: float
+
+    @property
+    def values(self) -> HostArray:
+        """The coefficients of the functions themselves, that of the constant last."""
+        found: HostArray = self.regression.to_coefficients @ self.x
+        return found
+
+    @property
+    def slopes(self) -> HostArray:
+        """The same without the constant."""
+        return self.values[: len(self.regression.terms)]
+
+
+class LogisticSearch:
+    """Searches in one data set of which an overview is known.
+
+    Attributes
+    ----------
+    n_readings : int
+        How often the data were read.
+    """
+
+    def __init__(self, data: Source, seen: Overview) -> None:
+        self.data = data
+        self.seen = seen
+        self.n_readings = 0
+
+    def sums(self, regression: Regression, x: HostArray) -> LogisticSums:
+        """The sums at one point, from a reading."""
+        self.n_readings += 1
+        return self.data.gather(MeasureLoss(regression, x))
+
+    def least_loss(self, regression: Regression) -> Coefficients:
+        """The coefficients of least loss; the search starts where f is constant.
+
+        Raises
+        ------
+        NotConvergedError
+            If no finite coefficients have the least loss, or if two terms have the same effect.
+        """
+        if not regression.size:  # f = 0
+            return Coefficients(regression, np.zeros(0), np.zeros((0, 0)), 0.0)
+        if not (regression.widths > np.finfo(float).tiny).all():
+            raise NotConvergedError("The parameters are not determined: a function of the scores is constant.")
+        start = np.zeros(regression.size)
+        if regression.has_constant:
+            start[-1] = log(self.seen.positive.weight / self.seen.negative.weight)
+        found = solve(lambda x: self.sums(regression, x).equations, start)
+        return Coefficients(regression, found.x, found.equations.jacobian, found.residual)
+
+    def loss(self, found: Coefficients) -> float:
+        """The sum of the losses of all rows."""
+        return self.sums(found.regression, found.x).loss
+
+    def standard_errors(self, found: Coefficients, *, counts: bool) -> HostArray:
+        """Those of the coefficients, from the sandwich of sums over independent rows or clusters."""
+        if not found.regression.size:
+            return np.zeros(0)
+        self.n_readings += 1
+        gaps_of = MeasureLoss(found.regression, found.x).gaps_of
+        weight = self.seen.negative.weight + self.seen.positive.weight
+        products = gap_products(self.data, gaps_of, counts=counts) / weight**2
+        turn = found.regression.to_coefficients
+        covariance = turn @ sandwich(found.curvature, products) @ turn.T
+        errors: HostArray = np.sqrt(np.maximum(np.diag(covariance), 0))
+        return errors

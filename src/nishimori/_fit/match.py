@@ -1,0 +1,207 @@
+"""What a search for temperatures ends with: where each observable is matched, how sure that is, and how it was found."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import exp, sqrt
+
+import numpy as np
+
+from nishimori._rows.source import Source, has_clusters
+from nishimori._sums.census import Census, warn_if_few, warn_of_zeros
+from nishimori._sums.clusters import ClusterGaps
+from nishimori._sums.moments import GapSums, Measure, Moments
+from nishimori._sums.observables import Energy, Observable
+from nishimori._sums.passes import together
+from nishimori._support.arrays import HostArray
+from nishimori._support.roots import Root
+from nishimori.errors import NishimoriError
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The log T of several observables, and their covariance.
+
+    A temperature is where the mean of a gap is zero, so its error is that of an estimating equation: the standard error of the
+    mean gap over its slope. Nothing is assumed about how labels come about. Two temperatures of the same rows are correlated,
+    because their gaps are. Everything is in log T, in which errors are closest to normal.
+
+    Attributes
+    ----------
+    observables : tuple of Observable
+        In the order of `logs`.
+    logs : array of shape (m,)
+        The logarithms of the temperatures.
+    covariance : array of shape (m, m)
+        That of the logarithms.
+    """
+
+    observables: tuple[Observable, ...]
+    logs: HostArray
+    covariance: HostArray
+
+    @classmethod
+    def of(cls, observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> "Joint | None":
+        """From the sums at the temperatures, or a short step away; None if they do not tell."""
+        measured = [item.observable for item in gaps.items]  # which need no hash
+        if any(each not in measured for each in observables):
+            return None
+        chosen = [measured.index(each) for each in observables]
+        slopes = np.array([_slope_at(exp(-log_T), gaps.items[i]) for i, log_T in zip(chosen, logs, strict=True)])
+        if not (np.abs(slopes) > 0).all():
+            return None
+        covariance = gaps.square_products[np.ix_(chosen, chosen)] / np.outer(slopes, slopes)
+        if not np.isfinite(covariance).all():  # a sketch cannot always tell
+            return None
+        return cls(tuple(observables), np.array(logs, dtype=float), covariance)
+
+    def log_error(self, position: int) -> float:
+        """The standard error of one of the logarithms."""
+        return sqrt(float(self.covariance[position, position]))
+
+
+def _slope_at(beta: float, moments: Moments) -> float:
+    """The slope in log β of the sum of the gaps, from its derivatives a short step away."""
+    step = beta - moments.betas[0]
+    return beta * float(moments.slope[0] + step * (moments.curvature[0] + 0.5 * step * moments.jerk[0]))
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """How a temperature was found.
+
+    Attributes
+    ----------
+    residual : float
+        What is left of the gap at the temperature returned: mean confidence minus accuracy for expectation consistency (and
+        for the method "auto", where it is not zero by design), mean expected logit minus mean logit of the true class for
+        temperature scaling.
+    n_passes : int
+        How often all logits were read.
+    n_samples : int
+        How many samples had a positive weight.
+    accuracy : float
+        The weighted share of samples that count as right.
+    n_zeros : int
+        How many probabilities were exactly zero and were raised to the smallest normal number of their dtype.
+    n_masked : int
+        How many logits were -inf and so masked their class.
+    kernel : str
+        What computed the sums over classes: "numpy", "numba", "triton" or "array_api"; of several, with commas between.
+    temperature_se : float or None
+        The standard error of the temperature, samples or clusters of them being independent; None where it is not known, as
+        from a sketch of one cluster.
+    is_measured : bool
+        Whether the residual was measured at the temperature returned, or predicted from the last measurement, one short step
+        away.
+    """
+
+    residual: float
+    n_passes: int
+    n_samples: int
+    accuracy: float
+    n_zeros: int
+    n_masked: int
+    kernel: str = ""
+    is_measured: bool = True
+    temperature_se: float | None = None
+
+    @property
+    def converged(self) -> bool:
+        """True: a search that does not converge raises an error. Deprecated."""
+        warnings.warn(
+            "`converged` is deprecated and will be removed in 0.3: it is always True, because a search that does not converge "
+            "raises NotConvergedError.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return True
+
+
+@dataclass(frozen=True)
+class Match:
+    """Where each observable is matched, or why not, and what the data looked like on the way.
+
+    ``gaps`` are the sums of the observables that have a temperature, each where it was measured last; products of gaps are
+    carried to the temperatures. ``has_squares`` says whether that is good enough: where one row decides it may not be.
+    """
+
+    observables: tuple[Observable, ...]
+    roots: tuple[Root | NishimoriError, ...]
+    census: Census
+    n_passes: int
+    gaps: GapSums | None
+    has_squares: bool = True
+
+    def chosen(self, position: int) -> tuple[float, Receipt]:
+        """The temperature of one observable and how it was found; raises if there is none, and warns if it is uncertain."""
+        root = self.roots[position]
+        if isinstance(root, NishimoriError):
+            raise root
+        self.warn()
+        return exp(-root.x), self.receipt(position)
+
+    def receipt(self, position: int) -> Receipt:
+        """How the temperature of one observable was found, which must exist."""
+        root = self.roots[position]
+        assert isinstance(root, Root)
+        return Receipt(
+            residual=root.residual,
+            n_passes=self.n_passes,
+            n_samples=self.census.n_rows,
+            accuracy=self.census.accuracy,
+            n_zeros=self.census.n_zeros,
+            n_masked=self.census.n_masked,
+            kernel=", ".join(sorted(self.census.kernels)),
+            is_measured=root.is_measured,
+            temperature_se=self.standard_error(position),
+        )
+
+    def standard_error(self, position: int) -> float | None:
+        """That of the temperature of one observable; None if it has none, or if the sums for it were not made."""
+        root = self.roots[position]
+        if self.gaps is None or not isinstance(root, Root):
+            return None
+        joint = Joint.of(self.observables[position : position + 1], [-root.x], self.gaps)
+        return None if joint is None else exp(-root.x) * joint.log_error(0)
+
+    def joint(self) -> Joint | None:
+        """All log T and their covariance; None if one of them does not exist, or if the sums for it were not made."""
+        roots = [root for root in self.roots if isinstance(root, Root)]
+        if self.gaps is None or len(roots) < len(self.roots):
+            return None
+        return Joint.of(self.observables, [-root.x for root in roots], self.gaps)
+
+    def with_counts(self) -> "Match":
+        """The same, where a weight of w stands for w independent rows."""
+        return self if self.gaps is None else replace(self, gaps=self.gaps.with_counts())
+
+    def at_roots(self, data: Source, *, counts: bool = False) -> "Match":
+        """The same, with all sums at the temperatures themselves and from the same reading, which is one more.
+
+        Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
+        independent rows need it where one row decides: its gap is almost zero at the root, but not a short step away.
+        """
+        found = [(each, exp(root.x)) for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
+        if not found:
+            return self
+        return replace(self, gaps=gaps_at(data, found, counts=counts), n_passes=self.n_passes + 1, has_squares=True)
+
+    def warn(self) -> None:
+        """Say what makes the temperatures that were found uncertain."""
+        found = [each for each, root in zip(self.observables, self.roots, strict=True) if isinstance(root, Root)]
+        if found:
+            warn_if_few(self.census)
+        if any(isinstance(each, Energy) for each in found):
+            warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling", fits=True)
+
+
+def gaps_at(data: Source, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:
+    """The sums of some observables, each at one β, with the squares of what is independent in the data: rows or clusters."""
+    measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
+    if has_clusters(data):
+        gaps, sums = data.gather(together(measure, ClusterGaps(tuple(wanted)))).items
+        clustered: GapSums = replace(gaps, square_products=sums.products)
+        return clustered
+    gaps = data.gather(measure)
+    return gaps.with_counts() if counts else gaps

@@ -1,0 +1,204 @@
+"""The weights of a mixture that fit the labels best, from sums over rows.
+
+Component k of the mixture gives the label of a row the probability q_k, and the mixture gives it s = Σ_k w_k q_k. The
+cross-entropy −Σ log s is convex in the weights. It is least where the mean of q_k/s over all rows is 1 for each component of
+positive weight and at most 1 for the others. In other words: the mean share w_k q_k/s that each component has in the labels is
+its weight. However far the weights are from there, the mean cross-entropy exceeds its minimum by at most the largest mean of
+q_k/s minus 1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from math import inf
+
+import numpy as np
+
+from nishimori._rows.batch import Batch
+from nishimori._rows.source import Source
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray, row_max, row_sum
+from nishimori.errors import NotConvergedError
+from nishimori.maps.mixture import log_components
+from nishimori.maps.softmax import softmax_of_drops
+
+N_COMPONENTS = 3
+"""The softmax at the temperature, the softmax of the logits as they are, and the uniform distribution."""
+
+# The mean cross-entropy then exceeds its minimum by less than this.
+_ENOUGH = 1e-10
+
+# What rounding may leave of the conditions.
+_ROUNDING = 1e-8
+
+# Newton's method doubles the digits once the minimum is near.
+_MOST_STEPS = 60
+_SHORTEST = 2.0**-40
+
+# Where a weight became zero although some labels then have almost no probability, Newton's method would need many steps to get
+# away from zero. The weight is divided by ten instead.
+_MISSED, _ALMOST = 10.0, 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class WeightSums:
+    """Weighted sums over rows at some weights of the components; those of other rows at the same weights add.
+
+    Attributes
+    ----------
+    weight : float
+        Σω, where ω are the weights of the rows.
+    loss : float
+        −Σω log s.
+    ratios : array of shape (3,)
+        Σω q_k/s.
+    products : array of shape (3, 3)
+        Σω q_k q_l/s², the curvature of the loss.
+    """
+
+    weight: float
+    loss: float
+    ratios: HostArray
+    products: HostArray
+
+    def __add__(self, other: "WeightSums") -> "WeightSums":
+        return WeightSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Weigh:
+    """The pass that sums the loss of a mixture with its derivatives by the weights of the components."""
+
+    temperature: float
+    weights: HostArray
+
+    def __call__(self, batch: Batch) -> WeightSums:
+        rows = MixtureRows(batch, self.temperature)
+        heavy = arrays.on_host(batch.weights)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # an infinite loss, which the search avoids
+            mixed = rows.relative @ self.weights
+            ratios = rows.relative / mixed[:, None]
+            loss = -heavy @ (np.log(mixed) + rows.largest)
+            return WeightSums(float(heavy.sum()), float(loss), heavy @ ratios, ratios.T @ (ratios * heavy[:, None]))
+
+
+class MixtureRows:
+    """What the components give the labels of a batch: ``relative`` (n, 3), divided by exp of ``largest`` (n,)."""
+
+    def __init__(self, batch: Batch, temperature: float) -> None:
+        drops = batch.double - row_max(batch.double)
+        self.batch, self.temperature, self.drops = batch, temperature, drops
+        at_label = [batch.at(each, batch.labels) for each in log_components(drops, temperature)]
+        table = arrays.on_host(batch.xp.stack(at_label, axis=1))
+        self.largest: HostArray = table.max(axis=1)  # as probabilities they might all be too small for float64
+        self.relative: HostArray = np.exp(table - self.largest[:, None])
+
+    def energies(self) -> tuple[HostArray, HostArray]:
+        """The mean logit under the softmax at the temperature minus that of the label, and its variance, (n,) each."""
+        xp, drops = self.batch.xp, self.drops
+        p = softmax_of_drops(drops / self.temperature)
+        finite = xp.where(drops > -inf, drops, xp.zeros_like(drops))  # masked classes have probability 0
+        mean = row_sum(p * finite)
+        variance = xp.sum(p * (finite - mean) ** 2, axis=1)
+        return arrays.on_host(mean[:, 0] - self.batch.at(drops, self.batch.labels)), arrays.on_host(variance)
+
+
+@dataclass(frozen=True)
+class BestWeights:
+    """The weights of least cross-entropy.
+
+    Attributes
+    ----------
+    weights : array of shape (3,)
+        Of the components; zero where a component does not help.
+    residual : float
+        What is left of the conditions: by how much a mean of q_k/s differs from 1, or exceeds it where the weight is zero.
+    n_readings : int
+        How often the data were read.
+    """
+
+    weights: HostArray
+    residual: float
+    n_readings: int
+
+
+def best_weights(data: Source, temperature: float) -> BestWeights:
+    """The minimum of the loss over all weights that are not negative and sum to 1.
+
+    Each step goes to the minimum of a quadratic model of the loss over the same weights, or part of the way if the loss would
+    not fall enough. The model is minimised on each face of the simplex, of which there are only seven.
+    """
+    readings = 0
+
+    def read(weights: HostArray) -> WeightSums:
+        nonlocal readings
+        readings += 1
+        return data.gather(Weigh(temperature, weights))
+
+    weights = np.full(N_COMPONENTS, 1 / N_COMPONENTS)
+    sums = read(weights)
+    for _ in range(_MOST_STEPS):
+        residual = _residual(weights, sums)
+        if residual <= _ENOUGH:
+            break
+        there = _lower(weights, sums, read)
+        if there is None:
+            break
+        weights, sums = there
+    if residual > _ROUNDING:
+        raise NotConvergedError(
+            f"The search for the weights of the mixture did not converge in {readings} readings: the conditions are off by "
+            f"{residual:.3g}. Use more data, or one temperature, as with 'ec' or 'ts'."
+        )
+    return BestWeights(weights, residual, readings)
+
+
+def _residual(weights: HostArray, sums: WeightSums) -> float:
+    """By how much the conditions of a minimum are violated."""
+    excess = sums.ratios / sums.weight - 1
+    return float(np.where(weights > 0, np.abs(excess), np.maximum(excess, 0)).max())
+
+
+def _lower(
+    weights: HostArray, sums: WeightSums, read: Callable[[HostArray], WeightSums]
+) -> tuple[HostArray, WeightSums] | None:
+    """Weights of lower loss and the sums there; None if rounding hides any further fall."""
+    goal = _model_minimum(weights, -sums.ratios / sums.weight, sums.products / sums.weight)
+    slope = -(sums.ratios - sums.weight) @ (goal - weights)  # changes of the weights sum to zero; so digits are kept
+    share = 1.0
+    while share > _SHORTEST:
+        there = goal if share == 1 else weights + share * (goal - weights)  # the zeros of the goal are exact
+        found = read(there)
+        missed = (found.ratios[there == 0] > _MISSED * found.weight).any()
+        if found.loss <= sums.loss + 1e-4 * share * slope and not missed:
+            return there, found
+        if abs(slope) < 1e-12 * abs(sums.loss):  # the loss is as low as rounding can show, but the conditions can say more
+            return (there, found) if _residual(there, found) < _residual(weights, sums) else None
+        share = _ALMOST if share == 1 else share / 2
+    return None
+
+
+def _model_minimum(weights: HostArray, slopes: HostArray, curvature: HostArray) -> HostArray:
+    """Where g·(v − w) + (v − w)·H·(v − w)/2 is least for v that are not negative and sum to 1."""
+    best, least = weights, inf
+    for size in range(1, N_COMPONENTS + 1):
+        for free in combinations(range(N_COMPONENTS), size):
+            v = _on_face(list(free), weights, slopes, curvature)
+            if (v < 0).any():
+                continue
+            value = slopes @ (v - weights) + (v - weights) @ curvature @ (v - weights) / 2
+            if value < least:
+                best, least = v, value
+    return best
+
+
+def _on_face(free: list[int], weights: HostArray, slopes: HostArray, curvature: HostArray) -> HostArray:
+    """The same where all weights except the free ones are zero, and the free ones may be negative; their sum is 1."""
+    size = len(free)
+    matrix = np.block([[curvature[np.ix_(free, free)], np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
+    right = np.append((curvature @ weights - slopes)[free], 1.0)
+    found = np.zeros(N_COMPONENTS)
+    # The shortest solution if there are many: at T = 1 the first two components are the same.
+    found[free] = np.linalg.lstsq(matrix, right, rcond=1e-14)[0][:size]
+    found /= found.sum()
+    return found

@@ -1,0 +1,155 @@
+"""The solution of several equations with as many unknowns, with a receipt: damped Newton.
+
+Each equation says that a gap is zero, and the derivatives of the gaps are known. A step is as long as Newton's method proposes
+if it brings the equations closer to their solution, else shorter. "Closer" is measured in the unknowns, as the step that the
+same derivatives would propose next (the natural monotonicity test: P. Deuflhard, Newton Methods for Nonlinear Problems,
+Springer 2004, section 3.3). The unit of each unknown is its own, so that neither the unit of an equation nor that of an
+unknown matters.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nishimori._support.arrays import HostArray
+from nishimori.errors import NotConvergedError
+
+# Steps double the digits once the solution is near; a search that takes longer is on its way to infinity.
+LIMIT = 100
+
+# A step as short as this, in units of the unknowns, would change no digit that matters.
+TOLERANCE = 1e-10
+
+# A search that rounding keeps from getting closer has found its solution if the next step is shorter than this.
+_CLOSE = 1e-6
+
+# A step that has to be shortened more often leads nowhere.
+_SHORTEST = 2.0**-30
+
+# With a larger condition number of the derivatives, rounding decides about the step.
+_LARGEST_CONDITION = 1e13
+
+
+@dataclass(frozen=True)
+class Equations:
+    """What the search needs to know at a point.
+
+    Attributes
+    ----------
+    gaps : array of shape (m,)
+        Zero at the solution.
+    jacobian : array of shape (m, m)
+        The derivative of each gap by each unknown; it need not be symmetric.
+    units : array of shape (m,)
+        How large a change of each unknown is worth mentioning, such as its standard error.
+    noise : array of shape (m,)
+        How large a gap rounding alone can make.
+    """
+
+    gaps: HostArray
+    jacobian: HostArray
+    units: HostArray
+    noise: HostArray
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where the search ended, and how it got there.
+
+    Attributes
+    ----------
+    x : array of shape (m,)
+        The unknowns.
+    residual : float
+        The largest gap in absolute value, measured at ``x``.
+    readings : int
+        How often the equations were evaluated.
+    equations : Equations
+        The last of them, those at ``x``.
+    """
+
+    x: HostArray
+    residual: float
+    readings: int
+    equations: Equations
+
+
+def solve(function: Callable[[HostArray], Equations], start: HostArray, *, enough: float = TOLERANCE) -> Solution:
+    """The solution near ``start``; a search that needs few digits ends where the next step is at most ``enough``.
+
+    Raises
+    ------
+    NotConvergedError
+        If there is none, or if two unknowns have the same effect.
+    """
+    x = np.array(start, dtype=float)
+    here, readings = function(x), 1
+    while True:
+        inverse = _Inverse(here)
+        step = inverse.step(here.gaps)
+        length = inverse.length(step)
+        if (np.abs(here.gaps) <= here.noise).all() or length <= enough:
+            return Solution(x, float(np.abs(here.gaps).max()), readings, here)
+        share = 1.0
+        while True:
+            if readings == LIMIT:
+                raise _not_converged(here, readings)
+            there, readings = function(x + share * step), readings + 1
+            left = inverse.length(inverse.step(there.gaps))
+            if left <= (1 - share / 4) * length:
+                break
+            if share < _SHORTEST or length <= _CLOSE:
+                if length <= _CLOSE:  # rounding is larger than it was said to be
+                    return Solution(x, float(np.abs(here.gaps).max()), readings, here)
+                raise _not_converged(here, readings)
+            # What is left grows as the square of the step, which gives the best share; the limits keep it sensible.
+            bend = max(left - (1 - share) * length, 0.0) / share**2
+            share *= min(max(length / (2 * bend * share) if bend > 0 else 0.5, 0.1), 0.5) if np.isfinite(left) else 0.1
+        x, here = x + share * step, there
+
+
+class _Inverse:
+    """The inverse of the derivatives at one point, in the units of the unknowns."""
+
+    def __init__(self, equations: Equations) -> None:
+        self.units = equations.units
+        matrix = equations.jacobian * self.units
+        if not (np.isfinite(matrix).all() and np.isfinite(equations.gaps).all()):
+            raise NotConvergedError("The search left the range of numbers: a gap or its derivative is not finite.")
+        # Each equation is divided by its largest derivative, so that the units of the gaps do not matter.
+        sizes = np.abs(matrix).max(axis=1)
+        if not (sizes > np.finfo(float).tiny).all():
+            raise _undetermined()
+        self.scale = 1 / sizes
+        matrix = matrix * self.scale[:, None]
+        try:
+            self.matrix: HostArray = np.linalg.inv(matrix)
+        except np.linalg.LinAlgError:
+            raise _undetermined() from None
+        if not np.linalg.norm(matrix, 1) * np.linalg.norm(self.matrix, 1) <= _LARGEST_CONDITION:
+            raise _undetermined()
+
+    def step(self, gaps: HostArray) -> HostArray:
+        """Newton's step from a point with these gaps."""
+        step: HostArray = -self.units * (self.matrix @ (gaps * self.scale))
+        return step
+
+    def length(self, step: HostArray) -> float:
+        """How long a step is, in units of the unknowns."""
+        return float(np.sqrt(np.mean((step / self.units) ** 2)))
+
+
+def _not_converged(here: Equations, readings: int) -> NotConvergedError:
+    return NotConvergedError(
+        f"The search did not converge in {readings} readings: the largest gap is {np.abs(here.gaps).max():.3g}. The usual "
+        "cause is that the conditions have no finite solution, as when a class never occurs or when the parameters separate "
+        "right from wrong answers perfectly."
+    )
+
+
+def _undetermined() -> NotConvergedError:
+    return NotConvergedError(
+        "The parameters are not determined: some change of them has no effect on what is matched. Remove one of two parameters "
+        "with the same effect, or a parameter without any."
+    )

@@ -1,0 +1,196 @@
+"""Both temperatures of a validation set, expectation consistency and temperature scaling, from shared readings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import exp, log
+from typing import Any
+
+from nishimori._fit.floors import open_source
+from nishimori._fit.match import Match
+from nishimori._fit.search import match
+from nishimori._fit.top_k_bounds import BoundedMatch
+from nishimori._rows.labels import Classes
+from nishimori._rows.scores import Floor, Input
+from nishimori._rows.source import Source, floor_in
+from nishimori._rows.top_k_rows import TopKSource
+from nishimori._sums.observables import BUILT_IN
+from nishimori._support.intervals import Interval
+from nishimori._support.roots import Root
+from nishimori.errors import NishimoriError, NoTemperatureError
+
+
+@dataclass(frozen=True)
+class Temperatures:
+    """Both temperatures of a validation set.
+
+    Attributes
+    ----------
+    ec : float or None
+        The temperature of expectation consistency: mean confidence equals accuracy. None if there is none.
+    ts : float or None
+        The temperature of temperature scaling: the mean cross-entropy is lowest. None if there is none.
+    ec_se, ts_se : float or None
+        Their standard errors. None where there is no temperature, and from a sketch of one cluster.
+    accuracy : float
+        The weighted share of samples whose largest logit is at the true class.
+    n_passes : int
+        How often all logits were read, for both together.
+    n_samples : int
+        How many samples had a positive weight.
+    ec_error, ts_error : NishimoriError or None
+        The error that fitting that method alone would raise, where the temperature does not exist.
+    why_no_ec, why_no_ts : str or None
+        Its message.
+    ec_bounds, ts_bounds : Interval or None
+        For top-k log-probabilities: the temperatures that the classes that are not listed leave possible. `ec` and `ts` are
+        then their middles, and None where the bounds are not closer to each other than the standard error.
+    floor : float or None
+        The floor of probabilities that was used: the one that was passed, or that ``floor="auto"`` chose.
+    end : str or None
+        Where `ec` would be, if it does not exist: "cold", "hot" or "flat", as in `NoTemperatureError`.
+    """
+
+    ec: float | None
+    ts: float | None
+    accuracy: float
+    n_passes: int
+    n_samples: int
+    ec_error: NishimoriError | None = None
+    ts_error: NishimoriError | None = None
+    ec_se: float | None = None
+    ts_se: float | None = None
+    ec_bounds: Interval | None = None
+    ts_bounds: Interval | None = None
+    floor: float | None = None
+
+    @property
+    def why_no_ec(self) -> str | None:
+        return None if self.ec_error is None else str(self.ec_error)
+
+    @property
+    def why_no_ts(self) -> str | None:
+        return None if self.ts_error is None else str(self.ts_error)
+
+    @property
+    def end(self) -> str | None:
+        return getattr(self.ec_error, "end", None)
+
+    @classmethod
+    def of(cls, matched: Match) -> "Temperatures":
+        """From a search whose first observables are those that have a name."""
+        found = dict(zip(BUILT_IN, matched.roots, strict=False))
+        ec, ts = found["ec"], found["ts"]
+        return cls(
+            ec=exp(-ec.x) if isinstance(ec, Root) else None,
+            ts=exp(-ts.x) if isinstance(ts, Root) else None,
+            accuracy=matched.census.accuracy,
+            n_passes=matched.n_passes,
+            n_samples=matched.census.n_rows,
+            ec_error=ec if isinstance(ec, NishimoriError) else None,
+            ts_error=ts if isinstance(ts, NishimoriError) else None,
+            ec_se=matched.standard_error(0),
+            ts_se=matched.standard_error(1),
+        )
+
+    @classmethod
+    def bounded(cls, matched: BoundedMatch) -> "Temperatures":
+        """From the search in top-k log-probabilities, for the same observables."""
+        ec, ts = matched.found
+        return cls(
+            ec=ec.value,
+            ts=ts.value,
+            accuracy=matched.even.census.accuracy,
+            n_passes=matched.n_passes,
+            n_samples=matched.even.census.n_rows,
+            ec_error=ec.error,
+            ts_error=ts.error,
+            ec_se=ec.se,
+            ts_se=ts.se,
+            ec_bounds=ec.bounds,
+            ts_bounds=ts.bounds,
+        )
+
+
+def temperatures(
+    logits: Any,
+    labels: Any = None,
+    *,
+    sample_weight: Any = None,
+    clusters: Any = None,
+    counts: bool = False,
+    input: Input = "logits",
+    classes: Classes = None,
+    floor: Floor = None,
+    ignore_index: int | None = None,
+) -> Temperatures:
+    """Both temperatures of a validation set, expectation consistency and temperature scaling, from shared passes.
+
+    Parameters
+    ----------
+    logits : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
+        Scores before the softmax, in any array library; a flat array z means the binary logits (0, z). With more dimensions,
+        such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most probable classes.
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``.
+    sample_weight : array of the shape of ``labels``, optional
+        A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
+    clusters : array of the shape of ``labels``, optional
+        Which samples belong together, for standard errors, such as the tokens of a document: a number or text for each sample,
+        or for each sequence of tokens.
+    counts : bool
+        Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
+    input : {"logits", "probabilities"}
+        What ``logits`` holds. Probabilities are calibrated through their logarithms.
+    classes : sequence, optional
+        The label of each column in order; by default labels are the column numbers 0, 1, ...
+    floor : float, "auto" or None
+        Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of their dtype.
+        "auto" chooses the floor of the lowest out-of-fold log-loss, as for `ExpectationConsistency`.
+    ignore_index : int, optional
+        Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
+
+    Returns
+    -------
+    Temperatures
+        If one of the two does not exist it is None, and the result says why. Without both, a `NoTemperatureError` is raised.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nishimori
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(2000, 5))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> found = nishimori.temperatures(logits, labels)
+    >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
+    1.99 1.98 0.570
+    """
+    data = open_source(
+        logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters, ignore_index=ignore_index
+    )
+    return replace(_at_least_one(temperatures_of(data, counts=counts)), floor=floor_in(data))
+
+
+def _at_least_one(found: Temperatures) -> Temperatures:
+    """The result, unless there is neither temperature."""
+    if all(each is None for each in (found.ec, found.ts, found.ec_bounds, found.ts_bounds)):
+        raise NoTemperatureError(
+            f"Expectation consistency: {found.why_no_ec} Temperature scaling: {found.why_no_ts}", end=found.end or "flat"
+        )
+    return found
+
+
+def temperatures_of(
+    data: Source, *, warn: bool = True, starts: Mapping[str, float] | None = None, counts: bool = False
+) -> Temperatures:
+    """Both temperatures of a source, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
+    if isinstance(data, TopKSource):
+        bounded = BoundedMatch(data, *BUILT_IN.values(), counts=counts)
+        if warn:
+            bounded.warn()
+        return Temperatures.bounded(bounded)
+    begin = None if starts is None else [-log(starts[name]) for name in BUILT_IN]
+    matched = match(data, *BUILT_IN.values(), starts=begin, counts=counts)
+    if warn:
+        matched.warn()
+    return Temperatures.of(matched)

@@ -1,0 +1,146 @@
+"""Power sums of blocks of rows: the arithmetic that takes nearly all of the time, one file per way to do it.
+
+A kernel is one function, `power_sums`: it takes logits (n, k), some β and an order, and gives Σ d^j exp(βd) over the classes
+of each row, d being the distance from the row's largest logit. Everything that nishimori measures follows from these sums.
+`kernel_for` chooses the kernel of a data set; no other module knows which one runs. The environment variable
+``NISHIMORI_KERNEL`` overrules it by name.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from math import inf
+from typing import Protocol
+
+import numpy as np
+
+from nishimori._kernels import array_api
+from nishimori._kernels.block import PowerSums, RowsNearBeta
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
+from nishimori.errors import InputError
+
+# From this many numbers on Numba saves about as much time as it takes to load; to compile it, once per machine, takes longer.
+_LARGE = 2**25
+
+_VARIABLE = "NISHIMORI_KERNEL"
+
+# Older ones cannot compile loops over tuples.
+_OLDEST_TRITON = (3, 3)
+
+
+class PowerSumsFunction(Protocol):
+    """What a kernel is: power sums for finite positive ``betas``, outside the largest class."""
+
+    def __call__(self, logits: Array, betas: Sequence[float], order: int) -> PowerSums: ...
+
+
+class BlockSumsFunction(Protocol):
+    """What a kernel may add: the sums of a pair of observables over a block, without a number per row; see `_sums.pairs`."""
+
+    def __call__(
+        self, logits: Array, labels: Array, weights: Array, beta_ec: float, beta_ts: float, *, exact: bool
+    ) -> HostArray: ...
+
+
+class ExpandFunction(Protocol):
+    """What a kernel may add: rows as functions of β near one β; see `_fit.expansion`."""
+
+    def __call__(self, logits: Array, labels: Array, weights: Array, beta: float, *, exact: bool) -> RowsNearBeta: ...
+
+
+class ExpandedSumsFunction(Protocol):
+    """What a kernel that expands rows adds: the sums of a pair of observables, each a step in β away, and both last orders."""
+
+    def __call__(self, rows: RowsNearBeta, weights: Array, step_ec: float, step_ts: float) -> HostArray: ...
+
+
+def _never(logits: Array) -> bool:  # noqa: ARG001 - as of those that can
+    return False
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A way to compute power sums, by the name that receipts give."""
+
+    name: str
+    own: PowerSumsFunction
+    fused: BlockSumsFunction | None = None
+    takes_unchecked: Callable[[Array], bool] = _never
+    """Whether `block_sums` and `expand` can read all of these logits at once, and notice what a check would refuse."""
+    expand: ExpandFunction | None = None
+    expanded_sums: ExpandedSumsFunction | None = None
+    takes_half: Callable[[Array], bool] = _never
+    """Whether `power_sums` takes these logits of half precision as they are stored, computes in float64, and for every β."""
+
+    def power_sums(self, logits: Array, betas: Sequence[float], order: int, top_n: int = 1) -> PowerSums:
+        """Σ d^j exp(βd) over the classes of each row outside the ``top_n`` largest, for j from 0 to ``order``.
+
+        Computed in the dtype of ``logits`` (n, k), float32 or float64, which have been checked; summed in float64. A class
+        with logit -inf has no weight at any β. Both ends, β = 0 and ∞, and several top classes are left to one kernel. Half
+        precision is only for kernels that take it, see `takes_half`.
+        """
+        is_usual = all(0 < beta < inf for beta in betas) or arrays.is_half(logits)
+        if top_n > 1 or not is_usual:
+            return array_api.power_sums(logits, betas, order, top_n)
+        return self.own(logits, betas, order)
+
+    def block_sums(
+        self, logits: Array, labels: Array, weights: Array, beta_ec: float, beta_ts: float, *, exact: bool
+    ) -> HostArray | None:
+        """The sums of a pair of observables over a block, or None if they have to be made from `power_sums`.
+
+        With ``exact`` they are computed in float64.
+        """
+        if self.fused is None or not (0 < beta_ec < inf and 0 < beta_ts < inf):
+            return None
+        return self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact)
+
+
+@cache
+def named(name: str) -> Kernel:
+    """The kernel of this name. What it needs is imported when it is first used."""
+    module = import_module(f"nishimori._kernels.{name}")
+    optional = {"fused": "block_sums", **{each: each for each in ("expand", "expanded_sums", "takes_unchecked", "takes_half")}}
+    return Kernel(name, module.power_sums, **{k: getattr(module, v) for k, v in optional.items() if hasattr(module, v)})
+
+
+def kernel_for(array: Array, n_elements: int | None = None) -> Kernel:
+    """The kernel for data like ``array``, of ``n_elements`` numbers in all if that is known."""
+    able = _able(array)
+    wanted = os.environ.get(_VARIABLE, "")
+    if wanted and wanted not in _NAMES:
+        raise InputError(
+            f"`{_VARIABLE}` must be {', '.join(_NAMES[:-1])} or {_NAMES[-1]}, got {wanted!r}. Correct or unset it."
+        )
+    if wanted in able:
+        return named(wanted)
+    if able[0] == "numba" and (n_elements is None or n_elements < _LARGE):
+        return named("numpy")
+    return named(able[0])
+
+
+_NAMES = ("numpy", "numba", "triton", "array_api")
+
+
+def _able(array: Array) -> tuple[str, ...]:
+    """The names of the kernels that take such an array, the fastest first."""
+    if isinstance(array, np.ndarray):
+        return ("numba", "numpy", "array_api") if _is_installed("numba") else ("numpy", "array_api")
+    if arrays.is_on_cuda(array) and _is_installed("triton") and _triton_version() >= _OLDEST_TRITON:
+        return ("triton", "array_api")
+    return ("array_api",)
+
+
+@cache
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+@cache
+def _triton_version() -> tuple[int, ...]:
+    # Several distributions hold this package, so that their metadata would have to be searched for.
+    return tuple(int(part) for part in import_module("triton").__version__.split(".")[:2])

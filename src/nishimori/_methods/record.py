@@ -1,0 +1,252 @@
+"""A calibration on disk: one small JSON object that any language can read.
+
+Version 2 holds what is done to logits (``map``: its kind and parameters), what the input must be, and where the map comes from
+(``provenance``). Using the map needs nothing else, so a file of a method that this installation does not have still works.
+Versions 3 and 4 are the same with further kinds of maps. A file is written in the first version that has its map, so that
+earlier releases read it if they can. Version 1 had one temperature at the top level; it is still read.
+"""
+
+import json
+import os
+import re
+import reprlib
+from dataclasses import asdict, dataclass, field, fields
+from math import inf
+from pathlib import Path
+from typing import Any, get_args
+
+from nishimori._rows.labels import refuse_permuted
+from nishimori._rows.scores import Input, check_input
+from nishimori._support.disk import new_file
+from nishimori._support.json import JsonError, read_json
+from nishimori.errors import FormatError, InputError
+from nishimori.maps.kinds import KINDS, can_be_saved, from_parameters
+from nishimori.maps.map import Map
+
+FORMAT = "nishimori-calibration"
+VERSION = 4
+
+MULTILABEL_FORMAT = "nishimori-multilabel"
+"""What files of `MultilabelCalibrator` have in its place."""
+
+_REMEDY = "Fit and save again."
+
+# What the first files of version 2 do not have.
+_ADDED = ("label_column", "score_column", "group_column", "temperature_se", "estimates", "is_flat")
+
+# A hundred times the largest vocabulary; a calibrator lists its classes, so this bounds what a small file can ask for.
+_MOST_CLASSES = 2**24
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a map comes from."""
+
+    method: str
+    params: dict[str, Any] = field(default_factory=dict)
+    classes: list[Any] | None = None
+    columns: list[str] | None = None
+    label_column: str | None = None
+    score_column: str | None = None
+    group_column: str | None = None
+    n_classes: int | None = None
+    n_samples: int | None = None
+    residual: float | None = None
+    temperature_se: float | None = None
+    estimates: dict[str, float] | None = None  # further numbers of the fit, which the method itself understands
+    is_flat: bool | None = None  # whether the scores were one number per sample; None in files that do not say
+    library_version: str = ""
+
+    def faults(self) -> list[str]:
+        """The names of the fields that cannot be right."""
+        known = {
+            "method": isinstance(self.method, str) and bool(self.method),
+            "params": isinstance(self.params, dict) and all(map(_is_plain, self.params.values())),
+            "n_classes": self.n_classes is None or (_is_count(self.n_classes, 2) and self.n_classes <= _MOST_CLASSES),
+            "n_samples": self.n_samples is None or _is_count(self.n_samples, 1),
+            "residual": self.residual is None or type(self.residual) in (int, float),
+            "temperature_se": self.temperature_se is None or _is_positive(self.temperature_se),
+            "estimates": self.estimates is None or _are_numbers(self.estimates),
+            "classes": _are_distinct(self.classes, (str, int, float), self.n_classes),
+            "columns": _are_distinct(self.columns, (str,), self.n_classes),
+            "label_column": isinstance(self.label_column, str | None),
+            "score_column": isinstance(self.score_column, str | None),
+            "group_column": isinstance(self.group_column, str | None),
+            "is_flat": self.is_flat is None or (type(self.is_flat) is bool and (not self.is_flat or self.n_classes == 2)),
+            "library_version": isinstance(self.library_version, str),
+        }
+        faults = [name for name, right in known.items() if not right]
+        return faults or (["columns"] if self._is_permuted() else [])
+
+    def _is_permuted(self) -> bool:
+        try:
+            refuse_permuted(self.columns, self.classes)
+        except InputError:
+            return True
+        return False
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a calibrator needs to be itself again."""
+
+    map: Map
+    input: Input
+    provenance: Provenance
+    floor: float | None = None
+
+    def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
+        """Store as JSON; never a partial file."""
+        classes, params = self.provenance.classes, self.provenance.params
+        if classes is not None and not all(isinstance(c, str | int | float | bool) and _is_text(str(c)) for c in classes):
+            raise InputError("`classes` must be text or numbers to be saved as JSON. Rename them, or pickle the calibrator.")
+        if not all(map(_is_plain, params.values())):
+            raise InputError(
+                f"The parameters of {self.provenance.method!r} must be numbers, text or lists of them to be saved as JSON, got "
+                f"{params!r}. Register an observable that has its parameters already, or pickle the calibrator."
+            )
+        refuse_foreign(self.map)
+        content = {
+            "format": FORMAT,
+            "format_version": self.map.format_version,
+            "map": {"kind": self.map.kind, "parameters": dict(self.map.parameters)},
+            "input": self.input,
+            "floor": self.floor,
+            "provenance": asdict(self.provenance),
+        }
+        with new_file(path, overwrite=overwrite) as temporary:
+            temporary.write_text(as_text(content), encoding="utf-8")
+
+    @classmethod
+    def of(cls, content: Any, path: Path) -> "Record":
+        """What the content of a file describes; raises `FormatError` with what to do."""
+        if isinstance(content, dict) and content.get("format") == MULTILABEL_FORMAT:
+            raise FormatError(f"{path} is a multilabel calibration. Use it in Python: `nishimori.load({str(path)!r})`.")
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". {_REMEDY}')
+        version = content.get("format_version")
+        if not _is_count(version, 1):
+            raise damaged(path, "format_version", version)
+        assert isinstance(version, int)
+        if version > VERSION:
+            writer = content.get("provenance", content)
+            writer = str(writer.get("library_version", "?"))[:20] if isinstance(writer, dict) else "?"
+            raise FormatError(
+                f"{path} has format version {reprlib.repr(version)}, written by nishimori {writer}; this one reads up "
+                f"to {VERSION}. Run `pip install --upgrade nishimori`."
+            )
+        return cls._checked(_from_version_1(content, path) if version == 1 else content, path)
+
+    @classmethod
+    def _checked(cls, content: dict[str, Any], path: Path) -> "Record":
+        """From the fields of versions 2 to 4."""
+        refuse_missing(("map", "input", "provenance"), content, path)
+        for name in ("map", "provenance"):
+            if not isinstance(content[name], dict):
+                raise damaged(path, name, content[name])
+        map_, told = content["map"], content["provenance"]
+        refuse_missing(("kind", "parameters"), map_, path)
+        told = dict.fromkeys(_ADDED) | told
+        refuse_missing(tuple(each.name for each in fields(Provenance)), told, path)
+        if content["input"] not in get_args(Input):
+            raise damaged(path, "input", content["input"])
+        try:
+            used = from_parameters(map_["kind"], map_["parameters"])
+        except InputError:
+            raise damaged(path, "map", map_) from None
+        provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
+        for name in provenance.faults():
+            raise damaged(path, name, told[name])
+        if used.n_classes is not None and used.n_classes != provenance.n_classes:
+            raise damaged(path, "n_classes", provenance.n_classes)
+        floor = content.get("floor")
+        try:
+            check_input(content["input"], floor)
+        except InputError:
+            raise damaged(path, "floor", floor) from None
+        return cls(used, content["input"], provenance, None if floor is None else float(floor))
+
+
+def content_of(path: Path) -> Any:
+    """What a file of JSON holds; refuses a file of anything else."""
+    try:
+        return read_json(path)
+    except JsonError as error:
+        raise FormatError(f"{path} is not a calibration file: {error}. {_REMEDY}") from None
+
+
+def refuse_foreign(map_: Map) -> None:
+    """Refuse to save a map of somebody's own, which no file can describe."""
+    if not can_be_saved(map_):
+        raise InputError(
+            f"A map of the class {type(map_).__name__} cannot be saved, only maps of nishimori itself: "
+            f"{', '.join(KINDS)}. Pickle the calibrator instead."
+        )
+
+
+def as_text(content: dict[str, Any]) -> str:
+    """JSON in which a list of numbers, such as a row of a matrix, takes one line."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    # A name in quotes cannot contain the end of a line, so that only lists are found.
+    return re.sub(r"\[\n([-+.,eE\d\s]+)\n\s*\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
+
+
+def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The fields of version 1 where version 2 has them."""
+    same = ("method", "classes", "columns", "n_classes", "n_samples", "library_version")
+    refuse_missing(("temperature", "top_n", "input", *same), content, path)
+    method, top_n, n_classes = content["method"], content["top_n"], content["n_classes"]
+    if method not in ("ec", "ts", "fixed"):
+        raise damaged(path, "method", method)
+    if not _is_count(top_n, 1) or (_is_count(n_classes, 2) and top_n >= n_classes):
+        raise damaged(path, "top_n", top_n)
+    params = {"top_n": top_n} if method == "ec" else {}
+    return {
+        "map": {"kind": "temperature", "parameters": {"temperature": content["temperature"]}},
+        "input": content["input"],
+        "provenance": {name: content[name] for name in same} | {"params": params, "residual": None},
+    }
+
+
+def _is_positive(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < inf
+
+
+def _are_numbers(values: Any) -> bool:
+    """Whether this is a dictionary of finite numbers."""
+    return isinstance(values, dict) and all(type(each) in (int, float) and abs(each) < 1e300 for each in values.values())
+
+
+def refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) -> None:
+    """Refuse a file without these fields."""
+    missing = [name for name in names if name not in content]
+    if missing:
+        raise FormatError(f"{path} is damaged: {', '.join(missing)} missing. {_REMEDY}")
+
+
+def damaged(path: Path, name: str, value: Any) -> FormatError:
+    """The error that a field of a file cannot be right."""
+    return FormatError(f"{path} is damaged: {name} is {reprlib.repr(value)}. {_REMEDY}")
+
+
+def _is_plain(value: object) -> bool:
+    """Whether JSON gives it back as it was: a number, text, nothing, or a list of these."""
+    return (
+        value is None or isinstance(value, str | int | float | bool) or (isinstance(value, list) and all(map(_is_plain, value)))
+    )
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written; half of a surrogate pair cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _is_count(value: object, least: int) -> bool:
+    return type(value) is int and value >= least
+
+
+def _are_distinct(value: object, kinds: tuple[type, ...], number: object) -> bool:
+    """Whether this is None, or a list of so many different values of those kinds."""
+    if value is None:
+        return True
+    return isinstance(value, list) and all(isinstance(v, kinds) for v in value) and len(value) == number == len(set(value))

@@ -1,0 +1,80 @@
+"""The one table of methods: what each is called, and the observable or calibrator class behind the name.
+
+Names come from three places: the library itself, `register` in this process, and the entry points of installed packages, which
+are imported only when their method is used.
+"""
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from nishimori._sums.observables import Observable
+from nishimori.errors import InputError
+
+GROUP = "nishimori.methods"
+
+_known: dict[str, Any] = {}
+
+
+def add(name: str, target: Any) -> None:
+    """Put a checked ``target`` into the table."""
+    if name in _known and _known[name] != target:
+        taken = _known[name]
+        other = taken.__name__ if isinstance(taken, type) else repr(taken)
+        raise InputError(f"`name` must be new, got {name!r}, which is the name of {other}. Choose another name.")
+    _known[name] = target
+
+
+def names() -> tuple[str, ...]:
+    """All names, those of entry points last; nothing is imported."""
+    return tuple(dict.fromkeys([*_known, *(each.name for each in _entry_points())]))
+
+
+def classes() -> dict[str, type]:
+    """The classes of calibrators by name; those of entry points only if they were imported."""
+    return {name: each for name, each in _known.items() if isinstance(each, type)}
+
+
+def find(name: Any) -> Any:
+    """The observable or class called ``name``, or None."""
+    if name not in _known:
+        for each in _entry_points():
+            if each.name == name:
+                _known[name] = _loaded(each)
+    return _known.get(name)
+
+
+def _loaded(point: EntryPoint) -> Any:
+    try:
+        return point.load()
+    except Exception as error:  # whatever the package does when it is imported
+        raise InputError(
+            f"The method {point.name!r} cannot be imported from {point.value}: {type(error).__name__}: {error}. "
+            "Repair or remove the package that adds it."
+        ) from None
+
+
+def imported(path: str) -> Any:
+    """What ``package.module:Name`` names; refuses what cannot be imported."""
+    module, _, name = path.partition(":")
+    try:
+        target = import_module(module)
+        for part in name.split("."):
+            target = getattr(target, part)
+    except Exception as error:  # whatever the module does when it is imported
+        raise InputError(f"`{path}` must be importable as package.module:Name, got {type(error).__name__}: {error}.") from None
+    return target
+
+
+def name_of(target: Any) -> str:
+    """What a class or an observable is called: its name in the table, else where it can be imported from."""
+    for name, each in _known.items():
+        if each is target or (isinstance(each, Observable) and each == target) or each is type(target):
+            return name
+    kind = target if isinstance(target, type) else type(target)
+    path = f"{kind.__module__}:{kind.__qualname__}"
+    return next((each.name for each in _entry_points() if each.value == path), path)
+
+
+def _entry_points() -> list[EntryPoint]:
+    return list(entry_points(group=GROUP))

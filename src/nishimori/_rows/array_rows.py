@@ -1,0 +1,141 @@
+"""Rows in an array of any library, which is in memory or on a device."""
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nishimori._kernels.kernel import kernel_for
+from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.labels import RowName, check_number_of_clusters, cluster_codes, row_name
+from nishimori._rows.scores import Scores
+from nishimori._rows.source import Source, T, is_fused
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import Report, silent
+
+# A kernel that needs no number per row is given more rows at a time, to hide the cost of calls.
+_FUSED_ROWS = 2**16
+
+# One that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
+_FUSED_NUMBERS = 2**26
+
+
+def clusters_of(clusters: Any, weights: HostArray, row: RowName = row_name) -> Clusters:
+    """The clusters of some rows, at least two of which must have a positive weight."""
+    codes = cluster_codes(clusters, weights, row)
+    check_number_of_clusters(len(np.unique(codes[weights > 0])))
+    return Clusters(codes, int(codes.max()) + 1)
+
+
+class ArraySource(Source):
+    """Rows in an array of any library. The first reading checks the values of each block; later ones do not.
+
+    Where these are part of other rows, errors count from ``first_row``, and the kernel is chosen for ``n_rows_in_all``.
+    """
+
+    def __init__(
+        self,
+        scores: Scores,
+        labels: HostArray,
+        weights: HostArray,
+        first_row: int = 0,
+        n_rows_in_all: int | None = None,
+        clusters: Clusters | None = None,
+        groups: Groups | None = None,
+    ) -> None:
+        self.scores = replace(scores, array=arrays.shared_with_numpy(scores.array))
+        self.kernel = kernel_for(self.scores.array, (n_rows_in_all or scores.n_samples) * scores.n_classes)
+        self.labels = labels
+        self.weights = weights
+        self.clusters = clusters
+        self.groups = groups
+        self._first_row = first_row
+        self._masked: dict[int, bool | None] = {}  # by the first row of a block that was checked
+        is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray) and not scores.is_scattered
+        self._at_once = is_here and self.kernel.takes_unchecked(self.scores.array) and bool(weights.any())
+
+    @property
+    def n_classes(self) -> int:
+        return self.scores.n_classes
+
+    @property
+    def n_rows(self) -> int:
+        return self.scores.n_samples
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return self.scores.floor
+
+    def with_floor(self, floor: float) -> "ArraySource":
+        """The same rows with smaller probabilities raised to ``floor``."""
+        made = copy(self)
+        made.scores = replace(self.scores, floor=floor)
+        return made
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows, with few calls of the kernel if that is enough."""
+        total: T | None = None
+        step = max(1, _FUSED_NUMBERS // self.n_classes)
+        starts = range(0, self.n_rows, step) if self._at_once and is_fused(pass_, self.kernel) else range(0)
+        for start in starts:
+            rows = slice(start, min(start + step, self.n_rows))
+            batch = Batch(self.scores.array[rows], self.labels[rows], self.weights[rows], masked=False, kernel=self.kernel)
+            sums = pass_(batch)
+            if batch.counted is None:  # something has to be masked or refused, which is done in blocks
+                self._at_once, total = False, None
+                break
+            total = sums if total is None else total + sums
+            report("Reading", rows.stop, self.n_rows)
+        return super().gather(pass_, report) if total is None else total
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Blocks of a size that suits the device, so that beyond the caller's array only one of them is in memory."""
+        for rows in self._blocks():
+            labels, weights, kept = self.labels[rows], self.weights[rows], None
+            if not weights.all():  # a weight of zero is zero copies: the row is not there
+                (kept,) = np.nonzero(weights)
+                if not len(kept):
+                    continue
+                labels, weights = labels[kept], weights[kept]
+            unchanged = self.scores.unchanged(rows, kept)
+            values = self.scores.widened(unchanged)
+            if rows.start not in self._masked:
+                first = self._first_row + rows.start
+                numbers = range(first, self._first_row + rows.stop) if kept is None else first + kept
+                self._masked[rows.start] = self.scores.check(values, numbers)
+            logits, given = self.scores.as_logits(values)
+            true, heavy = arrays.beside(labels, logits), arrays.beside(weights, logits)
+            clusters = None if self.clusters is None else self.clusters.of(rows).of(kept)
+            groups = None if self.groups is None else self.groups.of(rows).of(kept)
+            masked, rounding = self._masked[rows.start], self.scores.rounding
+            half = unchanged if given is None and self.kernel.takes_half(unchanged) else None
+            yield Batch(logits, true, heavy, given, masked, rounding, self.kernel, clusters, groups, half)
+
+    def _blocks(self) -> Iterator[slice]:
+        return self.scores.blocks(_FUSED_ROWS if self.kernel.fused is not None else None)
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether a reading has found a masked class."""
+        return any(self._masked.values())
+
+    def read_in_blocks(self) -> None:
+        """Do not try to read all rows at once, because some class will be masked."""
+        self._at_once = False
+
+    def trust(self, masked: bool | None) -> None:
+        """Do not check values, because an earlier reading did; ``masked`` says whether blocks have masks (None: look)."""
+        self._at_once = self._at_once and masked is False
+        self._masked = dict.fromkeys((rows.start for rows in self._blocks()), masked)
+
+    def sample(self, size: int) -> "ArraySource | None":
+        """A random ``size`` of the rows, the same ones each time; None if all their weights are zero."""
+        # One at random out of each n/size rows: every n-th would alias with periodic data, and drawing them all from all rows
+        # would take longer than to compute with them.
+        index = ((np.arange(size) + np.random.default_rng(0).random(size)) * (self.n_rows / size)).astype(np.int64)
+        if not self.weights[index].any():
+            return None
+        return ArraySource(self.scores.sample(index), self.labels[index], self.weights[index], n_rows_in_all=self.n_rows)

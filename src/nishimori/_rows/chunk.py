@@ -1,0 +1,250 @@
+"""What is done with one chunk of rows, wherever the chunk is: it is read, checked and summed, and only the sums go on.
+
+These functions run on the workers of a cluster. What they refuse is returned as a value, because the first chunk that is wrong
+must be the one that is named, and not the one whose worker was fastest.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.labels import coded
+from nishimori._rows.pieces import Found, Meaning
+from nishimori._rows.scores import warn_if_probabilities
+from nishimori._rows.source import Steps, after
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
+from nishimori._support.warnings import Told, collected
+from nishimori.errors import InputError
+
+MOST_NUMBERS = 2**25
+"""How many logits are put together at a time where classes are in several chunks: 128 MiB in single precision."""
+
+PLACE = np.dtype([("number", np.int64), ("first", np.int64)])
+"""The place of a chunk along one dimension: its number and its first row, or -1 where the sizes of chunks are not known."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The sums of some chunks, or why one of them is refused. Those of later chunks add.
+
+    ``sums`` are None without a row of positive weight. ``told`` are warnings for the user.
+    """
+
+    sums: Any = None
+    found: Found = field(default_factory=Found)
+    refusal: str | None = None
+    told: tuple[Told, ...] = ()
+
+    def __add__(self, later: "Part") -> "Part":
+        if self.refusal is not None:
+            return self
+        if later.refusal is not None:
+            return later
+        sums = self.sums if later.sums is None else later.sums if self.sums is None else self.sums + later.sums
+        told = self.told + tuple(each for each in later.told if each not in self.told)
+        return Part(sums, self.found + later.found, told=told)
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What follows from the sums of all chunks, in place of the sums."""
+
+    steps: Steps
+
+    def __call__(self, part: Part) -> Part:
+        return part if part.sums is None else replace(part, sums=after(self.steps, part.sums))
+
+
+@dataclass(frozen=True)
+class Known:
+    """All clusters and groups of the data, in order, by which chunks number theirs; None if there are none."""
+
+    clusters: HostArray | None = None
+    n_clusters: int = 0
+    groups: HostArray | None = None
+    group_names: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class ChunkReading:
+    """One reading of a chunk. ``given`` names what is passed after the scores, and ``n_axes`` places come last.
+
+    ``trusted`` is what the first reading has found, if this is a later one.
+    """
+
+    pass_: Callable[[Batch], Any]
+    meaning: Meaning
+    given: tuple[str, ...]
+    n_axes: int
+    n_classes: int
+    n_rows: int | None
+    trusted: Found | None = None
+
+    def __call__(self, scores: Any, *values: Any, known: Known) -> Part:
+        blocks: list[Array] = scores if isinstance(scores, list) else [scores]
+        given = dict(zip(self.given, values, strict=False))
+        places = [each[0] for each in values[len(self.given) :]]
+        total = Part()
+        try:
+            with collected() as told:
+                _refuse_other_lengths(blocks[0], given, self.meaning)
+                for rows in self._pieces(blocks, given, places, known):
+                    sums = self._result(rows) if rows.weights.any() else None
+                    total += Part(sums, Found.of(rows, self.trusted, are_computed=True))
+            return replace(total, told=tuple(told))
+        except InputError as error:
+            return Part(refusal=f"{chunk_name(places, blocks[0])}: {error}")
+        except Exception as error:
+            error.add_note(f"nishimori was reading {chunk_name(places, blocks[0])}.")
+            raise
+
+    def _result(self, rows: ArraySource) -> Any:
+        """What is wanted of some rows."""
+        return rows.gather(self.pass_)
+
+    def _pieces(
+        self, blocks: list[Array], given: Mapping[str, Any], places: Sequence[Any], known: Known
+    ) -> Iterator[ArraySource]:
+        """All rows of a chunk; the columns of several chunks are put together for some rows at a time."""
+        shape = blocks[0].shape[: self.n_axes]
+        if not prod(shape):
+            return
+        n_inner = prod(shape[1:])
+        # Positions of several dimensions count from the start of the chunk, which may not be the start of a sequence.
+        first = int(places[0]["first"]) if self.n_axes == 1 and places[0]["first"] > 0 else 0
+        step = shape[0] if len(blocks) == 1 else max(1, MOST_NUMBERS // (n_inner * self.n_classes))
+        for start in range(0, shape[0], step):
+            some = slice(start, start + step)
+            values = {name: None if each is None else each[some] for name, each in given.items()}
+            table = blocks[0][some] if len(blocks) == 1 else np.concatenate([each[some] for each in blocks], axis=-1)
+            yield self._rows(table, values, first + start * n_inner, known, looks=not any(p["number"] for p in places))
+
+    def _rows(self, table: Array, given: Mapping[str, Any], first_row: int, known: Known, *, looks: bool) -> ArraySource:
+        """Some rows as a source; ``looks`` if it should say that they look like probabilities."""
+        weights = given.get("sample_weight")
+        rows = self.meaning.rows(table, given["labels"], weights, first_row, self.n_classes, self.n_rows)
+        if "clusters" in given:
+            codes = _codes(given["clusters"], known.clusters, "cluster")
+            rows.clusters = Clusters(codes, known.n_clusters)
+        if "groups" in given:
+            rows.groups = Groups(_codes(given["groups"], known.groups, "group"), known.group_names)
+        if self.trusted is not None:
+            rows.trust(None if self.trusted.has_masks else False)
+        elif looks:
+            warn_if_probabilities(rows.scores, self.meaning.probability_remedy, rows.weights)
+        return rows
+
+
+@dataclass(frozen=True)
+class Application(ChunkReading):
+    """What a function makes of all rows, which are in one chunk. It stands in place of a pass."""
+
+    def _result(self, rows: ArraySource) -> Any:
+        return self.pass_(rows)  # type: ignore[arg-type]  # a function of rows
+
+
+@dataclass(frozen=True)
+class ChunkNames:
+    """The different values of some rows in order, and which of them a row of positive weight has."""
+
+    values: HostArray
+    counted: HostArray
+
+    def __add__(self, other: "ChunkNames") -> "ChunkNames":
+        values, codes = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
+        return ChunkNames(values, np.bincount(codes, np.concatenate([self.counted, other.counted])) > 0)
+
+
+@dataclass(frozen=True)
+class Naming:
+    """The names of the clusters and groups of a chunk, as `ChunkNames` in the order in which ``wanted`` names them."""
+
+    wanted: tuple[str, ...]
+    given: tuple[str, ...]
+    meaning: Meaning
+
+    def __call__(self, *values: Any) -> Part:
+        given = dict(zip(self.given, values, strict=False))
+        places = [each[0] for each in values[len(self.given) :]]
+        first = given[self.wanted[0]]
+        if not first.size:
+            return Part()
+        try:
+            _, counted = self.meaning.labelling.counted(np.asarray(given["labels"]).reshape(-1), first.shape)
+            if "sample_weight" in given:
+                counted &= np.asarray(given["sample_weight"]).reshape(-1) != 0
+            found = []
+            for name in self.wanted:
+                different, codes = coded(np.asarray(given[name]).reshape(-1), counted.size, name.removesuffix("s"))
+                found.append(ChunkNames(different, np.bincount(codes, counted) > 0))
+            return Part(_Several(tuple(found)))
+        except InputError as error:
+            return Part(refusal=f"{chunk_name(places, first)}: {error}")
+
+
+@dataclass(frozen=True)
+class _Several:
+    items: tuple[ChunkNames, ...]
+
+    def __add__(self, other: "_Several") -> "_Several":
+        return _Several(tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)))
+
+
+@dataclass(frozen=True)
+class Pick:
+    """``size`` random rows of a chunk, the same ones each time.
+
+    Their shape is that of the chunk with its leading dimensions made one, so (size, 1, n_classes) of three.
+    """
+
+    size: int
+    n_axes: int
+
+    def __call__(self, values: Any, *places: Any) -> HostArray:
+        blocks = values if isinstance(values, list) else [values]
+        leading = blocks[0].shape[: self.n_axes]
+        numbers = [int(each[0]["number"]) for each in places]
+        chosen = np.sort(np.random.default_rng(numbers).choice(prod(leading), self.size, replace=False))
+        index = np.unravel_index(chosen, leading)
+        rows = [np.asarray(each)[index] for each in blocks]
+        found = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=-1)
+        return found.reshape(self.size, *(1,) * (self.n_axes - 1), *found.shape[1:])
+
+
+def _codes(values: Any, names: HostArray | None, what: str) -> HostArray:
+    """The place of each value among all names."""
+    assert names is not None, "they are collected before the first reading"
+    given = arrays.on_host(values).reshape(-1)
+    codes = np.minimum(np.searchsorted(names, given), len(names) - 1)
+    if (names[codes] != given).any():
+        raise InputError(
+            f"`{what}s` must be the same in every reading, got others than before. Call `{what}s.persist()` first."
+        )
+    return codes
+
+
+def _refuse_other_lengths(block: Array, given: Mapping[str, Any], meaning: Meaning) -> None:
+    """Refuse labels, weights, clusters or groups of another length than the chunk; known only here for some arrays."""
+    leading = tuple(block.shape) if len(block.shape) == 1 else tuple(block.shape[:-1])
+    for name, values in given.items():
+        if tuple(values.shape) != leading:
+            called = meaning.names[1] if name == "labels" else name
+            raise InputError(
+                f"`{called}` must have chunks of the same lengths as `{meaning.names[0]}`, got shape {tuple(values.shape)} "
+                f"for {leading}. Call `compute_chunk_sizes()` of both first."
+            )
+
+
+def chunk_name(places: Sequence[Any], block: Array, *, counts_inside: bool = False) -> str:
+    """The name of a chunk in messages; ``counts_inside`` if row numbers in them count from the start of the chunk."""
+    numbers, first = ([int(each[name]) for each in places] for name in ("number", "first"))
+    if len(places) == 1 and first[0] >= 0 and not counts_inside:
+        return f"Chunk {numbers[0]} (rows {first[0]} to {first[0] + len(block) - 1})"
+    number, start = (str(each[0]) if len(each) == 1 else str(tuple(each)) for each in (numbers, first))
+    return f"Chunk {number}{'' if -1 in first else f', which begins at row {start}'} (rows in it count from 0)"

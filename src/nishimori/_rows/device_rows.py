@@ -1,0 +1,140 @@
+"""Rows on a CUDA device, of which a kernel gives the sums in one call."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nishimori._kernels.kernel import Kernel, kernel_for
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.labels import Classes, class_indices
+from nishimori._rows.scores import Scores
+from nishimori._rows.source import Source, T, is_fused, without_rows
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
+from nishimori._support.progress import Report, silent
+
+
+class DeviceSource(Source):
+    """Rows on a CUDA device. They stay there, and a fused pass reads all of them at once.
+
+    Nothing is checked beforehand, because a check would be another reading: the kernel counts the rows that a check would
+    refuse. If there are any, and for all other passes, the rows are read in blocks, and each block is checked.
+
+    ``labels`` are columns on the device, ``weights`` are there too, or None for ones. ``in_blocks`` makes the other source,
+    which is given the same ``clusters`` and ``groups``.
+    """
+
+    sums_at_once = True
+
+    def __init__(
+        self,
+        scores: Scores,
+        labels: Array,
+        weights: Array | None,
+        kernel: Kernel,
+        in_blocks: Callable[[], ArraySource],
+        clusters: Clusters | None = None,
+        groups: Groups | None = None,
+    ) -> None:
+        self.scores = scores
+        self.labels = labels
+        self.weights = weights
+        self.kernel = kernel
+        self._make_blocks = in_blocks
+        self.clusters = clusters
+        self.groups = groups
+
+    @property
+    def n_classes(self) -> int:
+        return self.scores.n_classes
+
+    @property
+    def n_rows(self) -> int:
+        return self.scores.n_samples
+
+    @cached_property
+    def _in_blocks(self) -> ArraySource:
+        rows = self._make_blocks()
+        rows.clusters, rows.groups = self.clusters, self.groups
+        return rows
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._in_blocks)
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows: of a fused one with one transfer to the host."""
+        if not is_fused(pass_, self.kernel):
+            return self._in_blocks.gather(pass_, report)
+        batch = Batch(self.scores.array, self.labels, self.weights, kernel=self.kernel)
+        found = pass_(batch)
+        assert batch.counted is not None, "the kernel was chosen for this"
+        if batch.counted.n_bad:
+            return self._in_blocks.gather(pass_, report)  # whose checks say what is wrong, and where
+        if not batch.counted.n_rows:
+            raise without_rows()
+        report("Reading", self.n_rows, self.n_rows)
+        return found
+
+    def sample(self, size: int) -> "DeviceSource":
+        """A random ``size`` of the rows, the same ones each time, on the device. A row may be in it more than once."""
+        index = arrays.random_numbers(size, self.n_rows, self.labels)
+        return self._part(lambda x: arrays.rows_at(x, index))
+
+    def every(self, step: int) -> "DeviceSource":
+        """Every ``step``-th row; only labels and weights are copied."""
+        return self._part(lambda x: x[::step, ...] if x.ndim > 1 else x[::step].contiguous())
+
+    def _part(self, rows: Callable[[Array], Array]) -> "DeviceSource":
+        scores = replace(self.scores, array=rows(self.scores.array), leading=())
+        labels, weights = rows(self.labels), None if self.weights is None else rows(self.weights)
+
+        def in_blocks() -> ArraySource:
+            heavy = _ones(scores.n_samples) if weights is None else arrays.on_host(weights)
+            return ArraySource(scores, class_indices(labels, None, scores, "labels", heavy), heavy)
+
+        return DeviceSource(scores, labels, weights, self.kernel, in_blocks)
+
+
+def on_device(
+    scores: Scores,
+    labels: Any,
+    weights: HostArray | None,
+    classes: Classes,
+    name: str,
+    clusters: Clusters | None = None,
+    groups: Groups | None = None,
+) -> DeviceSource | None:
+    """The rows as a source of their device, or None if no kernel can read them all at once there.
+
+    ``weights`` are None for ones; ``name`` is what the caller calls the labels.
+    """
+    kernel = kernel_for(scores.array)
+    if scores.input != "logits" or scores.is_scattered or not kernel.takes_unchecked(scores.array):
+        return None
+
+    def in_blocks() -> ArraySource:
+        heavy = _ones(scores.n_samples) if weights is None else weights
+        columns = class_indices(labels, classes, scores, name, heavy)
+        return ArraySource(scores, columns, heavy)
+
+    columns = _columns(labels, scores) if classes is None else None
+    if columns is None:
+        columns = arrays.beside(in_blocks().labels, scores.array)
+    heavy = None if weights is None else arrays.beside(weights, scores.array)
+    return DeviceSource(scores, columns, heavy, kernel, in_blocks, clusters, groups)
+
+
+def _columns(labels: Any, scores: Scores) -> Array | None:
+    """Labels that are on the device already, for the kernel to check; None for all others."""
+    flat = arrays.is_on_cuda(labels) and tuple(labels.shape) == (scores.n_samples,)
+    if not flat or arrays.kind(labels) != "int" or labels.device != scores.array.device:
+        return None
+    return arrays.as_array(labels)
+
+
+def _ones(n: int) -> HostArray:
+    return np.broadcast_to(np.float64(1), (n,))

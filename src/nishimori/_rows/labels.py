@@ -1,0 +1,417 @@
+"""True classes, sample weights and clusters, as NumPy integers and floats.
+
+Labels take little memory compared with logits, so they stay on the host and each block of rows is moved to its device.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from nishimori._rows.scores import Scores
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori._support.numeric import refuse_hidden
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning, NoRowsError
+
+Classes = Sequence[Any] | HostArray | None
+
+RowName = Callable[[int], str]
+"""What a row is called in messages."""
+
+# Fewer clusters give a standard error that is much too small; from the second number on, 95 % intervals of T cover 94 %
+# (bench/results/cluster_coverage.md).
+_FEW_CLUSTERS, _ENOUGH_CLUSTERS = 10, 40
+
+
+def row_name(number: int) -> str:
+    """The usual name of a row."""
+    return f"row {number}"
+
+
+def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
+    """The label of each column: ``classes`` if given, else 0, 1, ...; their number is checked where it is known."""
+    if classes is None:
+        assert n_classes is not None
+        return np.arange(n_classes)
+    if isinstance(classes, str | bytes | Mapping) or not (hasattr(classes, "__len__") and hasattr(classes, "__getitem__")):
+        shown = repr(classes) if isinstance(classes, str | bytes | int | float) else f"a {type(classes).__name__}"
+        raise InputError(f"`classes` must be a list with the label of each column in order, got {shown}.")
+    try:
+        values = as_given(classes).tolist()
+    except ValueError:
+        values = [[]]  # lists of different lengths
+    if not isinstance(values, list) or any(isinstance(value, list | tuple | set | Mapping) for value in values):
+        raise InputError("`classes` must be a flat list with the label of each column in order, got a nested one.")
+    if n_classes is not None and len(values) != n_classes:
+        raise InputError(f"`classes` must name {n_classes} classes, one per column in order, got {len(values)}.")
+    if len(values) < 2:
+        raise InputError(f"`classes` must name at least 2 classes, got {len(values)}.")
+    if len(set(values)) != len(values):
+        twice = next(value for i, value in enumerate(values) if value in values[:i])
+        raise InputError(f"`classes` must name each class once, got {twice!r} more than once.")
+    one_type = len({type(value) for value in values}) == 1
+    return np.asarray(values) if one_type else np.array(values, dtype=object)
+
+
+def column_names(X: Any, name: str = "X") -> list[str] | None:
+    """The names of the columns of a data frame, if they are text; ``name`` is the caller's word for it."""
+    names = list(getattr(X, "columns", []))
+    texts = [isinstance(each, str) for each in names]
+    if not any(texts):
+        return None
+    if not all(texts) or len(set(names)) != len(names):
+        raise InputError(f"`{name}` must have columns with distinct names, all of them text or none, got {names}. Rename them.")
+    return names
+
+
+def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
+    """Refuse column names that are the classes in another order."""
+    if columns is None or classes is None:
+        return
+    wanted = [str(label) for label in class_labels(classes).tolist()]
+    if list(columns) != wanted and sorted(columns) == sorted(wanted):
+        raise InputError(
+            f"`classes` must be in the order of the columns, got {wanted} for the columns {list(columns)}. "
+            f"Pass `classes={list(columns)}`."
+        )
+
+
+def class_indices(y: Any, classes: Classes, scores: Scores, name: str, weights: HostArray, first_row: int = 0) -> HostArray:
+    """The column of each sample's true class, as int64; samples of weight zero may have any label, and get column 0.
+
+    Errors count rows from ``first_row``.
+    """
+    labels = flat_labels(y, scores, name)
+    if weights.all():
+        return _columns(labels, classes, scores, name, np.arange(first_row, first_row + len(labels)))
+    (kept,) = np.nonzero(weights)
+    columns = np.zeros(len(labels), dtype=np.int64)
+    columns[kept] = _columns(labels[kept], classes, scores, name, first_row + kept)
+    return columns
+
+
+def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, rows: HostArray) -> HostArray:
+    """The column of each label; ``rows`` are the labels' row numbers."""
+    if classes is not None:
+        return _positions(labels, class_labels(classes, scores.n_classes), name, rows, scores)
+    refusal = f"`{name}` must be integers from 0 to {scores.n_classes - 1}, got"
+    labels = _whole(labels, refusal, lambda place: scores.row(int(rows[place])))
+    outside = ~((labels >= 0) & (labels < scores.n_classes))
+    if outside.any():
+        first = int(np.argmax(outside))
+        remedy = _remedy(labels, labels[first], scores.n_classes)
+        raise InputError(
+            f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[first]:.6g} in {scores.row(int(rows[first]))}. "
+            f"{remedy}"
+        )
+    return labels.astype(np.int64, copy=False)
+
+
+def _remedy(labels: HostArray, found: Any, n_classes: int) -> str:
+    """What to do about whole numbers that are no columns, of which ``found`` is the first."""
+    if labels.min() == 1 and labels.max() == n_classes:
+        return "Labels start at 0: subtract 1."
+    if are_signs(labels, n_classes):
+        return "For the labels -1 and 1 pass `classes=[-1, 1]`."
+    if found >= 0:
+        return "Check that every class has its column."
+    leave_out = f"To leave out all samples with this label, pass `ignore_index={found:.6g}`."
+    may_be_class = found == -1 and (len(np.unique(labels)) == n_classes or (labels == -1).all())
+    return f"If it is a class, number the classes from 0. {leave_out}" if may_be_class else leave_out
+
+
+def are_signs(labels: HostArray, n_classes: int) -> bool:
+    """Whether numbers are the two classes -1 and 1."""
+    return n_classes == 2 and bool((abs(labels) == 1).all()) and -1 in labels and 1 in labels
+
+
+def _whole(labels: HostArray, refusal: str, row: RowName) -> HostArray:
+    """Whole numbers, or the error that begins with ``refusal``."""
+    if labels.dtype == object and all(_is_number(value) for value in labels.tolist()):
+        try:
+            labels = labels.astype(np.float64)  # a column of a data frame, say
+        except OverflowError:
+            raise InputError(f"{refusal} a whole number too large for any class.") from None
+    if arrays.kind(labels) in ("other", "complex"):
+        unread = next((i for i, value in enumerate(labels.tolist()) if not _reads_as_number(value)), 0)
+        remedy = "For other labels pass the label of each column in order: `classes=[...]`."
+        if _is_missing(labels.tolist()[unread]):
+            remedy = "A label is missing. Drop such samples."
+        raise InputError(f"{refusal} {labels.tolist()[unread]!r} in {row(unread)}. {remedy}")
+    broken = ~((labels == np.floor(labels)) & np.isfinite(labels)) if arrays.kind(labels) == "float" else np.array(False)
+    if broken.any() and np.isnan(labels[broken][0]):
+        raise InputError(f"{refusal} nan: a label is missing in {row(int(np.argmax(broken)))}. Drop such samples.")
+    if broken.any():
+        raise InputError(
+            f"{refusal} {labels[broken][0]:.6g}: labels are classes, not continuous values. "
+            "Check that scores and labels are not swapped."
+        )
+    return labels
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number)
+
+
+def _reads_as_number(value: Any) -> bool:
+    """Whether ``value`` is a number, or text that could be one: the entry to show is one that is neither."""
+    try:
+        return bool(np.isfinite(float(value)))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (not value.strip() if isinstance(value, str) else isinstance(value, float) and isnan(value))
+
+
+def flat_labels(y: Any, scores: Scores, name: str) -> HostArray:
+    """One label per row of the scores, on the host; their values are not checked."""
+    if y is None:
+        # scikit-learn's checks want these words of an estimator.
+        wanted = "this requires y to be passed, but the target y is None" if name == "y" else "pass it"
+        raise InputError(f"`{name}` must be the true class of each sample, got None: {wanted}.")
+    refuse_hidden(y, name)
+    try:
+        labels = as_given(y)
+    except ValueError:
+        raise InputError(f"`{name}` must be a flat list of labels, got rows of different lengths.") from None
+    if scores.leading and labels.shape != (scores.n_samples,):
+        return _flattened(labels, scores, name)
+    if labels.ndim == 2 and scores.is_binary_score and labels.shape[1] > 1:
+        raise InputError(
+            f"`{name}` must be one label per sample, got a table of shape {labels.shape} after a flat array of scores. "
+            "Swap the two arguments: scores come first."
+        )
+    if labels.ndim == 2 and labels.shape[1] == scores.n_classes:
+        raise InputError(f"`{name}` must be one label per sample, got shape {labels.shape}{_if_one_hot(labels, name)}")
+    n_samples = scores.n_samples
+    if labels.ndim != 1:
+        remedy = f" Pass `{name}.ravel()`." if labels.size == n_samples else ""
+        raise InputError(f"`{name}` must be one label per sample, shape ({n_samples},), got shape {labels.shape}.{remedy}")
+    if len(labels) != n_samples:
+        raise InputError(f"`{name}` must have as many entries as there are rows of scores, {n_samples}, got {len(labels)}.")
+    return labels
+
+
+def _flattened(labels: HostArray, scores: Scores, name: str) -> HostArray:
+    """Labels in the shape of the scores before the classes."""
+    if labels.shape == scores.leading:
+        return labels.reshape(-1)
+    shape = (*scores.leading, scores.n_classes)
+    remedy = f"Pass one label per position of `{scores.name}`, whose last dimension is that of the classes."
+    if labels.shape == (*shape[:1], *shape[2:]):
+        remedy = f"Put the classes last: pass `{scores.name}` with its dimension 1 moved to the end, as `movedim(1, -1)` does."
+    raise InputError(
+        f"`{name}` must have shape {scores.leading}, as `{scores.name}` before the classes, got {labels.shape}. {remedy}"
+    )
+
+
+def _if_one_hot(labels: HostArray, name: str) -> str:
+    """What to do with a table of labels as wide as that of the scores."""
+    if labels.dtype.kind in "biuf" and ((labels == 0) | (labels == 1)).all():
+        if (labels.sum(axis=1) == 1).all():
+            return f", which looks one-hot. Pass `{name}.argmax(axis=1)`."
+        return (
+            ", with several true classes, or none, in some rows. For labels that do not exclude each other use "
+            "nishimori.MultilabelCalibrator and nishimori.evaluate_multilabel, in Python."
+        )
+    return ". Pass the true class of each sample."
+
+
+def as_given(values: Any) -> HostArray:
+    """On the host; a list of mixed types stays one, where NumPy would turn its numbers into text."""
+    host: HostArray = arrays.on_host(arrays.as_array(values))
+    if host.ndim == 1 and host.dtype.kind == "U" and not arrays.is_array(values):
+        kept = np.empty(len(host), dtype=object)
+        kept[:] = list(values)
+        return kept
+    return host
+
+
+def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray, scores: Scores) -> HostArray:
+    column = {value: i for i, value in enumerate(classes.tolist())}
+    indices = np.array([column.get(value, -1) for value in labels.tolist()], dtype=np.int64)
+    if (indices < 0).any():
+        first = int(np.argmax(indices < 0))
+        found = labels.tolist()[first]
+        remedy = "Add it to `classes` if it has a column, or drop those samples."
+        if _is_missing(found):
+            remedy = "A label is missing. Drop such samples."
+        raise InputError(f"`{name}` must be among `classes`, got {found!r} in {scores.row(int(rows[first]))}. {remedy}")
+    return indices
+
+
+def checked_weights(sample_weight: Any, n_samples: int, row: RowName = row_name) -> HostArray:
+    """One float64 weight per sample; ones if none were given. ``row`` names a sample in messages."""
+    if sample_weight is None:
+        return np.broadcast_to(np.float64(1), (n_samples,))  # ones that take no memory
+    weights = numeric_weights(sample_weight)
+    if weights.shape != (n_samples,):
+        raise InputError(f"`sample_weight` must have shape ({n_samples},), one weight per sample, got {weights.shape}.")
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise InputError(
+            f"`sample_weight` must be finite and not negative, got {weights[first]:.6g} in {row(first)}. "
+            "A weight counts copies of a sample: give 0 to samples that must not count."
+        )
+    if not weights.any():
+        raise NoRowsError("`sample_weight` must be positive for some sample, got only zeros.")
+    if not 1e-60 < weights.max() < 1e60:  # so that fourth powers stay in the range of float64
+        raise InputError(
+            f"The largest `sample_weight` must lie between 1e-60 and 1e60, got {weights.max():.6g}. "
+            "Divide all weights by their mean."
+        )
+    return weights
+
+
+def numeric_weights(sample_weight: Any) -> HostArray:
+    """Weights as float64 on the host; neither their number nor their values are checked."""
+    refuse_hidden(sample_weight, "sample_weight")
+    try:
+        given: HostArray = arrays.on_host(arrays.as_array(sample_weight))
+        if arrays.kind(given) == "complex":
+            raise InputError("`sample_weight` must be real, got complex numbers.")
+        return given.astype(np.float64)
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"`sample_weight` must hold one number per sample, but one could not be read: {error}.") from None
+
+
+def spelled_as(labels: HostArray, classes: Sequence[Any] | None) -> Any:
+    """Labels from a file as numbers, or spelled as ``classes`` are where there are any: 3.0 in a file is the class "3"."""
+    if labels.ndim != 1:
+        return labels  # refused later, with its shape
+    if classes is None:
+        return _numeric(labels) if labels.dtype.kind in "UO" else labels
+    known = {str(label) for label in classes}
+    values = labels.tolist()
+    spelling = {value: _spelled(value, known) for value in set(values)}
+    return [spelling[value] for value in values]
+
+
+def _numeric(labels: HostArray) -> HostArray:
+    """Texts as the numbers that they spell; what spells none stays text, so that an error names it."""
+    try:
+        return labels.astype(np.float64)
+    except (TypeError, ValueError):
+        kept = np.empty(len(labels), dtype=object)
+        kept[:] = [_number(value) for value in labels.tolist()]
+        return kept
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def _spelled(value: Any, known: set[str]) -> str:
+    """The class that a label is, or the label as text. Only a whole number may lose its decimals, and 1.7 is not one."""
+    text = str(value)
+    try:
+        # The limit keeps a short text such as 1e999999999 from becoming a long number.
+        number = Decimal(text) if text not in known and abs(float(text)) < 1e15 else None
+    except (ValueError, ArithmeticError):
+        return text
+    if number is None or number != number.to_integral_value():
+        return text
+    whole = str(int(number))
+    return whole if whole in known else text
+
+
+def cluster_codes(clusters: Any, weights: HostArray, row: RowName = row_name) -> HostArray:
+    """A whole number for the cluster of each sample; samples of weight zero may have any cluster, and get 0."""
+    (kept,) = np.nonzero(weights)
+    codes = np.zeros(len(weights), dtype=np.int64)
+    codes[kept] = coded(clusters, len(weights), "cluster", row, kept)[1]
+    return codes
+
+
+def coded(
+    values: Any, n_samples: int, what: str, row: RowName = row_name, kept: HostArray | None = None
+) -> tuple[HostArray, HostArray]:
+    """The different values that samples have, in order, and the place of each sample's value among them.
+
+    ``what`` is what a value is called; the caller's argument is its plural. Only the ``kept`` samples are looked at, if given.
+    """
+    name = f"{what}s"
+    refuse_name(values, what)
+    refuse_hidden(values, name)
+    try:
+        given: HostArray = as_given(values)
+    except ValueError:
+        raise InputError(f"`{name}` must be a flat list, got rows of different lengths.") from None
+    if given.shape != (n_samples,):
+        raise InputError(f"`{name}` must have shape ({n_samples},), one {what} per sample, got {given.shape}.")
+    if kept is not None and len(kept) < n_samples:
+        given, every = given[kept], row
+        row = lambda place: every(int(kept[place]))  # noqa: E731 - the name of the place among all samples
+    absent = next((i for i, value in enumerate(given.tolist()) if is_absent(value)), None) if given.dtype == object else None
+    if absent is not None:
+        found = "None" if given[absent] is None else "NaN"
+        raise InputError(f"`{name}` must not be missing, got {found} in {row(absent)}. Give that row a {what}.")
+    try:
+        missing = given != given  # noqa: PLR0124 - NaN, in arrays of any type
+        different, codes = np.unique(given, return_inverse=True)
+    except TypeError:
+        raise InputError(f"`{name}` must hold values of one type, such as numbers or text.") from None
+    if missing.any():
+        raise InputError(f"`{name}` must not be missing, got NaN in {row(int(np.argmax(missing)))}. Give that row a {what}.")
+    return different, codes
+
+
+def refuse_name(values: Any, what: str) -> None:
+    """Refuse the name of a column where there are only arrays."""
+    if isinstance(values, str):
+        raise InputError(
+            f"`{what}s` must be the {what} of each sample, got the text {values!r}. Names of columns are for files; for a data "
+            f"frame, pass the column itself, such as `frame[{values!r}]`, and the scores without it."
+        )
+
+
+def is_absent(value: Any) -> bool:
+    """Whether it is None, NaN, or what pandas has in their place."""
+    try:
+        return value is None or bool(value != value)  # noqa: PLR0124 - NaN, of any type
+    except TypeError:  # pandas.NA is neither equal to itself nor different
+        return True
+
+
+def first_names(names: Sequence[Any]) -> str:
+    """The first five of some names, as text."""
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
+def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Names of groups from a file: whole numbers, if every name is one as it is usually written, else as they are.
+
+    So 7 of a Parquet file, 7.0 and the text 7 of a CSV file are the same group, while the text 007 stays text.
+    """
+    texts = [str(int(each)) if isinstance(each, float) and each.is_integer() else str(each) for each in values]
+    try:
+        whole = [int(text) for text in texts]
+    except ValueError:
+        return tuple(values)
+    return tuple(whole) if [str(each) for each in whole] == texts else tuple(values)
+
+
+def check_number_of_clusters(number: int) -> None:
+    """Refuse one cluster, and warn of few: how different clusters are is what a standard error is made of."""
+    if number < 2:
+        raise InputError(
+            "`clusters` must name at least two clusters, got one: the spread between clusters is what a standard error is "
+            "made of. Leave it out if samples are independent."
+        )
+    if number < _FEW_CLUSTERS:
+        notice(
+            f"Standard errors from {number} clusters are too small on average, and vary much. Use at least {_ENOUGH_CLUSTERS}.",
+            InputWarning,
+        )

@@ -1,0 +1,93 @@
+"""Scores in a .npy file or a memory map, read a few megabytes at a time.
+
+The file is read and not mapped: a file that shrinks while it is mapped ends the process, and reads of several megabytes keep
+the disk busier than page faults do. A memory map of the user is read as it is, because it may hold changes that are not in
+its file.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import RawIOBase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from nishimori._rows.stored_rows import Sliced
+from nishimori._support.arrays import HostArray, merged, rows_between
+from nishimori._support.disk import existing_file
+from nishimori.errors import FormatError
+
+Rows = Callable[[int, int], HostArray]
+
+_PAGE = 4096
+
+
+class Mapped(Sliced):
+    """A memory map; the thread that reads ahead makes the system fetch the pages of the next rows."""
+
+    def __init__(self, array: HostArray) -> None:
+        given: HostArray = np.asarray(array)
+        self.shape, self.dtype = given.shape, given.dtype
+        self.array: HostArray = merged(given) if given.ndim > 2 else given
+
+    @contextmanager
+    def opened(self) -> Iterator[Rows]:
+        """Slices, none of which is a copy."""
+        yield self._rows
+
+    def _rows(self, start: int, stop: int) -> HostArray:
+        rows: HostArray = rows_between(self.array, start, stop)
+        if rows.flags.c_contiguous:
+            rows.view(np.uint8).reshape(-1)[::_PAGE].max()
+        return rows
+
+
+class NpyFile(Sliced):
+    """The array in a .npy file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = existing_file(path)
+        mapped = _mapped(path)
+        self.shape, self.dtype = mapped.shape, mapped.dtype
+        self._offset = mapped.offset
+        self._by_rows = mapped.flags.c_contiguous
+        self._was = _state(os.stat(path))
+
+    @contextmanager
+    def opened(self) -> Iterator[Rows]:
+        """The file, which must be as it was when it was first opened."""
+        with self.path.open("rb", buffering=0) as file:
+            if _state(os.fstat(file.fileno())) != self._was:
+                raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
+            if self._by_rows:
+                yield lambda start, stop: self._read(file, start, stop)
+            else:  # in Fortran order the rows are spread over the file
+                mapped = _mapped(self.path)
+                yield lambda start, stop: np.ascontiguousarray(rows_between(mapped, start, stop))
+
+    def _read(self, file: RawIOBase, start: int, stop: int) -> HostArray:
+        rows = np.empty((stop - start, *(self.shape[-1:] if len(self.shape) > 1 else ())), self.dtype)
+        wanted = memoryview(rows.reshape(-1).view(np.uint8).data)
+        file.seek(self._offset + start * (rows.nbytes // len(rows)))
+        while wanted.nbytes:
+            n_read = file.readinto(wanted)
+            if not n_read:
+                raise FormatError(f"{self.path} became shorter while it was read. Start again when it is complete.")
+            wanted = wanted[n_read:]
+        return rows
+
+
+def _mapped(path: Path) -> Any:
+    """A memory map of a file, which checks its header and its length."""
+    try:
+        return npy.open_memmap(path, mode="r")
+    except (ValueError, EOFError, OverflowError, SyntaxError) as error:
+        reason = " ".join(str(error).split())[:120].rstrip(".")
+        raise FormatError(f"{path} is not a readable .npy file: {reason}. Save it again with numpy.save.") from None
+
+
+def _state(about: os.stat_result) -> tuple[int, int]:
+    return about.st_size, about.st_mtime_ns

@@ -1,0 +1,307 @@
+"""Rows that are read piece by piece, again for each reading: what streams, files and loaders have in common.
+
+A piece is a few megabytes of rows. A subclass says how pieces are read and what their rows are; here they are read ahead,
+checked, counted and shown. Only the first reading checks values. Every later one must give the same rows, which is checked as
+far as their number, weight and labels tell and, where logits are computed again, by a `Fingerprint` of them.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.batch import Batch
+from nishimori._rows.fingerprint import Fingerprint
+from nishimori._rows.labelling import PLAIN, Labelling
+from nishimori._rows.labels import Classes, checked_weights, class_indices, numeric_weights
+from nishimori._rows.read_ahead import ahead
+from nishimori._rows.scores import SAY_PROBABILITIES, Input, Scores, scores, warn_if_probabilities
+from nishimori._rows.source import Source, Sum, without_rows
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori._support.progress import Report, shown, silent
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning
+
+P = TypeVar("P")
+T = TypeVar("T", bound=Sum)
+
+# Sums of the same weights in another order differ by rounding.
+_SAME_WEIGHT = 1e-9
+
+# Sums of the same logits in another order differ by less than this part of their scale. A search for one or two parameters
+# takes fewer readings than the second number, and so does one for many parameters that converges soon.
+_EXACT, _LONG = 1e-9, 30
+
+# Numbers in a piece: 2**20 take 4 MB in single precision, which a disk reads in one go and which takes long enough to compute
+# that handing it from one thread to another does not matter.
+_NUMBERS = 2**20
+
+
+def rows_per_piece(n_classes: int) -> int:
+    """How many rows make a piece: whole blocks, so that a file gives the same blocks as an array in memory."""
+    step = arrays.rows_per_block(np.empty(0), n_classes)
+    return step * max(1, _NUMBERS // (step * n_classes))
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What scores and labels stand for; ``names`` are what the caller's signature calls the two.
+
+    ``probability_remedy`` is what the user can do if the logits look like probabilities. ``labelling`` says which rows count.
+    """
+
+    input: Input = "logits"
+    classes: Classes = None
+    floor: float | None = None
+    names: tuple[str, str] = ("logits", "labels")
+    probability_remedy: str = SAY_PROBABILITIES
+    labelling: Labelling = PLAIN
+
+    def scores(self, array: Any) -> Scores:
+        """Scores whose type and shape have been checked."""
+        return scores(array, input=self.input, name=self.names[0], floor=self.floor)
+
+    def rows(
+        self,
+        array: Any,
+        labels: Any,
+        sample_weight: Any,
+        first_row: int = 0,
+        n_classes: int | None = None,
+        n_rows_in_all: int | None = None,
+    ) -> ArraySource:
+        """Some rows as a source, their labels and weights checked. All weights may be zero.
+
+        ``n_classes`` is the number of classes of the rows before, if there were any. Errors count from ``first_row``, and the
+        kernel is chosen for ``n_rows_in_all``.
+        """
+        table = self.scores(array)
+        if n_classes is not None and table.n_classes != n_classes:
+            raise InputError(f"`{self.names[0]}` must have {n_classes} classes, as in the rows before, got {table.n_classes}.")
+        labels, sample_weight = self.labelling.applied(labels, sample_weight, table, self.names[1])
+        if sample_weight is not None and _is_zero(sample_weight, table.n_samples):
+            nothing: HostArray = np.zeros(table.n_samples)
+            return ArraySource(table, nothing.astype(np.int64), nothing, first_row)
+        weights = checked_weights(sample_weight, table.n_samples, lambda number: table.row(first_row + number))
+        columns = class_indices(labels, self.classes, table, self.names[1], weights, first_row)
+        return ArraySource(table, columns, weights, first_row, n_rows_in_all)
+
+
+def _is_zero(sample_weight: Any, n_rows: int) -> bool:
+    """Whether all weights of a piece are zero, so that none of its rows counts."""
+    given = numeric_weights(sample_weight)
+    return given.shape == (n_rows,) and not given.any()
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a reading has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
+
+    ``logits`` is their fingerprint where they are computed again in each reading.
+    """
+
+    n_rows: int = 0
+    n_counted: int = 0
+    weight: float = 0.0
+    labels: int = 0
+    has_masks: bool = False
+    logits: Fingerprint = field(default_factory=Fingerprint)
+
+    def __add__(self, other: "Found") -> "Found":
+        return Found(
+            self.n_rows + other.n_rows,
+            self.n_counted + other.n_counted,
+            self.weight + other.weight,
+            self.labels + other.labels,
+            self.has_masks or other.has_masks,
+            self.logits + other.logits,
+        )
+
+    @classmethod
+    def of(cls, rows: ArraySource, before: "Found | None", *, are_computed: bool) -> "Found":
+        """What is in rows that have been read; ``before`` is what the first reading has found, if this is a later one.
+
+        ``are_computed`` if their logits are computed again in each reading.
+        """
+        counted = rows.weights > 0
+        weight, labels = float(rows.weights.sum()), int(rows.labels[counted].sum())
+        logits = Fingerprint.of(rows, is_first=before is None) if are_computed else Fingerprint()
+        return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits)
+
+    def agrees(self, other: "Found") -> bool:
+        """Whether these can be the same rows, in whatever order."""
+        same_counts = (self.n_rows, self.n_counted, self.labels) == (other.n_rows, other.n_counted, other.labels)
+        return same_counts and abs(self.weight - other.weight) <= _SAME_WEIGHT * self.weight
+
+
+class Pieces(Source, Generic[P]):
+    """Rows that are read piece by piece.
+
+    ``progress`` is that of public functions: None shows a bar if standard error is a terminal. ``read_ahead`` reads the next
+    piece in a thread while the sums of the one before are computed.
+    """
+
+    remedy: str | None = None
+    """What the user can do if logits change from one reading to the next; None where they are stored and cannot."""
+
+    def __init__(self, meaning: Meaning, *, progress: bool | None, read_ahead: bool) -> None:
+        self.meaning = meaning
+        self._progress = progress
+        self._read_ahead = read_ahead
+        self._found: Found | None = None  # by the first complete reading
+        self._n_classes: int | None = None
+        self._looked_at = False  # whether its values look like probabilities
+        self._n_changed = 0  # readings whose logits differed from those of the first, as by rounding
+
+    @abstractmethod
+    def read(self) -> Generator[P, None, None]:
+        """The pieces of one reading, in order; a thread may run this."""
+
+    @abstractmethod
+    def rows(self, piece: P) -> ArraySource | None:
+        """The rows of a piece, with checked labels and weights, or None if it has none."""
+
+    @abstractmethod
+    def placed(self, text: str, piece: P) -> str:
+        """An error message about a piece, with its place."""
+
+    @abstractmethod
+    def nothing(self) -> InputError:
+        """The error if there are no rows at all."""
+
+    @property
+    def name(self) -> str:
+        """What the caller's signature calls the data."""
+        return self.meaning.names[0]
+
+    @property
+    def n_classes(self) -> int:
+        if self._n_classes is None:
+            self._n_classes = self.first().n_classes
+        return self._n_classes
+
+    @property
+    def n_rows(self) -> int | None:
+        return None if self._found is None else self._found.n_rows
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return self.meaning.floor
+
+    def with_floor(self, floor: float) -> Source:
+        """The same rows with smaller probabilities raised to ``floor``."""
+        made = copy(self)
+        made.meaning = replace(self.meaning, floor=floor)
+        made._found = None  # what a reading found is that of other logits
+        return made
+
+    def first(self) -> ArraySource:
+        """The first rows, from a reading that ends there."""
+        with closing(self.read()) as pieces:
+            for piece in pieces:
+                with self._telling(piece):
+                    rows = self.rows(piece)
+                if rows is not None:
+                    return rows
+        raise self.nothing()
+
+    def __iter__(self) -> Iterator[Batch]:
+        for piece, rows in self._reading():
+            with self._telling(piece):
+                yield from rows
+
+    def _reading(self) -> Generator[tuple[P, ArraySource], None, None]:
+        """One reading; it ends with an error if it did not give the rows of the first one."""
+        before, now = self._found, Found()
+        pieces = ahead(self.read()) if self._read_ahead else self.read()
+        with closing(pieces):  # type: ignore[type-var]
+            for piece in pieces:
+                with self._telling(piece):
+                    rows = self._checked(piece, before)
+                if rows is None:
+                    continue
+                if now.has_masks:  # of which there will be more
+                    rows.read_in_blocks()
+                yield piece, rows
+                now += Found.of(rows, before, are_computed=self.remedy is not None)
+        if not now.n_rows:
+            raise self.nothing() if before is None else self._other_rows(before, now)
+        if before is not None and not before.agrees(now):
+            raise self._other_rows(before, now)
+        if before is not None and self.remedy is not None:
+            self._compare(before.logits, now.logits, self.remedy)
+        self._found = now if before is None else before
+
+    def _compare(self, before: Fingerprint, now: Fingerprint, remedy: str) -> None:
+        """Refuse other logits than in the first reading; warn if a long search reads logits that change a little."""
+        if not before.agrees(now):
+            raise before.other_logits(now, self.name, remedy)
+        change = before.change(now)
+        self._n_changed += change > _EXACT
+        if change > _EXACT and self._n_changed == _LONG:
+            notice(
+                f"The logits of `{self.name}` change by about {change:.1g} of their scale from one pass to the next, as "
+                f"rounding on a GPU does, and have been read {_LONG} times. A search with many parameters may not converge on "
+                f"them. {remedy}",
+                InputWarning,
+            )
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows, with a bar unless the caller has its own."""
+        if report is not silent:
+            return self._gathered(pass_, report)
+        with shown(self._progress) as bar:
+            return self._gathered(pass_, bar)
+
+    def _gathered(self, pass_: Callable[[Batch], T], report: Report) -> T:
+        total: T | None = None
+        done = 0
+        # After an error the traceback keeps the reading alive, and with it its open files and threads.
+        with closing(self._reading()) as reading:
+            for piece, rows in reading:
+                if rows.weights.any():
+                    with self._telling(piece):
+                        sums = rows.gather(pass_)
+                    total = sums if total is None else total + sums
+                done += rows.n_rows
+                report("Reading", done, self.n_rows)
+        if total is None:
+            raise without_rows()
+        return total
+
+    def _checked(self, piece: P, before: Found | None) -> ArraySource | None:
+        rows = self.rows(piece)
+        if rows is None:
+            return None
+        if self._n_classes is None:
+            self._n_classes = rows.n_classes
+        if not self._looked_at:
+            self._looked_at = True
+            warn_if_probabilities(rows.scores, self.meaning.probability_remedy, rows.weights)
+        if before is not None:
+            # The values are known to be good, but a loader that shuffles may have masks in other blocks than before.
+            rows.trust(None if before.has_masks else False)
+        return rows
+
+    def _other_rows(self, before: Found, now: Found) -> InputError:
+        first, again = (f"{each.n_counted} rows of weight {each.weight:.10g}" for each in (before, now))
+        if first == again:
+            first, again = f"{first}", "as many rows with other labels"
+        return InputError(
+            f"`{self.name}` must give the same rows in every reading, got {again} after {first}. Check that no "
+            "iterator inside it is used up, and that rows are not drawn at random or dropped, as by `drop_last`."
+        )
+
+    @contextmanager
+    def _telling(self, piece: P) -> Iterator[None]:
+        """Give the place of the piece in errors about its rows."""
+        try:
+            yield
+        except InputError as error:
+            raise InputError(self.placed(str(error), piece)) from None

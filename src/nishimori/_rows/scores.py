@@ -1,0 +1,393 @@
+"""What the user calls logits or probabilities, kept as it came.
+
+`Scores` holds the caller's own array. Fitting asks it for blocks as they are stored, prediction for blocks in the caller's
+precision; neither changes the array, and nothing is inferred from its values: whether it holds logits or probabilities is
+what the caller said. Its type and shape are checked when it is made, its values when they are read for the first time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf, prod
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from nishimori._kernels.block import LARGEST
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray, namespace
+from nishimori._support.numbers import between
+from nishimori._support.numeric import check_shape, numeric
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning
+
+Input = Literal["logits", "probabilities"]
+
+Floor = float | Literal["auto"] | None
+"""The lowest probability; "auto" where it is chosen from the data, see `_fit.floors`."""
+
+SAY_PROBABILITIES = "pass `input='probabilities'`"
+"""What to do if logits look like probabilities, where the function takes ``input``."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of shape (n, k), or (n,) for the positive class of a binary problem; ``name`` is the caller's word for them.
+
+    ``floor`` raises smaller probabilities; if it is None, only exact zeros are raised, to the smallest number of their dtype.
+    ``leading`` is the shape before the classes where that has several dimensions, such as (sequences, tokens): each of these
+    positions is a row. The array then has them as one dimension, unless that would take a copy.
+    """
+
+    array: Array
+    input: Input
+    name: str = "logits"
+    floor: float | None = None
+    leading: tuple[int, ...] = ()
+
+    @property
+    def is_binary_score(self) -> bool:
+        """Whether one number per row stands for two classes: z for the logits (0, z), p for (1 - p, p)."""
+        return len(self.array.shape) == 1
+
+    @property
+    def n_samples(self) -> int:
+        return int(prod(self.array.shape[:-1] or self.array.shape))
+
+    @property
+    def n_classes(self) -> int:
+        return 2 if self.is_binary_score else int(self.array.shape[-1])
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether the rows cannot be seen as one dimension without a copy; they are then copied a block at a time."""
+        return len(self.array.shape) > 2
+
+    def row(self, number: int) -> str:
+        """The name of a row in messages: its number or, where there are several leading dimensions, its position."""
+        if not self.leading:
+            return f"row {number}"
+        inner = np.unravel_index(number % prod(self.leading[1:]), self.leading[1:])
+        return f"row ({', '.join(map(str, (number // prod(self.leading[1:]), *inner)))})"
+
+    def per_row(self, values: Any, name: str | None = None) -> Any:
+        """One value per row: flat if they have the leading shape, repeated if they have only its first dimensions.
+
+        Other shapes are refused where the caller has a ``name`` for the values.
+        """
+        if not self.leading or values is None or isinstance(values, str):
+            return values
+        try:
+            given = arrays.as_array(values)
+        except ValueError:  # rows of different lengths, which are refused later
+            return values
+        shape = tuple(given.shape)
+        if shape and shape == self.leading[: len(shape)]:
+            return np.repeat(arrays.on_host(given).reshape(-1), prod(self.leading[len(shape) :]))
+        if name is not None and shape != (self.n_samples,):
+            shorter = " or ".join(str(self.leading[:length]) for length in range(len(self.leading) - 1, 0, -1))
+            raise InputError(
+                f"`{name}` must have shape {self.leading}, one per position, or {shorter}, one per sequence, got {shape}."
+            )
+        return values
+
+    def restored(self, rows: Array) -> Array:
+        """Results with one row, or one number, per row of the scores, in the leading shape."""
+        return namespace(rows).reshape(rows, (*self.leading, *rows.shape[1:])) if self.leading else rows
+
+    @property
+    def rounding(self) -> float:
+        """The relative error of probabilities as they are stored: of float32 those of a softmax, of 16 bits the nearest."""
+        if self.input == "logits" or arrays.kind(self.array) != "float":
+            return 0.0
+        return arrays.epsilon(self.array) * (0.5 if arrays.is_half(self.array) else 2.0)
+
+    @property
+    def slack(self) -> float:
+        """By how much the sum of a row of probabilities may differ from 1."""
+        # Rounding each of many entries to 16 bits moves a sum by a few units of that precision; float32 moves it far less.
+        return max(_SLACK, 4 * arrays.epsilon(self.array)) if arrays.kind(self.array) == "float" else _SLACK
+
+    def blocks(self, most_rows: int | None = None) -> Iterator[slice]:
+        """Consecutive rows, about as many at a time as suit the device, on a CPU about ``most_rows`` at most."""
+        usual = arrays.rows_per_block(self.array, self.n_classes, most_rows)
+        step = -(-self.n_samples // max(1, round(self.n_samples / usual)))  # no short block at the end: each has its cost
+        return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
+
+    def stored(self, rows: slice, kept: HostArray | None = None) -> Array:
+        """Some rows, not yet checked; of those only the ``kept`` ones, if given.
+
+        Logits of float32 and float64 are as they were passed, shorter ones become float32, all others float64.
+        """
+        return self.widened(self.unchanged(rows, kept))
+
+    def unchanged(self, rows: slice, kept: HostArray | None = None) -> Array:
+        """The same in the dtype that they came in."""
+        stored = self._readable(self.at(rows))
+        return stored if kept is None else arrays.rows_at(stored, kept)
+
+    def widened(self, stored: Array) -> Array:
+        """Some rows as `stored` gives them, from what `unchanged` gives."""
+        return arrays.in_double(stored) if self.input == "probabilities" else arrays.in_single(stored)
+
+    def check(self, values: Array, numbers: Sequence[int] | HostArray) -> bool:
+        """Refuse values that cannot be scores; ``numbers`` count the rows. True if some class is masked."""
+        if self.input == "logits":
+            return _check_logits(self, values, numbers)
+        _check_probabilities(self, values, numbers)
+        return False
+
+    def as_logits(self, values: Array) -> tuple[Array, Array | None]:
+        """Logits (n, k) of checked values, and the probabilities they are the logarithms of, if those were given."""
+        table = self._raised(self._table(values))
+        return self._logits(table), table if self.input == "probabilities" else None
+
+    def logits(self, first_row: int = 0, rows: slice | None = None) -> Array:
+        """Logits (n, k) of all rows or of one block, checked, in the precision that results are computed in.
+
+        An error counts the rows of the array from ``first_row``.
+        """
+        return self._logits(self.table(first_row, rows))
+
+    def table(self, first_row: int = 0, rows: slice | None = None) -> Array:
+        """The same, but as passed: probabilities where those were given."""
+        for block in self.blocks() if rows is None else (rows,):
+            stored = arrays.seen_by_numpy(self._readable(self.at(block)))
+            if not self._is_usual(stored):
+                self.check(arrays.in_double(stored), range(first_row + block.start, first_row + block.stop))
+        if rows is None:
+            stored = arrays.seen_by_numpy(self._readable(self.at(slice(0, self.n_samples))))
+        return self._raised(self._table(arrays.to_compute(stored)))
+
+    def sample(self, index: HostArray) -> "Scores":
+        """The rows whose numbers are in ``index``, without their positions."""
+        return replace(self, array=arrays.rows_at(self.array, index), leading=())
+
+    def at(self, rows: slice) -> Array:
+        """Some rows as they were passed; a view of them, except where they are scattered."""
+        return arrays.rows_between(self.array, rows.start, rows.stop) if self.is_scattered else self.array[rows, ...]
+
+    def _is_usual(self, stored: Array) -> bool:
+        """Whether these are logits of which `check` would find nothing to say, without a copy of them in float64."""
+        if self.input != "logits" or arrays.kind(stored) != "float" or not arrays.fits_double(stored):
+            return False
+        return arrays.is_within(stored, LARGEST)
+
+    def _readable(self, values: Array) -> Array:
+        """``values``, on the host if their own library would read small probabilities as zero."""
+        return arrays.on_host(values) if self.input == "probabilities" and arrays.flushes(values) else values
+
+    def _raised(self, values: Array) -> Array:
+        """``values``, none of them below the floor."""
+        if self.floor is None:
+            return values
+        xp = namespace(values)
+        return xp.where(values < self.floor, xp.full_like(values, self.floor), values)
+
+    def _logits(self, values: Array) -> Array:
+        if self.input == "logits":
+            return values
+        xp = namespace(values)
+        # Only an exact zero is raised, to the least its own dtype can hold: a larger floor would move T.
+        floor = arrays.smallest_normal(self.array) if arrays.kind(self.array) == "float" else _DOUBLE_FLOOR
+        return xp.log(xp.where(values > 0, values, xp.full_like(values, floor)))
+
+    def _table(self, values: Array) -> Array:
+        """One column per class, where one number stands for two."""
+        if not self.is_binary_score:
+            return values
+        xp = namespace(values)
+        other = xp.zeros_like(values) if self.input == "logits" else 1 - values
+        return xp.stack([other, values], axis=1)
+
+
+_SLACK = 1e-3
+
+# Larger whole numbers are not exact in float64.
+_WHOLE = 2.0**53
+
+# To warn about probabilities, so many rows are looked at, and no more than so many numbers, because they may have to come from
+# another device; fewer rows than the last two may look like probabilities by chance.
+_LOOKED_AT, _NUMBERS, _AT_FIRST = 1000, 2**16, 32
+_ENOUGH_ROWS, _ENOUGH_FLAT = 5, 20
+
+# Outputs of independent sigmoids reach both ends of [0, 1], a good part of them lies that close to an end, and the sums of rows
+# differ by more than the last number. That is not so of cosines, of numbers that are spread evenly, and of probabilities that
+# are not quite normalised.
+_NEAR_END, _PART_NEAR_ENDS, _SUMS_DIFFER = 0.1, 1 / 3, 0.5
+
+_DOUBLE_FLOOR = float(np.finfo(np.float64).smallest_normal)
+
+
+def scores(x: Any, *, input: Input = "logits", name: str = "logits", floor: float | None = None) -> Scores:
+    """Check type and shape of what the user passed as ``name``."""
+    return scores_of(numeric(x, name), input=input, name=name, floor=floor)
+
+
+def scores_of(array: Array, *, input: Input, name: str, floor: float | None = None) -> Scores:
+    """The same for what is known to be an array of numbers."""
+    check_input(input, floor)
+    leading: tuple[int, ...] = ()
+    check_shape(array.shape, name)
+    if len(array.shape) > 2:
+        leading = tuple(int(length) for length in array.shape[:-1])
+        array = arrays.merged(array) if arrays.is_array(array) else array
+    found = Scores(array, input, name, floor, leading)
+    if floor is not None and floor * found.n_classes >= 1:
+        raise InputError(
+            f"`floor` must be below 1/{found.n_classes}, or it could change which of {found.n_classes} classes is predicted, "
+            f"got {floor!r}."
+        )
+    return found
+
+
+def is_auto(floor: Any) -> bool:
+    """Whether the floor is to be chosen from the data."""
+    return isinstance(floor, str) and floor == "auto"
+
+
+def refuse_auto(floor: Any) -> None:
+    """Refuse to choose a floor where nothing is fitted."""
+    if is_auto(floor):
+        raise InputError(
+            "`floor` must be a number or None where nothing is fitted, got 'auto': it would be tuned on the labels that it "
+            "scores. Fit a calibrator with `floor='auto'` to other data and pass `calibrator=`, whose floor is then used, or "
+            "pass a number."
+        )
+
+
+def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:
+    """Refuse any other word, and a floor that cannot be one; it may be "auto" where something is fitted (``fits``)."""
+    if not isinstance(input, str) or input not in get_args(Input):
+        raise InputError(f"`input` must be 'logits' or 'probabilities', got {input!r}.")
+    if floor is None:
+        return
+    if input == "logits":
+        raise InputError("`floor` must be left out for logits: it is the lowest probability. Pass `input='probabilities'`.")
+    if is_auto(floor) and fits:
+        return
+    refuse_auto(floor)
+    if not between("floor", floor, 0, 0.5) > 0:
+        raise InputError("`floor` must be positive, got 0. Leave it out to raise only exact zeros.")
+
+
+def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None = None) -> None:
+    """Warn when logits look like probabilities, and say what to do; nothing is guessed, they are used as the caller said.
+
+    Rows of weight zero may hold anything. Probabilities of labels that do not exclude each other have another remedy.
+    """
+    enough = _ENOUGH_FLAT if given.is_binary_score else _ENOUGH_ROWS
+    if given.input != "logits" or given.n_samples < enough or arrays.kind(given.array) != "float":
+        return
+    n_rows = min(given.n_samples, max(enough, min(_LOOKED_AT, _NUMBERS // given.n_classes)))
+    # Few numbers tell logits from probabilities, and come faster from another device.
+    for n, columns in ((enough, _AT_FIRST), (n_rows, given.n_classes)):
+        first = given.at(slice(0, n))
+        some = arrays.on_host(first if given.is_binary_score else first[:, : min(columns, given.n_classes)])  # to look at
+        if weights is not None:
+            some = some[weights[: len(some)] > 0]
+        if not ((some >= 0) & (some <= 1 + _SLACK)).all():
+            return
+    if len(some) < enough:
+        return
+    if given.is_binary_score:
+        what = f"All `{given.name}` lie between 0 and 1"
+    elif (abs(some.sum(axis=1, dtype=float) - 1) <= given.slack).all():
+        what = f"Each row of `{given.name}` sums to 1"
+    else:
+        if _look_like_sigmoids(some):
+            notice(
+                f"All `{given.name}` lie between 0 and 1, and rows do not sum to 1, as outputs of a sigmoid per class do not. "
+                "If several classes can be true at once, use nishimori.MultilabelCalibrator. If one class is true, pass the "
+                "scores before the sigmoid. They are used as logits.",
+                InputWarning,
+            )
+        return
+    notice(f"{what}, as probabilities do. If these are probabilities, {remedy}; they are used as logits.", InputWarning)
+
+
+def _look_like_sigmoids(values: HostArray) -> bool:
+    """Whether numbers between 0 and 1 are practically certain to be outputs of sigmoids."""
+    low, high = values < _NEAR_END, values > 1 - _NEAR_END
+    if len(values) < _ENOUGH_FLAT or not low.any() or not high.any() or (values > 1).any():
+        return False
+    return bool((low | high).mean() > _PART_NEAR_ENDS and np.ptp(values.sum(axis=1, dtype=float)) > _SUMS_DIFFER)
+
+
+def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> bool:
+    """Refuse NaN, +inf and rows without a class; whether -inf masks some class."""
+    name = scores.name
+    if not arrays.fits_double(scores.array):
+        _refuse_rounded(scores, values, numbers)
+    if arrays.is_within(values, LARGEST):
+        return False
+    values = arrays.in_double(values)
+    xp = namespace(values)
+    usual = xp.abs(values) <= LARGEST
+    masked = values == -inf
+    bad = ~(usual | masked)
+    if bool(xp.any(bad & xp.isfinite(values))):
+        raise InputError(
+            f"`{name}` must lie between -{LARGEST:g} and {LARGEST:g}, got {_first(scores, values, bad, numbers)}. "
+            "Pass -inf to mask a class."
+        )
+    if bool(xp.any(bad)):
+        raise InputError(
+            f"`{name}` must not contain NaN or +inf, got {_first(scores, values, bad, numbers)}. "
+            "Drop those rows or find where the model produced them; -inf is allowed and masks a class."
+        )
+    if scores.is_binary_score:
+        raise InputError(
+            f"`{name}` must be finite where one score stands for two classes, got {_first(scores, values, masked, numbers)}. "
+            "Clip the scores, or pass two columns."
+        )
+    empty = xp.all(masked, axis=1)
+    if bool(xp.any(empty)):
+        row = int(numbers[int(np.argmax(arrays.on_host(empty)))])
+        raise InputError(
+            f"`{name}` must leave each sample at least one class, got only -inf in {scores.row(row)}. Unmask its classes or "
+            "drop it."
+        )
+    return True
+
+
+def _refuse_rounded(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> None:
+    """Refuse integers and long doubles so large that float64 rounds away the differences between classes."""
+    xp = namespace(values)
+    rounded = (xp.abs(values) > _WHOLE) & (values != -inf)
+    if bool(xp.any(rounded)):
+        raise InputError(
+            f"`{scores.name}` of type {arrays.dtype_name(scores.array)} must lie between -2**53 and 2**53, where float64 is "
+            f"exact, got {_first(scores, values, rounded, numbers)}. Subtract the largest score of each row first."
+        )
+
+
+def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] | HostArray) -> None:
+    """Refuse rows that are not distributions."""
+    xp, name = namespace(values), scores.name
+    if bool(xp.any(xp.isnan(values))):
+        found = _first(scores, values, xp.isnan(values), numbers)
+        raise InputError(f"`{name}` must not contain NaN, got {found}. Drop those rows or find where the model produced them.")
+    outside = ~((values >= 0) & (values <= 1 + _SLACK))
+    remedy = "If these are logits, pass `input='logits'`."
+    if bool(xp.any(outside)):
+        raise InputError(f"`{name}` must be between 0 and 1, got {_first(scores, values, outside, numbers)}. {remedy}")
+    if scores.is_binary_score:
+        if bool(xp.any(values > 1)):
+            raise InputError(f"`{name}` must be between 0 and 1, got {_first(scores, values, values > 1, numbers)}. {remedy}")
+        return
+    totals = xp.sum(values, axis=1)
+    off = xp.abs(totals - 1) > scores.slack
+    if bool(xp.any(off)):
+        row = int(np.argmax(arrays.on_host(off)))
+        raise InputError(
+            f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in {scores.row(int(numbers[row]))}. {remedy} "
+            "If each class has a sigmoid of its own, use nishimori.MultilabelCalibrator."
+        )
+
+
+def _first(scores: Scores, values: Array, bad: Array, numbers: Sequence[int] | HostArray) -> str:
+    """The first offending entry, in words."""
+    where = np.argwhere(arrays.on_host(bad))[0]
+    value = float(arrays.on_host(values)[tuple(where)])
+    column = f", column {where[1]}" if len(where) > 1 else ""
+    return f"{value:.6g} in {scores.row(int(numbers[where[0]]))}{column}"

@@ -1,0 +1,244 @@
+"""What a source is: rows that can be read again and again, and summed."""
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from typing import Any, Protocol, Self, TypeVar
+
+from nishimori._kernels.kernel import Kernel
+from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._support.progress import Report, silent
+from nishimori.errors import InputError, NoRowsError
+
+
+class Sum(Protocol):
+    """Something that adds."""
+
+    def __add__(self, other: Self) -> Self: ...
+
+
+T = TypeVar("T", bound=Sum)
+R = TypeVar("R")
+Steps = tuple[Callable[[Any], Any], ...]
+
+
+class Source(Protocol):
+    """Rows that can be read again and again. Subclass it to inherit `gather` and `sample`."""
+
+    sums_at_once: bool = False
+    """Whether passes that are fused take one call of a kernel, and are therefore much faster than all others."""
+
+    is_remote: bool = False
+    """Whether sums travel to another machine before they are used, so that a search must not ask for numbers per row."""
+
+    clusters: Clusters | None = None
+    """Which rows are not independent; None if all are."""
+
+    groups: Groups | None = None
+    """Which group each row belongs to, if that was said."""
+
+    floor: float | None = None
+    """The lowest probability, to which smaller ones are raised; None if only exact zeros are."""
+
+    @property
+    def n_classes(self) -> int:
+        """How many columns the logits have."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are, or None where that is not known before reading."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """One reading of the data."""
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows; ``report`` is told how many rows have been read."""
+        total: T | None = None
+        done = 0
+        batches = iter(self)
+        try:
+            for batch in batches:
+                sums = pass_(batch)
+                total = sums if total is None else total + sums
+                done += batch.n_rows
+                report("Reading", done, self.n_rows)
+        finally:
+            # After an error the traceback keeps the iterator alive, and with it its open files and threads.
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+        if total is None:
+            raise without_rows()
+        return total
+
+    def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+        """What ``steps``, one after the other, make of the sum of ``pass_``. The sum need not travel: they run where it is."""
+        return after(steps, self.gather(pass_, report))
+
+    def applied(self, function: "Callable[[Source], R]") -> R:
+        """What ``function`` makes of these rows, computed where they are if they are all in one place."""
+        return function(self)
+
+    def sample(self, size: int) -> "Source | None":  # noqa: ARG002 - for those that can
+        """A random ``size`` of the rows, the same ones each time, or None where that would take a reading."""
+        return None
+
+    def every(self, step: int) -> "Source | None":  # noqa: ARG002 - for those that can
+        """Every ``step``-th row without a copy of any logit, or None where that cannot be had."""
+        return None
+
+    def with_floor(self, floor: float) -> "Source | None":  # noqa: ARG002 - for those that can
+        """The same rows with smaller probabilities raised to ``floor``, or None where that cannot be had."""
+        return None
+
+
+def after(steps: Steps, value: Any) -> Any:
+    """What some functions, one after the other, make of a value."""
+    for step in steps:
+        value = step(value)  # the value before, which may be large, is not kept
+    return value
+
+
+def concluded(data: Any, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+    """`Source.concluded`, also of a source of somebody's own, which need not have it."""
+    own = getattr(data, "concluded", None)
+    return after(steps, data.gather(pass_, report)) if own is None else own(pass_, steps, report)
+
+
+def applied(data: Any, function: Callable[[Source], R]) -> R:
+    """`Source.applied`, also of a source of somebody's own, which need not have it."""
+    own = getattr(data, "applied", None)
+    found: R = function(data) if own is None else own(function)
+    return found
+
+
+def without_rows() -> NoRowsError:
+    """The error if there is nothing to sum."""
+    return NoRowsError("The data must have at least one row of positive weight, got none.")
+
+
+def clusters_in(data: Any) -> Clusters | None:
+    """Which rows of a source are not independent; None if all are. A source of somebody's own need not say."""
+    found: Clusters | None = getattr(data, "clusters", None)
+    return found
+
+
+def groups_in(data: Any) -> Groups | None:
+    """Which groups the rows of a source belong to, if it says so. A source of somebody's own need not."""
+    found: Groups | None = getattr(data, "groups", None)
+    return found
+
+
+def floor_in(data: Any) -> float | None:
+    """The lowest probability of a source, if it raises any. A source of somebody's own need not say."""
+    found: float | None = getattr(data, "floor", None)
+    return found
+
+
+def has_clusters(data: Any) -> bool:
+    """Whether some rows of a source are not independent. Where each row is a cluster of its own, all of them are."""
+    clusters = clusters_in(data)
+    return clusters is not None and not clusters.are_rows
+
+
+def refuse_counted_clusters(data: Any, *, counts: bool) -> None:
+    """Raise if weights are said to be counts where rows belong together."""
+    if counts and clusters_in(data) is not None:
+        raise counts_of_clusters()
+
+
+def counts_of_clusters() -> InputError:
+    """The error for that."""
+    return InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
+
+
+def is_fused(pass_: Callable[[Batch], Any], kernel: Kernel) -> bool:
+    """Whether one call of the kernel is enough for a pass over all rows."""
+    decide = getattr(pass_, "is_fused_by", None)
+    return decide is not None and decide(kernel)
+
+
+def is_source(value: Any) -> bool:
+    """Whether ``value`` is a source, and not an array or a list."""
+    return all(_has(value, name) for name in ("gather", "n_classes", "n_rows", "sample"))
+
+
+def _has(value: Any, name: str) -> bool:
+    """As `hasattr`, but without asking for the value, which may take a reading."""
+    return hasattr(type(value), name) or name in getattr(value, "__dict__", ())
+
+
+class Reported(Source):
+    """A source whose readings are counted and shown."""
+
+    def __init__(self, inner: Source, what: str, report: Report) -> None:
+        self._inner = inner
+        self._what = what
+        self._report = report
+        self._readings = 0
+
+    @property
+    def n_classes(self) -> int:
+        return self._inner.n_classes
+
+    @property
+    def n_rows(self) -> int | None:
+        return self._inner.n_rows
+
+    @property
+    def sums_at_once(self) -> bool:  # type: ignore[override]
+        return getattr(self._inner, "sums_at_once", False)
+
+    @property
+    def is_remote(self) -> bool:  # type: ignore[override]
+        return getattr(self._inner, "is_remote", False)
+
+    @property
+    def clusters(self) -> Clusters | None:  # type: ignore[override]
+        return clusters_in(self._inner)
+
+    @property
+    def groups(self) -> Groups | None:  # type: ignore[override]
+        return groups_in(self._inner)
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return floor_in(self._inner)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._inner)
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows, told to both reports."""
+        return self._inner.gather(pass_, self._both(report))
+
+    def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+        """As of the source inside, told to both reports."""
+        return concluded(self._inner, pass_, steps, self._both(report))
+
+    def _both(self, report: Report) -> Report:
+        """What tells both reports about the next reading."""
+        self._readings += 1
+        what = f"{self._what}, pass {self._readings}"
+
+        def told(step: str, done: int, total: int | None) -> None:
+            self._report(what, done, total)
+            report(step, done, total)
+
+        return told
+
+    def sample(self, size: int) -> Source | None:
+        """As of the source inside; too short to show."""
+        return self._inner.sample(size)
+
+    def every(self, step: int) -> Source | None:
+        """As of the source inside; too short to show."""
+        return self._inner.every(step)
+
+    def with_floor(self, floor: float) -> "Source | None":
+        """As of the source inside, shown in the same way."""
+        inner = self._inner.with_floor(floor)
+        if inner is None:
+            return None
+        made = copy(self)
+        made._inner = inner
+        return made

@@ -1,0 +1,242 @@
+"""Scores that lie outside the memory, with labels and weights in it: a memory map, a .npy file, an array in chunks.
+
+Labels and weights take little memory compared with scores, so they are checked before anything is read. What a reader of
+stored scores has to do is small: `Stored`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from nishimori._rows.array_rows import ArraySource, clusters_of
+from nishimori._rows.batch import Groups
+from nishimori._rows.labels import checked_weights, class_indices
+from nishimori._rows.pieces import Meaning, Pieces, rows_per_piece
+from nishimori._rows.scores import scores_of
+from nishimori._support.arrays import HostArray
+from nishimori._support.numeric import numeric
+from nishimori.errors import InputError
+
+# Rows of a sample are read in so many runs. Single rows spread over a file would each take a page of the disk.
+_RUNS = 128
+
+# Chunks of a sample, at least; and if they are more than this part of all chunks, sampling costs as much as a reading.
+_CHUNKS, _PART = 8, 1 / 4
+
+
+class Stored(ABC):
+    """An array of scores outside the memory: its shape and dtype, and its rows from the start as often as needed.
+
+    With more than two dimensions, such as (sequences, tokens, vocabulary), each position before the last one is a row.
+    """
+
+    shape: tuple[int, ...]
+    dtype: "np.dtype[Any]"
+
+    @property
+    def n_rows(self) -> int:
+        return prod(self.shape[:-1] or self.shape)
+
+    @property
+    def n_columns(self) -> int:
+        return self.shape[-1] if len(self.shape) > 1 else 2
+
+    @abstractmethod
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """All rows in order, (rows, classes) or (rows,), a few megabytes at a time; a thread may run this."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        """All rows, for those who want them in memory."""
+        if copy is False:
+            raise ValueError("A stored array can only be copied to memory.")
+        return np.concatenate(list(self.blocks())).reshape(self.shape).astype(dtype or self.dtype, copy=False)
+
+    def picked(self, size: int) -> tuple[HostArray, HostArray] | None:  # noqa: ARG002 - for those that can
+        """The numbers of about ``size`` rows chosen at random, and these rows; None where that would take a reading."""
+        return None
+
+
+@dataclass(frozen=True)
+class _StoredBlock:
+    first_row: int
+    values: HostArray
+
+
+class StoredSource(Pieces[_StoredBlock]):
+    """Stored scores with labels, weights, clusters and groups that are in memory."""
+
+    def __init__(
+        self,
+        stored: Stored,
+        labels: Any,
+        sample_weight: Any,
+        meaning: Meaning,
+        *,
+        clusters: Any = None,
+        groups: Any = None,
+        progress: bool | None = None,
+    ) -> None:
+        super().__init__(meaning, progress=progress, read_ahead=True)
+        score_name, label_name = meaning.names
+        numeric(np.empty(0, stored.dtype), score_name)
+        table = scores_of(stored, input=meaning.input, name=score_name, floor=meaning.floor)
+        labels, sample_weight = meaning.labelling.applied(labels, sample_weight, table, label_name)
+        meaning.labelling.refuse_nothing(sample_weight, label_name, labels)
+        clusters, groups = table.per_row(clusters, "clusters"), table.per_row(groups, "groups")
+        self.stored = stored
+        self.weights = checked_weights(sample_weight, table.n_samples, table.row)
+        self.labels = class_indices(labels, meaning.classes, table, label_name, self.weights)
+        self.clusters = None if clusters is None else clusters_of(clusters, self.weights, table.row)
+        self.groups = None if groups is None else Groups.coded(groups, table.n_samples, table.row)
+        self._n_classes = table.n_classes
+        self._leading = table.leading
+
+    @property
+    def n_rows(self) -> int:
+        return self.stored.n_rows
+
+    def read(self) -> Generator[_StoredBlock, None, None]:
+        """Blocks of rows with the number of their first row."""
+        first = 0
+        with closing(self.stored.blocks()) as blocks:
+            for values in blocks:
+                yield _StoredBlock(first, values)
+                first += len(values)
+
+    def rows(self, piece: _StoredBlock) -> ArraySource:
+        """The rows with their labels and weights; errors count them from the start of the array."""
+        return self._taken(piece.values, slice(piece.first_row, piece.first_row + len(piece.values)), piece.first_row)
+
+    def _taken(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArraySource:
+        native = values.astype(values.dtype.newbyteorder("="), copy=False)
+        clusters = None if self.clusters is None else self.clusters.of(rows)
+        groups = None if self.groups is None else self.groups.of(rows)
+        scores = replace(self.meaning.scores(native), leading=self._leading)
+        return ArraySource(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
+
+    def placed(self, text: str, piece: _StoredBlock) -> str:  # noqa: ARG002 - rows are counted through all pieces
+        """The message as it is."""
+        return text
+
+    def nothing(self) -> InputError:
+        """Never raised: an array without rows is refused when the source is made."""
+        raise AssertionError
+
+    def sample(self, size: int) -> ArraySource | None:
+        """About ``size`` rows, the same ones each time; None where that would take a reading, or if all weigh nothing."""
+        found = self.stored.picked(size)
+        if found is None or not self.weights[found[0]].any():
+            return None
+        return self._taken(found[1], found[0])
+
+
+class KeptScores(Stored):
+    """Scores that were read and fit in memory, as the blocks that they were read in."""
+
+    def __init__(self, blocks: Sequence[HostArray]) -> None:
+        self._blocks = blocks
+        self._starts = np.cumsum([0, *map(len, blocks)])
+        self.shape = (int(self._starts[-1]), *blocks[0].shape[1:])
+        self.dtype = np.result_type(*blocks)
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """As they were read."""
+        yield from self._blocks
+
+    def picked(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """Random rows."""
+        index = _chosen(self.shape[0], size)
+        cuts = np.searchsorted(index, self._starts)
+        pairs = zip(self._blocks, self._starts, pairwise(cuts), strict=False)
+        return index, np.concatenate([block[index[low:high] - start] for block, start, (low, high) in pairs])
+
+
+class Sliced(Stored):
+    """Scores of which any run of rows can be read by itself."""
+
+    @abstractmethod
+    def opened(self) -> Any:
+        """A context manager that gives a function from the first and last row to these rows."""
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """Pieces of whole blocks."""
+        step = rows_per_piece(self.n_columns)
+        with self.opened() as rows:
+            for start in range(0, self.n_rows, step):
+                yield rows(start, min(self.n_rows, start + step))
+
+    def picked(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """Random runs of rows."""
+        length = max(1, size // _RUNS)
+        starts = length * _chosen(self.n_rows // length, -(-size // length))
+        with self.opened() as rows:
+            parts = [rows(start, start + length) for start in starts.tolist()]
+        return _numbers(starts, length), np.concatenate(parts)
+
+
+class Chunked(Stored):
+    """An array that is stored in chunks, such as one of Zarr or HDF5: anything with a shape, a dtype and slices."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.shape = tuple(int(length) for length in array.shape)
+        self.dtype = np.dtype(array.dtype)
+        leading = self.shape[:-1] or self.shape
+        given = array.chunks or (min(rows_per_piece(self.n_columns), self.shape[0] or 1), *leading[1:])
+        self._chunks = tuple(int(length) for length in given[: len(leading)])
+
+    @property
+    def _chunk(self) -> int:
+        return self._chunks[0]
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """Whole chunks, because each is read and unpacked as a whole."""
+        for part in _slices(self.shape[: len(self._chunks)], self._chunks, rows_per_piece(self.n_columns)):
+            found = np.asarray(self.array[part if len(part) > 1 else part[0]])
+            yield found.reshape(-1, self.shape[-1]) if len(self.shape) > 1 else found
+
+    def picked(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """Random rows of random chunks."""
+        if len(self.shape) > 2:
+            return None  # chunks are not consecutive rows
+        n_chunks = self.shape[0] // self._chunk  # a last one that is not full is left out
+        n_read = max(_CHUNKS, -(-size // self._chunk))
+        if n_read > _PART * n_chunks:
+            return None
+        starts = self._chunk * _chosen(n_chunks, n_read)
+        each = -(-size // n_read)
+        within = _chosen(self._chunk, each)
+        parts = [np.asarray(self.array[start : start + self._chunk])[within] for start in starts.tolist()]
+        return (starts[:, None] + within).ravel(), np.concatenate(parts)
+
+
+def _slices(shape: tuple[int, ...], chunks: tuple[int, ...], n_rows: int) -> Iterator[tuple[Any, ...]]:
+    """What to read one after the other for all rows in order: whole chunks, about ``n_rows`` rows at a time.
+
+    Chunks that divide a sequence can be read one by one only if they hold no other sequence. Otherwise all chunks of the same
+    sequences are read together, because rows come in order, and no chunk is unpacked twice.
+    """
+    inner = prod(shape[1:])
+    if chunks[0] == 1 and inner > n_rows:
+        for i in range(shape[0]):
+            yield from ((i, *rest) for rest in _slices(shape[1:], chunks[1:], n_rows))
+        return
+    step = chunks[0] * max(1, n_rows // (chunks[0] * inner))
+    for start in range(0, shape[0], step):
+        yield (slice(start, start + step),)
+
+
+def _chosen(n: int, size: int) -> HostArray:
+    """Different numbers below ``n``, in order, the same ones each time."""
+    return np.sort(np.random.default_rng(0).choice(n, min(n, size), replace=False))
+
+
+def _numbers(starts: HostArray, length: int) -> HostArray:
+    numbers: HostArray = (starts[:, None] + np.arange(length)).ravel()
+    return numbers

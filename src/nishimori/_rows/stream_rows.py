@@ -1,0 +1,125 @@
+"""Batches that somebody else makes: by a loader, or by a function that starts again each time it is called."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any
+
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.pieces import Meaning, Pieces
+from nishimori._support import arrays
+from nishimori.errors import InputError, NoRowsError
+
+WHAT_A_BATCH_IS = "a tuple (logits, labels) or (logits, labels, sample_weight)"
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    number: int
+    batch: Any
+
+
+class Batches(Pieces[_Numbered]):
+    """The batches of an iterable that can be iterated again, or of a function that returns a new iterable."""
+
+    remedy = (
+        "Use fixed transforms and put networks in eval mode; or compute the logits once, as `nishimori.torch.collect(model, "
+        "loader)` does, and pass these arrays."
+    )
+
+    def __init__(
+        self,
+        batches: Iterable[Any] | Callable[[], Iterable[Any]],
+        meaning: Meaning,
+        *,
+        progress: bool | None = None,
+        read_ahead: bool = False,
+    ) -> None:
+        super().__init__(meaning, progress=progress, read_ahead=read_ahead)
+        self._batches = factory(batches, meaning.names[0])
+
+    def read(self) -> Generator[_Numbered, None, None]:
+        """The batches as they come, with their numbers."""
+        batches = iter(self._batches())
+        try:
+            for number, batch in enumerate(batches):
+                yield _Numbered(number, batch)
+        finally:
+            close = getattr(batches, "close", None)  # a generator may hold files open
+            if close is not None:
+                close()
+
+    def rows(self, piece: _Numbered) -> ArraySource | None:
+        """The rows of one batch; None if it is empty."""
+        batch = piece.batch
+        if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
+            raise InputError(f"each batch must be {WHAT_A_BATCH_IS}, got {_described(batch)}.")
+        array, labels, weights = (*batch, None)[:3]
+        shape = tuple(getattr(array, "shape", (1,)))
+        if 0 in (shape[:-1] or shape):
+            return None
+        return self.meaning.rows(array, labels, weights, n_classes=self._n_classes)
+
+    def placed(self, text: str, piece: _Numbered) -> str:
+        """The number of the batch, from 0, before the message, whose rows count from 0 in each batch."""
+        return in_batch(piece.number, text)
+
+    def nothing(self) -> InputError:
+        """There was no batch, or only empty ones."""
+        return NoRowsError(f"`{self.meaning.names[0]}` must yield at least one batch with rows, got none.")
+
+
+def in_batch(number: int, text: object) -> str:
+    """A message that names the batch, from 0."""
+    return f"Batch {number}: {text}"
+
+
+def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
+    """A function that starts a new reading."""
+    if isinstance(batches, Iterator):
+        raise InputError(
+            f"`{name}` must be readable more than once, got a {type(batches).__name__}, which is used up after one reading. "
+            "Pass a function that makes a new one, such as `lambda: batches()`."
+        )
+    if isinstance(batches, Iterable):
+        return lambda: batches
+    if not callable(batches):
+        raise InputError(
+            f"`{name}` must be an iterable of batches or a function that returns one, got a {type(batches).__name__}. Each "
+            f"batch is {WHAT_A_BATCH_IS}."
+        )
+    _refuse_arguments(batches, name)
+    return lambda: _iterable(batches(), name)
+
+
+def _refuse_arguments(make: Callable[..., Any], name: str) -> None:
+    try:
+        needed = [each.name for each in signature(make).parameters.values() if each.default is each.empty and _is_plain(each)]
+    except (TypeError, ValueError):  # some callables written in C have no signature
+        return
+    if needed:
+        raise InputError(
+            f"`{name}` must be an array of scores or a function without arguments that returns batches, got "
+            f"{getattr(make, '__name__', type(make).__name__)!r}, which needs {', '.join(needed)}."
+        )
+
+
+def _is_plain(parameter: Any) -> bool:
+    return parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+
+
+def _iterable(made: Any, name: str) -> Iterable[Any]:
+    if not isinstance(made, Iterable):
+        raise InputError(
+            f"`{name}` must return an iterable of batches where it is a function, got a {type(made).__name__}. Each batch is "
+            f"{WHAT_A_BATCH_IS}."
+        )
+    return made
+
+
+def _described(batch: Any) -> str:
+    if isinstance(batch, tuple | list):
+        return f"a {type(batch).__name__} of {len(batch)}"
+    if arrays.is_array(batch):
+        return f"an array of shape {tuple(batch.shape)} without labels"
+    return f"a {type(batch).__name__}"

@@ -1,0 +1,182 @@
+"""Which columns of a table hold the scores: those that are named, or those whose names leave no doubt.
+
+One extra column changes every result without a word, so nothing is taken because it happens to be a number.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+
+from nishimori._rows.tables.block import listed
+from nishimori._support.arrays import HostArray
+from nishimori.errors import InputError
+
+_PATTERN = re.compile(r"[*?\[]")
+_ROW_NUMBERS = ("Unnamed: ", "__index_level_")
+
+# More names than these are not printed for the user to type.
+_TYPED = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """The names of the columns or arrays that are not scores; every reading of a file takes them from here.
+
+    Attributes
+    ----------
+    labels : str
+        The true class of each row.
+    weights, clusters, groups, ids : str or None
+        The weight, the cluster, the group and the name of each row, where the caller names them.
+    """
+
+    labels: str = "labels"
+    weights: str | None = None
+    clusters: str | None = None
+    groups: str | None = None
+    ids: str | None = None
+
+    @property
+    def by_role(self) -> dict[str, str]:
+        """The name of each of them that the caller names: labels, weights, clusters, groups, ids."""
+        found = {
+            "labels": self.labels,
+            "weights": self.weights,
+            "clusters": self.clusters,
+            "groups": self.groups,
+            "ids": self.ids,
+        }
+        return {role: name for role, name in found.items() if name}
+
+    @property
+    def special(self) -> dict[str, str]:
+        """What the columns that are not scores are, by name; of a column that is several things, the first."""
+        return {name: role for role, name in reversed(self.by_role.items())}
+
+
+def matched(patterns: Sequence[str], names: Sequence[str], *, argument: str, where: str) -> list[str]:
+    """The columns that names or patterns stand for, in the order given, those of a pattern in the order of the file.
+
+    Parameters
+    ----------
+    patterns : sequence of str
+        Names, or patterns such as ``"z_*"``.
+    names : sequence of str
+        The columns that there are.
+    argument : str
+        What the caller calls the patterns.
+    where : str
+        What the caller calls the table.
+    """
+    known = set(names)
+    chosen: dict[str, str] = {}
+    for pattern in patterns:
+        found = [pattern] if pattern in known else []
+        if not found and _PATTERN.search(pattern):
+            found = [name for name in names if fnmatchcase(name, pattern)]
+        if not found:
+            what = "no column that matches" if _PATTERN.search(pattern) else "no column"
+            raise InputError(f"{where} has {what} {pattern!r}, only {listed(names)}. Name yours with `{argument}`.")
+        for name in found:
+            if name in chosen:
+                raise InputError(
+                    f"`{argument}` must name each column once, got {name!r} from {chosen[name]!r} and {pattern!r}."
+                )
+            chosen[name] = pattern
+    return list(chosen)
+
+
+def named(patterns: Sequence[str], names: Sequence[str], special: dict[str, str], classes: Any, *, where: str) -> list[str]:
+    """The columns of scores that the caller named; ``special`` says which columns are something else, and what."""
+    chosen = matched(patterns, names, argument="columns", where=where)
+    for name in chosen:
+        if name in special:
+            raise InputError(f"`columns` must name columns of scores, got {name!r}, which is the column of {special[name]}.")
+    if len(chosen) != len(patterns):  # a pattern leaves the order to the file
+        _refuse_disorder(chosen, classes)
+    return chosen
+
+
+def by_names(candidates: Sequence[str], classes: Sequence[Any] | None) -> bool:
+    """Whether the names of all columns say that they hold one score per class.
+
+    They do if they are the classes, or 0, 1, ..., or what follows a prefix that all of them have, such as ``z_``.
+    """
+    if len(candidates) < 2:
+        return False
+    if classes is not None and {str(label) for label in classes} == set(candidates):
+        return True
+    numbered = [str(k) for k in range(len(candidates))]
+    if set(candidates) != set(numbered) and without_prefix(candidates) is None:
+        return False
+    _refuse_disorder(candidates, classes)
+    return True
+
+
+def by_values(scores: HostArray, labels: HostArray) -> bool:
+    """Whether columns whose names say nothing can be one score per class.
+
+    There must be at least three, one more than the largest of the whole-numbered labels, and none may be constant or
+    whole-numbered, as row numbers, splits and flags are.
+    """
+    n_columns = scores.shape[1]
+    try:
+        numbers = labels.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    if n_columns < 3 or not len(numbers) or not (numbers == np.floor(numbers)).all() or numbers.max() + 1 != n_columns:
+        return False
+    return not constant_or_whole(scores).any()
+
+
+def constant_or_whole(scores: HostArray) -> HostArray:
+    """For each column whether its values are all the same or all whole numbers; masked and missing values count as 0."""
+    finite = np.where(np.isfinite(scores), scores, 0)
+    found: HostArray = (finite == finite[0]).all(axis=0) | (finite == np.floor(finite)).all(axis=0)
+    return found
+
+
+def looks_like_row_numbers(name: str) -> bool:
+    """Whether data frames give this name to a column of row numbers."""
+    return not name or name.startswith(_ROW_NUMBERS)
+
+
+def without_prefix(names: Sequence[str]) -> list[str] | None:
+    """What is left of names that share a prefix, or None if they share none.
+
+    A prefix ends in something other than a letter or a digit, or numbers follow it: z_cat, z_dog or z0, z1.
+    """
+    first, last = min(names), max(names)  # which differ wherever any two differ
+    same = next((place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), len(first))
+    common = first[:same]
+    prefix = re.sub(r"[^\W_]+\Z", "", common)  # back to the last separator
+    rest = [name[len(prefix) :] for name in names]
+    if prefix and all(rest):
+        return rest
+    prefix = common.rstrip("0123456789")
+    rest = [name[len(prefix) :] for name in names]
+    return rest if prefix and all(each.isdecimal() for each in rest) else None
+
+
+def _refuse_disorder(names: Sequence[str], classes: Sequence[Any] | None) -> None:
+    """Refuse columns whose names number or name the classes in another order than they have."""
+    rest = without_prefix(names) if len(names) > 1 else None
+    rest = list(names) if rest is None else rest
+    if classes is not None:
+        wanted = [str(label) for label in classes]
+        if rest != wanted and sorted(rest) == sorted(wanted):
+            raise InputError(
+                f"`classes` must be in the order of the columns, got {wanted} for the columns {list(names)}. "
+                f"Pass `classes={rest}`."
+            )
+    elif all(each.isdecimal() for each in rest):
+        order = sorted(range(len(rest)), key=lambda place: int(rest[place]))
+        if order != list(range(len(rest))):
+            remedy = "Name each of them in that order with `columns`, without a pattern."
+            if len(names) <= _TYPED:
+                remedy = f"Pass `columns={[names[place] for place in order]}`."
+            raise InputError(f"The columns of scores must be in the order of their numbers, got {listed(names)}. {remedy}")

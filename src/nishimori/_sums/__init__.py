@@ -1,0 +1,1 @@
+"""Sums over rows, which add: what a pass over a batch returns."""

@@ -1,0 +1,183 @@
+"""What the rows are: how many, how heavy, how many right, how many zeros and masks. It adds, like every other sum.
+
+It also decides what users are warned about: answers that are too few, or hardly better than chance, to choose a temperature.
+"""
+
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import Any
+
+from nishimori._rows.batch import Batch, Counted
+from nishimori._rows.source import Source
+from nishimori._sums.observables import Confidence, TopN
+from nishimori._sums.passes import Mean
+from nishimori._support.warnings import notice
+from nishimori.errors import FewErrorsWarning, InputWarning
+
+_FEW = 10
+
+
+@dataclass(frozen=True)
+class Census:
+    """Counts of the rows of positive weight: names with ``n_`` are numbers of rows or entries, all others sums of weights.
+
+    ``n_at_masks`` and ``n_at_zeros`` count rows whose true class is masked, or has probability zero. Right and wrong answers
+    are summed apart, because one may outweigh the other by many orders of magnitude. ``chance`` is what random guesses would
+    have for ``right``. ``kernels`` name what computed sums over classes.
+    """
+
+    n_rows: int
+    n_right: int
+    n_zeros: int
+    n_masked: int
+    n_at_masks: int
+    n_at_zeros: int
+    right: float
+    wrong: float
+    right_squares: float
+    wrong_squares: float
+    chance: float
+    kernels: frozenset[str]
+
+    def __add__(self, other: "Census") -> "Census":
+        added = {name: value + getattr(other, name) for name, value in vars(self).items() if name != "kernels"}
+        return Census(**added, kernels=self.kernels | other.kernels)
+
+    @property
+    def weight(self) -> float:
+        return self.right + self.wrong
+
+    @property
+    def accuracy(self) -> float:
+        return self.right / self.weight
+
+    @property
+    def effective(self) -> dict[str, float]:
+        """How many equally heavy right and wrong answers are as good as those there are: (Σw)²/Σw² of each."""
+        parts = {"right": (self.right, self.right_squares), "wrong": (self.wrong, self.wrong_squares)}
+        return {name: weight**2 / squares if squares > 0 else 0.0 for name, (weight, squares) in parts.items()}
+
+    @property
+    def above_chance(self) -> float:
+        """By how many of its standard errors the accuracy exceeds that of random guesses."""
+        spread = sqrt(self.accuracy * (1 - self.accuracy) * (self.right_squares + self.wrong_squares)) / self.weight
+        return (self.accuracy - self.chance / self.weight) / spread if spread > 0 else inf
+
+
+@dataclass(frozen=True)
+class Count:
+    """The pass; an answer is right if ``right`` is at the true class what it is at the top."""
+
+    right: Confidence | TopN
+
+    @property
+    def follows_fused(self) -> bool:
+        """Whether all is known once the kernel has given the sums of a pair without a number per row."""
+        return isinstance(self.right, Confidence)
+
+    def __call__(self, batch: Batch) -> Census:
+        answers = batch.answers if self.follows_fused else batch.answers_of(self.right.observed(batch) == 0)
+        counted = batch.counted if self.follows_fused else None
+        if counted is None:
+            n_masked = _number(batch.logits == -inf, batch.xp) if batch.has_masks else 0
+            counted = Counted(batch.n_rows, n_masked, self._chance(batch), 0)
+        return Census(
+            n_rows=int(counted.n_rows),
+            n_right=int(answers.n_right),
+            n_zeros=0 if batch.given is None else _number(batch.given == 0, batch.xp),
+            n_masked=int(counted.n_masked),
+            n_at_masks=int(answers.n_at_masks),
+            n_at_zeros=at_zeros(batch),
+            right=answers.right,
+            wrong=answers.wrong,
+            right_squares=answers.right_squares,
+            wrong_squares=answers.wrong_squares,
+            chance=counted.chance,
+            kernels=frozenset({batch.kernel_name}),
+        )
+
+    def _chance(self, batch: Batch) -> float:
+        """The weight of random guesses that are right."""
+        n = self.right.n if isinstance(self.right, TopN) else 1
+        if batch.live is None:
+            return batch.weight * n / batch.n_classes
+        xp = batch.xp
+        live = xp.sum(xp.astype(batch.live, batch.weights.dtype), axis=1)
+        chance: float = batch.total(xp.where(live > n, n / live, xp.ones_like(live)))
+        return chance
+
+
+def census(data: Source) -> Census:
+    """The census of a source, from one reading."""
+    return data.gather(Count(Confidence()))
+
+
+def at_zeros(batch: Batch) -> int:
+    """How many rows give probability zero to their true class."""
+    return 0 if batch.given is None else _number(batch.at(batch.given, batch.labels) == 0, batch.xp)
+
+
+@dataclass(frozen=True)
+class CountZeros:
+    """The pass that counts the rows whose true class has probability zero, out of all."""
+
+    def __call__(self, batch: Batch) -> Mean:
+        return Mean(at_zeros(batch), batch.n_rows)
+
+
+def _number(flags: Any, xp: Any) -> int:
+    return int(xp.sum(xp.astype(flags, xp.int64)))
+
+
+def warn_if_few(census: Census) -> None:
+    """Warn when very few samples decide the temperature, or when the answers are hardly better than chance."""
+    n_samples, wanted = census.n_rows, f"use a validation set with at least {_FEW} wrong and {_FEW} right answers"
+    what, few = min(census.effective.items(), key=lambda item: item[1])
+    number = census.n_right if what == "right" else n_samples - census.n_right
+    if number < _FEW:
+        message = (
+            f"Only {number} of {n_samples} validation samples are answered {what}, so the temperature is uncertain; {wanted}."
+        )
+    elif few < _FEW * (1 - 1e-9):  # ten equal weights count as ten, whatever their sums round to
+        message = (
+            f"The {number} of {n_samples} validation samples that are answered {what} have such unequal weights that they "
+            f"count as {few:.2g}, (Σw)²/Σw², so the temperature is uncertain; {wanted} of similar weight."
+        )
+    elif census.above_chance < 2:
+        chance = census.chance / census.weight
+        message = (
+            f"Accuracy {census.accuracy:.4g} is less than two standard errors above chance, {chance:.4g}, so the temperature "
+            "is uncertain; check that the labels and the columns of the logits use the same class order, or use a "
+            "larger validation set."
+        )
+    else:
+        return
+    notice(message, FewErrorsWarning)
+
+
+def warn_of_zeros(n_at_zeros: int, n_samples: int, what: str, *, fits: bool = False) -> None:
+    """Warn when the true class of some samples has probability zero, on which ``what`` depends.
+
+    ``fits`` where something is fitted, so that the floor can be chosen from the data.
+    """
+    if n_at_zeros:
+        choice = ", or `floor='auto'`" if fits else ""
+        notice(
+            f"The true class has probability 0 in {n_at_zeros} of {n_samples} samples, so {what} depends on what 0 is replaced "
+            "by: here the smallest positive number of its dtype. Pass `floor=`, the lowest probability that you consider "
+            f"possible{choice}.",
+            InputWarning,
+        )
+
+
+def verdict_on_zeros(where: str, what: str, *, fits: bool = False) -> str:
+    """What to say before all else where true classes of probability zero decide ``what``; ``where`` counts the samples.
+
+    They do wherever there are any, however few: a zero stands for a loss of 708 (float64) or 87 (float32), of which a
+    temperature, a mean loss and their standard errors are made, and that number is arbitrary.
+    """
+    remedy = "Pass `floor='auto'`, or as `floor`" if fits else "Pass as `floor`"
+    return (
+        f"The true class has probability 0 in {where}, which decides {what}: 0 is replaced by the smallest positive number of "
+        f"its dtype, which is arbitrary. {remedy} the lowest probability that you consider possible."
+    )

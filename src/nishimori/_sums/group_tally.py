@@ -1,0 +1,91 @@
+"""Sums over groups after a map: what confidence minus accuracy of each group, and its error, are made of."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nishimori._rows.batch import Batch
+from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.groups import Grouping
+from nishimori._sums.passes import Sums
+from nishimori._sums.scores import after
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import temperature_of
+
+
+@dataclass(frozen=True)
+class GroupTally:
+    """Sums over each group: Σw, Σw·confidence, Σw·right, and of squares Σu, Σu·g, Σu·g², Σu·c(1-c). Those of other rows add.
+
+    ``clusters`` are the sums of w·g and of w over each group and cluster, where clusters are independent.
+    """
+
+    n_rows: HostArray
+    totals: HostArray
+    squares: HostArray
+    clusters: HostArray | None
+
+    def __add__(self, other: "GroupTally") -> "GroupTally":
+        clusters = None if self.clusters is None or other.clusters is None else self.clusters + other.clusters
+        return GroupTally(self.n_rows + other.n_rows, self.totals + other.totals, self.squares + other.squares, clusters)
+
+    def of(self, known: HostArray) -> "GroupTally":
+        """The sums of some groups."""
+        clusters = None if self.clusters is None else self.clusters[:, known]
+        return GroupTally(self.n_rows[known], self.totals[:, known], self.squares[:, known], clusters)
+
+    def variances(self, gaps: HostArray) -> HostArray:
+        """That of the gap of each group, from the deviations of its rows or clusters."""
+        if self.clusters is not None:
+            deviations = self.clusters[0] - gaps[:, None] * self.clusters[1]
+            summed = np.einsum("gc,gc->g", deviations, deviations)
+        else:
+            units, mixed, squares, _ = self.squares
+            summed = squares - 2 * gaps * mixed + gaps**2 * units
+        found: HostArray = np.maximum(summed, 0.0) / self.totals[0] ** 2
+        return found
+
+    @property
+    def nulls(self) -> HostArray:
+        """The variance of each gap if labels are drawn from the model, and rows are independent."""
+        found: HostArray = self.squares[3] / self.totals[0] ** 2
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class TallyGroups:
+    """The pass that sums over each group after each of several maps; ``clustered`` if clusters of rows are independent."""
+
+    grouping: Grouping
+    counts: bool
+    clustered: bool
+    maps: tuple[Map, ...] = ()
+
+    def __call__(self, batch: Batch) -> Sums:
+        batch.rests([1 / temperature for map_ in self.maps if (temperature := temperature_of(map_)) is not None])
+        return Sums(tuple(self.sums_of(Gibbs(*after(map_, batch))) for map_ in self.maps))
+
+    def sums_of(self, gibbs: Gibbs) -> GroupTally:
+        """Those of the rows of a batch, from their distribution after a map."""
+        batch = gibbs.batch
+        codes, number = self.grouping.codes(batch), self.grouping.number
+        right = batch.xp.astype(batch.right, batch.weights.dtype)
+        weights, confidence, doubt, hits = arrays.on_host(batch.xp.stack([batch.weights, gibbs.top, gibbs.doubt, right]))
+        gaps = np.where(hits > 0, -doubt, confidence)  # keeps its digits where the model is nearly sure
+        units = weights if self.counts else weights**2
+
+        def summed(*rows: HostArray) -> HostArray:
+            return np.stack([np.bincount(codes, each, number) for each in rows])
+
+        clusters = None
+        if self.clustered:
+            by_cluster = self.grouping.by_cluster
+            clusters = np.stack([by_cluster(batch, codes, weights * gaps), by_cluster(batch, codes, weights)])
+        return GroupTally(
+            np.bincount(codes, minlength=number),
+            summed(weights, weights * confidence, weights * hits, weights * gaps),
+            summed(units, units * gaps, units * gaps**2, units * confidence * doubt),
+            clusters,
+        )

@@ -1,0 +1,166 @@
+"""Sums over each group of rows, where each group has a β of its own: what temperatures per group are made of.
+
+A group is what a class is predicted for, or what the user names. Each row is scaled by the β of its group, and its distribution
+is that at β = 1 of the scaled row, so that any kernel computes it. What is kept is a few numbers per group, whatever the
+number of rows.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
+from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.observables import Confidence, Energy
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
+from nishimori.errors import InputError
+
+By = Literal["prediction", "groups"]
+"""What makes a group: the predicted class of a row, or what the user says."""
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which of ``number`` groups a row belongs to."""
+
+    by: By
+    number: int
+
+    def codes(self, batch: Batch) -> HostArray:
+        """The number of the group of each row."""
+        if self.by == "prediction":
+            return arrays.on_host(batch.top)
+        assert batch.groups is not None, "data without groups are refused before they are read"
+        return batch.groups.codes
+
+    def pairs(self, batch: Batch, codes: HostArray) -> HostArray:
+        """The place of each row in a table of groups by clusters, which is refused if it is too large."""
+        assert batch.clusters is not None, "asked for only where there are clusters"
+        if self.number * batch.clusters.number > MOST_CLUSTER_SUMS:
+            raise InputError(
+                f"`clusters` must be at most {MOST_CLUSTER_SUMS // self.number:,} where there are {self.number:,} groups, got "
+                f"{batch.clusters.number:,}. Join small clusters."
+            )
+        return codes * batch.clusters.number + batch.clusters.codes
+
+    def by_cluster(self, batch: Batch, codes: HostArray, rows: HostArray) -> HostArray:
+        """The sum of one number per row over each group and cluster."""
+        assert batch.clusters is not None, "asked for only where there are clusters"
+        shape = self.number, batch.clusters.number
+        return np.bincount(self.pairs(batch, codes), rows, shape[0] * shape[1]).reshape(shape)
+
+
+@dataclass(frozen=True)
+class GroupSums:
+    """Sums over the rows of each group, each of shape (groups,). Those of other rows add.
+
+    Attributes
+    ----------
+    n_rows, weight : array
+        How many rows there are, and their weight.
+    gap : array
+        Σw·g, where g is the average of the observable under the model minus its value at the true class.
+    slope : array
+        Its derivative in log β.
+    model_variance : array
+        The variance that the sum of gaps has if labels are drawn from the model: Σw²·Var(O).
+    row_squares : array
+        Σw²·g², the same as far as the labels show it, for independent rows. With counts, w instead of w² in both.
+    clusters : array of shape (groups, clusters), or None
+        The sum of the gaps of each group in each cluster, if rows belong to clusters.
+    """
+
+    n_rows: HostArray
+    weight: HostArray
+    gap: HostArray
+    slope: HostArray
+    model_variance: HostArray
+    row_squares: HostArray
+    clusters: HostArray | None = None
+
+    def __add__(self, other: "GroupSums") -> "GroupSums":
+        clusters = None if self.clusters is None or other.clusters is None else self.clusters + other.clusters
+        return GroupSums(
+            self.n_rows + other.n_rows,
+            self.weight + other.weight,
+            self.gap + other.gap,
+            self.slope + other.slope,
+            self.model_variance + other.model_variance,
+            self.row_squares + other.row_squares,
+            clusters,
+        )
+
+    @property
+    def squares(self) -> HostArray:
+        """What the sum of gaps varies by as the labels show it."""
+        if self.clusters is None:
+            return self.row_squares
+        squares: HostArray = np.einsum("gc,gc->g", self.clusters, self.clusters)
+        return squares
+
+    @property
+    def variance(self) -> HostArray:
+        """That of the sum of gaps: what the labels show, but not less than what the model expects.
+
+        A group without a single error shows nearly no variance. A group whose confidence is far off shows more than expected.
+        """
+        return np.maximum(self.model_variance, self.squares)
+
+    @property
+    def n_units(self) -> HostArray:
+        """How many independent rows or clusters each group has."""
+        return self.n_rows if self.clusters is None else (self.clusters != 0).sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasureGroups:
+    """The pass that gives the sums of each group at a β of its own; ``clustered`` if clusters of rows are independent."""
+
+    grouping: Grouping
+    observable: Confidence | Energy
+    betas: HostArray
+    counts: bool = False
+    clustered: bool = False
+
+    def __call__(self, batch: Batch) -> GroupSums:
+        codes = self.grouping.codes(batch)
+        scaled = scaled_rows(batch, self.betas[codes])
+        # Neither curvature nor higher derivatives are used, so that one power more than the value needs is enough.
+        gibbs = Gibbs(scaled, 1.0, scaled.power_sums((1.0,), self.observable.powers + 1)[0, ...])
+        gap = self.observable.value(gibbs, self.observable.observed(scaled))
+        # Copied from a device together.
+        table = arrays.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(gibbs)]))
+        weights, value, slope, variance = table
+        units = weights if self.counts else weights**2
+        number = self.grouping.number
+
+        def summed(rows: HostArray) -> HostArray:
+            return np.bincount(codes, rows, number)
+
+        return GroupSums(
+            n_rows=np.bincount(codes, minlength=number),
+            weight=summed(weights),
+            gap=summed(weights * value),
+            slope=summed(weights * slope),
+            model_variance=summed(units * variance),
+            row_squares=summed(units * value**2),
+            clusters=self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None,
+        )
+
+    def _slope_and_variance(self, gibbs: Gibbs) -> tuple[Array, Array]:
+        """The slope of the gap, and the variance of the observable under the model: of a choice of two, or of the logit."""
+        mean = gibbs.powers(1)[1, ...] * gibbs.top
+        if isinstance(self.observable, Confidence):
+            return -gibbs.top * mean, gibbs.top * gibbs.doubt
+        variance = gibbs.powers(2)[2, ...] * gibbs.top - mean**2
+        return variance, variance
+
+
+def scaled_rows(batch: Batch, betas: HostArray) -> Batch:
+    """The same rows with logits times a positive number per row, counted from the largest of each row."""
+    # The difference first: a product of large logits would lose its digits.
+    drops = arrays.minus_in_double(batch.logits, batch.peak)
+    drops *= arrays.beside(betas, drops)[:, None]
+    return batch.with_logits(drops, same_top=True)

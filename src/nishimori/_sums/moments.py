@@ -1,0 +1,296 @@
+"""Everything nishimori fits is a sum over rows; this is the sum.
+
+A `Moments` is what remains of the data once they have been read. Adding two gives the moments of the rows behind both, so
+chunks, processes and days of traffic combine with ``+`` and nothing has to be kept. It knows its observable and its β, and
+refuses to add to others. `GapSums` are the moments of several observables with the products of their gaps, from which error
+bars follow.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nishimori._kernels.kernel import Kernel
+from nishimori._rows.batch import Batch
+from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.observables import Confidence, Energy, Observable
+from nishimori._sums.pairs import pair_sums
+from nishimori._sums.passes import Mean
+from nishimori._support.arrays import HostArray, largest, on_host
+from nishimori.errors import MergeError
+
+_ORDER = 4
+
+# exp(βd) has an error of βd units in the last place, and rows with βd below -40 matter only to larger weights.
+_NOISE = 64 * float(np.finfo(float).eps)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Weighted sums of one observable: at the labels, and of the gaps at each of some β with three derivatives.
+
+    ``size`` says what the rounding of the gaps is relative to; ``spread`` is the sum of the squares of weight times slope.
+    """
+
+    observable: Observable
+    betas: tuple[float, ...]
+    weight: float
+    observed: float
+    excess: HostArray
+    size: HostArray
+    slope: HostArray
+    curvature: HostArray
+    jerk: HostArray
+    spread: HostArray
+
+    def __add__(self, other: "Moments") -> "Moments":
+        if (self.observable, self.betas) != (other.observable, other.betas):
+            raise MergeError(
+                f"Moments add only if they are of the same observable at the same β, got {self.observable} at {self.betas} and "
+                f"{other.observable} at {other.betas}. Measure both in the same way."
+            )
+        return Moments(
+            self.observable,
+            self.betas,
+            self.weight + other.weight,
+            self.observed + other.observed,
+            self.excess + other.excess,
+            self.size + other.size,
+            self.slope + other.slope,
+            self.curvature + other.curvature,
+            self.jerk + other.jerk,
+            self.spread + other.spread,
+        )
+
+    def at(self, some: slice) -> "Moments":
+        """The moments at some of the β."""
+        arrays = (each[some] for each in (self.excess, self.size, self.slope, self.curvature, self.jerk, self.spread))
+        return Moments(self.observable, self.betas[some], self.weight, self.observed, *arrays)
+
+    @property
+    def gap(self) -> HostArray:
+        """How far the model's mean lies above the labels', at each β: zero where they are consistent."""
+        gap: HostArray = self.excess / self.weight
+        return gap
+
+    @property
+    def expected(self) -> HostArray:
+        """The sum under the model, at each β, counted from the value at the top as `observed` is."""
+        expected: HostArray = self.excess + self.observed
+        return expected
+
+    @property
+    def noise(self) -> HostArray:
+        """How large a gap rounding alone can make."""
+        noise: HostArray = _NOISE * self.size / self.weight
+        return noise
+
+
+@dataclass(frozen=True)
+class GapSums:
+    """The moments of several observables, and the products of their gaps, each at its own first β.
+
+    Attributes
+    ----------
+    items : tuple of Moments
+        In the order in which the observables were asked for.
+    products, square_products : array of shape (m, m)
+        Σ w·g_a·g_b and Σ w²·g_a·g_b over rows: second moments on the diagonal, cross products beside it. The second is that of
+        independent rows; where rows belong to clusters, or weights are counts, it holds what takes its place.
+    squares : float
+        Σ w².
+    slope_products : array of shape (2, m, 2m), or None
+        Σ w·s_a·g_b, beside it Σ w·s_a·s_b, with s for the derivative of a row's gap in β, and the same with w²: they carry the
+        products to another β. None if the products are where they are wanted.
+    """
+
+    items: tuple[Moments, ...]
+    products: HostArray
+    square_products: HostArray
+    squares: float
+    slope_products: HostArray | None = None
+
+    def some(self, positions: Sequence[int]) -> "GapSums":
+        """Those of some of the observables."""
+        places, m = np.array(positions), len(self.items)
+        both = np.ix_(places, places)
+        slopes = self.slope_products
+        return GapSums(
+            tuple(self.items[i] for i in positions),
+            self.products[both],
+            self.square_products[both],
+            self.squares,
+            None if slopes is None else slopes[:, places[:, None], np.append(places, m + places)],
+        )
+
+    def carried_to(self, betas: Sequence[float]) -> "CarriedSums":
+        """The products of gaps at other β, one per observable: the gap of each row is continued by its slope."""
+        assert self.slope_products is not None, "these are where they are wanted"
+        m = len(self.items)
+        steps = np.array(betas) - [each.betas[0] for each in self.items]
+        changes = steps[:, None] * self.slope_products
+        with_gaps, with_slopes = changes[..., :m], changes[..., m:] * steps
+        before = np.stack([self.products, self.square_products])
+        products = before + with_gaps + with_gaps.transpose(0, 2, 1) + with_slopes
+        # What the slopes add, relative to the result: far more than 1 where one row decides whose gap almost vanishes there.
+        squares, added = (np.diagonal(each, axis1=1, axis2=2) for each in (products, with_slopes))
+        shares = np.full(squares.shape, np.inf)
+        np.divide(added, squares, out=shares, where=squares > 0)
+        shares[added == 0] = 0.0
+        return CarriedSums(
+            replace(self, products=products[0], square_products=products[1], slope_products=None), shares.max(axis=0)
+        )
+
+    def with_counts(self) -> "GapSums":
+        """The same, where a weight of w stands for w independent rows."""
+        return replace(self, square_products=self.products)
+
+    def __add__(self, other: "GapSums") -> "GapSums":
+        return GapSums(
+            tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)),
+            self.products + other.products,
+            self.square_products + other.square_products,
+            self.squares + other.squares,
+            None if self.slope_products is None or other.slope_products is None else self.slope_products + other.slope_products,
+        )
+
+
+class CarriedSums(NamedTuple):
+    """Products of gaps at other β than those at which rows were measured.
+
+    ``shares`` has, for each observable, Σ w²·(step·slope)² relative to Σ w²·g² at the new β, or that with w if larger.
+    """
+
+    sums: GapSums
+    shares: HostArray
+
+
+# Where their sums are among those of a pair, and where the products of gaps are, and those of slopes with gaps and with slopes;
+# first those with w, then those with w².
+_PAIRED: dict[type, int] = {Confidence: 0, Energy: 1}
+_PRODUCTS = np.array([[[12, 14], [14, 13]], [[15, 17], [17, 16]]])
+_SLOPE_PRODUCTS = np.array([[[25, 28, 22, 24], [27, 26, 24, 23]], [[30, 33, 5, 29], [32, 31, 29, 11]]])
+
+
+class _Places(NamedTuple):
+    """Where the products of some observables are among the sums of a pair."""
+
+    products: HostArray
+    slope_products: HostArray
+
+
+@cache
+def _places(items: tuple[int, ...]) -> _Places:
+    both, columns = (0, 1), (*items, *(2 + i for i in items))
+    return _Places(_PRODUCTS[np.ix_(both, items, items)], _SLOPE_PRODUCTS[np.ix_(both, items, columns)])
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The pass that gives the moments of several observables, each at some β of its own.
+
+    One call of the kernel serves all of them. With ``exact`` it computes in float64, else in the precision of the logits.
+    """
+
+    wanted: tuple[tuple[Observable, tuple[float, ...]], ...]
+    exact: bool = True
+
+    @cached_property
+    def _betas(self) -> tuple[float, ...]:
+        return tuple(dict.fromkeys(beta for _, betas in self.wanted for beta in betas))
+
+    def is_fused_by(self, kernel: Kernel) -> bool:
+        """Whether the kernel gives all that is wanted without a number per row."""
+        return kernel.fused is not None and self._is_paired and all(0 < betas[0] < inf for _, betas in self.wanted)
+
+    @cached_property
+    def _is_paired(self) -> bool:
+        return all(type(each) in _PAIRED and len(betas) == 1 for each, betas in self.wanted)
+
+    def __call__(self, batch: Batch) -> GapSums:
+        if self._is_paired:
+            return self._paired(batch)
+        ready = [observable._on(batch) for observable, _ in self.wanted]
+        powers: list[Any] = [None] * len(self._betas)
+        if any(not rows.uses_tables for rows in ready):
+            powers = self._powers(batch)
+        observed = [rows.observed(batch) for rows in ready]
+        sums = [np.empty((6, len(betas))) for _, betas in self.wanted]
+        values: list[Any] = [None] * len(ready)
+        slopes: list[Any] = [None] * len(ready)
+        for beta, known in zip(self._betas, powers, strict=True):
+            gibbs = Gibbs(batch, beta, known)
+            for i, ((_, betas), rows, at_labels) in enumerate(zip(self.wanted, ready, observed, strict=True)):
+                if beta in betas:  # perhaps more than once
+                    gap = rows.gap(gibbs, at_labels)
+                    found = np.append(batch.totals(gap), batch.totals([gap.slope**2], squared=True))
+                    sums[i][:, np.equal(betas, beta)] = found[:, None]
+                    if beta == betas[0]:
+                        values[i], slopes[i] = gap.value, gap.slope
+        moments = tuple(
+            Moments(observable, betas, batch.weight, batch.total(at_labels), *parts)
+            for (observable, betas), at_labels, parts in zip(self.wanted, observed, sums, strict=True)
+        )
+        return GapSums(moments, *_products(batch, values, slopes))
+
+    def _paired(self, batch: Batch) -> GapSums:
+        """The same in the commonest case: confidence, energy or both, at one β each."""
+        betas = {type(each): beta for each, (beta,) in self.wanted}
+        first = self.wanted[0][1][0]
+        sums = pair_sums(batch, betas.get(Confidence, first), betas.get(Energy, first), exact=self.exact)
+        weight, squares, right, at_labels = sums[18:22].tolist()
+        observed = {Confidence: right - weight, Energy: at_labels}
+        places = tuple(_PAIRED[type(each)] for each, _ in self.wanted)
+        where = _places(places)
+        return GapSums(
+            tuple(
+                Moments(each, each_betas, weight, observed[type(each)], *sums[6 * i : 6 * i + 6, None])
+                for i, (each, each_betas) in zip(places, self.wanted, strict=True)
+            ),
+            sums[where.products[0]],
+            sums[where.products[1]],
+            squares,
+            sums[where.slope_products],
+        )
+
+    def _powers(self, batch: Batch) -> list[Any]:
+        """The power sums at each β, in one call for those that are neither 0 nor infinite."""
+        usual = [beta for beta in self._betas if 0 < beta < inf]
+        ends = [beta for beta in self._betas if not 0 < beta < inf]
+        found: dict[float, Any] = {}
+        for betas, exact in ((usual, self.exact), (ends, True)):
+            if betas:
+                sums = batch.power_sums(betas, _ORDER, exact=exact)
+                found |= {beta: sums[i, ...] for i, beta in enumerate(betas)}
+        return [found[beta] for beta in self._betas]
+
+
+def _products(batch: Batch, values: Sequence[Any], slopes: Sequence[Any]) -> tuple[HostArray, HostArray, float, HostArray]:
+    """The products of gaps, with weights and with squared weights, the sum of squared weights, and the products of slopes."""
+    xp, table, m = batch.xp, batch.xp.stack([*values, *slopes]), len(values)
+    weighted = table * batch.weights
+    squares = float(batch.totals([batch.weights])[0])
+    with np.errstate(invalid="ignore"):  # an infinite gap, of a masked label, times a slope of zero; such sums are not used
+        both = on_host(xp.stack([weighted @ table.T, weighted @ weighted.T]))
+    return both[0, :m, :m], both[1, :m, :m], squares, both[:, m:, :]
+
+
+def measure(batch: Batch, observable: Observable, betas: Sequence[float]) -> Moments:
+    """The moments of one observable on one batch."""
+    return Measure(((observable, tuple(betas)),))(batch).items[0]
+
+
+def log_scale(batch: Batch) -> Mean:
+    """The logarithm of how far the second largest logit lies below the largest: where β has to be found.
+
+    A constant per row does not move it, and near ties and soft masks hardly move a mean of logarithms.
+    """
+    xp = batch.xp
+    lead = xp.max(batch.double, axis=1) - xp.min(largest(batch.double, 2), axis=1)
+    known = (lead > 0) & xp.isfinite(lead)
+    logarithms = xp.where(known, xp.log(xp.where(known, lead, xp.ones_like(lead))), xp.zeros_like(lead))
+    return Mean(batch.total(logarithms), batch.weight)

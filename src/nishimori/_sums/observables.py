@@ -1,0 +1,353 @@
+"""What a temperature is matched to: the observable's mean under the model equals its mean under the labels.
+
+An observable O(k; z) has, for each row, a value at the true class (`observed`), and under p(k) ∝ exp(βz_k) an average whose
+derivative in β is Cov(O, z). Their difference is the row's `gap`. Both are counted from the value at the top class: a good
+classifier is there most of the time, so the sums stay small and keep their digits.
+
+A new observable is a subclass with the one method `values`, from which both follow. The built-in ones compute them without a
+table of values, and without differences of nearly equal numbers; their mean is known to grow with β.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from nishimori._rows.batch import Batch
+from nishimori._sums.gibbs import Gibbs
+from nishimori._support import arrays
+from nishimori._support.arrays import Array
+from nishimori._support.numeric import numeric
+from nishimori.errors import InputError
+
+
+class Gap(NamedTuple):
+    """For each row: the model's average minus the value at the true class, and what to know about it."""
+
+    value: Array
+    size: Array  # rounding moves the value by a few units in the last place of this
+    slope: Array  # of the average, in β
+    curvature: Array
+    jerk: Array  # the third derivative
+
+
+_CLASS_ORDER = "Check that the labels and the columns of the logits use the same class order."
+_MORE_DATA = "Use a larger validation set"
+
+# No network's logits differ by this much; those of soft masks do.
+_FAR_BELOW = 1e4
+
+
+class Observable(ABC):
+    """A quantity whose mean under the model is made equal to its mean under the labels.
+
+    Subclass it and write `values`. The mean under the model must grow as T falls; that is checked on the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nishimori
+    >>> class TopLogit(nishimori.Observable):
+    ...     def values(self, logits):
+    ...         return np.where(logits == logits.max(axis=1, keepdims=True), logits, 0.0)
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * np.abs(rng.normal(size=(2000, 5)))
+    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
+    >>> round(nishimori.Matched(TopLogit()).fit(logits, labels).temperature_, 1)
+    2.0
+    """
+
+    _is_monotone: ClassVar[bool] = False  # whether its mean is known to grow with β for all data
+
+    @abstractmethod
+    def values(self, logits: Any) -> Any:
+        """The observable of each class in each row.
+
+        Parameters
+        ----------
+        logits : array of shape (n, n_classes)
+            Float64, as a NumPy array whatever library the data come from; -inf where a class is masked. It is read-only.
+
+        Returns
+        -------
+        array of shape (n, n_classes)
+            Finite wherever the class is not masked.
+        """
+
+    def _on(self, batch: Batch) -> "RowView":
+        """The observable, ready for one batch: its values are computed and checked once."""
+        name = f"{type(self).__name__}.values"
+        host = arrays.on_host(batch.double).view()
+        host.flags.writeable = False  # the batch is shared
+        try:
+            values = self.values(host)
+        except Exception as error:
+            raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
+        table = arrays.on_host(numeric(values, name)).astype(np.float64)
+        if table.shape != host.shape:
+            raise InputError(f"`{name}` must return an array of the shape of `logits`, {host.shape}, got {table.shape}.")
+        if not (np.isfinite(table) | (host == -inf)).all():
+            raise InputError(f"`{name}` must be finite wherever the logit is, got NaN or infinity.")
+        if not np.isfinite(table[np.arange(len(host)), arrays.on_host(batch.labels)]).all():
+            raise InputError(
+                f"`{name}` must be finite at the true class of each row. If that class is masked, return the value that counts "
+                "there."
+            )
+        return _Tabulated(arrays.beside(table, batch.double))
+
+    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
+        """Why no temperature fits when the mean stays at or below ``observed`` down to T → 0, where it is ``limit``."""
+        return (
+            f"the mean of {type(self).__name__} under the model stays below its mean under the labels down to T → 0, where it "
+            f"is still {observed - limit:.4g} too small. {_MORE_DATA}, or check the observable."
+        )
+
+    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
+        """Why no temperature fits when the mean stays at or above ``observed`` up to T → ∞, where it is ``limit``."""
+        return (
+            f"the mean of {type(self).__name__} under the model stays above its mean under the labels up to T → ∞, where it is "
+            f"still {limit - observed:.4g} too large. {_CLASS_ORDER}"
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._attributes().items())})"
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or type(self) is not type(other):
+            return self is other
+        mine, theirs = self._attributes(), other._attributes()
+        return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
+    def __hash__(self) -> int:
+        return hash(type(self))  # attributes may be arrays, which have no hash
+
+    def _attributes(self) -> dict[str, Any]:
+        """What distinguishes it from others of its class, slots included."""
+        state = self.__getstate__()
+        parts = state if isinstance(state, tuple) else (state,)
+        return {name: value for part in parts if part for name, value in part.items()}
+
+
+class RowView(Protocol):
+    """An observable of the rows of a batch. ``uses_tables`` if it needs a number per class, else power sums are enough.
+
+    ``powers`` is the highest power of the drop that `value` needs.
+    """
+
+    uses_tables: ClassVar[bool]
+    powers: ClassVar[int]
+
+    def observed(self, batch: Batch) -> Array:
+        """O at the true class of each row, minus O at the top."""
+
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+        """The average of O under the model, minus O at the true class, which is ``observed`` and the same at every β."""
+
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """The value of the gap, without what its derivatives take."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Tabulated:
+    """Any observable, from its values at each class of each row of a batch."""
+
+    table: Array
+    uses_tables: ClassVar[bool] = True
+    powers: ClassVar[int] = 0
+
+    def observed(self, batch: Batch) -> Array:
+        return batch.at(self.table, batch.labels) - batch.at(self.table, batch.top)
+
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+        batch, p = gibbs.batch, gibbs.probabilities
+        top = batch.at(self.table, batch.top)
+        table = self.table - top[:, None]
+        if batch.live is not None:
+            table = batch.xp.where(batch.live, table, batch.xp.zeros_like(table))
+        mean = gibbs.over_classes(p * table)
+        drop = batch.drops - gibbs.over_classes(p * batch.drops)[:, None]
+        product = p * (table - mean[:, None]) * drop  # centred first: a difference of large means would lose digits
+        # Only the subtraction of the top value rounds in units of it, while the averages need an exponential.
+        size = sum(batch.xp.abs(each) for each in (mean, observed, top / 32))
+        slope, curvature = gibbs.over_classes(product), gibbs.over_classes(product * drop)
+        jerk = gibbs.over_classes(product * drop**2) - 3 * slope * gibbs.over_classes(p * drop**2)
+        return Gap(mean - observed, size, slope, curvature, jerk)
+
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """That of the gap, whose derivatives cost little beside the table."""
+        return self.gap(gibbs, observed).value
+
+
+@dataclass(frozen=True)
+class TopN(Observable):
+    """O = 1 if the class is among the N largest of its row, ties broken by the first: top-N expectation consistency."""
+
+    n: int
+    _is_monotone: ClassVar[bool] = True
+    uses_tables: ClassVar[bool] = False
+    powers: ClassVar[int] = 0
+
+    def values(self, logits: Any) -> Any:
+        """1 for the N largest, 0 elsewhere."""
+        xp = arrays.namespace(logits)
+        order = xp.argsort(xp.argsort(-logits, axis=1, stable=True), axis=1)
+        return xp.astype((order < self.n) & (logits > -inf), logits.dtype)
+
+    def _on(self, batch: Batch) -> RowView:
+        """Itself: nothing has to be tabulated."""
+        return self
+
+    def observed(self, batch: Batch) -> Array:
+        """0 where the true class is among the N largest, else -1; a masked class never is."""
+        xp, table = batch.xp, batch.passed
+        label = batch.at(table, batch.labels)[:, None]
+        columns = arrays.beside(np.arange(table.shape[1]), table)[None, :]
+        ahead = (table > label) | ((table == label) & (columns < batch.labels[:, None]))
+        rank = xp.sum(xp.astype(ahead, xp.int64), axis=1)
+        hit = (rank < self.n) & (batch.label_drops > -inf)
+        return xp.astype(hit, batch.weights.dtype) - 1
+
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+        """Minus the probability of the other classes where the answer is among the N largest, else the probability of those."""
+        if self.n == 1:
+            return Confidence().gap(gibbs, observed)
+        batch, xp = gibbs.batch, gibbs.batch.xp
+        # Sums over the classes outside, as they are: all may be tiny.
+        outside = batch.power_sums((gibbs.beta,), 3, self.n)[0, ...]
+        averages = [outside[j, ...] * gibbs.top for j in range(4)]
+        inside = (1 + (gibbs.rest - outside[0, ...])) * gibbs.top
+        value = xp.where(observed == 0, -averages[0], inside)
+        slope, curvature = gibbs.cumulants(*averages[:3])
+        return Gap(value, xp.abs(value), -slope, -curvature, -gibbs.jerk(averages, slope, curvature))
+
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """From the weights of the other classes alone."""
+        if self.n == 1:
+            return Confidence().value(gibbs, observed)
+        outside = gibbs.batch.power_sums((gibbs.beta,), 0, self.n)[0, 0, ...]
+        return gibbs.batch.xp.where(observed == 0, -outside * gibbs.top, (1 + (gibbs.rest - outside)) * gibbs.top)
+
+    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
+        """All right, or ties at the top."""
+        what = "correctly" if self.n == 1 else f"within their top {self.n}"
+        if observed >= 0:
+            samples = "the only sample is" if n_samples == 1 else f"all {n_samples} samples are"
+            smaller = "." if self.n == 1 else ", or a smaller `top_n`."
+            return (
+                f"{samples} classified {what}, so {self._confidence} could reach accuracy only at T = 0. {_MORE_DATA}{smaller}"
+            )
+        return (
+            f"{self._accuracy} {1 + observed:.4g} is not below {1 + limit:.4g}, which {self._confidence} approaches as T → 0: "
+            "equal largest logits share their probability at every temperature. "
+            "Pass logits before they were rounded or quantised."
+        )
+
+    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
+        """No better than chance."""
+        return (
+            f"{self._accuracy} {1 + observed:.4g} is not above chance ({1 + limit:.4g}), "
+            f"and {self._confidence} stays above chance at every T. {_CLASS_ORDER}"
+        )
+
+    @property
+    def _confidence(self) -> str:
+        return "mean confidence" if self.n == 1 else f"the mean top-{self.n} probability"
+
+    @property
+    def _accuracy(self) -> str:
+        return "accuracy" if self.n == 1 else f"top-{self.n} accuracy"
+
+
+@dataclass(frozen=True)
+class Confidence(Observable):
+    """O = 1 for the predicted class: expectation consistency. `TopN` of one, without the search for the largest."""
+
+    _is_monotone: ClassVar[bool] = True
+    uses_tables: ClassVar[bool] = False
+    powers: ClassVar[int] = 0
+
+    def values(self, logits: Any) -> Any:
+        """1 for the predicted class, 0 elsewhere."""
+        return TopN(1).values(logits)
+
+    def _on(self, batch: Batch) -> RowView:
+        """Itself: nothing has to be tabulated."""
+        return self
+
+    def observed(self, batch: Batch) -> Array:
+        """0 where the prediction is right, else -1."""
+        return batch.xp.astype(batch.right, batch.weights.dtype) - 1
+
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+        """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
+        xp, value = gibbs.batch.xp, self.value(gibbs, observed)
+        nothing = xp.zeros_like(gibbs.top)  # the only class that counts has no drop
+        averages = (gibbs.top, nothing, nothing, nothing)
+        slope, curvature = gibbs.cumulants(*averages[:3])
+        return Gap(value, xp.abs(value), slope, curvature, gibbs.jerk(averages, slope, curvature))
+
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """From the weights of the other classes alone."""
+        return gibbs.batch.xp.where(gibbs.batch.right, -gibbs.doubt, gibbs.top)
+
+    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
+        """As for `TopN`."""
+        return TopN(1)._cold(n_samples, observed, limit)
+
+    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
+        """As for `TopN`."""
+        return TopN(1)._hot(n_samples, observed, limit)
+
+
+@dataclass(frozen=True)
+class Energy(Observable):
+    """O = z, the logit itself: matching it minimises the cross-entropy, so this is temperature scaling."""
+
+    _is_monotone: ClassVar[bool] = True
+    uses_tables: ClassVar[bool] = False
+    powers: ClassVar[int] = 1
+
+    def values(self, logits: Any) -> Any:
+        """The logits."""
+        return logits
+
+    def _on(self, batch: Batch) -> RowView:
+        """Itself: nothing has to be tabulated."""
+        return self
+
+    def observed(self, batch: Batch) -> Array:
+        """The drop of the true class, -inf where it is masked."""
+        return batch.label_drops
+
+    def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
+        """The mean drop minus that of the true class."""
+        mean = gibbs.moments[0]
+        size = gibbs.batch.xp.abs(mean) + gibbs.batch.xp.abs(observed)
+        slope, curvature = gibbs.cumulants(*gibbs.moments)
+        averages = (*gibbs.moments, gibbs.powers(4)[4, ...] * gibbs.top)
+        return Gap(mean - observed, size, slope, curvature, gibbs.jerk(averages, slope, curvature))
+
+    def value(self, gibbs: Gibbs, observed: Array) -> Array:
+        """From the weights of the other classes, and these times the drops."""
+        return gibbs.powers(1)[1, ...] * gibbs.top - observed
+
+    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
+        """All right."""
+        samples = "the only sample" if n_samples == 1 else f"all {n_samples} samples"
+        return f"the true class has the largest logit in {samples}, so the loss falls all the way to T = 0. {_MORE_DATA}."
+
+    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
+        """No better than chance."""
+        masks = ""
+        if limit - observed > _FAR_BELOW:
+            masks = " If very negative logits, such as -1e9, mask classes, drop the samples whose true class is masked."
+        return (
+            f"the logit of the true class is on average {limit - observed:.4g} below the mean logit of its row, "
+            f"so the loss falls all the way to T = ∞: the model does no better than chance. {_CLASS_ORDER}{masks}"
+        )
+
+
+# The observables behind the methods of these names.
+BUILT_IN: dict[str, Observable] = {"ec": Confidence(), "ts": Energy()}

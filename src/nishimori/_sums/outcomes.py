@@ -1,0 +1,155 @@
+"""Claims and whether each came true, kept row by row: for what cannot be computed from sums per bin.
+
+A claim is a probability together with whether it came true, as in `reliability`. The Kolmogorov-Smirnov error and isotonic
+regression need the claims in order, so these sums grow with the rows: 17 bytes per row.
+
+Claims that are equal up to rounding count as one, because their order is then an accident of rounding.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from nishimori._rows.batch import Batch
+from nishimori._rows.source import Source
+from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.reliability import claims, outcomes
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori.errors import InputError
+
+OneClaim = Literal["top", "positive"]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A function of the levels that is constant on each of several steps.
+
+    Attributes
+    ----------
+    values, weights : array of shape (n_steps,)
+        The value on each step, and the weight behind it.
+    edges : array of shape (n_steps + 1,)
+        Each step begins at the level with the number ``edges[i]`` and ends before ``edges[i + 1]``.
+    """
+
+    values: HostArray
+    weights: HostArray
+    edges: HostArray
+
+    @property
+    def sizes(self) -> HostArray:
+        """The number of levels on each step."""
+        return np.diff(self.edges)
+
+    @property
+    def corners(self) -> HostArray:
+        """The numbers of the first and the last level of each step, in increasing order and each of them once."""
+        return np.unique(np.concatenate([self.edges[:-1], self.edges[1:] - 1]))
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The distinct claims in increasing order, and at each of them the weight of all claims and of those that came true."""
+
+    claimed: HostArray
+    weight: HostArray
+    true: HostArray
+
+    @property
+    def rate(self) -> HostArray:
+        """The weighted share of claims that came true, at each level."""
+        rate: HostArray = self.true / self.weight
+        return rate
+
+    def isotonic(self) -> "Steps":
+        """The increasing function of the claim that has the least Brier score, and also the least NLL."""
+        from scipy.optimize import isotonic_regression  # noqa: PLC0415 - other metrics do without SciPy
+
+        found = isotonic_regression(self.rate, weights=self.weight)
+        # A mean of ones may exceed 1 by rounding.
+        return Steps(np.clip(found.x[found.blocks[:-1]], 0.0, 1.0), found.weights, found.blocks)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What is claimed, whether it came true, and the weight, row by row. Those of other rows add.
+
+    Claims that differ by less than ``rounding``, relative to their size, count as equal.
+    """
+
+    claimed: tuple[HostArray, ...]
+    true: tuple[HostArray, ...]
+    weights: tuple[HostArray, ...]
+    rounding: float
+
+    def __add__(self, other: "Outcomes") -> "Outcomes":
+        return Outcomes(
+            self.claimed + other.claimed,
+            self.true + other.true,
+            self.weights + other.weights,
+            max(self.rounding, other.rounding),
+        )
+
+    def in_order(self) -> tuple[HostArray, HostArray, HostArray]:
+        """Claims, outcomes and weights in increasing order of the claims; equal claims start with those that failed."""
+        claimed, true, weights = (np.concatenate(each) for each in (self.claimed, self.true, self.weights))
+        order = np.lexsort((weights, true, claimed))  # the order of the rows must not matter
+        return claimed[order], true[order], weights[order]
+
+    def levels(self) -> Levels:
+        """Sums over equal claims."""
+        return levels_of(*self.in_order(), self.rounding)
+
+
+@dataclass(frozen=True)
+class KeepOutcomes:
+    """The pass that keeps them."""
+
+    beta: float
+    of: OneClaim
+
+    def __call__(self, batch: Batch) -> Outcomes:
+        claimed = claims(Gibbs(batch, self.beta), self.of)[:, 0]
+        true = outcomes(batch, self.of)[:, 0]
+        return Outcomes((claimed,), (true,), (arrays.on_host(batch.weights),), batch.rounding)
+
+
+def levels_of(claimed: HostArray, true: HostArray, weights: HostArray, rounding: float) -> Levels:
+    """Sums over equal claims, which must be in increasing order."""
+    starts = _starts(claimed, rounding)
+    weight = np.add.reduceat(weights, starts)
+    return Levels(np.add.reduceat(weights * claimed, starts) / weight, weight, np.add.reduceat(weights * true, starts))
+
+
+def _starts(claimed: HostArray, rounding: float) -> HostArray:
+    """Where each group of equal claims begins; no claim exceeds the first of its group by more than rounding."""
+    digits = np.abs(np.log(np.where(claimed > 0, claimed, 1.0)))  # exp(x) has a relative error of x units in the last place
+    limit = claimed * (1 + rounding + np.finfo(float).eps * digits)
+    runs = np.flatnonzero(np.concatenate([[True], claimed[1:] > limit[:-1]]))
+    last = np.append(runs[1:], len(claimed)) - 1
+    is_wide = claimed[last] > limit[runs]
+    if not is_wide.any():
+        return runs
+    # Neighbours that are equal up to rounding can add up to a run that is wider than rounding: cut it from its lower end.
+    found = [runs]
+    for first, end in zip(runs[is_wide], last[is_wide] + 1, strict=True):
+        while (first := first + int(np.searchsorted(claimed[first:end], limit[first], side="right"))) < end:
+            found.append(np.array([first]))
+    return np.sort(np.concatenate(found))
+
+
+def check_claim(data: Source, of: Any, known: Any = OneClaim) -> None:
+    """Refuse claims of which there is not one per row."""
+    names = get_args(known)
+    if not isinstance(of, str) or of not in names:
+        raise InputError(f"`of` must be {_either(names)}, got {of!r}.")
+    if of == "positive" and data.n_classes != 2:
+        others = _either(tuple(name for name in names if name != "positive"))
+        raise InputError(f"`of` must be {others} for {data.n_classes} classes: only a binary problem has a positive class.")
+
+
+def _either(names: tuple[str, ...]) -> str:
+    *first, last = (repr(name) for name in names)
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,0 +1,290 @@
+"""Sums per bin of confidence: what reliability diagrams and calibration errors are made of.
+
+A *claim* is a probability together with whether it came true. The model makes one claim per row (`of="top"`: its predicted
+class is right; `of="positive"`: class 1 is true) or one per row and class (`of="classwise"`). Claims fall into bins; a bin
+keeps three sums.
+
+Conventions. Bin i holds edges[i] < p <= edges[i+1], so a claim on an edge counts in the bin below it; p = 0 counts in the first
+bin and p = 1 in the last. Claims that are equal up to rounding share a bin: one that exceeds an edge by a few units in the last
+place counts as on the edge. Empty bins do not count. Probabilities that were passed are divided by the sum of their row.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from nishimori._rows.batch import Batch
+from nishimori._rows.source import Source
+from nishimori._sums.gibbs import Gibbs
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import whole
+from nishimori.errors import InputError, MergeError
+
+Strategy = Literal["uniform", "quantile"]
+Norm = Literal["l1", "l2", "max"]
+Of = Literal["top", "positive", "classwise"]
+
+# Far more than anybody can fill or look at; without a limit a typing error would take all memory.
+_MOST_BINS = 100_000
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Weight, claimed probability, truth and squared weight summed per bin; a row for each kind of claim."""
+
+    edges: HostArray
+    weight: HostArray
+    confidence: HostArray
+    correct: HostArray
+    squares: HostArray
+
+    def __add__(self, other: "Bins") -> "Bins":
+        if not np.array_equal(self.edges, other.edges):
+            raise MergeError("Bins add only if their edges are the same. Tally both over one set of edges.")
+        return Bins(
+            self.edges,
+            self.weight + other.weight,
+            self.confidence + other.confidence,
+            self.correct + other.correct,
+            self.squares + other.squares,
+        )
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Claimed against true frequency, one entry per non-empty bin in order of confidence.
+
+    Attributes
+    ----------
+    confidence : array
+        Mean claimed probability of each bin.
+    accuracy : array
+        Weighted share of the bin's claims that came true.
+    weight : array
+        Total sample weight of the bin; the number of samples where none were given.
+    count : array
+        Effective number of samples of the bin, (Σw)²/Σw²: with equal weights the number of samples. For error bars.
+    gap : array
+        Confidence minus accuracy, Δ: positive where the model is overconfident. What `ece` sums.
+    lower, upper : array
+        The bin holds lower < p <= upper; the first bin also p = 0.
+    group : integer array
+        The class that the bin belongs to where claims are classwise, else 0.
+    n_bins : int or None
+        How many bins there are, empty ones included; per class where claims are classwise.
+    strategy : {"uniform", "quantile"} or None
+        Whether the bins have equal widths or equal weights.
+    """
+
+    confidence: HostArray
+    accuracy: HostArray
+    weight: HostArray
+    lower: HostArray
+    upper: HostArray
+    group: HostArray
+    count: HostArray
+    n_bins: int | None = None
+    strategy: Strategy | None = None
+
+    @classmethod
+    def from_bins(cls, bins: Bins) -> "Reliability":
+        """Means from sums."""
+        group, column = np.nonzero(bins.weight > 0)
+        full = (group, column)
+        weight = bins.weight[full]
+        edges = np.broadcast_to(bins.edges, (len(bins.weight), bins.edges.shape[1]))
+        n_bins = bins.edges.shape[1] - 1
+        return cls(
+            confidence=bins.confidence[full] / weight,
+            accuracy=bins.correct[full] / weight,
+            weight=weight,
+            lower=edges[group, column],
+            upper=edges[group, column + 1],
+            group=group,
+            count=np.divide(weight**2, bins.squares[full], out=np.ones_like(weight), where=bins.squares[full] > 0),
+            n_bins=n_bins,
+            strategy="uniform" if np.array_equal(bins.edges, uniform_edges(n_bins)) else "quantile",
+        )
+
+    @property
+    def gap(self) -> HostArray:
+        gap: HostArray = self.confidence - self.accuracy
+        return gap
+
+    def error(self, norm: Norm = "l1") -> float:
+        """The calibration error: mean, root mean square or maximum of abs(gap) over bins, averaged over groups."""
+        if not isinstance(norm, str) or norm not in get_args(Norm):
+            raise InputError(f"`norm` must be 'l1', 'l2' or 'max', got {norm!r}.")
+        groups = np.unique(self.group)
+        return float(np.mean([self._error(self.group == group, norm) for group in groups]))
+
+    def _error(self, rows: HostArray, norm: Norm) -> float:
+        gap, share = np.abs(self.gap[rows]), self.weight[rows] / self.weight[rows].sum()
+        if norm == "max":
+            return float(gap.max())
+        return float(share @ gap) if norm == "l1" else float(np.sqrt(share @ gap**2))
+
+
+@dataclass(frozen=True, eq=False)
+class Sorted:
+    """The claims of one batch and the bin of each, all on the host: arrays of shape (n, groups), weights of shape (n, 1).
+
+    ``places`` count bins through all groups.
+    """
+
+    edges: HostArray
+    places: HostArray
+    claimed: HostArray
+    true: HostArray
+    weights: HostArray
+
+    def summed(self, values: HostArray) -> HostArray:
+        """Sums per bin, (groups, bins), of one number per claim, or of one per row."""
+        shape = self.places.shape[1], self.edges.shape[1] - 1
+        flat = np.broadcast_to(values, self.places.shape).ravel()
+        return np.bincount(self.places.ravel(), flat, shape[0] * shape[1]).reshape(shape)
+
+    @property
+    def bins(self) -> Bins:
+        """What a reliability curve is made of."""
+        w = self.weights
+        sums = (self.summed(each) for each in (w, w * self.claimed, w * self.true, w**2))
+        return Bins(self.edges, *sums)
+
+
+def sort_claims(gibbs: Gibbs, edges: HostArray, of: Of = "top") -> Sorted:
+    """Sort the claims of one batch into bins; ``edges`` has one row, or one for each class."""
+    claimed, true = claims(gibbs, of), outcomes(gibbs.batch, of)
+    n_groups, n_bins = claimed.shape[1], edges.shape[1] - 1
+    inner = edges[:, 1:-1]
+    # exp(x) has a relative error of x units in the last place, so small claims need more room.
+    digits = np.abs(np.log(np.where(inner > 0, inner, 1.0)))
+    inner = inner * (1 + gibbs.batch.rounding + np.finfo(float).eps * digits)
+    if len(edges) == 1:
+        index = np.searchsorted(inner[0], claimed)
+    else:
+        index = np.stack([np.searchsorted(e, p) for e, p in zip(inner, claimed.T, strict=True)], axis=1)
+    index += n_bins * np.arange(n_groups)
+    return Sorted(edges, index, claimed, true, arrays.on_host(gibbs.batch.weights)[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """The pass that sorts claims into bins."""
+
+    edges: HostArray
+    beta: float
+    of: Of
+
+    def __call__(self, batch: Batch) -> Bins:
+        return sort_claims(Gibbs(batch, self.beta), self.edges, self.of).bins
+
+
+def claims(gibbs: Gibbs, of: Of) -> HostArray:
+    """The claimed probabilities (n, groups) of one batch, on the host."""
+    batch = gibbs.batch
+    # Given probabilities are claims as they are: a logarithm and back would tell equal ones apart.
+    given = batch.given if gibbs.beta == 1 else None
+    if of == "top":
+        top = gibbs.top if given is None else batch.at(given, batch.top) / gibbs.over_classes(given)
+        return arrays.on_host(top[:, None])
+    claimed = arrays.on_host(gibbs.probabilities if given is None else given / gibbs.over_classes(given)[:, None])
+    return claimed[:, 1:] if of == "positive" else claimed
+
+
+def outcomes(batch: Batch, of: Of) -> HostArray:
+    """Which claims came true, (n, groups), on the host."""
+    if of == "top":
+        return arrays.on_host(batch.top == batch.labels)[:, None]
+    labels = arrays.on_host(batch.labels)[:, None]
+    outcomes: HostArray = labels == (1 if of == "positive" else np.arange(batch.logits.shape[1]))
+    return outcomes
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The claims themselves, for quantiles: the only sum here that grows with the rows."""
+
+    parts: tuple[HostArray, ...]
+    weights: tuple[HostArray, ...]
+
+    @classmethod
+    def of(cls, gibbs: Gibbs, of: Of) -> "Claims":
+        """The claims of one batch."""
+        return cls((claims(gibbs, of),), (arrays.on_host(gibbs.batch.weights),))
+
+    def __add__(self, other: "Claims") -> "Claims":
+        return Claims(self.parts + other.parts, self.weights + other.weights)
+
+    def edges(self, n_bins: int) -> HostArray:
+        """Equal weights: each inner edge is the claim at which the bins below it have their share."""
+        claimed, weights = np.concatenate(self.parts), np.concatenate(self.weights)
+        return np.stack([_equal_weight_edges(column, weights, n_bins) for column in claimed.T])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The pass that keeps the claims: one number per row, or one per row and class for classwise claims."""
+
+    beta: float
+    of: Of
+
+    def __call__(self, batch: Batch) -> Claims:
+        return Claims.of(Gibbs(batch, self.beta), self.of)
+
+
+def uniform_edges(n_bins: int) -> HostArray:
+    """Equal widths: 0, 1/n, 2/n, ..., 1."""
+    edges: HostArray = np.arange(n_bins + 1)[None, :] / n_bins
+    return edges
+
+
+def _equal_weight_edges(claimed: HostArray, weights: HostArray, n_bins: int) -> HostArray:
+    ratios, are_copies = _weight_ratios(weights)
+    order = np.argsort(claimed, kind="stable")
+    below = ratios[order]
+    if are_copies:  # bins differ by at most one copy, the larger ones first, as `numpy.array_split` has it
+        np.cumsum(below, out=below)
+        size, larger = divmod(below[-1], n_bins)
+    else:  # rounding of a sum in float64 would depend on the unit of the weights, once there are enough rows
+        below = np.cumsum(below, dtype=np.longdouble)
+        size, larger = below[-1] / n_bins, 0.0
+    inner = np.arange(1, n_bins)
+    shares = (inner * size + np.minimum(inner, larger)) * (1 - 1e-12)  # slightly less, so that rounding does not skip a sample
+    return np.concatenate([[0.0], claimed[order[np.searchsorted(below, shares)]], [1.0]])
+
+
+def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
+    """Weights in units of the smallest one, and whether all are whole, as numbers of copies are."""
+    ratios: HostArray = weights / weights[weights > 1e-15 * weights.max()].min()  # smaller ones do not matter
+    rest = np.rint(ratios)
+    rest -= ratios
+    np.abs(rest, out=rest)
+    are_copies = bool(((rest <= 1e-12 * ratios) | (ratios < 1)).all())
+    return np.rint(ratios, out=ratios) if are_copies else ratios, are_copies
+
+
+def reliability_of(data: Source, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
+    """The reliability curve of a source, from one reading, or two for quantiles."""
+    check_bins(n_bins, strategy)
+    _check_claims(data, of)
+    edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(Claim(beta, of)).edges(n_bins)
+    return Reliability.from_bins(data.gather(Tally(edges, beta, of)))
+
+
+def check_bins(n_bins: Any, strategy: Any) -> None:
+    """Refuse bins that cannot be made."""
+    whole("n_bins", n_bins, 1, _MOST_BINS)
+    if not isinstance(strategy, str) or strategy not in get_args(Strategy):
+        raise InputError(f"`strategy` must be 'uniform' or 'quantile', got {strategy!r}.")
+
+
+def _check_claims(data: Source, of: Any) -> None:
+    if not isinstance(of, str) or of not in get_args(Of):
+        raise InputError(f"`of` must be 'top', 'positive' or 'classwise', got {of!r}.")
+    if of == "positive" and data.n_classes != 2:
+        raise InputError(
+            f"`of` must be 'top' or 'classwise' for {data.n_classes} classes: only a binary problem has a positive class."
+        )

@@ -1,0 +1,138 @@
+"""Sketches as bytes, in memory or on disk: a .npz archive with the sums and a header that says what they are sums of."""
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nishimori._rows.scores import Input
+from nishimori._sums.sketch.contents import Contents
+from nishimori._sums.sketch.grid import Grid
+from nishimori._support.arrays import HostArray
+from nishimori._support.disk import existing_file, new_file
+from nishimori._support.json import JsonError, parsed
+from nishimori.errors import FormatError, InputError
+
+FORMAT = "nishimori-sketch"
+VERSION = 3
+"""The latest format. The first one has four nodes per octave, and the first two have no crossed products of gaps."""
+
+# A sketch takes 36 kB; a hundred observables would take 28 MB.
+_LARGEST = 2**26
+
+
+@dataclass(frozen=True)
+class About:
+    """What the sums of an archive are sums of."""
+
+    observables: list[str]
+    grid: Grid
+    input: Input
+    classes: list[Any] | None
+    floor: float | None
+
+
+class SketchArchive(NamedTuple):
+    """Where the bytes of a sketch are, and what errors call them."""
+
+    content: Path | BytesIO
+    name: str
+    remedy: str
+
+    @classmethod
+    def in_file(cls, path: str | os.PathLike[str]) -> "SketchArchive":
+        """That of a file, which must exist."""
+        remedy = "Make it again with `Sketch.save`, or in the shell with `nishimori sketch`."
+        return cls(existing_file(path), os.fspath(path), remedy)
+
+    @classmethod
+    def in_memory(cls, data: Any) -> "SketchArchive":
+        """That of bytes, which some engines hand over as a bytearray or a view."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InputError(f"`data` must be bytes, got {type(data).__name__}. Pass what `Sketch.to_bytes` returned.")
+        return cls(BytesIO(data), "`data`", "Make it again with `Sketch.to_bytes`.")
+
+
+def packed(about: Mapping[str, Any], state: Mapping[str, HostArray]) -> bytes:
+    """The archive of some sums."""
+    grid: Grid = about["grid"]
+    numbers = [grid.first, grid.last, grid.per_octave]
+    header = json.dumps({"format": FORMAT, "version": VERSION, **about, "grid": numbers})
+    archive = BytesIO()
+    np.savez(archive, **{FORMAT: np.array(header)}, **state)  # type: ignore[arg-type]
+    return archive.getvalue()
+
+
+def write(path: str | os.PathLike[str], data: bytes, *, overwrite: bool) -> None:
+    """Write an archive to a new file."""
+    if Path(path).suffix.lower() != ".npz":
+        raise InputError(f"`path` must end in .npz, got {os.fspath(path)!r}.")
+    with new_file(path, overwrite=overwrite) as temporary:
+        temporary.write_bytes(data)
+
+
+def is_sketch_file(path: Path) -> bool:
+    """Whether a file says that it is a sketch."""
+    if path.suffix.lower() != ".npz" or not path.is_file():
+        return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return f"{FORMAT}.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError):
+        return False  # whoever reads the file says why
+
+
+def read(archive: SketchArchive) -> tuple[About, dict[str, HostArray]]:
+    """Header and arrays of an archive."""
+    content, name = archive.content, archive.name
+    with checked(archive):
+        with zipfile.ZipFile(content) as members:
+            n_bytes = sum(member.file_size for member in members.infolist())
+            if f"{FORMAT}.npy" not in members.namelist():
+                raise FormatError(f"{name} is not a sketch.")
+        if n_bytes > _LARGEST:
+            raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has less than a million.")
+        with np.load(content, allow_pickle=False) as file:
+            arrays = {each: file[each] for each in file.files}
+        header = parsed(str(arrays.pop(FORMAT)[()]))
+        if header["version"] > VERSION:
+            raise FormatError(
+                f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
+                f"{VERSION}). Update nishimori."
+            )
+        about = About(**{each: header[each] for each in About.__annotations__ if each != "grid"}, grid=Grid(*header["grid"]))
+        if not about.grid.is_possible:
+            raise ValueError("grid")
+        names = about.observables
+        if not (names and isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise ValueError("observables")
+        if header["version"] < VERSION:
+            shape = Contents.shapes(len(names), len(about.grid.betas))["crossed"]
+            arrays["crossed"] = np.full(int(np.prod(shape)), np.nan)
+        return about, arrays
+
+
+def refuse_impossible(contents: Contents) -> None:
+    """Refuse counts that no rows have."""
+    if not np.isfinite(contents.counts).all() or (contents.counts < 0).any() or (contents.n_rows and contents.n_classes < 2):
+        raise ValueError("counts")
+
+
+@contextmanager
+def checked(archive: SketchArchive) -> Iterator[None]:
+    """One error for damage of any kind."""
+    try:
+        yield
+    except (FormatError, FileNotFoundError, IsADirectoryError, PermissionError):
+        raise
+    except JsonError as error:
+        raise FormatError(f"{archive.name} is a damaged sketch: {error}. {archive.remedy}") from None
+    except Exception:  # NumPy, zipfile and zlib each have their own
+        raise FormatError(f"{archive.name} is damaged, or not a sketch. {archive.remedy}") from None

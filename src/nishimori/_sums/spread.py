@@ -1,0 +1,97 @@
+"""How much weighted means of several numbers per row vary from sample to sample: sums of squares around the means, that add.
+
+A weighted mean m = Σws/Σw has the variance Σ(w(s - m))²/(Σw)², a sum over units that are independent: rows by default, or
+clusters of rows. Where a weight of w stands for w independent rows, the numerator is Σw(s - m)². Squares are kept around the
+means of what was summed so far, because differences of large squares would lose their digits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nishimori._rows.batch import Batch
+from nishimori._sums.clusters import ClusterSums, cluster_sums
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Sums over independent rows, with u = w² or, where weights are counts, u = w.
+
+    Attributes
+    ----------
+    squares : float
+        Σu.
+    means : array of shape (numbers,)
+        Σux/Σu.
+    scatter : array of shape (numbers,)
+        Σu(x - means)².
+    """
+
+    squares: float
+    means: HostArray
+    scatter: HostArray
+
+    @classmethod
+    def of(cls, batch: Batch, rows: HostArray, *, counts: bool) -> "Spread":
+        """That of the rows of a batch, (numbers, n)."""
+        units = unit_weights(batch, counts=counts)
+        total = float(units.sum())
+        means = np.einsum("an,n->a", rows, units) / total
+        centred = rows - means[:, None]
+        return cls(total, means, np.einsum("an,an->a", centred * units, centred))
+
+    def __add__(self, other: "Spread") -> "Spread":
+        total = self.squares + other.squares
+        step = other.means - self.means
+        between = step**2 * (self.squares * other.squares / total)
+        return Spread(total, self.means + step * (other.squares / total), self.scatter + other.scatter + between)
+
+    def around(self, centre: HostArray) -> HostArray:
+        """Σu(x - centre)² of each number."""
+        found: HostArray = self.scatter + self.squares * (self.means - centre) ** 2
+        return found
+
+
+@dataclass(frozen=True)
+class ClusterSpread:
+    """The same where clusters are independent: sums over each cluster, of the weights first."""
+
+    sums: ClusterSums
+
+    @classmethod
+    def of(cls, batch: Batch, rows: HostArray) -> "ClusterSpread":
+        """That of the rows of a batch, (numbers, n)."""
+        return cls(cluster_sums(batch, [np.ones(batch.n_rows), *rows]))
+
+    def __add__(self, other: "ClusterSpread") -> "ClusterSpread":
+        return ClusterSpread(self.sums + other.sums)
+
+    @property
+    def squares(self) -> float:
+        """The sum of the squared weights of clusters."""
+        weights = self.sums.values[0]
+        return float(weights @ weights)
+
+    def around(self, centre: HostArray) -> HostArray:
+        """The sum over clusters of the square of Σw(x - centre), for each number."""
+        weights, values = self.sums.values[0], self.sums.values[1:]
+        found: HostArray = ((values - np.outer(centre, weights)) ** 2).sum(axis=1)
+        return found
+
+
+def spread(batch: Batch, rows: Sequence[Array], *, counts: bool) -> Spread | ClusterSpread:
+    """The spread of several numbers per row; numbers that are not finite count as 0."""
+    held = np.stack([arrays.on_host(each) for each in rows])
+    if not np.isfinite(held).all():  # the loss of a masked true class, whose mean is infinite and has no spread
+        held = np.where(np.isfinite(held), held, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # losses at temperatures close to 0
+        return Spread.of(batch, held, counts=counts) if batch.clusters is None else ClusterSpread.of(batch, held)
+
+
+def unit_weights(batch: Batch, *, counts: bool) -> HostArray:
+    """What a squared number of each row counts with, where rows are independent."""
+    weights = arrays.on_host(batch.weights)
+    return weights if counts else weights**2

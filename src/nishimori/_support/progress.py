@@ -1,0 +1,97 @@
+"""How far a long piece of work has come: one callable inside, one bar outside.
+
+Inside the library, work that can take long is given a `Report` and calls it with what is being done, how much of it is done,
+and how much there is (None if that is not known). Public functions have a keyword ``progress`` instead: None shows a bar if
+standard error is a terminal, True also writes a line per step where it is not, False shows nothing.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import StringIO
+
+from nishimori._support.escape import printable
+from nishimori.errors import InputError
+
+Report = Callable[[str, int, int | None], None]
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    """Ignore progress."""
+
+
+@contextmanager
+def shown(progress: bool | None) -> Iterator[Report]:
+    """A report that draws a bar, which disappears when the work is done or fails."""
+    if progress is not None and not isinstance(progress, bool):
+        raise InputError(f"`progress` must be None, True or False, got {progress!r}.")
+    if progress is False:
+        yield silent
+        return
+    from rich.console import Console  # noqa: PLC0415 - 50 ms that silent work need not spend
+
+    console = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    if not console.is_terminal:
+        yield _lines() if progress else silent
+        return
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+    from rich.table import Column  # noqa: PLC0415
+
+    # The text is broken into lines if the terminal is narrow; the numbers never are.
+    what_is_done = TextColumn("{task.description}", markup=False, table_column=Column())
+    fields: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), what_is_done)
+    if console.width >= 60:
+        fields = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), what_is_done)
+    with Progress(*fields, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(task, description=printable(what), completed=done, total=total)
+
+
+def _lines() -> Report:
+    """A line whenever there is something new to say, for logs."""
+    last = ""
+
+    def report(what: str, done: int, total: int | None) -> None:
+        nonlocal last
+        if what != last:
+            say(f"{done}/{'?' if total is None else total} {what}")
+        last = what
+
+    return report
+
+
+def say(text: str, *, label: str = "", style: str = "") -> None:
+    """Print a line on standard error; work goes on if nobody can read it, because the reader has ended or the disk is full."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    if sys.stderr is None:  # closed
+        return
+    line = StringIO()  # printing directly, rich would end the program on a closed pipe
+    console = Console(file=line, force_terminal=sys.stderr.isatty() or None, soft_wrap=True)
+    console.print(Text.assemble((label, style), " " if label else "", printable(text)))
+    with suppress(OSError):
+        sys.stderr.write(line.getvalue())
+        sys.stderr.flush()
+
+
+@contextmanager
+def shown_or_told(progress: bool | None, report: Report | None) -> Iterator[Report]:
+    """`shown`, for functions that used to have a keyword ``report``."""
+    if report is None:
+        with shown(progress) as drawn:
+            yield drawn
+        return
+    warnings.warn(
+        "`report` is deprecated and will be removed in 0.3. Pass `progress=True` or `False`.", FutureWarning, stacklevel=4
+    )
+    yield report

@@ -1,0 +1,138 @@
+"""One curve per class: a function of the probability of that class alone, with probabilities that sum to 1 afterwards."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+
+from nishimori._support.arrays import Array, HostArray, in_double, like, on_host, row_max
+from nishimori.errors import InputError
+from nishimori.maps.map import Map
+from nishimori.maps.parameters import numbers
+from nishimori.maps.softmax import softmax_of_drops
+
+Interpolation = Literal["linear", "constant"]
+
+# A probability that exceeds an edge by less than this part of it counts as on the edge: what float32 rounds off.
+_ROUNDING = 2.0**-22
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCurves(Map):
+    """A curve per class from its probability, the softmax of the logits, to a new one; the results are divided by their sum.
+
+    For two classes there is one curve, for the second class; the first class gets the rest. Where all curves of a row give
+    zero, its classes get equal probabilities. A masked class (-inf) stays masked. Arrays of other libraries than NumPy are
+    computed on the host.
+
+    Attributes
+    ----------
+    knots, values : tuple of arrays
+        One array per curve. With linear interpolation, a curve has a value at each knot, and is constant outside the knots.
+        With constant interpolation, it has one value between each two knots, which start with 0 and end with 1; a probability
+        on a knot gets the value below it.
+    interpolation : {"linear", "constant"}
+        What is between the knots.
+    """
+
+    knots: tuple[HostArray, ...]
+    values: tuple[HostArray, ...]
+    interpolation: Interpolation
+    kind: ClassVar[str] = "class_curves"
+    format_version: ClassVar[int] = 4
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.interpolation, str) or self.interpolation not in get_args(Interpolation):
+            raise InputError(f"`interpolation` must be 'linear' or 'constant', got {self.interpolation!r}.")
+        knots, values = _curves(self.knots, "knots"), _curves(self.values, "values")
+        if len(knots) != len(values) or len(knots) == 2:
+            raise InputError(
+                f"`knots` and `values` must have one list per class, or one if there are two classes, got {len(knots)} and "
+                f"{len(values)}."
+            )
+        for x, y in zip(knots, values, strict=True):
+            self._check_curve(x, y)
+        object.__setattr__(self, "knots", knots)
+        object.__setattr__(self, "values", values)
+
+    def _check_curve(self, knots: HostArray, values: HostArray) -> None:
+        is_linear = self.interpolation == "linear"
+        wanted = len(knots) if is_linear else len(knots) - 1
+        if len(values) != wanted:
+            raise InputError(f"`values` must have {wanted} numbers for {len(knots)} knots, got {len(values)}.")
+        steps = np.diff(knots)
+        if (steps < 0).any() or (is_linear and (steps == 0).any()):
+            raise InputError(f"`knots` must increase, got {knots.tolist()!r:.60}.")
+        if not is_linear and (knots[0] != 0 or knots[-1] != 1):
+            raise InputError(f"`knots` must start with 0 and end with 1, got {knots[0]:g} and {knots[-1]:g}.")
+
+    @property
+    def n_classes(self) -> int:
+        return max(2, len(self.knots))
+
+    @property
+    def in_words(self) -> str:
+        return "the curves of the classes"
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        named = {"knots": self.knots, "values": self.values}
+        curves = {name: [each.tolist() for each in arrays] for name, arrays in named.items()}
+        return {**curves, "interpolation": self.interpolation}
+
+    @classmethod
+    def described(cls, parameters: Mapping[str, Any]) -> Self:
+        """The map that a file describes."""
+        return cls(parameters["knots"], parameters["values"], parameters["interpolation"])
+
+    def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
+        """The logarithms of the new probabilities."""
+        if int(logits.shape[1]) != self.n_classes:
+            raise InputError(f"`logits` must have {self.n_classes} classes, as the map has, got {int(logits.shape[1])}.")
+        with np.errstate(divide="ignore"):  # zeros, which some curves have
+            return like(np.log(self._normalised(logits)), logits)
+
+    def _normalised(self, logits: Array) -> HostArray:
+        """The new probabilities, in float64 on the host."""
+        claimed, masked = class_probabilities(logits)
+        if self.n_classes == 2:
+            second = self._curve(0)(claimed[:, 1])
+            found = np.stack([1 - second, second], axis=1)
+        else:
+            found = np.stack([self._curve(c)(claimed[:, c]) for c in range(self.n_classes)], axis=1)
+        found[masked] = 0
+        total = found.sum(axis=1, keepdims=True)
+        uniform = ~masked / (~masked).sum(axis=1, keepdims=True)
+        probabilities: HostArray = np.divide(found, total, out=uniform, where=total > 0)
+        return probabilities
+
+    def _curve(self, place: int) -> Callable[[HostArray], HostArray]:
+        knots, values = self.knots[place], self.values[place]
+        if self.interpolation == "linear":
+            return lambda claimed: np.interp(claimed, knots, values)
+        return lambda claimed: values[bin_of(claimed, knots)]
+
+
+def class_probabilities(logits: Array) -> tuple[HostArray, HostArray]:
+    """The softmax of the logits in float64 on the host, and which classes are masked: what curves are fitted to and read at."""
+    host = on_host(in_double(logits))
+    return softmax_of_drops(host - row_max(host)), host == -inf
+
+
+def bin_of(claimed: HostArray, edges: HostArray) -> HostArray:
+    """The number of the bin of each probability; one on an edge, or above it by no more than rounding, is in the bin below."""
+    found: HostArray = np.searchsorted(edges[1:-1] * (1 + _ROUNDING), claimed)
+    return found
+
+
+def _curves(given: Any, name: str) -> tuple[HostArray, ...]:
+    """One array of numbers between 0 and 1 per curve."""
+    if not isinstance(given, list | tuple) or not given:
+        raise InputError(f"`{name}` must be a list of lists of numbers, got {given!r:.60}.")
+    found = tuple(numbers(each, name) for each in given)
+    for each in found:
+        if each.ndim != 1 or each.min() < 0 or each.max() > 1:
+            raise InputError(f"`{name}` must hold lists of numbers between 0 and 1, got {each.tolist()!r:.60}.")
+    return found

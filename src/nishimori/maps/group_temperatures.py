@@ -1,0 +1,156 @@
+"""A temperature per group of rows: the rows of a predicted class, or groups that the user names."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from nishimori._rows.batch import Groups
+from nishimori._rows.labels import first_names
+from nishimori._support.arrays import Array, HostArray, beside, like, namespace, row_max, to_compute
+from nishimori._support.numbers import temperature as checked_temperature
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning
+from nishimori.maps.map import Map
+from nishimori.maps.parameters import group_names, number_in, temperatures
+
+
+class _PerRow(Map):
+    """Division of each row by a temperature of its own."""
+
+    keeps_predictions = True
+
+    @abstractmethod
+    def row_temperatures(self, logits: Array, groups: Any) -> Array:
+        """The temperature of each row, of shape (n,), in the library of ``logits``."""
+
+    def apply(self, logits: Array, groups: Any = None) -> Array:
+        """``logits`` divided by the temperature of each row."""
+        return self._divided(logits, self.row_temperatures(logits, groups))
+
+    def exponents(self, logits: Array, groups: Any = None) -> Array:
+        """The difference first: a quotient of large logits would lose its digits."""
+        return self._divided(logits - row_max(logits), self.row_temperatures(logits, groups))
+
+    @staticmethod
+    def _divided(logits: Array, by_row: Array) -> Array:
+        wide = to_compute(logits)
+        with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
+            return like(wide / namespace(wide).astype(by_row, wide.dtype)[:, None], logits)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTemperatures(_PerRow):
+    """Division by the temperature of the predicted class, that of the largest logit of each row.
+
+    Attributes
+    ----------
+    temperatures : array of shape (n_classes,)
+        One per class.
+    """
+
+    temperatures: HostArray
+    kind: ClassVar[str] = "class_temperatures"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "temperatures", temperatures(self.temperatures))
+        if len(self.temperatures) < 2:
+            raise InputError(f"`temperatures` must have one number per class, got {len(self.temperatures)}.")
+
+    def row_temperatures(self, logits: Array, groups: Any) -> Array:  # noqa: ARG002 - the prediction is the group
+        """The temperature of the predicted class of each row."""
+        xp = namespace(logits)
+        return xp.take(beside(self.temperatures, logits), xp.argmax(logits, axis=1), axis=0)
+
+    @property
+    def in_words(self) -> str:
+        return "the temperatures of the predicted classes"
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"temperatures": self.temperatures.tolist()}
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.temperatures)
+
+    @classmethod
+    def described(cls, parameters: Mapping[str, Any]) -> Self:
+        """The map that a file describes."""
+        return cls(parameters["temperatures"])
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTemperatures(_PerRow):
+    """Division by the temperature of the group of each row; `apply` needs the groups.
+
+    Attributes
+    ----------
+    groups : tuple
+        The names of the groups: text or numbers.
+    temperatures : array of shape (n_groups,)
+        One per group.
+    common : float
+        The temperature of every other group.
+    """
+
+    groups: tuple[Any, ...]
+    temperatures: HostArray
+    common: float
+    kind: ClassVar[str] = "group_temperatures"
+    needs_groups = True
+    _places: dict[Any, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", group_names(self.groups))
+        object.__setattr__(self, "temperatures", temperatures(self.temperatures))
+        object.__setattr__(self, "common", checked_temperature(self.common, "common"))
+        if len(self.groups) != len(self.temperatures):
+            numbers = f"{len(self.groups)} groups and {len(self.temperatures)} temperatures"
+            raise InputError(f"`temperatures` must have one number per group, got {numbers}.")
+        object.__setattr__(self, "_places", {name: place for place, name in enumerate(self.groups)})
+
+    def row_temperatures(self, logits: Array, groups: Any) -> Array:
+        """The temperature of the group of each row."""
+        known = _coded(groups, int(logits.shape[0]))
+        by_name = np.append(self.temperatures, self.common)[[self._places.get(name, -1) for name in known.names]]
+        return beside(by_name[known.codes], logits)
+
+    def warn_of_others(self, groups: Groups) -> None:
+        """Say which groups have no temperature of their own."""
+        others = [name for name in groups.present() if name not in self._places]
+        if others:
+            shown = first_names(others)
+            which = f"The group {shown} was" if len(others) == 1 else f"{len(others)} groups ({shown}) were"
+            notice(
+                f"{which} not seen when the temperatures were fitted: the common T = {self.common:.4g} is used.", InputWarning
+            )
+
+    @property
+    def in_words(self) -> str:
+        return "the temperatures of the groups"
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"groups": list(self.groups), "temperatures": self.temperatures.tolist(), "common": self.common}
+
+    @classmethod
+    def described(cls, parameters: Mapping[str, Any]) -> Self:
+        """The map that a file describes."""
+        return cls(parameters["groups"], parameters["temperatures"], number_in(parameters, "common"))
+
+
+def checked_groups(map_: Map, groups: Any, n_rows: int) -> Groups:
+    """The groups of rows that a map needs; says which of them it does not know."""
+    known = _coded(groups, n_rows)
+    if isinstance(map_, GroupTemperatures):
+        map_.warn_of_others(known)
+    return known
+
+
+def _coded(groups: Any, n_rows: int) -> Groups:
+    if groups is None:
+        raise InputError("`groups` must name the group of each sample: the calibrator has a temperature for each group.")
+    return groups if isinstance(groups, Groups) else Groups.coded(groups, n_rows)

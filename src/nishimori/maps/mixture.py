@@ -1,0 +1,77 @@
+"""A mixture of three distributions: the calibrated one, that of the model, and the uniform one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from math import inf, log
+from typing import Any, ClassVar, Self
+
+from nishimori._support.arrays import Array, HostArray, in_double, namespace, row_max, row_sum
+from nishimori._support.numbers import temperature as checked_temperature
+from nishimori.errors import InputError
+from nishimori.maps.map import WideMap
+from nishimori.maps.parameters import number_in, numbers
+from nishimori.maps.softmax import log_softmax_of_drops
+
+# Weights that somebody typed or rounded; they are divided by their sum.
+_ROUNDING, _EXACT = 1e-6, 1e-15
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(WideMap):
+    """log p of the mixture p = w₁·softmax(z/T) + w₂·softmax(z) + w₃/K, where K is the number of unmasked classes of the row.
+
+    Attributes
+    ----------
+    temperature : float
+        T.
+    weights : array of shape (3,)
+        w₁ of the softmax at the temperature, w₂ of the softmax of the logits as they are, and w₃ of the uniform distribution;
+        none is negative, and their sum is 1.
+    """
+
+    temperature: float
+    weights: HostArray
+    kind: ClassVar[str] = "mixture"
+    format_version: ClassVar[int] = 4
+    keeps_predictions = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "temperature", checked_temperature(self.temperature))
+        weights = numbers(self.weights, "weights")
+        if weights.shape != (3,) or (weights < 0).any() or abs(weights.sum() - 1) > _ROUNDING:
+            raise InputError(f"`weights` must be three numbers from 0 to 1 whose sum is 1, got {self.weights!r:.80}.")
+        if abs(weights.sum() - 1) > _EXACT:  # else a file that was written and read again would have other digits
+            weights = weights / weights.sum()
+            weights.flags.writeable = False
+        object.__setattr__(self, "weights", weights)
+
+    @property
+    def in_words(self) -> str:
+        return "the mixture of probabilities"
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"temperature": self.temperature, "weights": self.weights.tolist()}
+
+    @classmethod
+    def described(cls, parameters: Mapping[str, Any]) -> Self:
+        """The map that a file describes."""
+        return cls(number_in(parameters, "temperature"), parameters["weights"])
+
+    def mapped(self, logits: Array) -> Array:
+        """The logarithms of the mixed probabilities; exact also where the probabilities are too small."""
+        drops = in_double(logits)
+        drops = drops - row_max(drops)
+        xp = namespace(drops)
+        parts = log_components(drops, self.temperature)
+        shown = [part + log(weight) for part, weight in zip(parts, self.weights.tolist(), strict=True) if weight > 0]
+        return reduce(xp.logaddexp, shown)
+
+
+def log_components(drops: Array, temperature: float) -> tuple[Array, Array, Array]:
+    """The log-probabilities of the three distributions, (n, K) each; masked classes have -inf in all of them."""
+    xp = namespace(drops)
+    live = xp.astype(drops > -inf, drops.dtype)
+    uniform = xp.where(live > 0, -xp.log(row_sum(live)), drops)
+    return log_softmax_of_drops(drops / temperature), log_softmax_of_drops(drops), uniform

@@ -1,0 +1,59 @@
+"""One temperature for all rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from nishimori._support.arrays import Array, in_double, like, row_max, to_compute
+from nishimori._support.numbers import temperature as checked_temperature
+from nishimori.maps.map import Map
+from nishimori.maps.parameters import number_in
+
+# Float32 holds this temperature and its inverse with all their digits.
+_LEAST = 1e-30
+
+
+@dataclass(frozen=True)
+class Temperature(Map):
+    """Division by one temperature."""
+
+    temperature: float
+    kind: ClassVar[str] = "temperature"
+    format_version: ClassVar[int] = 2
+    keeps_predictions = True
+
+    def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
+        """``logits / temperature``."""
+        with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
+            wide = to_compute(logits) if _LEAST < self.temperature < 1 / _LEAST else in_double(logits)
+            return like(divided(wide, self.temperature), logits)
+
+    @property
+    def in_words(self) -> str:
+        return f"T = {self.temperature:.4g}"
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return {"temperature": self.temperature}
+
+    @classmethod
+    def described(cls, parameters: Mapping[str, Any]) -> Self:
+        """The map that a file describes."""
+        return cls(checked_temperature(number_in(parameters, "temperature")))
+
+    def exponents(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
+        """The difference first: a quotient of large logits would lose its digits."""
+        drops = logits - row_max(logits)
+        return drops if self.temperature == 1 else self.apply(drops)
+
+
+def divided(logits: Array, temperature: Any) -> Array:
+    """What a temperature does to logits; also where it is a tensor that is trained, traced or exported."""
+    return logits / temperature
+
+
+def temperature_of(map_: Map) -> float | None:
+    """The temperature of a map that only divides by one; None for a map that does more."""
+    return map_.temperature if isinstance(map_, Temperature) else None

@@ -1,0 +1,372 @@
+"""What cannot work says so in words that help: data, folds, classifiers and calibrators."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.cluster import KMeans
+from sklearn.ensemble import IsolationForest, StackingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import KFold, RepeatedStratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import SVC
+from small_problems import named, three_classes, two_classes
+
+import nishimori
+from nishimori import (
+    CalibratedClassifier,
+    ExpectationConsistency,
+    FixedTemperature,
+    GroupConsistency,
+    InputError,
+    InputWarning,
+    NoTemperatureError,
+    Platt,
+    TemperatureScaling,
+)
+
+X, Y = three_classes()
+NAMED = named()[1]
+
+
+class Scores(ClassifierMixin, BaseEstimator):
+    """A classifier that gives the score of the first feature, or what a test wants."""
+
+    def __init__(self, scores=None, copies=None):
+        self.scores = scores
+        self.copies = copies
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X):
+        if self.scores is None:
+            return X[:, 0] if self.copies is None else np.tile(X[:, :1], self.copies)
+        return np.broadcast_to(np.asarray(self.scores), (len(X), *np.shape(self.scores)))
+
+
+class Independent(TemperatureScaling):
+    """A calibrator that takes all samples as independent."""
+
+    def fit(self, X, y=None, sample_weight=None):
+        return super().fit(X, y, sample_weight)
+
+
+class Binary(TemperatureScaling):
+    """A calibrator of two classes."""
+
+    traits = replace(TemperatureScaling.traits, n_classes="two")
+
+
+def refusal(model, features=X, labels=Y, error=InputError, **params):
+    with pytest.raises(error) as raised:
+        model.fit(features, labels, **params)
+    return str(raised.value)
+
+
+MODEL = CalibratedClassifier(LogisticRegression(), "ts")
+NOTHING = (
+    "Such scores say nothing about a sample. Check features and labels, use another classifier, or pass `fallback='none'` to "
+    "keep such scores as they are."
+)
+SETS = {
+    "a name of no method": (
+        {"calibrator": "ecc"},
+        "The method must be one of ",
+    ),
+    "a class instead of a calibrator": (
+        {"calibrator": ExpectationConsistency},
+        "`calibrator` must be the name of a method or a calibrator, got a class. Pass `ExpectationConsistency()`.",
+    ),
+    "something else": (
+        {"calibrator": LogisticRegression()},
+        "`calibrator` must be the name of a method, such as 'ec', or a calibrator, got LogisticRegression().",
+    ),
+    "a fallback that is none": (
+        {"fallback": 3},
+        "`fallback` must be the name of a method, such as 'ec', or a calibrator, got 3.",
+    ),
+    "a calibrator of probabilities behind logits": (
+        {"calibrator": ExpectationConsistency(input="probabilities")},
+        "`calibrator` must take logits, because the scores come from `decision_function`, got input='probabilities'. Leave "
+        "`input` out, or pass `response='predict_proba'`.",
+    ),
+    "other classes": (
+        {"calibrator": ExpectationConsistency(classes=["a", "b", "c"])},
+        "`calibrator` must leave `classes` out, because the classifier knows them, got ['a', 'b', 'c'] where they are "
+        "[0, 1, 2].",
+    ),
+    "a method for two classes": (
+        {"calibrator": Binary()},
+        f"`calibrator` must be a method for any number of classes, because there are 3 classes, got '{__name__}:Binary', which "
+        "is for two. Use 'vector' or 'matrix', for example.",
+    ),
+    "a floor without probabilities": (
+        {"floor": 0.01},
+        "`floor` must be left out, because the scores come from `decision_function` and have none, got 0.01. It raises "
+        "probabilities: pass `response='predict_proba'` if you want them.",
+    ),
+    "two floors": (
+        {"floor": 0.01, "response": "predict_proba", "calibrator": ExpectationConsistency(floor=0.1)},
+        "`floor` must be passed once, got 0.01, and 0.1 of the `calibrator`.",
+    ),
+    "a floor that is a word": (
+        {"floor": "low", "response": "predict_proba"},
+        "`floor` must be a number, 'auto' or None, got 'low'.",
+    ),
+    "several floors": (
+        {"floor": np.array([0.1, 0.2]), "response": "predict_proba"},
+        "`floor` must be a number, 'auto' or None, got array([0.1, 0.2]).",
+    ),
+    "an unknown response": (
+        {"response": "predict"},
+        "`response` must be one of 'auto', 'decision_function', 'predict_proba', 'predict_log_proba', got 'predict'.",
+    ),
+    "an unknown ensemble": (
+        {"ensemble": "yes"},
+        "`ensemble` must be True, False or 'auto', got 'yes'.",
+    ),
+    "a regression": (
+        {"estimator": LinearRegression()},
+        "`estimator` must be a classifier with `decision_function` or `predict_proba`, got LinearRegression, which has "
+        "neither. Pass a classifier that gives scores or probabilities.",
+    ),
+    "a class instead of a classifier": (
+        {"estimator": LogisticRegression},
+        "`estimator` must be a classifier, got a class. Pass `LogisticRegression()`.",
+    ),
+    "a classifier that lacks a part": (
+        {"estimator": StackingClassifier([("lr", LogisticRegression())])},
+        "`estimator` must be a classifier with `decision_function` or `predict_proba`, got StackingClassifier, which has "
+        "neither. Pass a classifier that gives scores or probabilities. Some classifiers have them only once their own parts "
+        "are set, as `StackingClassifier(final_estimator=...)`.",
+    ),
+    "a frozen classifier that is not fitted": (
+        {"estimator": FrozenEstimator(LogisticRegression())},
+        "`estimator` must be fitted before it is frozen, got a FrozenEstimator that is not fitted. Fit the classifier first.",
+    ),
+    "no probabilities where they are wanted": (
+        {"estimator": Scores(), "response": "predict_proba"},
+        "`estimator` must be a classifier with `predict_proba`, got Scores, which has none. Pass a classifier that gives "
+        "scores or probabilities. Some classifiers have them only once their own parts are set, as "
+        "`StackingClassifier(final_estimator=...)`.",
+    ),
+    "clusters": (
+        {"estimator": KMeans(2)},
+        "`estimator` must be a classifier with `decision_function` or `predict_proba`, got KMeans, which has neither. Pass a "
+        "classifier that gives scores or probabilities.",
+    ),
+    "outliers": (
+        {"estimator": IsolationForest(n_estimators=2, random_state=0)},
+        "`estimator` must be a classifier that has `classes_` after `fit`, got IsolationForest. Pass a classifier of "
+        "one target.",
+    ),
+    "one decision value per pair of classes": (
+        {"estimator": SVC(decision_function_shape="ovo")},
+        "`estimator` must give one decision value per class, got SVC with decision_function_shape='ovo', which gives one per "
+        "pair of classes. Set decision_function_shape='ovr'.",
+    ),
+    "too few scores": (
+        {"estimator": Scores([1.0, 2.0])},
+        "`estimator` must give one score per class from `decision_function`, shape (n_samples, 3), got shape (80, 2) from "
+        "Scores. Choose another `response`.",
+    ),
+    "scores that are no numbers": (
+        {"estimator": Scores([np.nan, 0.0, 1.0])},
+        "`estimator` must give finite scores, got nan from Scores.decision_function for sample 0 of the test part of fold 1 of "
+        "5. Check its training: features may need scaling, or a parameter may be too large.",
+    ),
+    "scores that are text": (
+        {"estimator": Scores(["a", "b", "c"])},
+        "`estimator` must give numbers, got an array of type <U1 from Scores.decision_function.",
+    ),
+    "the same score for every class": (
+        {"estimator": Scores(copies=3)},
+        "The scores of the classifier cannot be calibrated. No temperature fits: every row's unmasked logits are equal, so T "
+        f"has no effect. {NOTHING}",
+    ),
+    "the same score for every sample": (
+        {"estimator": Scores([1.0, 0.0, 0.5])},
+        f"The scores of the classifier cannot be calibrated. The classifier gives every sample the same score. {NOTHING}",
+    ),
+    "samples that are tested twice": (
+        {"cv": RepeatedStratifiedKFold(n_splits=2, n_repeats=2)},
+        "`cv` must test each sample at most once with ensemble=False, because all scores are pooled, got a sample in several "
+        "test parts. Use StratifiedKFold, or ensemble=True.",
+    ),
+    "no folds for a fitted classifier": (
+        {"cv": "prefit"},
+        "`cv` must be a number of folds, a splitter or pairs of rows, got 'prefit'. Leave it out, and wrap the fitted "
+        "classifier in `sklearn.frozen.FrozenEstimator` instead.",
+    ),
+    "groups that are not routed": (
+        {"calibrator": GroupConsistency(by="groups")},
+        "`calibrator` must get groups of its own with by='groups', got none. Without metadata routing, `groups` go to the "
+        "splitter: see `sklearn.set_config(enable_metadata_routing=True)`, and request them with "
+        "`set_fit_request(groups=True)`.",
+    ),
+    "no folds": ({"cv": []}, "`cv` must give at least one pair of training and test rows, got none."),
+    "an empty fold": (
+        {"cv": [(np.arange(400), np.arange(0))]},
+        "`cv` must leave samples to calibrate with in each fold, got none in fold 1 of 1.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("params", "message"), SETS.values(), ids=SETS)
+def test_a_parameter_that_cannot_work_is_refused(params, message):
+    found = refusal(clone(MODEL).set_params(**params), error=nishimori.NishimoriError)
+    assert found == message or (message.endswith(" ") and found.startswith(message))
+
+
+def test_a_single_class_is_refused():
+    assert refusal(MODEL, labels=np.full(400, "ant")) == "`y` must have samples of at least 2 classes, got one class, 'ant'."
+    found = refusal(MODEL, sample_weight=(Y == 2).astype(float))
+    assert found == "`y` must have samples of positive weight of at least 2 classes, got one class, 2."
+    frozen = CalibratedClassifier(FrozenEstimator(LogisticRegression().fit(X, Y)), "ts")
+    one = refusal(frozen, X[Y == 1], Y[Y == 1])
+    assert one == "`y` must have samples of at least 2 classes, got one class, 1."
+    assert len(frozen.fit(X[Y < 2], Y[Y < 2]).classes_) == 3  # a class that only the classifier knows is no error
+
+
+def test_labels_that_are_no_classes_are_refused():
+    start = "`y` must hold one class per sample. Unknown label type: "
+    assert refusal(MODEL, labels=X[:, 0]) == start + "continuous. Labels must be classes, not continuous values."
+    table = refusal(MODEL, labels=np.eye(3, dtype=int)[Y])
+    assert table == (
+        start + "multilabel-indicator. Classes must exclude each other. For several labels per sample, pass the scores to "
+        "nishimori.MultilabelCalibrator."
+    )
+    several = refusal(MODEL, labels=np.stack([Y, Y + 1], axis=1))
+    assert several == start + "multiclass-multioutput. Pass one class per sample, as numbers or text."
+    missing = refusal(MODEL, labels=np.where(Y == 1, np.nan, Y))
+    assert missing == "`y` must hold a class for each sample. Input y contains NaN. Drop such samples."
+    mixed = (
+        "`y` must hold one class per sample. Some labels are missing (None), or numbers and text are mixed. Drop samples "
+        "without a label, and use only numbers or only text."
+    )
+    for labels, strange in ((NAMED, None), (NAMED, 3), (Y, None), (Y, "ant")):
+        for row in (0, 5):
+            with_strange = labels.astype(object)
+            with_strange[row] = strange
+            assert refusal(MODEL, labels=with_strange) == refusal(MODEL, labels=with_strange.tolist()) == mixed
+    deep = refusal(MODEL, labels=Y.reshape(-1, 1, 1))
+    assert deep == start + "unknown. Pass one class per sample, as numbers or text."
+    assert refusal(MODEL, labels=[], features=X[:0]) == "`y` must be the true class of each sample, got 0 samples."
+
+
+def test_a_class_that_a_fold_cannot_learn_is_refused():
+    labels = NAMED.copy()
+    labels[labels == "cat"] = "ant"
+    labels[7] = "cat"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn warns that folds cannot be stratified
+        found = refusal(MODEL, labels=labels)
+    assert found == (
+        "`cv` must leave samples of each class to train with, got none of 'cat' in fold 5 of 5, so that the classifier would "
+        "give no score for it. `y` has 1 in all. Use stratified folds, more samples of the class, or drop it."
+    )
+    ordered = np.sort(Y)
+    assert "got none of 1 in fold 2 of 3" in refusal(clone(MODEL).set_params(cv=KFold(3)), labels=ordered)
+
+
+def test_more_folds_than_samples_are_refused():
+    found = refusal(MODEL, features=X[:6], labels=[0, 0, 0, 1, 1, 1])
+    assert found == (
+        "`cv` must be at most the number of samples of the most frequent class, 3, got 5. Use fewer folds or more samples."
+    )
+
+
+def test_a_classifier_that_cannot_do_better_than_chance_is_refused():
+    labels = np.arange(60) % 2
+    wrong = (1.0 - 2 * labels)[:, None]  # the score is positive for the class 0
+    assert refusal(CalibratedClassifier(Scores(), "ec"), wrong, labels, NoTemperatureError) == (
+        "The scores of the classifier cannot be calibrated. No temperature fits: accuracy 0 is not above chance (0.5), and "
+        "mean confidence stays above chance at every T. What the classifier learns does not hold for other samples. Check "
+        "features and labels, or use another classifier."
+    )
+
+
+def test_a_fold_without_an_error_is_named_and_the_fallback_is_used_with_a_warning():
+    features = np.r_[-np.ones(30), np.ones(30)][:, None]
+    labels = np.r_[np.zeros(30), np.ones(30)].astype(int)
+    labels[0] = 1  # one mistake, in the first fold
+    model = CalibratedClassifier(Scores(), "ts", cv=3, ensemble=True)
+    found = refusal(model, features, labels, NoTemperatureError)
+    assert found == (
+        "The scores of the classifier cannot be calibrated in fold 2 of 3. No temperature fits: the true class has the "
+        "largest logit in all 20 samples, so the loss falls all the way to T = 0. Use more samples, or pass `fallback='none'` "
+        "to keep such scores as they are. With ensemble=False all folds are calibrated together, on more samples."
+    )
+    with pytest.warns(InputWarning) as warned:
+        fitted = clone(model).set_params(fallback="none").fit(features, labels)
+    beginnings = [str(each.message).partition(":")[0] for each in warned if each.category is InputWarning]
+    assert beginnings == [f"'none' is used instead of 'ts' in fold {i} of 3, which has no solution" for i in (2, 3)]
+    methods = [pair.calibrator.method for pair in fitted.calibrated_classifiers_]
+    assert methods == ["ts", "none", "none"]
+
+
+def test_a_fallback_gets_a_floor_of_its_own():
+    features = np.r_[np.arange(30), np.arange(100, 130)][:, None].astype(float)
+    labels = np.repeat([0, 1], 30)  # every neighbour is of the true class, so that all probabilities are 0 and 1
+    with pytest.warns(InputWarning, match="'platt' is used instead of 'ec', which has no solution"):
+        fitted = CalibratedClassifier(KNeighborsClassifier(5), "ec", fallback="platt").fit(features, labels)
+    assert fitted.calibrator_.floor_ == 0.003  # it costs 0.2 with 60 samples; the next one, 0.01, costs more than 0.5
+    # Platt's targets are (30 + 1) / (30 + 2) and 1 / (30 + 2) with 30 samples of each class.
+    np.testing.assert_allclose(fitted.predict_proba(features)[:, 1], np.where(labels, 31 / 32, 1 / 32), rtol=1e-6)
+
+
+def test_copies_of_samples_in_one_cluster_do_not_make_a_fallback_more_certain():
+    rng = np.random.default_rng(0)
+    features = 3 + rng.normal(size=(400, 1))  # the first class is predicted for almost no sample, and most samples are of it
+    labels = (features[:, 0] - 4 + rng.logistic(size=400) > 0).astype(int)
+    model = CalibratedClassifier(FrozenEstimator(Scores().fit(features, labels)), "ec", fallback=Platt(smooth_labels=False))
+    slopes = []
+    for copies in (1, 4):
+        rows = np.tile(np.arange(400), copies)
+        with pytest.warns(InputWarning, match="'platt' is used instead of 'ec'"):
+            fitted = clone(model).fit(features[rows], labels[rows], clusters=rows)
+        slopes.append(fitted.calibrator_.parameters_se_["slope"])
+    assert slopes[0] == pytest.approx(slopes[1], rel=1e-6)
+    with pytest.warns(InputWarning, match="'fixed' is used instead of 'ec'"):  # whose `fit` takes no clusters
+        clone(model).set_params(fallback=FixedTemperature(2.0)).fit(features, labels, clusters=np.arange(400))
+
+
+def test_an_error_of_the_fallback_names_the_fold_and_what_can_be_done():
+    features = np.r_[-np.ones(30), np.ones(30)][:, None]
+    model = CalibratedClassifier(Scores(), "ts", cv=3, ensemble=True, fallback="ec")
+    assert refusal(model, features, np.repeat([0, 1], 30), NoTemperatureError) == (
+        "The scores of the classifier cannot be calibrated in fold 1 of 3. No temperature fits: all 20 samples are classified "
+        "correctly, so mean confidence could reach accuracy only at T = 0. Use more samples, or pass `fallback='none'` to keep "
+        "such scores as they are. With ensemble=False all folds are calibrated together, on more samples."
+    )
+
+
+def test_weights_that_the_classifier_does_not_take_are_used_for_calibration_only():
+    weights = 1.0 + np.arange(400) % 3
+    with pytest.warns(InputWarning, match=r"`sample_weight` is used for the calibration only: KNeighborsClassifier.fit"):
+        fitted = CalibratedClassifier(KNeighborsClassifier(30), "ts", floor=None, keep_scores=True).fit(X, Y, weights)
+    alone = nishimori.TemperatureScaling(input="probabilities").fit(fitted.out_of_fold_scores_, Y, weights)
+    assert fitted.calibrator_.temperature_ == alone.temperature_
+
+
+def test_clusters_that_the_calibrator_does_not_take_are_refused():
+    found = refusal(CalibratedClassifier(LogisticRegression(), Independent()), clusters=Y)
+    assert found == "`clusters` must be left out: Independent.fit does not take it."
+
+
+def test_a_frozen_classifier_must_know_the_classes():
+    frozen = FrozenEstimator(LogisticRegression().fit(*two_classes()))
+    assert refusal(CalibratedClassifier(frozen)) == (
+        "`y` must hold classes that the frozen classifier knows, 0, 1, got 2. Drop those samples, or fit the classifier to all "
+        "classes."
+    )
+
+
+def test_true_classes_of_probability_zero_are_counted_and_the_floor_is_named():
+    with pytest.warns(InputWarning, match="floor"):
+        CalibratedClassifier(KNeighborsClassifier(3), "ts", floor=None).fit(X, Y)

@@ -1,0 +1,284 @@
+"""``floor="auto"``: one rule for everything that fits, chosen on samples that were held out."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import reference_floor
+import shell
+from optional import da
+from reference_floor import best_floor, votes
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.metrics import log_loss
+from sklearn.neighbors import KNeighborsClassifier
+
+import nishimori
+from nishimori import CalibratedClassifier, InputError, MultilabelCalibrator, sources
+from nishimori._fit import floors as floors_module
+
+P, Y = votes(400, 4, 7, seed=0)
+AUTO = {"input": "probabilities", "floor": "auto"}
+FLOOR = best_floor(P, Y)
+
+
+def chosen(*rows, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nishimori.InputWarning)  # few errors, in small data
+        return nishimori.temperatures(*rows, **AUTO, **options).floor
+
+
+@pytest.mark.parametrize(("k", "n_votes"), [(2, 5), (3, 10), (6, 3), (20, 5)])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_floor_is_that_of_a_loop_over_floors_and_folds(k, n_votes, seed):
+    p, labels = votes(250, k, n_votes, seed)
+    weights = np.random.default_rng(seed).gamma(2, size=len(p))
+    clusters = np.random.default_rng(seed).integers(0, 40, len(p))
+    assert (p[np.arange(len(p)), labels] == 0).any()
+    assert chosen(p, labels) == best_floor(p, labels)
+    assert chosen(p, labels, sample_weight=weights, clusters=clusters) == best_floor(p, labels, weights, clusters)
+
+
+def test_the_held_out_losses_are_those_of_the_loop():
+    floors = reference_floor.tried(4)
+    found = floors_module.out_of_fold_losses(floors_module.Samples(P, Y, np.ones(400), np.arange(400)), floors)
+    np.testing.assert_allclose(found, list(reference_floor.losses(P, Y).values()), rtol=1e-8)
+
+
+def test_twenty_neighbours_get_the_floor_that_the_loss_asks_for():
+    X, y = make_classification(1200, 20, n_informative=12, n_classes=20, n_clusters_per_class=1, flip_y=0.05, random_state=0)
+    model = KNeighborsClassifier(5)
+    losses = {}
+    for floor in ("auto", 1e-3, 0.01):
+        fitted = CalibratedClassifier(model, "ec", cv=3, floor=floor).fit(X[:800], y[:800])
+        losses[floor] = log_loss(y[800:], fitted.predict_proba(X[800:]))
+        assert fitted.calibrator_.floor_ == (0.03 if floor == "auto" else floor)
+    assert losses["auto"] < losses[0.01] - 0.05 < losses[1e-3] - 0.1
+
+
+def test_the_largest_floor_that_is_tried_is_never_taken():
+    p, labels = votes(300, 6, 2, seed=0, scale=1.0)
+    losses = reference_floor.losses(p, labels)
+    assert min(losses, key=losses.get) == max(losses) == 0.9 / 6
+    assert chosen(p, labels) == 0.1
+
+
+def test_where_no_probability_is_small_the_floor_lies_below_all_of_them():
+    rng = np.random.default_rng(0)
+    p = 0.25 + 0.5 * rng.random(2000)
+    p, labels = np.stack([1 - p, p], axis=1), (rng.random(2000) < p).astype(int)
+    assert chosen(p, labels) == 0.2 < p.min()
+    fixed, auto = (nishimori.TemperatureScaling(input="probabilities", floor=each).fit(p, labels) for each in (None, "auto"))
+    assert fixed.temperature_ == auto.temperature_
+
+
+METHODS = ("ec", "ts", "auto", "none", "group", "bias", "vector", "classwise", "ensemble", "isotonic", "histogram")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_takes_the_same_floor_and_fits_as_with_that_number(method):
+    auto = nishimori.calibrator(method, **AUTO)
+    number = nishimori.calibrator(method, input="probabilities", floor=FLOOR)
+    for each in (auto, number):
+        each.fit(P, Y)
+    assert (auto.floor_, number.floor_, auto.floor) == (FLOOR, FLOOR, "auto")
+    np.testing.assert_array_equal(auto.predict_proba(P), number.predict_proba(P))
+
+
+def test_temperatures_compare_and_the_report_take_it_too():
+    found = nishimori.temperatures(P, Y, **AUTO)
+    assert found == nishimori.temperatures(P, Y, input="probabilities", floor=FLOOR)
+    test, truth = votes(300, 4, 7, seed=9)
+    auto = nishimori.compare(P, Y, test, truth, methods=("none", "ec"), **AUTO)
+    number = nishimori.compare(P, Y, test, truth, methods=("none", "ec"), input="probabilities", floor=FLOOR)
+    assert auto.floor == number.floor == auto.to_dict()["floor"] == FLOOR
+    assert auto["ec"].scorecard.nll == number["ec"].scorecard.nll
+    told = f"Probabilities below {FLOOR:g} were raised to it: the log-loss of validation samples that were held out chose it."
+    assert auto.verdicts == (*number.verdicts, told)
+    report = nishimori.Report(P, Y, test, truth, **AUTO).to_dict()
+    assert report["verdict"]["sentences"][-1] == told
+    assert report["methods"] == nishimori.Report(P, Y, test, truth, input="probabilities", floor=FLOOR).to_dict()["methods"]
+
+
+def test_labels_that_do_not_exclude_each_other_have_one_floor_and_whole_samples_in_each_fold():
+    p = np.stack([votes(200, 2, 6, seed)[0][:, 1] for seed in range(3)], axis=1)
+    labels = np.stack([votes(200, 2, 6, seed)[1] for seed in range(3)], axis=1)
+    labels[::7, 1] = -1  # not known
+    known = (labels != -1).reshape(-1)
+    rows = np.stack([1 - p.reshape(-1), p.reshape(-1)], axis=1)[known]
+    expected = best_floor(rows, labels.reshape(-1)[known], clusters=np.repeat(np.arange(200), 3)[known])
+    auto = MultilabelCalibrator("ts", missing=-1, **AUTO).fit(p, labels)
+    number = MultilabelCalibrator("ts", missing=-1, input="probabilities", floor=expected).fit(p, labels)
+    assert auto.floor_ == expected
+    np.testing.assert_array_equal(auto.predict_proba(p), number.predict_proba(p))
+
+
+def test_labels_that_do_not_exclude_each_other_keep_their_floor_in_a_file(tmp_path):
+    p = np.stack([votes(200, 2, 6, seed)[0][:, 1] for seed in range(3)], axis=1)
+    labels = np.stack([votes(200, 2, 6, seed)[1] for seed in range(3)], axis=1)
+    fitted = MultilabelCalibrator("ts", **AUTO).fit(p, labels)
+    fitted.save(tmp_path / "m.json")
+    loaded = nishimori.load(tmp_path / "m.json")
+    assert (loaded.floor_, loaded.floor) == (fitted.floor_, fitted.floor_)
+    np.testing.assert_array_equal(loaded.predict_proba(p), fitted.predict_proba(p))
+
+
+def test_the_chosen_floor_is_saved_and_used_wherever_the_calibrator_is(tmp_path):
+    fitted = nishimori.ExpectationConsistency(**AUTO).fit(P, Y)
+    fitted.save(tmp_path / "c.json")
+    loaded = nishimori.load(tmp_path / "c.json")
+    assert json.loads((tmp_path / "c.json").read_text())["floor"] == loaded.floor_ == loaded.floor == FLOOR
+    np.testing.assert_array_equal(loaded.predict_proba(P), fitted.predict_proba(P))
+    z = np.log(np.maximum(P, FLOOR))
+    expected = nishimori.evaluate(z, Y, temperature=fitted.temperature_).nll
+    for each in (fitted, loaded):
+        assert nishimori.evaluate(P, Y, calibrator=each).nll == pytest.approx(expected, rel=1e-9)
+        assert nishimori.evaluate(P, Y, calibrator=each, floor=FLOOR).nll == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_clone_chooses_again_and_changed_parameters_do_not_change_a_fitted_calibrator():
+    fitted = nishimori.TemperatureScaling(**AUTO).fit(P, Y)
+    before = fitted.predict_proba(P)
+    fitted.set_params(floor=0.1)
+    np.testing.assert_array_equal(fitted.predict_proba(P), before)
+    other = votes(300, 4, 200, seed=3)
+    assert clone(fitted.set_params(floor="auto")).fit(*other).floor_ == best_floor(*other) != FLOOR
+
+
+def test_rows_in_files_and_in_batches_have_the_floor_of_the_array(tmp_path, monkeypatch):
+    np.save(tmp_path / "p.npy", P)
+    batches = [(P[i : i + 70], Y[i : i + 70]) for i in range(0, 400, 70)]
+    for least in (2**10, 150):  # of more rows than that some are taken, the same ones in all forms
+        monkeypatch.setattr(floors_module, "_LEAST_ROWS", least)
+        monkeypatch.setattr(floors_module, "_NUMBERS", 4 * least)
+        whole = floors_module.choose_floor(sources.batches(lambda: [(P, Y)], input="probabilities"))
+        assert chosen(P, Y) == chosen(tmp_path / "p.npy", Y) == chosen(lambda: iter(batches)) == whole
+        assert nishimori.TemperatureScaling(**AUTO).fit(sources.batches(batches, input="probabilities")).floor_ == whole
+
+
+def test_a_part_of_many_rows_is_random_and_does_not_depend_on_how_they_are_cut(monkeypatch):
+    monkeypatch.setattr(floors_module, "_LEAST_ROWS", 100)
+    monkeypatch.setattr(floors_module, "_NUMBERS", 1)
+    parts = []
+    for size in (400, 33):
+        collect = floors_module._Collect(4)
+        data = sources.batches([(P[i : i + size], Y[i : i + size]) for i in range(0, 400, size)], input="probabilities")
+        data.gather(collect)
+        parts.append(collect.samples())
+    for one, other in zip(*parts, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert 30 < len(parts[0].labels) <= 100
+    drawn = np.random.default_rng(0).random(400)
+    np.testing.assert_array_equal(parts[0].probabilities, P[drawn < 0.25])
+
+
+def test_clusters_have_the_same_folds_whatever_they_are_called():
+    codes = np.random.default_rng(0).integers(0, 30, 400)
+    names = np.array([f"doc {each * 7 % 31}" for each in codes])
+    assert chosen(P, Y, clusters=codes) == chosen(P, Y, clusters=names) == best_floor(P, Y, clusters=codes)
+
+
+SCORED = (
+    "`floor` must be a number or None where nothing is fitted, got 'auto': it would be tuned on the labels that it scores. Fit "
+    "a calibrator with `floor='auto'` to other data and pass `calibrator=`, whose floor is then used, or pass a number."
+)
+LOGITS = "`floor` must be left out for logits: it is the lowest probability. Pass `input='probabilities'`."
+SKETCH = nishimori.Sketch(input="probabilities").update(P, Y)
+READ_AGAIN = (
+    "`floor` must be a number where `{}` is a {}, got 'auto', which needs the probability of each sample, several times. "
+    "Choose it on a part of the data that fits in memory: `nishimori.temperatures(probabilities, labels, "
+    "input='probabilities', floor='auto').floor`."
+)
+FITTED = nishimori.ExpectationConsistency(input="probabilities", floor=0.01).fit(P, Y)
+REFUSED = {
+    "evaluate": (lambda: nishimori.evaluate(P, Y, **AUTO), SCORED),
+    "evaluate a calibrator": (lambda: nishimori.evaluate(P, Y, calibrator=FITTED, floor="auto"), SCORED),
+    "gate": (lambda: nishimori.gate(P, Y, max_ece=0.1, **AUTO), SCORED),
+    "nll": (lambda: nishimori.metrics.nll(P, Y, **AUTO), SCORED),
+    "multilabel scores": (lambda: nishimori.evaluate_multilabel(P, P > 0.5, **AUTO), SCORED),
+    "from_temperature": (lambda: nishimori.from_temperature(2.0, **AUTO), SCORED),
+    "logits": (lambda: nishimori.temperatures(np.log(P + 0.1), Y, floor="auto"), LOGITS),
+    "logits to fit": (lambda: nishimori.calibrator("vector", floor="auto").fit(np.log(P + 0.1), Y), LOGITS),
+    "a source of logits": (
+        lambda: nishimori.TemperatureScaling(**AUTO).fit(sources.batches([(np.log(P + 0.1), Y)])),
+        LOGITS,
+    ),
+    "multilabel logits": (lambda: MultilabelCalibrator(floor="auto").fit(P, P > 0.5), LOGITS),
+    "top-k": (
+        lambda: nishimori.temperatures(
+            nishimori.TopK(np.tile([0, 1], (400, 1)), np.tile(np.log([0.4, 0.3]), (400, 1)), 4), Y % 2, floor="auto"
+        ),
+        "`floor` must be left out for top-k log-probabilities.",
+    ),
+    "a sketch": (lambda: nishimori.TemperatureScaling(**AUTO).fit(SKETCH), READ_AGAIN.format("X", "Sketch")),
+    "compare a sketch": (lambda: nishimori.compare(SKETCH, **AUTO), READ_AGAIN.format("X_val", "Sketch")),
+    "a new sketch": (
+        lambda: nishimori.Sketch(**AUTO),
+        "`floor` must be a number or None for a sketch, got 'auto': sums are made once, for one floor. Choose it on some of "
+        "the rows: `nishimori.temperatures(probabilities, labels, input='probabilities', floor='auto').floor`.",
+    ),
+    "Dask": (
+        lambda: nishimori.temperatures(da.from_array(P, chunks=(100, 4)), da.from_array(Y, chunks=100), **AUTO),
+        READ_AGAIN.format("logits", "DaskSource"),
+    ),
+    "an iterator": (
+        lambda: nishimori.temperatures(iter([(P, Y)]), **AUTO),
+        "`logits` must be readable more than once, got a list_iterator, which is used up after one reading. Pass a function "
+        "that makes a new one, such as `lambda: batches()`.",
+    ),
+    "a source with a floor": (
+        lambda: nishimori.TemperatureScaling(**AUTO).fit(sources.batches([(P, Y)], input="probabilities", floor=0.01)),
+        "`floor` must be left out where `X` has its own, 0.01, got 'auto'.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
+def test_where_no_floor_can_be_chosen_the_error_says_why(call, message):
+    with pytest.raises(InputError) as refused:
+        call()
+    assert str(refused.value) == message
+
+
+@pytest.fixture
+def place(tmp_path):
+    np.savez(tmp_path / "v.npz", probabilities=P, labels=Y)
+    np.savetxt(tmp_path / "v.csv", np.c_[P, Y], delimiter=",", header="0,1,2,3,label", comments="", fmt="%.17g")
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", ["v.npz", "v.csv --labels label"])
+def test_the_shell_chooses_the_floor_too(place, file):
+    ended = shell.nishimori(f"fit {file} -o c.json --method ts --input probabilities --floor auto --json", place=place)
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["floor"] == nishimori.load(place / "c.json").floor_ == FLOOR
+    told = shell.nishimori(f"fit {file} -o d.json --method ts --input probabilities --floor auto", place=place)
+    assert told.out.splitlines()[1] == f"Floor: {FLOOR:g}, chosen by the log-loss of samples that were held out"
+    measured = json.loads(shell.nishimori(f"eval {file} --calibration c.json --json", place=place).out)
+    assert measured["floor"] == FLOOR
+
+
+def test_compare_in_the_shell_takes_auto_for_both_files(place):
+    test, truth = votes(300, 4, 7, seed=9)
+    np.savez(place / "t.npz", probabilities=test, labels=truth)
+    line = "compare v.npz t.npz --methods none,ec --input probabilities --floor"
+    auto, number = (json.loads(shell.nishimori(f"{line} {each} --json", place=place).out) for each in ("auto", FLOOR))
+    assert (auto["floor"], auto["methods"]) == (FLOOR, number["methods"])
+
+
+@pytest.mark.parametrize("line", ["eval v.npz", "gate v.npz --max-ece 0.1", "eval v.npz --calibration c.json"])
+def test_the_shell_refuses_to_choose_a_floor_where_nothing_is_fitted(place, line):
+    FITTED.save(place / "c.json")
+    ended = shell.nishimori(f"{line} --input probabilities --floor auto", place=place)
+    assert ended.code == 1
+    assert ended.err == (
+        "error: --floor must be a number where nothing is fitted, got auto: it would be tuned on the labels that it scores. "
+        "Pass it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number.\n"
+    )
+
+
+def test_the_shell_refuses_a_floor_that_is_neither_a_number_nor_auto(place):
+    ended = shell.nishimori("fit v.npz -o c.json --input probabilities --floor much", place=place)
+    assert ended.code == 2
+    assert "'much' is not a number" in ended.err

@@ -1,0 +1,140 @@
+"""The table of methods: what it says, in which forms, and what it does with methods from outside."""
+
+import json
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+import shell
+from optional import pd
+from readme import blocks
+
+import nishimori
+from nishimori import InputError, Observable
+from nishimori._calibrators import methods
+from nishimori._methods import registry
+
+PAGE = Path(__file__).parents[2] / "docs" / "which_calibrator.md"
+
+
+class Rank(Observable):
+    """The logit, whose place among the others counts.
+
+    A second line.
+    """
+
+    def __init__(self, power=1):
+        self.power = power
+
+    def values(self, logits):
+        return logits
+
+
+class Bare(Observable):
+    def values(self, logits):
+        return logits
+
+
+class Silent(nishimori.ExpectationConsistency):
+    """Calibrates without a word about itself."""
+
+    traits = None
+
+
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """Only what the library itself has."""
+    monkeypatch.setattr(registry, "_known", dict(methods._BUILT_IN))
+    monkeypatch.setattr(registry, "_entry_points", list)
+
+
+def test_each_method_has_a_row():
+    table = nishimori.method_table()
+    assert tuple(each.name for each in table) == nishimori.methods()
+    assert len(table) == len(nishimori.methods())
+    ec = table["ec"]
+    assert (ec.class_name, ec.traits, ec.parameters) == (
+        "ExpectationConsistency",
+        nishimori.ExpectationConsistency.traits,
+        ("top_n",),
+    )
+    assert ec.description == "Divide logits by the temperature at which mean confidence equals accuracy."
+    assert all(each.description.endswith(".") for each in table)
+
+
+def test_a_name_that_is_not_there_is_refused():
+    with pytest.raises(InputError, match=r"^The method must be one of ec, ts, .*, got 'nothing'\.$"):
+        nishimori.method_table()["nothing"]
+
+
+def test_observables_are_methods_with_one_temperature():
+    nishimori.register("rank", Rank)
+    nishimori.register("third", Rank(3))
+    nishimori.register("bare", Bare())
+    table = nishimori.method_table()
+    assert table["rank"].traits == table["third"].traits == table["ts"].traits
+    assert table["rank"].description == "The logit, whose place among the others counts."
+    assert (table["rank"].parameters, table["third"].parameters) == (("power",), ())
+    assert table["bare"].description.startswith("Divide logits by the temperature at which this observable has the same mean")
+
+
+def test_a_class_that_does_not_say_what_it_does_is_unknown():
+    nishimori.register("silent", Silent)
+    table = nishimori.method_table()
+    assert table["silent"].traits is None
+    assert table.table.rows[-1] == ("silent", "Silent", *["unknown"] * 5, "Calibrates without a word about itself.")
+    assert table["silent"].to_dict()["streams"] is None
+
+
+def test_a_package_that_cannot_be_imported_is_listed_with_the_reason(monkeypatch, tmp_path):
+    points = [EntryPoint(name="plugged", value="nowhere:Name", group="nishimori.methods")]
+    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    found = nishimori.method_table()["plugged"]
+    reason = "The method 'plugged' cannot be imported from nowhere:Name: ModuleNotFoundError"
+    assert found.why.startswith(reason)
+    assert reason in nishimori.method_table().to_text().splitlines()[-1]
+    ended = shell.nishimori("methods", place=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    assert f"plugged: {reason}" in ended.out
+
+
+def test_every_form_says_the_same():
+    table = nishimori.method_table()
+    rows = table.table.rows
+    assert json.loads(table.to_json()) == table.to_dict()
+    frame = table.to_pandas()
+    assert isinstance(frame, pd.DataFrame)
+    assert frame["from_sketch"].to_dict() == {each.name: each.traits.from_sketch for each in table}
+    for text in (table.to_text(), str(table), table.to_markdown(), table.to_latex(), table._repr_html_()):
+        assert all(row[1] in text for row in rows)
+    assert table.to_markdown().splitlines()[0].startswith("| method | class | keeps predictions | streams |")
+
+
+def test_the_shell_prints_the_table(tmp_path):
+    table = nishimori.method_table()
+    ended = shell.nishimori("methods", place=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    lines = [line.split() for line in ended.out.splitlines()]
+    for each in table:
+        traits = each.traits
+        flags = (traits.keeps_predictions, traits.streams, traits.from_sketch, traits.error_bars)
+        assert [each.name, *("yes" if flag else "no" for flag in flags), traits.n_classes] in lines
+        assert f"{each.name}: {each.description}" in ended.out
+    told = json.loads(shell.nishimori("methods --json", place=tmp_path).out)
+    assert told == table.to_dict() | {"library_version": nishimori.__version__}
+    assert shell.nishimori("methods --markdown", place=tmp_path).out == table.to_markdown() + "\n"
+
+
+def test_the_shell_refuses_two_forms(tmp_path):
+    ended = shell.nishimori("methods --json --markdown", place=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert "choose one of --json and --markdown." in ended.err
+
+
+def test_the_page_about_choosing_a_method_has_the_table():
+    """If this fails, replace the table on the page by what `nishimori methods --markdown` prints."""
+    assert nishimori.method_table().to_markdown() in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_about_choosing_a_method_asks_for_the_table_as_it_says():
+    assert any("nishimori.method_table()" in block.text for block in blocks(PAGE) if block.language == "python")

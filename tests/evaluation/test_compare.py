@@ -1,0 +1,359 @@
+"""Several methods on the same data: each number is that of the function that is there for it alone, and verdicts follow."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+import reference
+from optional import pd, torch
+from small_calibrators import PerGroup, Shifted
+
+import nishimori
+from nishimori import ExpectationConsistency, InputError, TemperatureScaling, compare
+
+LOGITS, LABELS = reference.drawn(3000, 5)  # drawn at another temperature than 1
+VALIDATION, TEST = (LOGITS[:1500], LABELS[:1500]), (LOGITS[1500:], LABELS[1500:])
+
+
+@pytest.fixture(scope="module")
+def found():
+    return compare(*VALIDATION, *TEST)
+
+
+def test_every_method_has_the_temperature_of_its_own_fit(found):
+    assert [each.method for each in found] == ["none", "ts", "ec", "auto"]
+    assert (found["none"].temperature, found["none"].temperature_se, found["none"].interval) == (1, None, None)
+    for name in ("ts", "ec", "auto"):
+        fitted = nishimori.calibrator(name).fit(*VALIDATION)
+        assert found[name].temperature == pytest.approx(fitted.temperature_, rel=1e-8)
+        assert found[name].temperature_se == pytest.approx(fitted.temperature_se_, rel=1e-6)
+        assert found[name].interval == pytest.approx(fitted.confidence_interval(0.95), rel=1e-6)
+    assert found["ec"].temperature == pytest.approx(reference.ec_temperature(*VALIDATION, low=0.1, high=10), rel=1e-6)
+
+
+def test_metrics_are_those_of_the_test_data(found):
+    assert (found.n_validation, found.n_test, found.is_test) == (1500, 1500, True)
+    for each in found:
+        T = each.temperature
+        assert each.scorecard.nll == pytest.approx(reference.nll(*TEST, T))
+        assert each.scorecard.brier == pytest.approx(reference.brier(*TEST, T))
+        assert each.scorecard.accuracy == pytest.approx((TEST[0].argmax(axis=1) == TEST[1]).mean())
+
+
+def test_differences_are_paired_and_from_the_first_method(found):
+    assert found["none"].differences == {}
+    rows = np.arange(1500)
+    losses = {
+        name: -np.log(reference.softmax(TEST[0], found[name].temperature)[rows, TEST[1]]) for name in ("none", "ts", "ec")
+    }
+    for name in ("ts", "ec"):
+        by_row = losses[name] - losses["none"]
+        assert found[name].differences["nll"].value == pytest.approx(by_row.mean())
+        assert found[name].differences["nll"].se == pytest.approx(by_row.std() / np.sqrt(1500), rel=1e-3)
+        assert found[name].differences["error"].value == 0
+
+
+def test_verdicts_say_what_the_tests_found(found):
+    assert list(found.tests) == ["score_test", "temperature_test", "required_samples"]
+    first, second, third, *others = found.verdicts
+    p = reference.softmax(VALIDATION[0])
+    gap = p.max(axis=1).mean() - (p.argmax(axis=1) == VALIDATION[1]).mean()
+    assert re.match(rf"T = 1 is rejected \(p = .*\): mean confidence is {abs(gap):.2g} (above|below) accuracy\.$", first)
+    assert second.startswith("EC and TS differ by ")
+    assert second.endswith("one temperature is not rejected.")  # labels were drawn from one
+    n = 1500 * (found["ec"].temperature_se / found["ec"].temperature / 0.02) ** 2
+    assert third == f"{np.ceil(n) - 1500:,.0f} more validation samples would bring T of ec within 2 % (one standard error)."
+    best = min(found, key=lambda each: each.scorecard.nll).method
+    assert others[0].startswith(f"The NLL is lowest after {best}; after none it is higher by more than chance; ")
+    lowest = min(found, key=lambda each: each.scorecard.ece).method
+    assert others[1].startswith(f"The ECE is lowest after {lowest}; after none it is higher by more than chance; ")
+    assert others[2] == f"After {best} no predicted class is off by more than noise."  # labels were drawn from one temperature
+    assert len(others) == 3
+
+
+def test_a_difference_within_chance_is_called_that():
+    near = nishimori.compare(*VALIDATION, *TEST, methods=("ts", "ec"))
+    sentences = [each for each in near.verdicts if each.startswith("The NLL")]
+    best, other = sorted(near, key=lambda each: each.scorecard.nll)
+    assert sentences == [f"The NLL is lowest after {best.method}; after {other.method} it is not higher by more than chance."]
+
+
+def test_without_test_data_the_validation_data_are_measured_and_that_is_said():
+    found = compare(*VALIDATION, methods=("none", "ec"))
+    assert (found.is_test, found.n_test) == (False, 1500)
+    assert found["ec"].scorecard.nll == pytest.approx(reference.nll(*VALIDATION, found["ec"].temperature))
+    assert "All methods were measured on the data that they were fitted to, which flatters them." in found.verdicts
+
+
+def test_a_method_without_a_temperature_says_why_and_the_others_go_on():
+    logits = LOGITS[:300]
+    right = logits.argmax(axis=1)
+    found = compare(logits, right, methods=("none", "ec", "ts"))
+    assert found["ec"].temperature is found["ec"].scorecard is None
+    assert "all 300 samples are classified correctly" in found["ec"].why
+    assert any(each.startswith("ec could not be fitted. No temperature fits:") for each in found.verdicts)
+    assert "T = 1 is rejected" in found.verdicts[0]  # the score test exists where no temperature does
+    assert list(found.tests) == ["score_test"]
+    assert found.table.rows[1] == ("ec", "-", "", "", "", "")
+    with pytest.raises(nishimori.NoTemperatureError, match="ec: No temperature fits: all 300 samples"):
+        compare(logits, right, methods=("ec",))
+
+
+def test_the_table_shows_numbers_with_their_errors(found):
+    row = found["ec"]
+    cells = dict(zip(found.table.headers, found.table.rows[2], strict=True))
+    value, error = map(float, cells["T"].split(" ± "))
+    assert (value, error) == pytest.approx((row.temperature, row.temperature_se), rel=0.02)
+    low, high = row.scorecard.interval("ece")
+    assert cells["ECE, 95 % interval"] == f"{100 * row.scorecard.ece:.2f} % ({100 * low:.2f} to {100 * high:.2f})"
+    assert found.difference_table.headers[0] == "minus none"
+    assert [each[0] for each in found.difference_table.rows] == ["ts", "ec", "auto"]
+    low, high = (100 * each for each in row.differences["ece"].interval())
+    assert found.difference_table.headers[3] == "ECE in points, 95 % interval"
+    assert found.difference_table.rows[1][3] == f"{100 * row.differences['ece'].value:.2f} ({low:.2f} to {high:.2f})"
+
+
+def test_all_forms_have_the_same_numbers(found):
+    told = json.loads(found.to_json())
+    frame = found.to_pandas()
+    assert isinstance(frame, pd.DataFrame)
+    for each, row in zip(found, told["methods"], strict=True):
+        assert row["nll"] == each.scorecard.nll == frame.loc[each.method, "nll"]
+        assert (row["ece_low"], row["ece_high"]) == each.scorecard.interval("ece")
+        assert row["why"] is None
+    assert told["methods"][2]["nll_difference"] == found["ec"].differences["nll"].value
+    assert told["tests"]["temperature_test"]["p_value"] == found.tests["temperature_test"].p_value
+    assert told["verdicts"] == list(found.verdicts)
+    text, markdown, latex, html = str(found), found.to_markdown(), found.to_latex(), found._repr_html_()
+    for cell in found.table.rows[3]:
+        assert cell in text
+        assert cell in markdown
+        assert cell in html
+        assert cell.replace("%", r"\%").replace("±", r"$\pm$") in latex
+    for verdict in found.verdicts:
+        assert verdict in text
+        assert f"- {verdict}" in markdown
+
+
+def test_the_level_is_that_of_intervals_and_of_tests():
+    found = compare(*VALIDATION, *TEST, methods=("none", "ec"), level=0.5)
+    assert found["ec"].interval == pytest.approx(ExpectationConsistency().fit(*VALIDATION).confidence_interval(0.5), rel=1e-6)
+    assert found.table.headers[-2] == "ECE, 50 % interval"
+    row = found.to_dict()["methods"][1]
+    assert (row["nll_low"], row["nll_high"]) == found["ec"].scorecard.interval("nll", 0.5)
+    p = found.tests["temperature_test"].p_value
+    for level, says in ((1 - 1.1 * p, "does not describe this model"), (1 - 0.9 * p, "is not rejected")):
+        sentences = compare(*VALIDATION, *TEST, methods=("none", "ec"), level=level).verdicts
+        assert any(says in each for each in sentences), (level, sentences)
+    assert 1.1 * p < 1
+
+
+def test_calibrators_sources_tensors_weights_and_clusters_pass():
+    five = ExpectationConsistency(top_n=2)
+    found = compare(*VALIDATION, *TEST, methods=("none", five))
+    assert found["ec"].temperature == pytest.approx(ExpectationConsistency(top_n=2).fit(*VALIDATION).temperature_)
+    assert not hasattr(five, "temperature_")  # the caller's calibrator is not touched
+    plain = compare(*VALIDATION, *TEST, methods=("none", "ec"))
+    batches = [(LOGITS[start : start + 500], LABELS[start : start + 500]) for start in range(0, 1500, 500)]
+    pieces = compare(lambda: iter(batches), X_test=torch.tensor(TEST[0]), y_test=torch.tensor(TEST[1]), methods=("none", "ec"))
+    assert pieces["ec"].temperature == pytest.approx(plain["ec"].temperature)
+    assert pieces["ec"].scorecard.nll_se == pytest.approx(plain["ec"].scorecard.nll_se)
+    twice = [np.repeat(each, 2, axis=0) for each in (*VALIDATION, *TEST)]
+    pairs = np.repeat(np.arange(1500), 2)
+    together = compare(*twice, methods=("none", "ec"), clusters=pairs, test_clusters=pairs)
+    alone = compare(*twice, methods=("none", "ec"))
+    assert together["ec"].temperature_se == pytest.approx(np.sqrt(2) * alone["ec"].temperature_se, rel=1e-3)
+    assert together["ec"].scorecard.nll_se == pytest.approx(np.sqrt(2) * alone["ec"].scorecard.nll_se)
+    ones, twos = np.ones(1500), np.full(1500, 2.0)
+    heavy = compare(*VALIDATION, *TEST, methods=("none", "ec"), sample_weight=twos, test_weight=twos, counts=True)
+    light = compare(*VALIDATION, *TEST, methods=("none", "ec"), sample_weight=ones, test_weight=ones, counts=True)
+    assert light["ec"].temperature_se == pytest.approx(np.sqrt(2) * heavy["ec"].temperature_se, rel=1e-6)
+    assert light["ec"].scorecard.brier_se == pytest.approx(np.sqrt(2) * heavy["ec"].scorecard.brier_se)
+
+
+def test_two_of_the_same_method_are_told_apart_by_their_parameters():
+    found = compare(*VALIDATION, methods=("ec", ExpectationConsistency(top_n=2)))
+    assert [each.method for each in found] == ["ec", "ec(top_n=2)"]
+
+
+def test_named_classes_and_probabilities_reach_every_method():
+    names = np.array(["a", "b", "c", "d", "e"])
+    probabilities, labels = reference.softmax(VALIDATION[0]), names[VALIDATION[1]]
+    found = compare(probabilities, labels, methods=("none", "ec"), input="probabilities", classes=names)
+    assert found["ec"].temperature == pytest.approx(compare(*VALIDATION, methods=("ec",))["ec"].temperature)
+
+
+def test_a_sketch_has_no_paired_differences():
+    found = compare(nishimori.Sketch().update(*VALIDATION), methods=("none", "ec"))
+    assert found["ec"].temperature == pytest.approx(ExpectationConsistency().fit(*VALIDATION).temperature_, rel=1e-5)
+    assert found["ec"].differences == {}
+    assert found.difference_table is None
+    assert found["ec"].scorecard.nll_se is None
+    assert found.to_dict()["methods"][1]["nll_low"] is None
+    assert "The NLL is lowest after ec." in found.verdicts
+    assert any(each.startswith("A sketch does not tell the errors of NLL and Brier score") for each in found.verdicts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (VALIDATION, {"methods": "ec"}, "`methods` must be a list of names or calibrators"),
+        (VALIDATION, {"methods": ()}, "`methods` must be a list of names or calibrators"),
+        (VALIDATION, {"methods": ("ec", "ec")}, "`methods` must be different from each other, got ec, ec"),
+        (VALIDATION, {"methods": (ExpectationConsistency(), "ec")}, "`methods` must be different from each other"),
+        (
+            VALIDATION,
+            {"methods": (ExpectationConsistency(input="probabilities"),)},
+            "`methods` must hold calibrators with `input` as it is for the data, 'logits', got 'probabilities'",
+        ),
+        (VALIDATION, {"methods": ("aut",)}, "Did you mean 'auto'"),
+        (VALIDATION, {"level": 95}, "`level` must lie between 0 and 1, got 95"),
+        (VALIDATION, {"target": 2}, "`target` must lie between 1e-06 and 0.5, got 2"),
+        (VALIDATION, {"y_test": LABELS}, "`y_test` must be left out where there is no `X_test`"),
+        (VALIDATION, {"test_weight": LABELS}, "`test_weight` must be left out where there is no `X_test`"),
+        (VALIDATION, {"n_bins": 0}, "`n_bins` must be a whole number"),
+        ((*VALIDATION, LOGITS[:, :4], LABELS % 4), {}, "`X_test` must have 5 classes, as `X_val` has, got 4"),
+        ((LOGITS, LABELS[:-1]), {}, "`y_val` must"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, options, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        compare(*arguments, **options)
+
+
+def test_an_unknown_row_is_refused(found):
+    with pytest.raises(InputError, match="The method must be one of none, ts, ec, auto, got 'isotonic'"):
+        found["isotonic"]
+
+
+def test_temperature_scaling_alone_is_a_comparison_of_one():
+    found = compare(*VALIDATION, methods=(TemperatureScaling(),))
+    assert [each.method for each in found] == ["ts"]
+    assert found.tests["required_samples"].n_pilot == 1500
+
+
+def test_methods_share_the_readings_of_a_stream():
+    readings = []
+
+    def batches():
+        readings.append(1)
+        return iter([(VALIDATION[0][:700], VALIDATION[1][:700]), (VALIDATION[0][700:], VALIDATION[1][700:])])
+
+    nishimori.temperatures(batches)
+    alone = len(readings)
+    readings.clear()
+    compare(batches, X_test=TEST[0], y_test=TEST[1])
+    # For none, at both temperatures, for the score test, at the temperature of TS.
+    assert len(readings) <= alone + 5
+
+
+def after_shift(logits, by):
+    """Probabilities after `small_calibrators.Shifted`."""
+    return reference.softmax((logits - logits.mean(axis=1, keepdims=True)) / 2 + np.array([by, 0, 0, 0, 0]))
+
+
+def test_the_error_is_shown_and_judged_where_predictions_change():
+    found = compare(*VALIDATION, *TEST, methods=("none", "ts", Shifted(by=3.0)))
+    name = "small_calibrators:Shifted"
+    wrong = {"none": TEST[0].argmax(axis=1) != TEST[1], name: after_shift(TEST[0], 3.0).argmax(axis=1) != TEST[1]}
+    change = wrong[name].astype(float) - wrong["none"]
+    error = found[name].differences["error"]
+    assert (error.value, error.se) == pytest.approx((change.mean(), change.std() / np.sqrt(1500)), rel=1e-3)
+    assert found.table.headers == ("method", "T", "error", "NLL", "Brier", "ECE, 95 % interval", "class gap")
+    cells = dict(zip(found.table.headers, found.table.rows[2], strict=True))
+    assert cells["T"] == ""
+    assert cells["error"] == f"{100 * wrong[name].mean():.1f} ± {100 * wrong[name].std() / np.sqrt(1500):.1f} %"
+    assert found.difference_table.headers[1] == "error in points"
+    assert found.difference_table.rows[0][1] == "0"
+    assert found.difference_table.rows[1][1] == f"{100 * error.value:.1f} ± {100 * error.se:.1f}"
+    assert "no predicted class is off" in found.verdicts[-2]
+    points = f"{100 * change.mean():.2f} points"
+    assert found.verdicts[-1] == f"The error is higher than after none by more than chance after {name} ({points})."
+    turned = compare(*VALIDATION, *TEST, methods=(Shifted(by=3.0), "none", "ts"))
+    assert turned.verdicts[-1] == (
+        f"The error is lower than after {name} by more than chance after none ({points}) and ts ({points})."
+    )
+
+
+def test_a_change_of_the_error_within_chance_is_called_that():
+    found = compare(*VALIDATION, *TEST, methods=("none", Shifted(by=0.05)))
+    change = (after_shift(TEST[0], 0.05).argmax(axis=1) != TEST[1]).astype(float) - (TEST[0].argmax(axis=1) != TEST[1])
+    assert abs(change.mean()) < 1.9 * change.std() / np.sqrt(1500)
+    assert change.any()
+    name = "small_calibrators:Shifted"
+    assert found.verdicts[-1] == (
+        f"After {name} some predictions are not those after none, but the error does not differ by more than chance."
+    )
+
+
+def test_the_error_is_not_shown_where_all_predictions_are_the_same(found):
+    assert "error" not in found.table.headers
+    kept = compare(*VALIDATION, *TEST, methods=("none", Shifted(preserve_accuracy=True)))
+    assert "error" not in kept.table.headers
+    assert not any("error is" in each or "predictions" in each for each in (*kept.verdicts, *found.verdicts))
+
+
+def class_gaps(p, labels):
+    """Confidence minus accuracy of each predicted class."""
+    top = p.argmax(axis=1)
+    return np.array([(p.max(axis=1) - (top == labels))[top == k].mean() for k in range(p.shape[1])])
+
+
+def test_single_classes_that_are_off_are_counted_and_named():
+    rng = np.random.default_rng(5)
+    logits = 3 * rng.normal(size=(4000, 3))
+    biased = np.where(logits.argmax(axis=1)[:, None] == 2, logits / 4, logits)  # a model that is too sure of its third class
+    labels = (biased + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    names = np.array(["ant", "bee", "cat"])
+    found = compare(logits, names[labels], methods=("none", "ec"), classes=names)
+    told = found.to_dict()["methods"]
+    for row, each in zip(told, found, strict=True):
+        gaps = class_gaps(reference.softmax(logits, each.temperature), labels)
+        assert row["class_gap"] == pytest.approx(np.abs(gaps).mean())
+        assert row["class_gap_low"] < row["class_gap"] < row["class_gap_high"]
+        cells = dict(zip(found.table.headers, found.table.rows[list(found).index(each)], strict=True))
+        value, error = map(float, re.fullmatch(r"(.*) ± (.*) %", cells["class gap"]).groups())
+        assert (value, error) == pytest.approx((100 * np.abs(gaps).mean(), 100 * row["class_gap_se"]), rel=0.02)
+    best = min(found, key=lambda each: each.scorecard.nll)
+    gaps = class_gaps(reference.softmax(logits, best.temperature), labels)
+    assert found.verdicts[-1] == (
+        f"After {best.method} 3 of 3 predicted classes are off by more than noise, class cat most: its mean confidence is "
+        f"{100 * gaps[2]:.1f} points above its accuracy. The methods group and bias correct single classes."
+    )
+    named = compare(logits, names[labels], methods=("none", "group"), classes=names)
+    assert named.verdicts[-1] == "After group no predicted class is off by more than noise."
+    assert named["group"].by_class.mean_abs_gap < 0.2 * found["ec"].by_class.mean_abs_gap
+
+
+def test_groups_reach_the_methods_that_have_a_temperature_for_each():
+    names = np.array(["delta", "north", "south"])
+    sites, others = names[np.arange(1500) % 3], names[np.arange(1500) % 2]
+    found = compare(*VALIDATION, *TEST, methods=("none", PerGroup(), "ec"), groups=sites, test_groups=others)
+    by_row = np.where(others == "delta", 1.0, 2.0)
+    p = reference.softmax(TEST[0] / by_row[:, None])
+    row = found["small_calibrators:PerGroup"]
+    assert row.scorecard.nll == pytest.approx(-np.log(p[np.arange(1500), TEST[1]]).mean())
+    assert row.temperature is None
+    assert found["ec"].temperature == pytest.approx(compare(*VALIDATION, methods=("ec",))["ec"].temperature)
+    unseen = np.where(others == "delta", "west", others)
+    with pytest.warns(nishimori.InputWarning, match="The group 'west' was not seen when the temperatures were fitted"):
+        compare(*VALIDATION, *TEST, methods=("none", PerGroup()), groups=sites, test_groups=unseen)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (
+            (*VALIDATION, *TEST),
+            {"groups": np.arange(1500) % 3},
+            "`test_groups` must name the group of each sample, because the method small_calibrators:PerGroup has a temperature "
+            "for each group.",
+        ),
+        (VALIDATION, {"groups": np.arange(1500) % 3, "test_groups": [1]}, "`test_groups` must be left out where there is no"),
+        (VALIDATION, {"groups": np.arange(1499)}, "`groups` must have shape (1500,), one group per sample, got (1499,)"),
+    ],
+)
+def test_groups_that_do_not_align_are_refused(arguments, options, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        compare(*arguments, methods=("none", PerGroup()), **options)

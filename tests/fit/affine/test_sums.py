@@ -1,0 +1,113 @@
+"""Sums of the cross-entropy of an affine map: derivatives are those of the plain formula, and parts add."""
+
+import numpy as np
+import pytest
+import reference
+
+from nishimori import InputError
+from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, Loss, RowGradients
+from nishimori._rows.rows import source
+
+N_CLASSES = 4
+RNG = np.random.default_rng(3)
+LOGITS = 3 * RNG.normal(size=(60, N_CLASSES))
+LABELS = RNG.integers(N_CLASSES, size=60)
+WEIGHTS = RNG.uniform(0.5, 2, size=60)
+DATA = source(LOGITS, LABELS, WEIGHTS)
+SHAPES = pytest.mark.parametrize("shape", [(N_CLASSES,), (N_CLASSES, N_CLASSES)], ids=["vector", "matrix"])
+
+
+def somewhere(shape):
+    rng = np.random.default_rng(5)
+    return AffinePoint(1.7, rng.normal(size=shape), rng.normal(size=N_CLASSES))
+
+
+def moved(point, flat):
+    """The point with other factors and biases."""
+    return AffinePoint(point.temperature, flat[: point.scale.size].reshape(point.scale.shape), flat[point.scale.size :])
+
+
+def loss_of(point):
+    """The weighted cross-entropy from the plain formula."""
+    x = (LOGITS - LOGITS.mean(axis=1, keepdims=True)) / point.temperature
+    u = (x @ point.scale.T if point.is_matrix else x * point.scale) + point.bias
+    return 60 * reference.nll(u, LABELS, weights=WEIGHTS) * WEIGHTS.mean()
+
+
+def gradient_of(point):
+    sums = DATA.gather(Loss(point))
+    return np.concatenate([sums.by_scale.ravel(), sums.by_bias])
+
+
+def differences(function, point):
+    """Central differences of a function of the point by all factors and biases."""
+    flat = np.concatenate([point.scale.ravel(), point.bias])
+    steps = 1e-5 * np.eye(len(flat))
+    return np.array([(function(moved(point, flat + h)) - function(moved(point, flat - h))) / 2e-5 for h in steps])
+
+
+@SHAPES
+def test_the_loss_is_the_cross_entropy(shape):
+    point = somewhere(shape)
+    assert DATA.gather(Loss(point)).loss == pytest.approx(loss_of(point), rel=1e-12)
+
+
+@SHAPES
+def test_the_gradient_is_the_derivative_of_the_loss(shape):
+    point = somewhere(shape)
+    np.testing.assert_allclose(gradient_of(point), differences(loss_of, point), atol=1e-6)
+
+
+@SHAPES
+def test_the_curvature_is_the_derivative_of_the_gradient(shape):
+    point = somewhere(shape)
+    np.testing.assert_allclose(DATA.gather(Curve(point)).hessian, differences(gradient_of, point), atol=1e-5)
+
+
+@SHAPES
+def test_gradients_of_rows_sum_to_the_gradient(shape):
+    point = somewhere(shape)
+    rows = RowGradients(point)(next(iter(DATA)))
+    np.testing.assert_allclose(WEIGHTS @ rows, gradient_of(point), rtol=1e-10)
+
+
+def test_parts_of_the_rows_add_up_to_the_whole():
+    point = somewhere((N_CLASSES, N_CLASSES))
+    parts = [source(LOGITS[rows], LABELS[rows], WEIGHTS[rows]) for rows in (slice(25), slice(25, None))]
+    for pass_, fields in ((Curve(point), ("hessian",)), (Factor(point), ("classes", "inputs", "told", "diagonal"))):
+        added = parts[0].gather(pass_) + parts[1].gather(pass_)
+        for name in fields:
+            np.testing.assert_allclose(getattr(added, name), getattr(DATA.gather(pass_), name), rtol=1e-12)
+
+
+def test_small_pieces_change_nothing(monkeypatch):
+    point = somewhere((N_CLASSES, N_CLASSES))
+    whole = DATA.gather(Curve(point)).hessian
+    monkeypatch.setattr("nishimori._fit.affine.sums._LARGEST_TABLE", 7 * N_CLASSES * (N_CLASSES + 1))
+    np.testing.assert_allclose(DATA.gather(Curve(point)).hessian, whole, rtol=1e-12, atol=1e-12)
+
+
+def test_one_row_has_the_curvature_of_its_factors():
+    point = somewhere((N_CLASSES, N_CLASSES))
+    one = source(LOGITS[:1], LABELS[:1])
+    factors, exact = one.gather(Factor(point)), one.gather(Curve(point)).hessian
+    product = np.kron(factors.classes, factors.inputs / factors.told)
+    order = np.arange(N_CLASSES * (N_CLASSES + 1)).reshape(N_CLASSES, -1)
+    order = np.concatenate([order[:, :-1].ravel(), order[:, -1]])
+    np.testing.assert_allclose(exact, product[np.ix_(order, order)], atol=1e-10)
+
+
+def test_factors_know_the_exact_curvature_of_diagonal_and_biases():
+    point = somewhere((N_CLASSES, N_CLASSES))
+    factors, exact = DATA.gather(Factor(point)), DATA.gather(Curve(point)).hessian
+    places = np.concatenate([np.arange(N_CLASSES) * (N_CLASSES + 1), N_CLASSES**2 + np.arange(N_CLASSES)])
+    np.testing.assert_allclose(factors.diagonal, exact[np.ix_(places, places)], atol=1e-9)
+    off = np.diag(exact)[: N_CLASSES**2].reshape(N_CLASSES, -1)[~np.eye(N_CLASSES, dtype=bool)]
+    assert factors.off_diagonal == pytest.approx(off.sum())
+
+
+def test_masked_classes_are_refused():
+    logits = LOGITS.copy()
+    logits[7, 2] = -np.inf
+    with pytest.raises(InputError, match="masked"):
+        source(logits, np.where(LABELS == 2, 1, LABELS)).gather(Loss(somewhere((N_CLASSES,))))

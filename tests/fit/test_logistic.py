@@ -1,0 +1,53 @@
+"""Sums of a logistic regression on functions of a score: the loss and its derivatives are those of the formulas."""
+
+import numpy as np
+import pytest
+from scipy.special import log_expit
+
+from nishimori._fit.logistic import Look, MeasureLoss, Regression
+from nishimori._rows.rows import source
+
+RNG = np.random.default_rng(0)
+SCORES = 3 * RNG.normal(size=50)
+LABELS = (SCORES + RNG.logistic(size=50) > 0).astype(int)
+WEIGHTS = RNG.uniform(0.5, 2, size=50)
+DATA = source(SCORES, LABELS, WEIGHTS)
+TERMS = ("ln p", "-ln(1-p)")
+SMOOTHING = (0.1, 0.03)
+REGRESSION = Regression.of(TERMS, DATA.gather(Look(TERMS)), has_constant=True, smoothing=SMOOTHING)
+X = np.array([1.7, 0.4, -0.6])
+
+
+def sums(x=X):
+    return DATA.gather(MeasureLoss(REGRESSION, np.asarray(x)))
+
+
+def test_the_loss_is_the_cross_entropy_of_smoothed_labels():
+    a, b, c = REGRESSION.to_coefficients @ X
+    f = a * log_expit(SCORES) - b * log_expit(-SCORES) + c
+    targets = np.where(LABELS == 1, 1 - SMOOTHING[1], SMOOTHING[0])
+    expected = -(WEIGHTS * (targets * log_expit(f) + (1 - targets) * log_expit(-f))).sum()
+    assert sums().loss == pytest.approx(expected, rel=1e-12)
+    assert sums().weight == pytest.approx(WEIGHTS.sum(), rel=1e-12)
+
+
+def test_gradient_and_curvature_are_the_derivatives_of_the_loss():
+    step = 1e-5
+    around = [(sums(X + step * e), sums(X - step * e)) for e in np.eye(3)]
+    gradient = [(after.loss - before.loss) / (2 * step) for after, before in around]
+    curvature = [(after.gradient - before.gradient) / (2 * step) for after, before in around]
+    np.testing.assert_allclose(sums().gradient, gradient, rtol=1e-6)
+    np.testing.assert_allclose(sums().curvature, curvature, rtol=1e-6)
+
+
+def test_an_overview_adds_up():
+    whole = DATA.gather(Look(TERMS))
+    parts = [source(SCORES[r], LABELS[r], WEIGHTS[r]).gather(Look(TERMS)) for r in (slice(0, 20), slice(20, None))]
+    found = parts[0] + parts[1]
+    positive = LABELS == 1
+    assert (found.positive.n_rows, found.n_rows) == (positive.sum(), 50)
+    assert (found.positive.least, found.negative.largest) == (SCORES[positive].min(), SCORES[~positive].max())
+    assert found.positive.number(counts=True) == pytest.approx(WEIGHTS[positive].sum())
+    assert found.positive.number(counts=False) == pytest.approx(WEIGHTS[positive].sum() ** 2 / (WEIGHTS[positive] ** 2).sum())
+    np.testing.assert_array_equal(found.least, [log_expit(SCORES).min(), -log_expit(-SCORES).max()])
+    np.testing.assert_array_equal(found.largest, whole.largest)

@@ -1,0 +1,98 @@
+import math
+
+import numpy as np
+import pytest
+import reference
+
+from nishimori._rows.rows import source
+from nishimori._sums.gibbs import Gibbs, boltzmann
+
+INF = math.inf
+
+
+def gibbs(logits, beta, labels=None):
+    (batch,) = source(logits, np.zeros(len(logits), dtype=int) if labels is None else labels)
+    return Gibbs(batch, beta)
+
+
+def averages(logits, beta):
+    """⟨d⟩, ⟨d²⟩, ⟨d³⟩ of the drop d = z - max(z), then its variance and third cumulant, the masked classes left out."""
+    for row in np.asarray(logits, dtype=float):
+        z = row[row > -INF]
+        p = reference.softmax(z[None], 1 / beta)[0]
+        drop = z - z.max()
+        centred = drop - p @ drop
+        yield p @ drop, p @ drop**2, p @ drop**3, p @ centred**2, p @ centred**3
+
+
+@pytest.fixture(params=["plain", "masked"])
+def logits(request):
+    z, _ = reference.drawn(60, 6)
+    if request.param == "masked":
+        z[np.random.default_rng(0).random(z.shape) < 0.4] = -INF
+        z[:, 2] = np.maximum(z[:, 2], -3)  # each row keeps a class
+    return z
+
+
+@pytest.mark.parametrize("beta", [1e-6, 0.1, 1.0, 20.0])
+def test_probabilities_are_the_softmax(logits, beta):
+    p = reference.softmax(logits, 1 / beta)
+    found = gibbs(logits, beta)
+    np.testing.assert_allclose(found.probabilities, p, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(found.top, p.max(axis=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("beta", [1e-6, 0.1, 1.0, 20.0])
+def test_moments_are_those_of_the_drop(logits, beta):
+    *moments, variance, third = np.transpose(list(averages(logits, beta)))
+    found = gibbs(logits, beta)
+    np.testing.assert_allclose(found.moments, moments, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(found.cumulants(*found.moments), [variance, third], rtol=1e-9, atol=1e-11)
+
+
+def test_at_beta_0_each_row_is_uniform_over_its_unmasked_classes():
+    z = [[5.0, -INF, 1.0, -1.0], [0.0, 0.0, 7.0, 300.0], [2.0, -INF, -INF, -INF]]
+    found = gibbs(z, 0.0)
+    np.testing.assert_allclose(found.probabilities, [[1 / 3, 0, 1 / 3, 1 / 3], [0.25] * 4, [1, 0, 0, 0]], rtol=1e-15)
+    np.testing.assert_allclose(found.top, [1 / 3, 1 / 4, 1], rtol=1e-15)
+    np.testing.assert_allclose(found.moments[0], [(5 + 1 - 1) / 3 - 5, 307 / 4 - 300, 0], rtol=1e-15)
+
+
+def test_at_infinite_beta_each_row_is_at_its_maximum_with_ties_shared():
+    z = [[5.0, -INF, 1.0, -1.0], [0.0, 0.0, -7.0, 0.0], [2.0, 2.0, -INF, -INF]]
+    found = gibbs(z, INF)
+    np.testing.assert_allclose(found.probabilities, [[1, 0, 0, 0], [1 / 3, 1 / 3, 0, 1 / 3], [0.5, 0.5, 0, 0]], rtol=1e-15)
+    np.testing.assert_array_equal(found.moments, 0)
+
+
+def test_the_limits_are_approached():
+    z, _ = reference.drawn(40, 5)
+    np.testing.assert_allclose(gibbs(z, 1e-12).probabilities, gibbs(z, 0.0).probabilities, atol=1e-10)
+    np.testing.assert_allclose(gibbs(z, 1e6).probabilities, gibbs(z, INF).probabilities, atol=1e-10)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.7, INF])
+def test_a_masked_class_changes_nothing_for_the_others(beta):
+    z, _ = reference.drawn(40, 5)
+    masked = np.insert(z, 2, -INF, axis=1)
+    np.testing.assert_array_equal(gibbs(masked, beta).probabilities[:, 2], 0)
+    for name in ("partition", "top", "moments"):
+        np.testing.assert_allclose(getattr(gibbs(masked, beta), name), getattr(gibbs(z, beta), name), rtol=1e-14, atol=1e-15)
+
+
+def test_a_masked_class_stays_masked_beside_a_batch_that_has_none():
+    found = gibbs([[1.0, 0.0], [-INF, 0.0]], 1.0)
+    np.testing.assert_allclose(found.top, [1 / (1 + math.exp(-1)), 1], rtol=1e-15)
+
+
+@pytest.mark.parametrize("shift", [-1e99, -1e4, 1e4, 1e99])
+def test_no_constant_overflows(shift):
+    found = gibbs([[shift, shift], [shift, -shift]], 1.0)
+    np.testing.assert_array_equal(found.top, [0.5, 1.0])
+
+
+def test_boltzmann_weights_are_1_at_the_top():
+    drops = np.array([[0.0, -1.0, -1e-300]])
+    np.testing.assert_allclose(boltzmann(drops, 2.0, np), [[1, math.exp(-2), 1]], rtol=1e-15)
+    np.testing.assert_array_equal(boltzmann(drops, INF, np), [[1, 0, 0]])
+    np.testing.assert_array_equal(boltzmann(drops, 0.0, np), [[1, 1, 1]])

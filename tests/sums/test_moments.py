@@ -1,0 +1,95 @@
+"""Reading the data: how much is kept, how progress is reported, and how one reading serves many passes."""
+
+import numpy as np
+import pytest
+import reference
+from own_process import measure as measure_memory
+
+import nishimori
+from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.rows import source
+from nishimori._rows.source import Reported
+from nishimori._sums.moments import measure
+from nishimori._sums.observables import Confidence, Energy
+from nishimori._sums.passes import together
+
+LOGITS, LABELS = reference.drawn(20_000, 50)
+
+
+def test_no_batch_outlives_its_turn_without_the_garbage_collector():
+    assert measure_memory("batches_left") == 0
+
+
+def test_memory_does_not_grow_with_the_rows_but_for_the_labels():
+    small, large = measure_memory("fit", sizes=[5_000, 20_000])
+    # Of each additional row the label stays, its expansion, and while parts are joined a copy of it: half of its 200 logits.
+    assert large - small < 15_000 * (8 + 2 * 80) < 15_000 * 50 * 4
+
+
+@pytest.fixture
+def readings(monkeypatch):
+    """The number of rows of each reading of an array, in order."""
+    seen, iterate = [], ArraySource.__iter__
+
+    def counted(self):
+        seen.append(self.n_rows)
+        return iterate(self)
+
+    monkeypatch.setattr(ArraySource, "__iter__", counted)
+    return seen
+
+
+def test_one_reading_serves_all_passes(readings):
+    passes = together(lambda b: b.n_rows, lambda b: b.total(b.weights))
+    assert source(LOGITS, LABELS).gather(passes).items == (20_000, 20_000.0)
+    assert readings == [20_000]
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(20_000) % 2], ids=["all rows", "every second row"])
+def test_progress_is_told_for_each_pass_until_all_rows_are_read(weights):
+    seen = []
+    data = Reported(source(LOGITS, LABELS, weights), "Fitting", lambda *told: seen.append(told))
+    found = nishimori.temperatures(data)
+    n_rows = 20_000 if weights is None else 10_000
+    assert [what for what, done, _ in seen if done == n_rows] == [f"Fitting, pass {i + 1}" for i in range(found.n_passes)]
+    assert all(0 < done <= n_rows and total == 20_000 for _, done, total in seen)
+
+
+def test_many_classes_are_read_once(readings):
+    found = nishimori.temperatures(LOGITS, LABELS)
+    assert readings.count(20_000) == found.n_passes == 1
+
+
+def test_a_good_start_and_two_passes_are_enough_for_few_classes(readings):
+    found = nishimori.temperatures(*reference.drawn(20_000, 10))
+    assert readings.count(20_000) == found.n_passes == 2
+
+
+def test_an_evaluation_reads_once_and_quantiles_twice(readings):
+    nishimori.evaluate(LOGITS, LABELS)
+    assert readings == [20_000]
+    nishimori.evaluate(LOGITS, LABELS, strategy="quantile")
+    assert readings == 3 * [20_000]
+
+
+def test_a_curve_of_many_temperatures_reads_once_after_the_fit(readings):
+    curve = nishimori.temperature_curve(LOGITS, LABELS)
+    assert readings.count(20_000) == curve.chosen.n_passes + 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [lambda b: measure(b, Energy(), [1.0]), lambda b: measure(b, Confidence(), [2.0])],
+    ids=["another observable", "another β"],
+)
+def test_moments_of_different_things_do_not_add(other):
+    batch = next(iter(source(LOGITS, LABELS)))
+    with pytest.raises(nishimori.MergeError, match="Moments add only if they are of the same observable at the same β"):
+        measure(batch, Confidence(), [1.0]) + other(batch)
+
+
+def test_a_beta_may_be_asked_for_twice():
+    batch = next(iter(source(LOGITS, LABELS)))
+    twice, once = measure(batch, Energy(), [0.5, 2.0, 0.5]), measure(batch, Energy(), [0.5])
+    for name in ("expected", "slope", "curvature"):
+        assert getattr(twice, name)[0] == getattr(twice, name)[2] == pytest.approx(getattr(once, name)[0], rel=1e-12)
