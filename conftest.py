@@ -55,7 +55,7 @@ SLOW = [
     "tests/evaluation/test_*_test.py",
     "tests/evaluation/test_interval_coverage.py",
     "tests/evaluation/test_required_samples.py",
-    "tests/fit/test_row_means.py",
+    "tests/fit/test_search_in_single_precision.py",
     "tests/fuzz/*.py",
     "tests/kernels/*.py",
     "tests/paper/*.py",

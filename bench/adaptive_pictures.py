@@ -5,7 +5,7 @@ import numpy as np
 
 from adaptive_tables import CRITERION, KINDS, NAMES, Numbers, standard_error
 from nishimori._fit.adaptive import kept_share
-from nishimori.plot._palette import COLORS, HUES, MARKERS
+from nishimori.plot._style import COLORS, HUES, MARKERS
 
 LOOKS = {
     "ec": {"color": COLORS["ec"], "marker": MARKERS["ec"]},

@@ -23,7 +23,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import nishimori
 from nishimori import HistogramBinning, Isotonic, TemperatureScaling, Uncalibrated, data
-from nishimori.plot._palette import COLORS, HUES, MARKERS
+from nishimori.plot._style import COLORS, HUES, MARKERS
 
 ROOT = Path(__file__).parent.parent
 SIZES = (200, 1000, 5000)

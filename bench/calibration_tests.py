@@ -18,7 +18,7 @@ from scipy.stats import norm
 import nishimori
 from nishimori import calibration_test, data, score_test, temperatures
 from nishimori._evaluation.redrawn_ece import Answer, RedrawnECE
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._sums.reliability import uniform_edges
 from nishimori.maps.temperature import Temperature
 
@@ -74,7 +74,7 @@ def other_p_values(logits: np.ndarray, labels: np.ndarray, temperature: float, s
     found = []
     for gap in (p[rows, top] - (top == labels), (p * logits).sum(axis=1) - logits[rows, labels]):
         found.append(2 * float(norm.sf(abs(gap.sum()) / np.sqrt((gap**2).sum()))))
-    answers = RedrawnECE(source(logits, labels).gather(Answer(uniform_edges(15), Temperature(temperature))), 15)
+    answers = RedrawnECE(open_rows(logits, labels).gather(Answer(uniform_edges(15), Temperature(temperature))), 15)
     answers.is_normal = answers.variance > 0
     return [*found, (1 + int((answers.drawn(N_DRAWS, seed) >= answers.observed).sum())) / (1 + N_DRAWS)]
 

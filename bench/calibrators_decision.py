@@ -9,7 +9,7 @@ import numpy as np
 
 from calibrators_pictures import LOOKS
 from calibrators_tables import Numbers
-from nishimori.plot._palette import HUES
+from nishimori.plot._style import HUES
 
 QUESTIONS = {
     (5.0, 5.35): "May the predicted class\nof a sample change?",

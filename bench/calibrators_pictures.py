@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 
 from calibrators_tables import Numbers
-from nishimori.plot._palette import COLORS, HUES, MARKERS
+from nishimori.plot._style import COLORS, HUES, MARKERS
 
 LOOKS = {
     "ts": {"color": COLORS["ts"], "marker": MARKERS["ts"]},

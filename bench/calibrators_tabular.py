@@ -31,7 +31,7 @@ from calibrators_splits import Split
 from calibrators_tabular_picture import picture
 from calibrators_tabular_tables import report
 from nishimori._evaluation.scorecard import scorecards
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from tabular_sets import DATA, tabular_sets
 
 REPEATS = {"iris": 20, "wine": 20, "digits": 10, "breast cancer": 10, "digits-odd": 10}
@@ -66,7 +66,7 @@ def measured(split: Split, labels: Iterable[str]) -> Iterator[Row]:
     fits = {label: fit_of(label, split) for label in labels if suits(METHODS[label][0], n_classes)}
     if not fits:
         return
-    cards = scorecards(source(split.test.logits, split.test.labels), [map_ for map_, _, _ in fits.values()])
+    cards = scorecards(open_rows(split.test.logits, split.test.labels), [map_ for map_, _, _ in fits.values()])
     for (label, (_, seconds, fitted)), card in zip(fits.items(), cards, strict=True):
         yield Row(
             data=data,

@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap
 
 from calibrators_decision import signed
 from calibrators_tabular_tables import Divisions, against_none
-from nishimori.plot._palette import COLORS, HUES
+from nishimori.plot._style import COLORS, HUES
 
 LARGEST = 80.0  # percent at which colours end
 # Better is green and worse is vermilion, as "after" and a warning in other pictures; both get darker away from white.

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 import nishimori
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._support.progress import silent
 
 N_ROWS, N_CLASSES, N_CLUSTERS = 20_000, 10, 1000
 
 
-class Recorded(nishimori.sources.Source):
+class Recorded(nishimori.Rows):
     """Rows whose passes and sums are pickled, as they are where they travel."""
 
     is_remote = True  # no numbers per row, which are no sums
@@ -48,7 +48,7 @@ def messages() -> dict[str, tuple[int, int, int]]:
     documents = rng.integers(N_CLUSTERS, size=N_ROWS)
     found = {}
     for what, run in {"fit": nishimori.temperatures, "evaluate": nishimori.evaluate}.items():
-        plain, clustered = (Recorded(source(logits, labels, clusters=clusters)) for clusters in (None, documents))
+        plain, clustered = (Recorded(open_rows(logits, labels, clusters=clusters)) for clusters in (None, documents))
         run(plain)
         run(clustered)
         there = max(pass_ for pass_, _ in plain.sent)

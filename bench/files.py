@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 import nishimori
-from nishimori import sources
 from nishimori._sums.passes import Mean
 
 _CHUNK = 2**24
@@ -103,7 +102,7 @@ def main(folder: str, gigabytes: float = 4.0, n_classes: int = 1000) -> None:
         for state in ("cold", "warm"):
             for what, work in {
                 "raw read": lambda: read_raw(path),
-                "one reading, which checks values": lambda: sources.array(path, labels).gather(count),
+                "one reading, which checks values": lambda: nishimori.rows(path, labels).gather(count),
                 "temperatures": lambda: nishimori.temperatures(path, labels),
                 "temperatures, memory map": lambda: nishimori.temperatures(np.load(path, mmap_mode="r"), labels),
                 "evaluate": lambda: nishimori.evaluate(path, labels),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori import ExpectationConsistency, GroupConsistency, data, evaluate, group_gaps, plot
-from nishimori.plot._palette import HUES
+from nishimori.plot._style import HUES
 
 N_BINS = 15
 PICTURED = "cifar10/resnet20"

@@ -7,7 +7,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 
-from nishimori.plot._palette import COLORS
+from nishimori.plot._style import COLORS
 
 mpl.use("Agg")
 

@@ -25,7 +25,7 @@ from scipy.stats import chi2
 
 import nishimori
 from nishimori import NoTemperatureError, data, temperature_test, temperatures
-from nishimori.plot._palette import OTHER_COLORS
+from nishimori.plot._style import OTHER_COLORS
 from nishimori.theory import state_evolution
 
 SIZES = (100, 300, 1000, 5000)

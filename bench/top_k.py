@@ -20,7 +20,7 @@ import numpy as np
 
 import nishimori
 import top_k_model
-from nishimori.plot._palette import COLORS, HUES, MARKERS
+from nishimori.plot._style import COLORS, HUES, MARKERS
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

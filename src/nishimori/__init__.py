@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from nishimori import plot as plot
     from nishimori import report as report
     from nishimori import sequences as sequences
-    from nishimori import sources as sources
     from nishimori import testing as testing
     from nishimori import theory as theory
     from nishimori import torch as torch
@@ -80,6 +79,9 @@ if TYPE_CHECKING:
     from nishimori._fit.temperatures import Temperatures as Temperatures
     from nishimori._fit.temperatures import temperatures as temperatures
     from nishimori._methods.traits import Traits as Traits
+    from nishimori._rows.batch import Batch as Batch
+    from nishimori._rows.entry import rows as rows
+    from nishimori._rows.rows import Rows as Rows
     from nishimori._rows.top_k import TopK as TopK
     from nishimori._sums.observables import Observable as Observable
     from nishimori._sums.sketch.sketch import Sketch as Sketch
@@ -93,10 +95,10 @@ if TYPE_CHECKING:
     from nishimori.errors import NotConvergedError as NotConvergedError
     from nishimori.errors import NoTemperatureError as NoTemperatureError
     from nishimori.maps.affine import Affine as Affine
+    from nishimori.maps.affine import LogAffine as LogAffine
     from nishimori.maps.class_curves import ClassCurves as ClassCurves
     from nishimori.maps.group_temperatures import ClassTemperatures as ClassTemperatures
     from nishimori.maps.group_temperatures import GroupTemperatures as GroupTemperatures
-    from nishimori.maps.log_affine import LogAffine as LogAffine
     from nishimori.maps.log_odds import LogOdds as LogOdds
     from nishimori.maps.map import Map as Map
     from nishimori.maps.mixture import Mixture as Mixture
@@ -113,7 +115,6 @@ _HOME = {
     "plot": "",
     "report": "",
     "sequences": "",
-    "sources": "",
     "testing": "",
     "theory": "",
     "torch": "",
@@ -178,6 +179,9 @@ _HOME = {
     "Paired": "_evaluation.paired",
     "paired": "_evaluation.paired",
     "Report": "report",
+    "Batch": "_rows.batch",
+    "Rows": "_rows.rows",
+    "rows": "_rows.entry",
     "Scorecard": "_evaluation.scorecard",
     "evaluate": "_evaluation.scorecard",
     "Sketch": "_sums.sketch.sketch",

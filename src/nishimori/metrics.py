@@ -25,17 +25,16 @@ Python float, summed in float64; `reliability` returns the curve that `ece` sums
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Unpack
 
 from nishimori._evaluation.decomposition import Decomposition, decomposition
 from nishimori._evaluation.estimate import Estimate, estimate
 from nishimori._evaluation.kolmogorov_smirnov import ks
 from nishimori._evaluation.smooth_ece import smooth_ece
 from nishimori._rows.batch import Batch
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
+from nishimori._rows.rows import Rows
 from nishimori._sums.census import CountZeros, warn_of_zeros
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, TopN
@@ -67,20 +66,26 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def accuracy(
     logits: Any,
     labels: Any = None,
     *,
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> float:
     """Share of samples whose largest logit is at the true class; of equal largest logits the first counts.
 
     No temperature changes it; the keyword is there so that all metrics take the same arguments.
+
+    Parameters
+    ----------
+    logits, labels
+        Scores and true classes, as for `rows`.
+    temperature : float
+        Divide the logits by this first, so that one array serves before and after calibration.
+    **options
+        What is said about the data: see `rows`.
 
     Examples
     --------
@@ -88,22 +93,28 @@ def accuracy(
     >>> metrics.accuracy([[2.0, 0.0], [0.0, 2.0]], [0, 0])
     0.5
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     return 1 - _average(data, _wrong, temperature)
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def error(
     logits: Any,
     labels: Any = None,
     *,
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> float:
     """Share of samples whose largest logit is not at the true class: one minus `accuracy`.
+
+    Parameters
+    ----------
+    logits, labels
+        Scores and true classes, as for `rows`.
+    temperature : float
+        Divide the logits by this first, so that one array serves before and after calibration.
+    **options
+        What is said about the data: see `rows`.
 
     Examples
     --------
@@ -111,23 +122,31 @@ def error(
     >>> metrics.error([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [3.0, 0.0]], [0, 0, 0, 0])
     0.25
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     return _average(data, _wrong, temperature)
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def top_n_accuracy(
     logits: Any,
     labels: Any,
     top_n: int,
     *,
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> float:
     """Share of samples whose true class is among the ``top_n`` largest logits; of equal logits the first come first.
+
+    Parameters
+    ----------
+    logits, labels
+        Scores and true classes, as for `rows`.
+    top_n : int
+        How many of the largest logits count.
+    temperature : float
+        Divide the logits by this first, so that one array serves before and after calibration.
+    **options
+        What is said about the data: see `rows`.
 
     Examples
     --------
@@ -135,23 +154,29 @@ def top_n_accuracy(
     >>> metrics.top_n_accuracy([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], [1, 2], 2)
     0.5
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     n = whole("top_n", top_n, 1, data.n_classes, which_is="the number of classes")
     return 1 - _average(data, _Missed(n), temperature)
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def nll(
     logits: Any,
     labels: Any = None,
     *,
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> float:
     """Mean negative log-likelihood of the true class, the cross-entropy; infinite if a true class is masked.
+
+    Parameters
+    ----------
+    logits, labels
+        Scores and true classes, as for `rows`.
+    temperature : float
+        Divide the logits by this first, so that one array serves before and after calibration.
+    **options
+        What is said about the data: see `rows`.
 
     Examples
     --------
@@ -159,26 +184,32 @@ def nll(
     >>> round(metrics.nll([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     1.1269
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     mean, zeros = data.gather(together(_Average(attrgetter("nll"), 1 / checked_temperature(temperature)), CountZeros())).items
     warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
     return float(mean.value)
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def brier(
     logits: Any,
     labels: Any = None,
     *,
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> float:
     """Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
 
     For two classes this is twice the Brier score of the positive class alone.
+
+    Parameters
+    ----------
+    logits, labels
+        Scores and true classes, as for `rows`.
+    temperature : float
+        Divide the logits by this first, so that one array serves before and after calibration.
+    **options
+        What is said about the data: see `rows`.
 
     Examples
     --------
@@ -186,24 +217,30 @@ def brier(
     >>> round(metrics.brier([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.79
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     return _average(data, attrgetter("brier"), temperature)
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def confidence(
     logits: Any,
     labels: Any = None,
     *,
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> float:
     """Mean probability of the predicted class. Expectation consistency makes it equal `accuracy`.
 
     The labels are checked but do not enter.
+
+    Parameters
+    ----------
+    logits, labels
+        Scores and true classes, as for `rows`.
+    temperature : float
+        Divide the logits by this first, so that one array serves before and after calibration.
+    **options
+        What is said about the data: see `rows`.
 
     Examples
     --------
@@ -211,10 +248,11 @@ def confidence(
     >>> round(metrics.confidence([[2.0, 0.0], [0.0, 2.0]], [0, 0]), 4)
     0.8808
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     return _average(data, attrgetter("top"), temperature)
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def ece(
     logits: Any,
     labels: Any = None,
@@ -224,17 +262,13 @@ def ece(
     norm: Norm = "l1",
     of: Of = "top",
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> float:
     """Expected calibration error: how far confidence is from accuracy, bin by bin.
 
     Parameters
     ----------
-    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
+    logits, labels, temperature
         As for every metric of this module.
     n_bins : int
         Number of bins.
@@ -246,6 +280,8 @@ def ece(
     of : {"top", "positive", "classwise"}
         What is claimed: that the predicted class is right; that class 1 is true (binary problems only); or, for each class in
         turn, that it is true, averaged over classes without weights.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -264,10 +300,11 @@ def ece(
     0.3808
     """
     beta = 1 / checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of).error(norm)
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def reliability(
     logits: Any,
     labels: Any = None,
@@ -276,15 +313,20 @@ def reliability(
     strategy: Strategy = "uniform",
     of: Of = "top",
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Reliability:
     """Confidence, accuracy, weight and gap of each non-empty bin: what `ece` sums and a reliability diagram shows.
 
-    Parameters are those of `ece`.
+    Parameters
+    ----------
+    logits, labels
+        Scores and true classes, as for `rows`.
+    n_bins, strategy, of
+        Bins and claims, as for `ece`.
+    temperature : float
+        Divide the logits by this first, so that one array serves before and after calibration.
+    **options
+        What is said about the data: see `rows`.
 
     Examples
     --------
@@ -294,7 +336,7 @@ def reliability(
     (array([0.8808]), array([0.5]), array([2.]), array([0.3808]))
     """
     beta = 1 / checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     return reliability_of(data, beta=beta, n_bins=n_bins, strategy=strategy, of=of)
 
 
@@ -309,7 +351,7 @@ class _Average:
         return Mean(batch.total(self.rows(Gibbs(batch, self.beta))), batch.weight)
 
 
-def _average(data: Source, rows: Callable[[Gibbs], Any], temperature: float) -> float:
+def _average(data: Rows, rows: Callable[[Gibbs], Any], temperature: float) -> float:
     return data.gather(_Average(rows, 1 / checked_temperature(temperature))).value
 
 

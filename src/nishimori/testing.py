@@ -1,11 +1,10 @@
 """Assertions for test suites: a model that is released must stay calibrated."""
 
-from typing import Any
+from typing import Any, Unpack
 
-from nishimori._evaluation.calibrated import Said
-from nishimori._evaluation.gate import MIN_SAMPLES, Given, Wanted, gate_of
-from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Input
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen
+from nishimori._evaluation.gate import MIN_SAMPLES, Wanted, gate_of
+from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 
@@ -16,6 +15,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+@takes_rows(words=CALIBRATORS_WORD)
 def assert_calibrated(
     logits: Any,
     labels: Any = None,
@@ -32,16 +32,9 @@ def assert_calibrated(
     strict: bool = False,
     min_samples: int = MIN_SAMPLES,
     by: By | None = None,
-    groups: Any = None,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    sample_weight: Any = None,
-    clusters: Any = None,
-    counts: bool = False,
-    input: Input | None = None,
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> None:
     """Raise an `AssertionError` if the data show that a model does not keep its bounds, or cannot be judged.
 
@@ -55,6 +48,8 @@ def assert_calibrated(
         Whether to raise also if the data do not prove that every bound is kept.
     min_samples : int
         With fewer samples, or clusters of them, the model cannot be judged.
+    **options
+        What is said about the data: see `rows`.
 
     Raises
     ------
@@ -71,10 +66,8 @@ def assert_calibrated(
     """
     __tracebackhide__ = True  # pytest then shows the line of the test
     bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
-    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts, min_samples)
-    said = Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
-    given = Given(logits, labels, sample_weight, clusters, groups, said)
-    found = gate_of(given, wanted, calibrator, temperature, by)
+    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, min_samples)
+    found = gate_of(logits, labels, options, wanted, chosen(temperature, calibrator), by)
     if not found.passed:
         number = f"{len(found.failed)} of {len(found.checks)} checks"
         raise AssertionError("\n".join([f"{number} failed on {found.n_samples} samples.", *map(str, found.failed)]))

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.stats import chi2
 
 import nishimori
-from nishimori import BiasCorrected, InputError, InputWarning, NotConvergedError, NoTemperatureError, sources
+from nishimori import BiasCorrected, InputError, InputWarning, NotConvergedError, NoTemperatureError
 
 BIASES = np.array([1.0, 0.4, -0.2, -1.2])
 
@@ -299,8 +299,8 @@ def test_arrays_of_other_libraries_files_batches_and_probabilities_give_the_same
     padded, weights = np.vstack([LOGITS, np.full((5, 4), np.nan)]), np.append(np.ones(1500), np.zeros(5))
     found = {
         "torch": BiasCorrected().fit(torch.tensor(LOGITS), torch.tensor(LABELS)),
-        "file": BiasCorrected().fit(sources.array(tmp_path / "logits.npy", LABELS)),
-        "batches": BiasCorrected().fit(sources.batches(batches)),
+        "file": BiasCorrected().fit(nishimori.rows(tmp_path / "logits.npy", LABELS)),
+        "batches": BiasCorrected().fit(nishimori.rows(batches)),
         "probabilities": BiasCorrected(input="probabilities").fit(p, LABELS),
         "names": BiasCorrected(classes=list("abcd")).fit(LOGITS, np.array(list("abcd"))[LABELS]),
         "weights of zero": BiasCorrected().fit(padded, np.append(LABELS, np.zeros(5, int)), weights),

@@ -212,7 +212,7 @@ def test_separated_classes_are_noticed_in_the_first_reading(kind):
         yield np.column_stack([np.zeros(5), SEPARATED[0]]), SEPARATED[1]
 
     with pytest.raises(NotConvergedError):
-        kind(smooth_labels=False).fit(nishimori.sources.batches(batches))
+        kind(smooth_labels=False).fit(nishimori.rows(batches))
     assert readings == 2  # the first batch is looked at before, for the number of classes
 
 

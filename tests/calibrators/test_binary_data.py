@@ -50,7 +50,7 @@ def test_files_tensors_and_other_libraries_give_the_same(kind, tmp_path):
     expected = kind().fit(SCORES, LABELS).parameters_
     logits = np.column_stack([np.zeros(N), SCORES])
     np.save(tmp_path / "logits.npy", logits)
-    assert kind().fit(nishimori.sources.array(tmp_path / "logits.npy", LABELS)).parameters_ == pytest.approx(expected, rel=1e-9)
+    assert kind().fit(nishimori.rows(tmp_path / "logits.npy", LABELS)).parameters_ == pytest.approx(expected, rel=1e-9)
     tensors = torch.tensor(SCORES), torch.tensor(LABELS)
     fitted = kind().fit(*tensors)
     assert fitted.parameters_ == pytest.approx(expected, rel=1e-9)
@@ -76,7 +76,7 @@ def test_passes_are_counted(kind, scores, options):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
-        fitted = kind(**options).fit(nishimori.sources.batches(batches))
+        fitted = kind(**options).fit(nishimori.rows(batches))
         expected = kind(**options).fit(scores, LABELS)
     assert fitted.n_passes_ == readings - 1  # the first batch is looked at before, for the number of classes
     assert fitted.parameters_ == pytest.approx(expected.parameters_, rel=1e-7, abs=1e-9)
@@ -177,7 +177,7 @@ REFUSED = {
         "`y` must have samples of both classes, got only class 'yes'. Use more validation samples.",
     ),
     "the other class": (
-        lambda kind: kind().fit(nishimori.sources.batches([(MASKED[4:], 0 * LABELS[4:])])),
+        lambda kind: kind().fit(nishimori.rows([(MASKED[4:], 0 * LABELS[4:])])),
         "`labels` must have samples of both classes, got only class 0. Use more validation samples.",
     ),
     "constant": (

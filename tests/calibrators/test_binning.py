@@ -14,7 +14,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.isotonic import IsotonicRegression
 
 import nishimori
-from nishimori import HistogramBinning, InputError, InputWarning, Isotonic, sources
+from nishimori import HistogramBinning, InputError, InputWarning, Isotonic
 from nishimori._sums import class_claims
 
 LOGITS, LABELS = reference.drawn(400, 4, seed=11)
@@ -223,7 +223,7 @@ def test_files_batches_and_tensors_give_the_same_curves(calibrator, tmp_path, mo
     monkeypatch.setattr(class_claims, "_MOST_CLAIMS", 800)  # two classes at a time
     for found in (
         clone(calibrator).fit(tmp_path / "logits.npy", LABELS),
-        clone(calibrator).fit(sources.batches([(LOGITS[r], LABELS[r]) for r in rows])),
+        clone(calibrator).fit(nishimori.rows([(LOGITS[r], LABELS[r]) for r in rows])),
         clone(calibrator).fit(torch.tensor(LOGITS), torch.tensor(LABELS)),
     ):
         np.testing.assert_allclose(found.predict_proba(NEW), expected.predict_proba(NEW), rtol=1e-12)

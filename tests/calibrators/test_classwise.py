@@ -105,7 +105,7 @@ def test_accuracy_can_be_preserved():
 def test_files_and_tensors_give_the_same_factors(tmp_path):
     np.save(tmp_path / "logits.npy", LOGITS)
     expected = ClasswiseTemperature().fit(LOGITS, LABELS).temperatures_
-    for given in ((nishimori.sources.array(tmp_path / "logits.npy", LABELS),), (torch.tensor(LOGITS), torch.tensor(LABELS))):
+    for given in ((nishimori.rows(tmp_path / "logits.npy", LABELS),), (torch.tensor(LOGITS), torch.tensor(LABELS))):
         np.testing.assert_allclose(ClasswiseTemperature().fit(*given).temperatures_, expected, rtol=1e-9)
 
 

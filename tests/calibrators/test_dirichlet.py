@@ -126,7 +126,7 @@ def test_probabilities_are_what_is_calibrated_and_a_constant_per_row_means_nothi
 def test_files_and_tensors_give_the_same_map(tmp_path):
     np.save(tmp_path / "logits.npy", LOGITS)
     expected = Dirichlet().fit(LOGITS, LABELS).parameters_["matrix"]
-    for given in ((nishimori.sources.array(tmp_path / "logits.npy", LABELS),), (torch.tensor(LOGITS), torch.tensor(LABELS))):
+    for given in ((nishimori.rows(tmp_path / "logits.npy", LABELS),), (torch.tensor(LOGITS), torch.tensor(LABELS))):
         np.testing.assert_allclose(Dirichlet().fit(*given).parameters_["matrix"], expected, atol=1e-9)
 
 

@@ -10,9 +10,8 @@ from scipy.optimize import brentq, minimize
 
 import nishimori
 from nishimori import EnsembleTemperature, InputError, Mixture, NotConvergedError
-from nishimori._fit.mixture_errors import MixtureConditions
-from nishimori._fit.mixture_weights import best_weights
-from nishimori._rows.rows import source
+from nishimori._fit.mixture import MixtureConditions, best_weights
+from nishimori._rows.entry import open_rows
 
 K = 4
 
@@ -105,7 +104,7 @@ def test_one_temperature_is_hardly_left_where_it_is_right():
 
 
 def test_at_a_temperature_of_one_the_weights_of_both_softmaxes_add_up():
-    found = best_weights(source(LOGITS, LABELS), 1.0)
+    found = best_weights(open_rows(LOGITS, LABELS), 1.0)
     at_label = components(LOGITS, 1.0)[1:, np.arange(len(LABELS)), LABELS]
     both = brentq(lambda w: np.mean((at_label[0] - at_label[1]) / (w * at_label[0] + (1 - w) * at_label[1])), 0.01, 0.9999)
     assert found.weights[:2].sum() == pytest.approx(both, abs=1e-7)
@@ -135,7 +134,7 @@ def test_standard_errors_are_the_spread_over_data_sets():
 
 
 def test_the_derivatives_of_the_conditions_are_those_of_the_plain_formula():
-    data, x = source(LOGITS, LABELS), np.array([0.4, 0.5, 0.3])
+    data, x = open_rows(LOGITS, LABELS), np.array([0.4, 0.5, 0.3])
 
     def gaps(x):
         """The conditions of all rows from the formulas: ⟨z⟩ − z of the label, and (q₃ − q_a)/s."""
@@ -188,10 +187,10 @@ def test_batches_files_and_tensors_give_the_same_weights_and_readings_are_counte
         readings += 1
         yield from ((LOGITS[i : i + 300], LABELS[i : i + 300]) for i in (0, 300, 600))
 
-    streamed = EnsembleTemperature().fit(nishimori.sources.batches(batches))
+    streamed = EnsembleTemperature().fit(nishimori.rows(batches))
     assert streamed.n_passes_ == readings
     np.testing.assert_allclose(streamed.weights_, expected, atol=1e-9)
-    for given in ((nishimori.sources.array(tmp_path / "logits.npy", LABELS),), (torch.tensor(LOGITS), torch.tensor(LABELS))):
+    for given in ((nishimori.rows(tmp_path / "logits.npy", LABELS),), (torch.tensor(LOGITS), torch.tensor(LABELS))):
         np.testing.assert_allclose(EnsembleTemperature().fit(*given).weights_, expected, atol=1e-9)
 
 
@@ -236,7 +235,7 @@ def test_what_has_no_temperature_is_refused():
 
 
 def test_a_search_that_is_stopped_says_what_to_do(monkeypatch):
-    monkeypatch.setattr("nishimori._fit.mixture_weights._MOST_STEPS", 1)
+    monkeypatch.setattr("nishimori._fit.mixture._MOST_STEPS", 1)
     with pytest.raises(NotConvergedError, match=r"mixture did not converge in \d+ readings: .*Use more data, or one"):
         EnsembleTemperature().fit(LOGITS, LABELS)
 

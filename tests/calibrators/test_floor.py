@@ -15,7 +15,7 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier
 
 import nishimori
-from nishimori import CalibratedClassifier, InputError, MultilabelCalibrator, sources
+from nishimori import CalibratedClassifier, InputError, MultilabelCalibrator
 from nishimori._fit import floors as floors_module
 
 P, Y = votes(400, 4, 7, seed=0)
@@ -152,9 +152,9 @@ def test_rows_in_files_and_in_batches_have_the_floor_of_the_array(tmp_path, monk
     for least in (2**10, 150):  # of more rows than that some are taken, the same ones in all forms
         monkeypatch.setattr(floors_module, "_LEAST_ROWS", least)
         monkeypatch.setattr(floors_module, "_NUMBERS", 4 * least)
-        whole = floors_module.choose_floor(sources.batches(lambda: [(P, Y)], input="probabilities"))
+        whole = floors_module.choose_floor(nishimori.rows(lambda: [(P, Y)], input="probabilities"))
         assert chosen(P, Y) == chosen(tmp_path / "p.npy", Y) == chosen(lambda: iter(batches)) == whole
-        assert nishimori.TemperatureScaling(**AUTO).fit(sources.batches(batches, input="probabilities")).floor_ == whole
+        assert nishimori.TemperatureScaling(**AUTO).fit(nishimori.rows(batches, input="probabilities")).floor_ == whole
 
 
 def test_a_part_of_many_rows_is_random_and_does_not_depend_on_how_they_are_cut(monkeypatch):
@@ -163,7 +163,7 @@ def test_a_part_of_many_rows_is_random_and_does_not_depend_on_how_they_are_cut(m
     parts = []
     for size in (400, 33):
         collect = floors_module._Collect(4)
-        data = sources.batches([(P[i : i + size], Y[i : i + size]) for i in range(0, 400, size)], input="probabilities")
+        data = nishimori.rows([(P[i : i + size], Y[i : i + size]) for i in range(0, 400, size)], input="probabilities")
         data.gather(collect)
         parts.append(collect.samples())
     for one, other in zip(*parts, strict=True):
@@ -201,7 +201,7 @@ REFUSED = {
     "logits": (lambda: nishimori.temperatures(np.log(P + 0.1), Y, floor="auto"), LOGITS),
     "logits to fit": (lambda: nishimori.calibrator("vector", floor="auto").fit(np.log(P + 0.1), Y), LOGITS),
     "a source of logits": (
-        lambda: nishimori.TemperatureScaling(**AUTO).fit(sources.batches([(np.log(P + 0.1), Y)])),
+        lambda: nishimori.TemperatureScaling(**AUTO).fit(nishimori.rows([(np.log(P + 0.1), Y)])),
         LOGITS,
     ),
     "multilabel logits": (lambda: MultilabelCalibrator(floor="auto").fit(P, P > 0.5), LOGITS),
@@ -220,7 +220,7 @@ REFUSED = {
     ),
     "Dask": (
         lambda: nishimori.temperatures(da.from_array(P, chunks=(100, 4)), da.from_array(Y, chunks=100), **AUTO),
-        READ_AGAIN.format("logits", "DaskSource"),
+        READ_AGAIN.format("logits", "DaskRows"),
     ),
     "an iterator": (
         lambda: nishimori.temperatures(iter([(P, Y)]), **AUTO),
@@ -228,7 +228,7 @@ REFUSED = {
         "that makes a new one, such as `lambda: batches()`.",
     ),
     "a source with a floor": (
-        lambda: nishimori.TemperatureScaling(**AUTO).fit(sources.batches([(P, Y)], input="probabilities", floor=0.01)),
+        lambda: nishimori.TemperatureScaling(**AUTO).fit(nishimori.rows([(P, Y)], input="probabilities", floor=0.01)),
         "`floor` must be left out where `X` has its own, 0.01, got 'auto'.",
     ),
 }

@@ -186,7 +186,7 @@ def test_files_and_streams_have_the_temperatures_of_arrays(tmp_path):
     np.save(tmp_path / "g.npy", SITES)
     stored = GroupConsistency(by="groups").fit(tmp_path / "z.npy", BY_SITE, groups=str(tmp_path / "g.npy"))
     np.testing.assert_allclose(stored.temperatures_, by_site().temperatures_, rtol=1e-9)
-    source = nishimori.sources.array(tmp_path / "z.npy", BY_SITE, groups=SITES)
+    source = nishimori.rows(tmp_path / "z.npy", BY_SITE, groups=SITES)
     np.testing.assert_allclose(GroupConsistency(by="groups").fit(source).temperatures_, stored.temperatures_, rtol=1e-12)
     lines = [
         "logit_0,logit_1,logit_2,logit_3,labels,site",

@@ -20,7 +20,7 @@ from nishimori import (
     from_temperature,
     temperatures,
 )
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 
 LOGITS, LABELS = reference.drawn(300, 4)
 NAMES = ["ant", "bee", "cat", "dog"]
@@ -66,8 +66,8 @@ def test_n_passes_is_how_often_all_rows_were_read(method, definition, gap, monke
         readings.append(self.n_rows)
         return read(self)
 
-    read = ArraySource.__iter__
-    monkeypatch.setattr(ArraySource, "__iter__", counted)
+    read = ArrayRows.__iter__
+    monkeypatch.setattr(ArrayRows, "__iter__", counted)
     logits, labels = reference.drawn(2000, 4)
     calibrator = method().fit(logits, labels)
     assert calibrator.n_passes_ == readings.count(2000)

@@ -159,7 +159,7 @@ def test_rows_of_weight_zero_are_ignored(kind):
 def test_files_and_arrays_of_other_libraries_give_the_same_map(kind, tmp_path):
     np.save(tmp_path / "logits.npy", LOGITS)
     expected = kind().fit(LOGITS, LABELS)
-    same(kind().fit(nishimori.sources.array(tmp_path / "logits.npy", LABELS)), expected)
+    same(kind().fit(nishimori.rows(tmp_path / "logits.npy", LABELS)), expected)
     same(kind().fit(torch.tensor(LOGITS), torch.tensor(LABELS)), expected)
     strict = pytest.importorskip("array_api_strict")
     same(kind().fit(strict.asarray(LOGITS), strict.asarray(LABELS)), expected)
@@ -175,7 +175,7 @@ def test_passes_are_counted(kind, penalty):
         readings += 1
         yield from ((LOGITS[i : i + 300], LABELS[i : i + 300]) for i in (0, 300, 600))
 
-    fitted = kind(penalty=penalty).fit(nishimori.sources.batches(batches))
+    fitted = kind(penalty=penalty).fit(nishimori.rows(batches))
     assert fitted.n_passes_ == readings - 1  # the first batch is looked at before, for the number of classes
     same(fitted, kind(penalty=penalty).fit(LOGITS[:900], LABELS[:900]))
 

@@ -56,7 +56,7 @@ def test_every_public_name_resolves_and_is_listed():
     assert dir(nishimori) == sorted(nishimori.__all__)
 
 
-@pytest.mark.parametrize("name", ["data", "metrics", "paper", "plot", "sequences", "sources"])
+@pytest.mark.parametrize("name", ["data", "metrics", "paper", "plot", "sequences"])
 def test_modules_list_what_people_type(name):
     module = getattr(nishimori, name)
     assert dir(module) == sorted(module.__all__)

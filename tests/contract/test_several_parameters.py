@@ -121,7 +121,7 @@ def test_weights_count_samples(one_bias):
 def test_files_and_tensors_give_the_same(one_bias, place):
     expected = one_bias(2).fit(LOGITS, LABELS).parameters_
     np.save(place / "logits.npy", LOGITS)
-    for X, y in ((torch.tensor(LOGITS), torch.tensor(LABELS)), (nishimori.sources.array(place / "logits.npy", LABELS), None)):
+    for X, y in ((torch.tensor(LOGITS), torch.tensor(LABELS)), (nishimori.rows(place / "logits.npy", LABELS), None)):
         assert one_bias(2).fit(X, y).parameters_ == pytest.approx(expected, rel=1e-9)
 
 
@@ -303,7 +303,7 @@ def test_what_cannot_work_is_refused(call, message):
 
 
 def test_many_parameters_have_no_standard_errors_and_say_why(monkeypatch):
-    for module in ("_several_parameters", "_parameters"):
+    for module in ("several_parameters", "parameters"):
         monkeypatch.setattr(f"nishimori._calibrators.{module}.MOST_WITH_ERRORS", 3)
     fitted = TopClass().fit(LOGITS, LABELS)
     assert fitted.parameters_se_ is None

@@ -10,11 +10,11 @@ import reference
 from optional import pd, torch, zarr
 
 import nishimori
-from nishimori import InputError, metrics, sources
+from nishimori import InputError, metrics
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Scores
-from nishimori._rows.source import Source
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(2).integers(0, 3, 900).astype(float)
@@ -51,7 +51,7 @@ class Listed:
         return None
 
 
-class Yielded(Source):
+class Yielded(Rows):
     """The same with the methods that a subclass inherits."""
 
     n_classes = 5
@@ -107,18 +107,18 @@ WEIGHED = {"sample_weight": WEIGHTS}
 KINDS = {
     "by itself": lambda _: Listed(list(batches())),
     "as a subclass": lambda _: Yielded(),
-    "function": lambda _: sources.batches(tuples),
-    "function read ahead": lambda _: sources.batches(lambda: iter(tuples()), read_ahead=True),
-    "list": lambda _: sources.batches(tuples()),
-    "loader": lambda _: sources.batches(loader()),
-    "npy": lambda folder: sources.array(npy(folder), LABELS, **WEIGHED),
-    "npy by columns": lambda folder: sources.array(npy(folder, "F"), LABELS, **WEIGHED),
-    "memmap": lambda folder: sources.array(np.load(npy(folder), mmap_mode="r"), LABELS, **WEIGHED),
-    "zarr": lambda folder: sources.array(in_chunks(folder), LABELS, **WEIGHED),
-    "parquet": lambda folder: sources.table(table(folder, "parquet"), sample_weight="weight"),
-    "folder of parquet": lambda folder: sources.table(parts(folder), sample_weight="weight"),
-    "csv": lambda folder: sources.table(table(folder, "csv"), sample_weight="weight"),
-    "jsonl": lambda folder: sources.table(table(folder, "jsonl"), sample_weight="weight"),
+    "function": lambda _: nishimori.rows(tuples),
+    "function read ahead": lambda _: nishimori.rows(lambda: iter(tuples()), read_ahead=True),
+    "list": lambda _: nishimori.rows(tuples()),
+    "loader": lambda _: nishimori.rows(loader()),
+    "npy": lambda folder: nishimori.rows(npy(folder), LABELS, **WEIGHED),
+    "npy by columns": lambda folder: nishimori.rows(npy(folder, "F"), LABELS, **WEIGHED),
+    "memmap": lambda folder: nishimori.rows(np.load(npy(folder), mmap_mode="r"), LABELS, **WEIGHED),
+    "zarr": lambda folder: nishimori.rows(in_chunks(folder), LABELS, **WEIGHED),
+    "parquet": lambda folder: nishimori.rows(table(folder, "parquet"), sample_weight="weight"),
+    "folder of parquet": lambda folder: nishimori.rows(parts(folder), sample_weight="weight"),
+    "csv": lambda folder: nishimori.rows(table(folder, "csv"), sample_weight="weight"),
+    "jsonl": lambda folder: nishimori.rows(table(folder, "jsonl"), sample_weight="weight"),
 }
 
 
@@ -198,9 +198,9 @@ def test_an_evaluation_gathers_once():
 def test_what_a_source_brings_may_not_be_passed_again(rows):
     given = {"labels": LABELS, "sample_weight": WEIGHTS, "classes": list("abcde"), "input": "probabilities"}
     for name, wrong in {name: {name: value} for name, value in given.items()}.items():
-        with pytest.raises(InputError, match=f"^`{name}` must be left out where `logits` is a source, which brings its own"):
+        with pytest.raises(InputError, match=f"^`{name}` must be left out where `logits` is a Rows object, which"):
             nishimori.evaluate(rows, **wrong)
-    with pytest.raises(InputError, match=r"^`y` must be left out where `X` is a source"):
+    with pytest.raises(InputError, match=r"^`y` must be left out where `X` is a Rows object"):
         nishimori.ExpectationConsistency().fit(rows, LABELS)
 
 
@@ -258,7 +258,7 @@ def test_masks_are_known_for_each_block(monkeypatch):
     monkeypatch.setattr("nishimori._support.arrays._HOST_BLOCK", 500)
     logits = LOGITS.copy()
     logits[150, (LABELS[150] + 1) % 5] = -np.inf
-    data = source(logits, LABELS)
+    data = open_rows(logits, LABELS)
     assert [batch.has_masks for batch in data] == [False, True, *7 * [False]]
     assert [batch.has_masks for batch in data] == [False, True, *7 * [False]]  # and stays known
     assert nishimori.temperatures(data).ts == pytest.approx(reference.ts_temperature(logits, LABELS), rel=1e-8)

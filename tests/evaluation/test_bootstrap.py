@@ -8,7 +8,7 @@ import reference
 from scipy.stats import poisson
 
 import nishimori
-from nishimori import ExpectationConsistency, InputError, TemperatureScaling, bootstrap, sources
+from nishimori import ExpectationConsistency, InputError, TemperatureScaling, bootstrap
 from nishimori._sums.resampling import weights_of
 
 METHODS = {"ec": ExpectationConsistency, "ts": TemperatureScaling}
@@ -86,7 +86,7 @@ def test_neither_threads_nor_blocks_nor_the_number_of_draws_change_a_resample():
     assert (bootstrap(logits, labels, n_draws=40, seed=1).temperatures != found).all()
     cuts = [0, 5, 600, 601, 1300]
     pieces = [(logits[a:b], labels[a:b]) for a, b in itertools.pairwise(cuts)]
-    blocks = bootstrap(sources.batches(lambda: iter(pieces), progress=False), n_draws=40).temperatures
+    blocks = bootstrap(nishimori.rows(lambda: iter(pieces), progress=False), n_draws=40).temperatures
     np.testing.assert_allclose(blocks, found, rtol=1e-9)
 
 

@@ -11,7 +11,7 @@ from small_calibrators import Bias
 import nishimori
 from nishimori import InputError, evaluate, metrics
 from nishimori._evaluation.scorecard import scorecards
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
@@ -189,9 +189,9 @@ def test_what_is_no_map_is_refused():
 def test_maps_measured_together_are_those_measured_alone(strategy, monkeypatch):
     monkeypatch.setattr("nishimori._evaluation.scorecard._CLAIMS_AT_ONCE", 1500)  # two maps at a time
     maps = [Temperature(0.5), Bias(1.0), Temperature(2.0), Temperature(1.0), Bias(-1.0)]
-    together = scorecards(source(LOGITS, LABELS), maps, strategy=strategy)
+    together = scorecards(open_rows(LOGITS, LABELS), maps, strategy=strategy)
     for map_, card in zip(maps, together, strict=True):
-        (alone,) = scorecards(source(LOGITS, LABELS), [map_], strategy=strategy)
+        (alone,) = scorecards(open_rows(LOGITS, LABELS), [map_], strategy=strategy)
         assert card.temperature == getattr(map_, "temperature", None)
         assert (card.ece, card.nll, card.brier) == pytest.approx((alone.ece, alone.nll, alone.brier), rel=1e-12)
 

@@ -5,13 +5,13 @@ import pytest
 from scipy.special import log_expit
 
 from nishimori._fit.logistic import Look, MeasureLoss, Regression
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 
 RNG = np.random.default_rng(0)
 SCORES = 3 * RNG.normal(size=50)
 LABELS = (SCORES + RNG.logistic(size=50) > 0).astype(int)
 WEIGHTS = RNG.uniform(0.5, 2, size=50)
-DATA = source(SCORES, LABELS, WEIGHTS)
+DATA = open_rows(SCORES, LABELS, WEIGHTS)
 TERMS = ("ln p", "-ln(1-p)")
 SMOOTHING = (0.1, 0.03)
 REGRESSION = Regression.of(TERMS, DATA.gather(Look(TERMS)), has_constant=True, smoothing=SMOOTHING)
@@ -42,7 +42,7 @@ def test_gradient_and_curvature_are_the_derivatives_of_the_loss():
 
 def test_an_overview_adds_up():
     whole = DATA.gather(Look(TERMS))
-    parts = [source(SCORES[r], LABELS[r], WEIGHTS[r]).gather(Look(TERMS)) for r in (slice(0, 20), slice(20, None))]
+    parts = [open_rows(SCORES[r], LABELS[r], WEIGHTS[r]).gather(Look(TERMS)) for r in (slice(0, 20), slice(20, None))]
     found = parts[0] + parts[1]
     positive = LABELS == 1
     assert (found.positive.n_rows, found.n_rows) == (positive.sum(), 50)

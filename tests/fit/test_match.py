@@ -7,7 +7,7 @@ import reference
 import nishimori
 from nishimori import ExpectationConsistency, InputError, Matched, TemperatureScaling, temperatures
 from nishimori._fit.search import _matched, match
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.roots import Root
 
@@ -81,7 +81,7 @@ def test_the_error_is_right_where_one_row_decides(counts):
         logits = 3 * rng.normal(size=(n, k))
         labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
         weights = 10 ** rng.uniform(-12, 12, n)
-        found = match(source(logits, labels, weights), Confidence(), Energy(), counts=counts)
+        found = match(open_rows(logits, labels, weights), Confidence(), Energy(), counts=counts)
         for i, (method, root) in enumerate(zip(METHODS, found.roots, strict=True)):
             if isinstance(root, Root):
                 expected = precise_sandwich(method, logits, labels, weights, np.exp(-root.x), power=1 if counts else 2)
@@ -95,13 +95,13 @@ def test_ordinary_data_are_not_read_again_for_the_error():
     logits, labels = reference.drawn(3000, 6)
     weights = np.random.default_rng(0).exponential(size=3000)
     for w in (np.ones(3000), weights):
-        data = source(logits, labels, w)
+        data = open_rows(logits, labels, w)
         assert match(data, Confidence(), Energy()).n_passes == _matched(data, (Confidence(), Energy()), None, None, "").n_passes
     rng = np.random.default_rng(60)
     n, k = rng.integers(5, 25), rng.integers(2, 7)
     logits = 3 * rng.normal(size=(n, k))
     labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
-    data = source(logits, labels, 10 ** rng.uniform(-12, 12, n))
+    data = open_rows(logits, labels, 10 ** rng.uniform(-12, 12, n))
     assert match(data, Energy()).n_passes == _matched(data, (Energy(),), None, None, "").n_passes + 1
 
 

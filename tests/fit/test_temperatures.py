@@ -13,7 +13,7 @@ from optional import jnp, ml_dtypes, torch
 
 from nishimori import ExpectationConsistency, InputError, NotConvergedError, TemperatureScaling, temperatures
 from nishimori._fit.temperatures import temperatures_of
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 
 CLOSE = 1e-8
 
@@ -249,7 +249,7 @@ def test_an_error_that_a_search_raises_does_not_keep_the_data_either(monkeypatch
     monkeypatch.setattr("nishimori._support.roots.LIMIT", 1)
     logits, labels = reference.drawn(100, 4)
     there = weakref.ref(logits)
-    found = temperatures_of(source(logits, labels))
+    found = temperatures_of(open_rows(logits, labels))
     assert type(found.ec_error) is type(found.ts_error) is NotConvergedError
     del logits
     assert there() is None

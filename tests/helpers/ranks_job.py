@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import nishimori
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori.torch import _exchange, across_ranks, calibrate, reduced
 
 SMALL = reference.drawn(900, 5)
@@ -243,7 +243,7 @@ def errors(rank):
         "clusters_missing": lambda: across_ranks(*mine, **here),
         "clusters_mixed": lambda: across_ranks(*mine, clusters=mine[1] if rank else own(0, DOCUMENTS)[0]),
         "clusters_of_batches": lambda: across_ranks(batches(rank), clusters=DOCUMENTS),
-        "clusters_of_source": lambda: across_ranks(source(*mine, clusters=own(rank, DOCUMENTS)[0])),
+        "clusters_of_source": lambda: across_ranks(open_rows(*mine, clusters=own(rank, DOCUMENTS)[0])),
         "one_cluster": lambda: across_ranks(*mine, clusters=np.zeros(len(mine[1]))),
         "groups_mixed": lambda: across_ranks(*mine, **sites),
         "sketch": lambda: across_ranks(nishimori.Sketch()),
@@ -270,7 +270,7 @@ def main(rank, folder, port):
     store = f"file://{folder}/store"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2, timeout=timedelta(seconds=120))
     found = {each.__name__: each(rank) for each in (fits, parts, without_rows, sketches, networks, errors)}
-    shown = nishimori.sources.batches(batches(rank), progress=True)
+    shown = nishimori.rows(batches(rank), progress=True)
     nishimori.metrics.accuracy(across_ranks(shown))
     dist.destroy_process_group()
     found["example"] = example(rank, port)

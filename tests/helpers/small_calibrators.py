@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from nishimori import Affine, Calibrator, GroupTemperatures
-from nishimori._rows.source import groups_in
+from nishimori._rows.rows import groups_in
 from nishimori._sums.census import census
 from nishimori.maps.map import Map
 
@@ -20,7 +20,7 @@ class _Small(Calibrator):
         self.floor = floor
 
     def fit(self, X, y=None, sample_weight=None):
-        data = self.source_from(X, y, sample_weight)
+        data = self.rows_from(X, y, sample_weight)
         return self.learn(X, data, self.chosen(data), census(data).n_rows)
 
 
@@ -32,7 +32,7 @@ class PerGroup(_Small):
         self.step = step
 
     def fit(self, X, y=None, sample_weight=None, *, groups=None):
-        data = self.source_from(X, y, sample_weight, groups=groups)
+        data = self.rows_from(X, y, sample_weight, groups=groups)
         names = groups_in(data).names
         map_ = GroupTemperatures(names, [1 + self.step * place for place in range(len(names))], 4.0)
         return self.learn(X, data, map_, census(data).n_rows)

@@ -6,10 +6,10 @@ import reference
 
 from nishimori import InputError, Sketch, evaluate, temperatures
 from nishimori._fit.expansion import Expand
-from nishimori._fit.readings import measure_at
+from nishimori._fit.search import measure_at
 from nishimori._kernels.half import MANY, takes_half
 from nishimori._kernels.kernel import named
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.scores import scores
 from nishimori._sums.observables import BUILT_IN
 from nishimori._support import arrays
@@ -116,7 +116,7 @@ def test_rows_of_weight_zero_may_hold_anything_and_change_nothing(dtype):
         half[~kept] = np.nan
     else:
         half.view(np.uint16)[~kept] = 0x7FFF  # NaN in both types
-    data = ArraySource(scores(half), np.where(kept, labels, 0), weights)
+    data = ArrayRows(scores(half), np.where(kept, labels, 0), weights)
     found = temperatures(data)
     assert found.n_samples == 36
     assert found.accuracy == pytest.approx((exact.argmax(axis=1) == labels)[kept].mean())
@@ -137,9 +137,9 @@ def test_rows_of_weight_zero_do_not_keep_a_fit_from_reading_all_rows_at_once(dty
         half = exact.astype(np.float32)
         half[3] = np.nan
     blocks = []
-    iterate = ArraySource.__iter__
-    monkeypatch.setattr(ArraySource, "__iter__", lambda self: blocks.append(self.n_rows) or iterate(self))
-    data = ArraySource(scores(half), labels, weights)
+    iterate = ArrayRows.__iter__
+    monkeypatch.setattr(ArrayRows, "__iter__", lambda self: blocks.append(self.n_rows) or iterate(self))
+    data = ArrayRows(scores(half), labels, weights)
     gaps = data.gather(measure_at(tuple(BUILT_IN.values()), {0: -0.2, 1: -0.3}))
     assert gaps.items[0].weight == 39
     assert np.isfinite([each.gap for each in gaps.items]).all()
@@ -154,7 +154,7 @@ def test_a_bad_logit_is_named(dtype):
     half, _, labels = labelled(20, dtype)
     half.view(np.uint16)[13, 4321] = 0x7FFF
     with pytest.raises(InputError, match="in row 13, column 4321"):
-        temperatures(ArraySource(scores(half), labels, np.ones(20)))
+        temperatures(ArrayRows(scores(half), labels, np.ones(20)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -164,7 +164,7 @@ def test_masked_classes_are_no_classes(dtype):
     values[:, -1] = -np.inf
     half, exact = stored(values, dtype)
     labels = (exact / 1.3 + np.random.default_rng(1).gumbel(size=exact.shape)).argmax(axis=1)
-    found = temperatures(ArraySource(scores(half), labels, np.ones(40)))
+    found = temperatures(ArrayRows(scores(half), labels, np.ones(40)))
     for T, gap in ((found.ec, reference.ec_gap), (found.ts, reference.ts_gap)):
         low, high = (gap(exact[:, :-1], labels, T * (1 + step)) for step in (-1e-8, 1e-8))
         assert low > 0 > high
@@ -174,7 +174,7 @@ def test_masked_classes_are_no_classes(dtype):
 @pytest.mark.usefixtures("kernel")
 def test_sketches_and_scores_are_those_of_float64(dtype):
     half, exact, labels = labelled(40, dtype)
-    data = ArraySource(scores(half), labels, np.ones(40))
+    data = ArrayRows(scores(half), labels, np.ones(40))
     sketch, of_exact = Sketch().update(data), Sketch().update(exact, labels)
     for found, expected in ((sketch.state, of_exact.state),):
         assert found.keys() == expected.keys()

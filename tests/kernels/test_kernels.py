@@ -13,8 +13,8 @@ from nishimori._kernels import kernel
 from nishimori._kernels.block import PowerSums
 from nishimori._kernels.kernel import Kernel, kernel_for, named
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import source
-from nishimori._rows.source import Source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.rows import Rows
 
 HOST = ["numpy", pytest.param("numba", marks=pytest.mark.skipif(not kernel._is_installed("numba"), reason="needs numba"))]
 ALL = [*HOST, "array_api"]
@@ -172,13 +172,13 @@ def obvious(logits, betas, order):
     return PowerSums(logits.max(axis=1), logits.argmax(axis=1), sums)
 
 
-class WithKernel(Source):
+class WithKernel(Rows):
     """Rows whose power sums come from another kernel."""
 
     n_classes, n_rows = 4, None
 
     def __iter__(self):
-        for batch in source(*reference.drawn(300, 4)):
+        for batch in open_rows(*reference.drawn(300, 4)):
             yield Batch(batch.logits, batch.labels, batch.weights, kernel=Kernel("obvious", obvious))
 
 

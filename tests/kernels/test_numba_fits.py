@@ -15,12 +15,12 @@ from nishimori._fit.expansion import ExpandedRows
 from nishimori._kernels import numba
 from nishimori._kernels.block import RowsNearBeta
 from nishimori._kernels.kernel import named
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import scores
-from nishimori._rows.source import Source
-from nishimori._sums.pairs import pair_sums
+from nishimori._sums.moments import pair_sums
 
 DTYPES = [np.float32, np.float64]
 SHAPES = [(300, 3), (145, 10), (288, 100), (37, 700)]
@@ -138,11 +138,11 @@ def test_masks_and_rows_without_weight_change_nothing(n_classes):
 def test_a_fit_asks_for_all_rows_at_once_and_counts_them(n_classes, monkeypatch):
     z, labels = drawn(30_000, n_classes)
     blocks = []
-    iterate = ArraySource.__iter__
-    monkeypatch.setattr(ArraySource, "__iter__", lambda self: blocks.append(self.n_rows) or iterate(self))
+    iterate = ArrayRows.__iter__
+    monkeypatch.setattr(ArrayRows, "__iter__", lambda self: blocks.append(self.n_rows) or iterate(self))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = search.match(source(z, labels), *nishimori._sums.observables.BUILT_IN.values())
+        found = search.match(open_rows(z, labels), *nishimori._sums.observables.BUILT_IN.values())
     assert all(n_rows < 2000 for n_rows in blocks)  # only those of a sample are read in blocks
     assert found.census.n_rows == 30_000
     assert found.census.n_right == (z.argmax(axis=1) == labels).sum()
@@ -172,7 +172,7 @@ def test_only_plain_tables_of_logits_are_read_unchecked():
     assert not takes(np.asfortranarray(z))
 
 
-class Blocks(Source):
+class Blocks(Rows):
     """A source as users write it: batches that do not name a kernel."""
 
     n_rows, n_classes = 5000, 40
@@ -186,7 +186,7 @@ class Blocks(Source):
             yield Batch(self.logits[rows], self.labels[rows], np.ones(1000))
 
     def sample(self, size):
-        return ArraySource(scores(self.logits[:size]), self.labels[:size], np.ones(size))
+        return ArrayRows(scores(self.logits[:size]), self.labels[:size], np.ones(size))
 
 
 def test_rows_of_batches_that_name_no_kernel_are_expanded():

@@ -9,7 +9,7 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError, Map, evaluate, sources
+from nishimori import InputError, Map, evaluate
 from nishimori._methods.record import Provenance, Record
 from nishimori._support.arrays import namespace
 from nishimori.maps.claims import check_claims
@@ -76,7 +76,7 @@ class Chosen(nishimori.Calibrator):
         self.map, self.input, self.classes, self.floor = map, input, classes, floor
 
     def fit(self, X, y=None, sample_weight=None):
-        data = self.source_from(X, y, sample_weight)
+        data = self.rows_from(X, y, sample_weight)
         return self.learn(X, data, self.map, 1)
 
 
@@ -113,7 +113,7 @@ def strict():
 USES = {
     "evaluate": lambda: evaluate(LOGITS, LABELS, calibrator=Shift()),
     "evaluate by quantiles": lambda: evaluate(LOGITS, LABELS, calibrator=Shift(), strategy="quantile"),
-    "evaluate a stream": lambda: evaluate(sources.batches(lambda: [(LOGITS, LABELS)]), calibrator=Shift()),
+    "evaluate a stream": lambda: evaluate(nishimori.rows(lambda: [(LOGITS, LABELS)]), calibrator=Shift()),
     "evaluate tensors": lambda: evaluate(*tensors(), calibrator=Shift()),
     "evaluate Dask's arrays": lambda: evaluate(*in_chunks(), calibrator=Shift()),
     "gate": lambda: nishimori.gate(LOGITS, LABELS, max_ece=0.9, calibrator=Shift()),
@@ -121,7 +121,7 @@ USES = {
     "group_gaps": lambda: nishimori.group_gaps(LOGITS, LABELS, calibrator=Shift()),
     "FixedMap": lambda: nishimori.FixedMap(Shift()).fit(LOGITS, LABELS),
     "a calibrator of one's own": lambda: Chosen(Shift()).fit(LOGITS, LABELS),
-    "a calibrator, fitted to a stream": lambda: Chosen(Shift()).fit(sources.batches(lambda: [(LOGITS, LABELS)])),
+    "a calibrator, fitted to a stream": lambda: Chosen(Shift()).fit(nishimori.rows(lambda: [(LOGITS, LABELS)])),
     "a calibrator, fitted to Dask's arrays": lambda: Chosen(Shift()).fit(*in_chunks()),
     "a calibrator, fitted to array_api_strict": lambda: Chosen(Shift()).fit(*strict()),
     "a calibrator, fitted to a sketch": lambda: Chosen(Shift()).fit(nishimori.Sketch().update(LOGITS, LABELS)),

@@ -9,7 +9,7 @@ import reference
 from optional import array_api_strict, jnp, pd, torch
 
 import nishimori
-from nishimori import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture, sources
+from nishimori import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture
 from nishimori.errors import InputError, InputWarning
 from nishimori.maps.kinds import from_parameters
 
@@ -212,9 +212,9 @@ def test_every_source_has_groups(tmp_path, monkeypatch, block):
     measured = [
         nishimori.evaluate(path["z"], path["y"], calibrator=fixed, sample_weight=path["w"], groups=path["g"]),
         nishimori.evaluate(np.load(path["z"], mmap_mode="r"), LABELS, calibrator=fixed, sample_weight=WEIGHTS, groups=GROUPS),
-        nishimori.evaluate(sources.array(path["z"], LABELS, sample_weight=WEIGHTS, groups=path["g"]), calibrator=fixed),
+        nishimori.evaluate(nishimori.rows(path["z"], LABELS, sample_weight=WEIGHTS, groups=path["g"]), calibrator=fixed),
         nishimori.evaluate(tmp_path / "t.parquet", calibrator=fixed, **given),
-        nishimori.evaluate(sources.table(tmp_path / "t.csv", **given), calibrator=fixed),
+        nishimori.evaluate(nishimori.rows(tmp_path / "t.csv", **given), calibrator=fixed),
         nishimori.evaluate(torch.tensor(LOGITS), LABELS, calibrator=fixed, sample_weight=WEIGHTS, groups=list(GROUPS)),
     ]
     for card in measured:
@@ -227,16 +227,16 @@ def test_whole_numbers_in_files_are_numbers(tmp_path, ending, names, known):
     table = pd.DataFrame(LOGITS[:4], columns=[f"z_{i}" for i in range(K)]).assign(labels=LABELS[:4], site=2 * names)
     path = tmp_path / f"t.{ending}"
     table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
-    assert sources.table(path, groups="site").groups.names == known
+    assert nishimori.rows(path, groups="site").groups.names == known
 
 
 def test_groups_that_files_cannot_give_are_refused(tmp_path):
     table = pd.DataFrame(LOGITS[:4], columns=[f"z_{i}" for i in range(K)]).assign(labels=LABELS[:4], site=["a", "", "b", "b"])
     table.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(InputError, match=r"has no column 'place', only .*Name yours with `groups`"):
-        sources.table(tmp_path / "t.csv", groups="place")
+        nishimori.rows(tmp_path / "t.csv", groups="place")
     with pytest.raises(nishimori.FormatError, match=r"a group is missing\. Fill it in, or drop the row\."):
-        sources.table(tmp_path / "t.csv", groups="site")
+        nishimori.rows(tmp_path / "t.csv", groups="site")
     with pytest.raises(InputError, match=r"`groups` must be left out where `logits` yields batches"):
         nishimori.evaluate(iter([(LOGITS, LABELS)]), calibrator=nishimori.from_temperature(1.0), groups=GROUPS)
 

@@ -7,7 +7,7 @@ import pytest
 import reference
 
 from nishimori import data
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori.paper import _measured
 
 
@@ -15,7 +15,7 @@ from nishimori.paper import _measured
 def readings(monkeypatch):
     """How often each array was read as a whole, for each row and each resample."""
     seen, rows = Counter(), []
-    iterate, scores_by_kind = ArraySource.__iter__, _measured.scores_by_kind
+    iterate, scores_by_kind = ArrayRows.__iter__, _measured.scores_by_kind
 
     def counted(self):
         seen[id(self.scores.array)] += 1
@@ -27,7 +27,7 @@ def readings(monkeypatch):
         rows.append([seen[id(part.logits)] for part in (test, *kinds.values())])
         return found
 
-    monkeypatch.setattr(ArraySource, "__iter__", counted)
+    monkeypatch.setattr(ArrayRows, "__iter__", counted)
     monkeypatch.setattr(_measured, "scores_by_kind", noted)
     return rows
 

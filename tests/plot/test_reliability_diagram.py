@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 import nishimori
 from nishimori import metrics, plot
 from nishimori.errors import InputError
-from nishimori.plot._palette import COLORS, HUES, MARKERS
+from nishimori.plot._style import COLORS, HUES, MARKERS
 
 LOGITS, LABELS = reference.drawn(500, 4)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nishimori._fit.search import match
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._sums.moments import measure
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
 from nishimori._support.roots import Root
@@ -50,7 +50,7 @@ def drawn(draw, n=150):
 
 
 def moments(observable, logits, labels, weights=None, betas=BETAS):
-    return source(logits, labels, weights).gather(partial(measure, observable=observable, betas=betas))
+    return open_rows(logits, labels, weights).gather(partial(measure, observable=observable, betas=betas))
 
 
 def assert_same(one, other):
@@ -61,7 +61,7 @@ def assert_same(one, other):
 
 def root(observable, logits, labels, weights=None):
     """The search's answer in log β; examples that have none are passed over."""
-    (found,) = match(source(logits, labels, weights), observable).roots
+    (found,) = match(open_rows(logits, labels, weights), observable).roots
     assume(isinstance(found, Root))
     return found.x
 

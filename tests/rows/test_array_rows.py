@@ -7,7 +7,7 @@ pytest.importorskip("numba", reason="only the Numba kernel reads pieces unchecke
 
 from nishimori import InputError, temperatures
 from nishimori._rows import stored_rows
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
 
 
@@ -41,8 +41,8 @@ def test_a_piece_of_a_file_is_one_call_of_the_kernel(file, monkeypatch):
         Batch, "block_sums", lambda self, *betas, exact: sizes.append(self.n_rows) or sums(self, *betas, exact=exact)
     )
     blocks = []
-    iterate = ArraySource.__iter__
-    monkeypatch.setattr(ArraySource, "__iter__", lambda self: blocks.append(self.n_rows) or iterate(self))
+    iterate = ArrayRows.__iter__
+    monkeypatch.setattr(ArrayRows, "__iter__", lambda self: blocks.append(self.n_rows) or iterate(self))
     found = temperatures(path, labels)
     assert (found.ec, found.ts) == pytest.approx((expected.ec, expected.ts), rel=1e-8)
     assert sizes.count(1000) == 5 * found.n_passes

@@ -6,7 +6,7 @@ import reference
 from optional import zarr
 
 import nishimori
-from nishimori import FormatError, InputError, bootstrap, sources, temperatures
+from nishimori import FormatError, InputError, bootstrap, temperatures
 
 LOGITS, LABELS = reference.drawn(1200, 4)
 RNG = np.random.default_rng(0)
@@ -36,7 +36,7 @@ def test_npy_files_and_memory_maps_have_clusters(arrays):
     check(temperatures(str(paths[0]), str(paths[1]), sample_weight=str(paths[2]), clusters=str(paths[3])))
     mapped = np.load(paths[0], mmap_mode="r")
     check(temperatures(mapped, LABELS, sample_weight=WEIGHTS, clusters=CLUSTERS.astype(str)))
-    check(temperatures(sources.array(paths[0], LABELS, sample_weight=WEIGHTS, clusters=paths[3])))
+    check(temperatures(nishimori.rows(paths[0], LABELS, sample_weight=WEIGHTS, clusters=paths[3])))
     fitted = nishimori.TemperatureScaling().fit(mapped, LABELS, WEIGHTS, clusters=CLUSTERS)
     assert fitted.temperature_se_ == pytest.approx(EXPECTED.ts_se, rel=1e-4)
 
@@ -75,7 +75,7 @@ def test_tables_have_a_column_of_clusters(tmp_path, ending):
             made[500:].to_parquet(path / "b.parquet")
         made[: 500 if ending == "folder" else None].to_parquet(path / "a.parquet" if ending == "folder" else path)
     check(temperatures(path, "labels", sample_weight="weight", clusters="video"))
-    check(temperatures(sources.table(path, sample_weight="weight", clusters="video")))
+    check(temperatures(nishimori.rows(path, sample_weight="weight", clusters="video")))
 
 
 def test_a_table_without_good_clusters_is_refused(tmp_path):
@@ -102,8 +102,8 @@ def test_a_table_without_good_clusters_is_refused(tmp_path):
 def test_batches_have_no_clusters_and_the_message_names_the_sketch():
     with pytest.raises(InputError, match=r"`logits` yields batches. Add each batch to a Sketch, with `sketch.update\(logits, "):
         temperatures(lambda: iter([(LOGITS, LABELS)]), clusters=CLUSTERS)
-    with pytest.raises(InputError, match="`clusters` must be left out where `logits` is a source, which brings its own"):
-        temperatures(sources.batches(lambda: iter([(LOGITS, LABELS)])), clusters=CLUSTERS)
+    with pytest.raises(InputError, match="`clusters` must be left out where `logits` is a Rows object, which brings its own"):
+        temperatures(nishimori.rows(lambda: iter([(LOGITS, LABELS)])), clusters=CLUSTERS)
 
 
 def test_a_missing_cluster_is_named_by_its_row():

@@ -7,8 +7,8 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError, InputWarning, sources
-from nishimori._rows.rows import source
+from nishimori import InputError, InputWarning
+from nishimori._rows.entry import open_rows
 from nishimori.errors import NoRowsError
 
 LOGITS, LABELS = reference.drawn(900, 5)
@@ -32,7 +32,7 @@ def test_a_cluster_whose_only_labels_are_shifted_away_does_not_count():
     clusters = np.repeat([0, 1], 4)
     for given in (table, da.from_array(table, chunks=(2, 5, 5))):
         with pytest.raises(InputError, match=r"^`clusters` must name at least two clusters, got one"):
-            source(given, tokens, clusters=clusters, ignore_index=-100, shift_labels=True)
+            open_rows(given, tokens, clusters=clusters, ignore_index=-100, shift_labels=True)
 
 
 def test_a_cluster_whose_labels_become_those_of_earlier_positions_counts():
@@ -41,7 +41,7 @@ def test_a_cluster_whose_labels_become_those_of_earlier_positions_counts():
     tokens[:, 4] = labels.reshape(8, 5)[:, 4]
     clusters = np.tile(np.arange(5), (8, 1))  # all labels are those of position 3 after the shift
     with pytest.raises(InputError, match=r"^`clusters` must name at least two clusters, got one"):
-        source(
+        open_rows(
             da.from_array(logits.reshape(8, 5, 5), chunks=(2, 5, 5)),
             tokens,
             clusters=clusters,
@@ -49,7 +49,7 @@ def test_a_cluster_whose_labels_become_those_of_earlier_positions_counts():
             shift_labels=True,
         )
     with pytest.warns(InputWarning, match="^Standard errors from 8 clusters") as told:
-        source(
+        open_rows(
             da.from_array(logits.reshape(8, 5, 5), chunks=(2, 5, 5)),
             tokens,
             clusters=np.arange(8)[:, None] + 10 * (clusters == 4),
@@ -66,7 +66,9 @@ def test_a_sketch_is_unchanged_by_data_of_which_no_row_counts(tmp_path):
         assert nishimori.Sketch().update(logits, padding, ignore_index=-100).n_samples == 0
         assert nishimori.Sketch().update(logits, LABELS, np.zeros(900)).n_samples == 0
     assert nishimori.Sketch().update([(LOGITS, padding)], ignore_index=-100).n_samples == 0
-    tokens = sources.tokens(da.from_array(LOGITS.reshape(9, 100, 5), chunks=(3, 100, 5)), padding.reshape(9, 100))
+    tokens = nishimori.rows(
+        da.from_array(LOGITS.reshape(9, 100, 5), chunks=(3, 100, 5)), padding.reshape(9, 100), ignore_index=-100
+    )
     assert nishimori.Sketch().update(tokens).n_samples == 0
     with pytest.raises(NoRowsError):
         nishimori.Sketch().update(list)

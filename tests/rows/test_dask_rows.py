@@ -13,7 +13,7 @@ from dask.callbacks import Callback
 
 import nishimori
 from nishimori import ExpectationConsistency, InputError, InputWarning, metrics
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(1).integers(0, 3, 900).astype(float)
@@ -107,7 +107,7 @@ def test_standard_errors_take_clusters_as_text_in_other_chunks():
 
 def test_the_names_of_clusters_are_collected_without_a_look_at_the_logits():
     with Computed() as seen:
-        source(in_chunks(), LABELS, clusters=np.arange(900) // 10)
+        open_rows(in_chunks(), LABELS, clusters=np.arange(900) // 10)
     assert len(seen.graphs) == 1
     assert seen.most_bytes <= 8 * 200
 
@@ -162,7 +162,7 @@ def test_a_sketch_of_chunks_has_the_temperature_of_the_rows():
     kept = WEIGHTS > 0
     expected = reference.ec_temperature(LOGITS[kept], LABELS[kept], WEIGHTS[kept])
     assert nishimori.temperatures(sketch).ec == pytest.approx(expected, rel=1e-6)
-    with pytest.raises(InputError, match=r"^`clusters` must be left out where `logits` is a source or a Dask array\. Pass an"):
+    with pytest.raises(InputError, match=r"^`clusters` must be left out where `logits` is a Rows object or a Dask"):
         sketch.update(in_chunks(), LABELS, clusters=LABELS)
 
 
@@ -221,7 +221,7 @@ def test_a_column_of_all_rows_is_not_put_together(monkeypatch):
 
 
 def test_a_search_starts_at_a_sample_that_stays_in_its_chunks():
-    data = source(in_chunks(20), LABELS)
+    data = open_rows(in_chunks(20), LABELS)
     sample = data.sample(90)
     assert (sample.n_rows, sample.n_classes) == (96, 5)  # twelve rows of each of eight chunks
     rows = sample.cut.logits.compute()
@@ -230,7 +230,7 @@ def test_a_search_starts_at_a_sample_that_stays_in_its_chunks():
     places = [int(np.flatnonzero((row == LOGITS).all(axis=1))[0]) for row in rows]
     assert (sample.cut.others["labels"].compute() == LABELS[places]).all()
     assert sample.sample(16).n_rows == 16
-    assert source(in_chunks(300), LABELS).sample(90) is None  # a third of all chunks is too many
+    assert open_rows(in_chunks(300), LABELS).sample(90) is None  # a third of all chunks is too many
 
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
@@ -263,7 +263,7 @@ def test_an_error_of_a_pass_keeps_its_type_and_notes_the_chunk():
         raise KeyError("theirs")
 
     with pytest.raises(KeyError) as caught:
-        source(in_chunks(900), LABELS).gather(fails)
+        open_rows(in_chunks(900), LABELS).gather(fails)
     assert caught.value.__notes__ == ["nishimori was reading Chunk 0 (rows 0 to 899)."]
 
 
@@ -282,15 +282,15 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_computed():
         with pytest.raises(InputError, match=r"^`logits` must be real, got complex128\."):
             nishimori.evaluate(in_chunks().astype(complex), LABELS)
         with pytest.raises(InputError, match=r"^`groups` must be the group of each sample, got the text 'g'\."):
-            source(in_chunks(), LABELS, groups="g")
+            open_rows(in_chunks(), LABELS, groups="g")
         with pytest.raises(InputError, match=r"^`shift_labels` needs all tokens of a sequence in one chunk, got 2 chunks\."):
-            source(da.zeros((4, 6, 5), chunks=(4, 3, 5)), np.zeros((4, 6), int), shift_labels=True)
+            open_rows(da.zeros((4, 6, 5), chunks=(4, 3, 5)), np.zeros((4, 6), int), shift_labels=True)
     assert not seen.graphs
 
 
 def test_chunks_of_unknown_sizes_are_paired_one_by_one():
     logits, labels = hidden(in_chunks()), hidden(da.from_array(LABELS, chunks=200))
-    data = source(logits, labels)
+    data = open_rows(logits, labels)
     assert data.n_rows is None
     assert nishimori.temperatures(data).ec == pytest.approx(EC, rel=1e-8)
     assert data.n_rows == 900

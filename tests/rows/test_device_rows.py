@@ -5,19 +5,18 @@ import pytest
 import reference
 
 from nishimori import ExpectationConsistency, InputError, TemperatureScaling, evaluate, temperatures
-from nishimori._fit import starts
+from nishimori._fit import search
 from nishimori._fit.expansion import Expand
 from nishimori._kernels import array_api
 from nishimori._kernels.kernel import Kernel, named
 from nishimori._rows import array_rows, device_rows
 from nishimori._rows.batch import Batch
-from nishimori._rows.device_rows import DeviceSource
-from nishimori._rows.rows import source
-from nishimori._rows.source import is_fused
+from nishimori._rows.device_rows import DeviceRows
+from nishimori._rows.entry import open_rows
+from nishimori._rows.rows import is_fused
 from nishimori._sums.census import Count
-from nishimori._sums.moments import Measure
+from nishimori._sums.moments import Measure, pair_sums
 from nishimori._sums.observables import Confidence, Energy, TopN
-from nishimori._sums.pairs import pair_sums
 from nishimori._sums.passes import together
 from nishimori._support import arrays
 
@@ -54,7 +53,7 @@ def device(monkeypatch):
     monkeypatch.setattr(array_rows, "kernel_for", lambda array, n=None: PLAIN)
     monkeypatch.setattr(arrays, "is_on_cuda", lambda x: isinstance(x, torch.Tensor))
     monkeypatch.setattr(arrays, "shared_with_numpy", lambda x: x)
-    monkeypatch.setattr(starts, "_STEPPED", 2**17)
+    monkeypatch.setattr(search, "_STEPPED", 2**17)
     CALLS.clear()
 
 
@@ -72,7 +71,7 @@ def by_definition(logits=STORED, labels=LABELS, weights=None):
 
 
 def test_both_temperatures_come_from_calls_of_the_kernel_alone(monkeypatch):
-    monkeypatch.setattr(device_rows.ArraySource, "__iter__", lambda self: pytest.fail("read in blocks"))
+    monkeypatch.setattr(device_rows.ArrayRows, "__iter__", lambda self: pytest.fail("read in blocks"))
     found = temperatures(LOGITS, LABELS)
     assert (found.ec, found.ts) == pytest.approx(by_definition(), rel=1e-9)
     assert found.n_passes == len(CALLS) <= 5
@@ -174,9 +173,9 @@ def test_where_the_sample_disagrees_all_rows_are_read_in_float64(monkeypatch):
 
 
 def test_a_sample_is_random_and_the_same_each_time():
-    data = source(LOGITS, LABELS, np.arange(3000.0))
+    data = open_rows(LOGITS, LABELS, np.arange(3000.0))
     first, second = data.sample(500), data.sample(500)
-    assert isinstance(first, DeviceSource)
+    assert isinstance(first, DeviceRows)
     assert torch.equal(first.scores.array, second.scores.array)
     rows = first.weights.long()  # the weight of a row is its number
     assert torch.equal(first.scores.array, LOGITS[rows])
@@ -186,7 +185,7 @@ def test_a_sample_is_random_and_the_same_each_time():
 
 
 def test_every_so_many_rows_are_a_view():
-    data = source(LOGITS, LABELS, np.arange(3000.0)).every(17)
+    data = open_rows(LOGITS, LABELS, np.arange(3000.0)).every(17)
     assert data.scores.array.data_ptr() == LOGITS.data_ptr()
     assert torch.equal(data.scores.array, LOGITS[::17])
     assert torch.equal(data.labels, LABELS[::17])

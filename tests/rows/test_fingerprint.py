@@ -8,9 +8,9 @@ import reference
 from optional import torch
 
 import nishimori
-from nishimori import InputError, InputWarning, sources
-from nishimori._rows.pieces import Meaning
-from nishimori._rows.stream_rows import Batches
+from nishimori import InputError, InputWarning
+from nishimori._rows.options import ReadOptions
+from nishimori._rows.stream_rows import StreamRows
 
 LOGITS, LABELS = reference.drawn(900, 5)
 TWO = LOGITS[:, :2]
@@ -56,7 +56,7 @@ def forms(n_classes):
 
 def fingerprint(batches, **meaning):
     """What one pass has found of the logits of some batches."""
-    data = Batches(batches, Meaning(**meaning))
+    data = StreamRows(batches, ReadOptions(**meaning))
     for _ in data:
         pass
     return data._found.logits
@@ -221,6 +221,6 @@ def test_a_long_search_on_logits_that_change_by_rounding_warns_before_it_gives_u
 
 def test_stored_logits_have_no_fingerprint(tmp_path):
     np.save(tmp_path / "logits.npy", LOGITS)
-    data = sources.array(tmp_path / "logits.npy", LABELS)
+    data = nishimori.rows(tmp_path / "logits.npy", LABELS)
     nishimori.evaluate(data)
     assert not data._found.logits.sums.any()

@@ -1,6 +1,7 @@
 """Labels to ignore, logits of any leading shape, and labels that are one position late, in everything that takes arrays."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from optional import array_api_strict, torch
 from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGITS, SEQUENCES, TOKENS, TRUE, WEIGHTS
 
 import nishimori
-from nishimori import ExpectationConsistency, GroupConsistency, InputError, metrics, plot, sources, testing
+from nishimori import ExpectationConsistency, GroupConsistency, InputError, metrics, plot, testing
 from nishimori._rows.labelling import Labelling
+from nishimori._rows.options import OPTIONS
 from nishimori._rows.scores import scores
 
 T = reference.ec_temperature(FLAT, TRUE)
@@ -120,14 +122,20 @@ OTHER_SHAPES = {"evaluate_multilabel", "MultilabelCalibrator", "Sketch"}
 """Labels of their own shape, or no labels where the function is called."""
 
 
-def test_every_function_of_logits_and_labels_takes_labels_to_ignore_as_its_last_keyword():
+def test_every_function_of_logits_and_labels_ends_with_the_same_keywords_and_explains_each():
     takes = set()
     for name, found in _public():
         known = list(inspect.signature(found).parameters)
         if {"floor", "sample_weight"} <= set(known) and name not in OTHER_SHAPES:
-            assert known[-1] == "ignore_index", name
+            said = [each for each in OPTIONS if each in known]
+            assert known[-len(said) :] == said, name
+            assert {"sample_weight", "input", "classes", "floor", "ignore_index", "shift_labels", "class_axis"} <= set(said), (
+                name
+            )
+            assert all(re.search(rf"^{each} : ", found.__doc__, re.MULTILINE) for each in said), name
+            assert "**options" not in found.__doc__, name
             takes.add(name)
-    assert takes == set(FUNCTIONS)
+    assert takes == {*FUNCTIONS, "rows"}
 
 
 def test_every_calibrator_can_ignore_labels():
@@ -186,7 +194,7 @@ def test_each_sequence_is_divided_by_the_temperature_of_its_group():
 def test_the_label_of_a_position_is_found_at_the_next_one():
     late = np.full_like(LABELS, 0)
     late[:, 1:] = LABELS[:, :-1]  # the last label of each sequence is lost
-    found = nishimori.temperatures(sources.tokens(LOGITS, late, shift_labels=True))
+    found = nishimori.temperatures(nishimori.rows(LOGITS, late, shift_labels=True, ignore_index=-100))
     chosen = COUNTED.copy()
     chosen[:, -1] = False
     assert found.n_samples == chosen.sum()
@@ -195,26 +203,23 @@ def test_the_label_of_a_position_is_found_at_the_next_one():
 
 def test_labels_cannot_be_shifted_where_sequences_are_not_known():
     with pytest.raises(InputError, match=r"^`shift_labels` needs `logits` of shape \(n_sequences, n_tokens, n_classes\), got"):
-        sources.tokens(FLAT, TRUE, shift_labels=True)
+        nishimori.rows(FLAT, TRUE, shift_labels=True, ignore_index=-100)
     with pytest.raises(InputError, match=r"^`shift_labels` must be True or False, got 'yes'\.$"):
-        sources.tokens(LOGITS, LABELS, shift_labels="yes")
+        nishimori.rows(LOGITS, LABELS, shift_labels="yes", ignore_index=-100)
 
 
 def test_a_source_has_its_labels():
-    data = sources.tokens(LOGITS, LABELS)
+    data = nishimori.rows(LOGITS, LABELS, ignore_index=-100)
     with pytest.raises(
-        InputError, match=r"^`ignore_index` must be left out where `logits` is a source, which brings its own\.$"
+        InputError, match=r"^`ignore_index` must be left out where `logits` is a Rows object, which brings its own\.$"
     ):
         nishimori.evaluate(data, ignore_index=IGNORED)
-    with pytest.raises(
-        InputError, match=r"^`X` must be an array or batches|^`logits` must be an array or batches, got a source"
-    ):
-        sources.tokens(data)
+    assert nishimori.rows(data) is data
 
 
 def test_a_source_has_no_predictions():
-    with pytest.raises(InputError, match=r"^`X` must be an array, got a source\. Pass its logits\.$"):
-        nishimori.from_temperature(2.0).predict_proba(sources.tokens(LOGITS, LABELS))
+    with pytest.raises(InputError, match=r"^`X` must be an array, got a Rows object\. Pass its logits\.$"):
+        nishimori.from_temperature(2.0).predict_proba(nishimori.rows(LOGITS, LABELS, ignore_index=-100))
 
 
 def test_only_labels_to_ignore_are_refused():
@@ -223,7 +228,7 @@ def test_only_labels_to_ignore_are_refused():
     with pytest.raises(InputError, match=message):
         nishimori.temperatures(LOGITS, nothing, ignore_index=IGNORED)
     with pytest.raises(InputError, match=r"got only labels that do not count\.$"):
-        sources.tokens(LOGITS, nothing, shift_labels=True)
+        nishimori.rows(LOGITS, nothing, shift_labels=True, ignore_index=-100)
 
 
 def test_missing_weights_and_clusters_of_ignored_tokens_do_not_matter():

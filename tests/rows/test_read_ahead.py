@@ -8,6 +8,7 @@ import traceback
 
 import pytest
 
+import nishimori
 from nishimori._rows.read_ahead import ahead
 
 
@@ -95,10 +96,8 @@ def test_closing_early_ends_the_thread_and_closes_the_reader(taken):
 def test_an_error_of_the_caller_ends_the_thread_while_its_traceback_lives(tmp_path):
     import numpy as np
 
-    from nishimori import sources
-
     np.save(tmp_path / "z.npy", np.random.default_rng(0).normal(size=(100_000, 20)))
-    data = sources.array(tmp_path / "z.npy", np.zeros(100_000, int))
+    data = nishimori.rows(tmp_path / "z.npy", np.zeros(100_000, int))
 
     def broken(batch):
         raise RuntimeError("a pass that fails")

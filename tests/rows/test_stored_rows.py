@@ -9,7 +9,7 @@ from optional import zarr
 from own_process import measure
 
 import nishimori
-from nishimori import ExpectationConsistency, FormatError, InputError, sources
+from nishimori import ExpectationConsistency, FormatError, InputError
 from nishimori._rows.npy_files import Mapped, NpyFile
 from nishimori._rows.stored_rows import Chunked
 
@@ -89,7 +89,7 @@ def test_any_dtype_of_numbers_is_read(tmp_path, dtype):
 
 def test_rows_have_the_byte_order_of_the_machine(tmp_path):
     np.save(tmp_path / "z.npy", LOGITS.astype(np.dtype(float).newbyteorder()))
-    assert sources.array(tmp_path / "z.npy", LABELS).first().scores.array.dtype.isnative
+    assert nishimori.rows(tmp_path / "z.npy", LABELS).first().scores.array.dtype.isnative
 
 
 def test_flat_scores_are_those_of_the_positive_class(tmp_path):
@@ -120,7 +120,7 @@ def test_rows_of_errors_are_counted_from_the_start_of_the_file(tmp_path):
 @pytest.mark.usefixtures("small_pieces")
 def test_chunks_are_read_whole_and_once_per_reading():
     data = Sliced(LOGITS, (64, 5))
-    nishimori.metrics.brier(sources.array(data, LABELS))
+    nishimori.metrics.brier(nishimori.rows(data, LABELS))
     assert data.asked == [(start, start + 192) for start in range(0, 900, 192)]
 
 
@@ -171,7 +171,7 @@ def test_pickled_objects_are_never_loaded(path):
 
 
 def test_a_file_that_changes_between_readings_is_refused(path):
-    data = sources.array(path, LABELS)
+    data = nishimori.rows(path, LABELS)
     np.save(path, 2 * LOGITS[:-1])
     with pytest.raises(FormatError, match=r"logits\.npy has changed since it was first read\. Start again when it is complete"):
         nishimori.evaluate(data)
@@ -210,8 +210,6 @@ def test_other_paths_are_refused_as_before(tmp_path):
         nishimori.temperatures("val.npz", LABELS)
     with pytest.raises(FileNotFoundError, match=r"There is no file nowhere\.npy"):
         nishimori.temperatures("nowhere.npy", LABELS)
-    with pytest.raises(InputError, match=r"^`logits` must be the path of a \.npy file, a numpy\.memmap or an array in chunks"):
-        sources.array(LOGITS, LABELS)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

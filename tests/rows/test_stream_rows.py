@@ -8,7 +8,7 @@ import reference
 from optional import torch
 
 import nishimori
-from nishimori import ExpectationConsistency, InputError, InputWarning, metrics, sources
+from nishimori import ExpectationConsistency, InputError, InputWarning, metrics
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)
@@ -104,7 +104,7 @@ def test_batches_are_made_in_the_thread_of_the_caller_unless_asked_otherwise():
     nishimori.temperatures(made)
     assert set(makers) == {True}
     makers.clear()
-    ahead = sources.batches(made, read_ahead=True)
+    ahead = nishimori.rows(made, read_ahead=True)
     ahead.n_classes  # noqa: B018 - asks for the first batch
     makers.clear()
     assert nishimori.evaluate(ahead).accuracy == nishimori.evaluate(made).accuracy
@@ -112,7 +112,7 @@ def test_batches_are_made_in_the_thread_of_the_caller_unless_asked_otherwise():
 
 
 def test_the_number_of_rows_is_learned_in_the_first_reading():
-    data = sources.batches(generator)
+    data = nishimori.rows(generator)
     assert (data.n_rows, data.n_classes) == (None, 5)
     nishimori.evaluate(data)
     assert data.n_rows == 900

@@ -6,7 +6,7 @@ import reference
 from optional import pd
 
 import nishimori
-from nishimori import ExpectationConsistency, FormatError, InputError, sources
+from nishimori import ExpectationConsistency, FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)
@@ -55,7 +55,7 @@ def test_a_column_of_lists_holds_all_scores(tmp_path):
 def test_columns_can_be_named(tmp_path):
     path = saved(tmp_path, FRAME.assign(id=range(900)))
     for columns in (["z_*"], "z_*", list(SCORES)):
-        assert nishimori.temperatures(sources.table(path, columns=columns)).ec == pytest.approx(T, rel=1e-8)
+        assert nishimori.temperatures(nishimori.rows(path, columns=columns)).ec == pytest.approx(T, rel=1e-8)
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
@@ -71,7 +71,7 @@ def test_labels_may_be_spelled_in_any_way_that_classes_are(tmp_path, name, spell
 def test_a_table_is_parsed_once_if_its_numbers_fit(tmp_path, monkeypatch, limit, readings):
     monkeypatch.setattr("nishimori._rows.table_rows.KEPT", limit)
     monkeypatch.setattr("nishimori._rows.tables.text.CELLS", 600)
-    data, opened = sources.table(saved(tmp_path, name="t.csv")), []
+    data, opened = nishimori.rows(saved(tmp_path, name="t.csv")), []
     table = nishimori._rows.table_rows.open_tables
     monkeypatch.setattr("nishimori._rows.table_rows.open_tables", lambda path: opened.append(path) or table(path))
     cards = [nishimori.evaluate(data) for _ in range(3)]

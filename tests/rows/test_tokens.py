@@ -8,7 +8,7 @@ from own_process import measure
 from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGITS, SEQUENCES, TOKENS, TRUE, WEIGHTS
 
 import nishimori
-from nishimori import InputError, Sketch, sources
+from nishimori import InputError, Sketch
 from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.stored_rows import Chunked
 from nishimori._support.arrays import merged, rows_at, rows_between
@@ -67,7 +67,7 @@ def test_tokens_give_the_temperature_of_those_that_count(kind, tmp_path):
     weights = WEIGHTS.reshape(labels.shape)
     # Values of float32 are other logits, so T is another one.
     tolerance = 1e-5 if kind == "float32" else 1e-8
-    data = sources.tokens(given, labels, sample_weight=weights, progress=False)
+    data = nishimori.rows(given, labels, sample_weight=weights, progress=False, ignore_index=-100)
     assert nishimori.temperatures(data).ec == pytest.approx(WEIGHTED, rel=tolerance)
     assert nishimori.temperatures(data).n_samples == COUNTED.sum()
     assert nishimori.temperatures(given, labels, ignore_index=IGNORED).ec == pytest.approx(T, rel=tolerance)
@@ -80,7 +80,9 @@ def test_shifted_labels_belong_to_the_position_before(kind, tmp_path):
     late[:, 1:] = LABELS[:, :-1]
     chosen = COUNTED.copy()
     chosen[:, -1] = False
-    found = nishimori.temperatures(sources.tokens(STORED[kind](tmp_path), late, shift_labels=True, progress=False))
+    found = nishimori.temperatures(
+        nishimori.rows(STORED[kind](tmp_path), late, shift_labels=True, progress=False, ignore_index=-100)
+    )
     assert found.ec == pytest.approx(reference.ec_temperature(LOGITS[chosen], LABELS[chosen]), rel=1e-8)
 
 
@@ -89,7 +91,9 @@ def test_labels_weights_and_documents_may_be_files(tmp_path):
         name: saved(tmp_path, array, f"{name}.npy")
         for name, array in {"logits": LOGITS, "labels": LABELS, "weights": WEIGHTS, "documents": DOCUMENTS}.items()
     }
-    data = sources.tokens(paths["logits"], paths["labels"], sample_weight=paths["weights"], clusters=paths["documents"])
+    data = nishimori.rows(
+        paths["logits"], paths["labels"], sample_weight=paths["weights"], clusters=paths["documents"], ignore_index=-100
+    )
     card = nishimori.evaluate(data)
     heavy, documents = WEIGHTS[COUNTED], np.repeat(DOCUMENTS, TOKENS).reshape(LABELS.shape)[COUNTED]
     losses = -np.log(reference.softmax(FLAT)[np.arange(len(TRUE)), TRUE])
@@ -128,9 +132,9 @@ def test_an_error_names_the_position_in_a_stored_array(tmp_path):
 @pytest.mark.parametrize("make", [batches, lambda: batches, lambda: lambda: iter(batches(7))], ids=["list", "list()", "iter"])
 def test_batches_of_tokens_are_read(make):
     given = make()
-    assert nishimori.temperatures(sources.tokens(given)).ec == pytest.approx(WEIGHTED, rel=1e-8)
+    assert nishimori.temperatures(nishimori.rows(given, ignore_index=-100)).ec == pytest.approx(WEIGHTED, rel=1e-8)
     assert nishimori.temperatures(given, ignore_index=IGNORED).ec == pytest.approx(WEIGHTED, rel=1e-8)
-    assert nishimori.temperatures(sources.batches(given, ignore_index=IGNORED)).n_samples == COUNTED.sum()
+    assert nishimori.temperatures(nishimori.rows(given, ignore_index=IGNORED)).n_samples == COUNTED.sum()
 
 
 def test_a_batch_of_padding_does_not_count():
@@ -166,7 +170,7 @@ def test_batches_of_a_causal_model_are_shifted_in_each_batch():
     chosen = COUNTED.copy()
     chosen[:, -1] = False
     given = [(LOGITS[start : start + 6], late[start : start + 6]) for start in range(0, SEQUENCES, 6)]
-    found = nishimori.temperatures(sources.tokens(given, shift_labels=True))
+    found = nishimori.temperatures(nishimori.rows(given, shift_labels=True, ignore_index=-100))
     assert found.n_samples == chosen.sum()
     assert found.ec == pytest.approx(reference.ec_temperature(LOGITS[chosen], LABELS[chosen]), rel=1e-8)
 

@@ -16,7 +16,7 @@ from nishimori import (
     metrics,
     temperatures,
 )
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._sums.census import census
 
 EQUAL = pytest.approx
@@ -25,7 +25,7 @@ EQUAL = pytest.approx
 def test_effective_counts_are_the_squared_sum_over_the_sum_of_squares():
     logits, labels = reference.drawn(200, 4)
     weights = np.random.default_rng(3).exponential(size=200)
-    found = census(source(logits, labels, weights))
+    found = census(open_rows(logits, labels, weights))
     right = logits.argmax(axis=1) == labels
     for name, rows in (("right", right), ("wrong", ~right)):
         assert found.effective[name] == EQUAL(weights[rows].sum() ** 2 / (weights[rows] ** 2).sum())
@@ -34,7 +34,7 @@ def test_effective_counts_are_the_squared_sum_over_the_sum_of_squares():
 def test_the_distance_from_chance_is_counted_in_standard_errors_of_the_weighted_accuracy():
     logits, labels = reference.drawn(200, 4)
     weights = np.random.default_rng(3).exponential(size=200)
-    found = census(source(logits, labels, weights))
+    found = census(open_rows(logits, labels, weights))
     accuracy = np.average(logits.argmax(axis=1) == labels, weights=weights)
     error = np.sqrt(accuracy * (1 - accuracy) * (weights**2).sum()) / weights.sum()
     assert found.above_chance == EQUAL((accuracy - 0.25) / error)
@@ -44,7 +44,7 @@ def test_chance_is_one_over_the_classes_that_are_not_masked():
     logits, labels = reference.drawn(100, 4)
     logits[:40, 3] = -np.inf
     labels = np.minimum(labels, 2)
-    assert census(source(logits, labels)).chance == EQUAL(40 / 3 + 60 / 4)
+    assert census(open_rows(logits, labels)).chance == EQUAL(40 / 3 + 60 / 4)
 
 
 @pytest.mark.parametrize("fit", [ExpectationConsistency().fit, TemperatureScaling().fit, temperatures])
@@ -243,7 +243,7 @@ def test_numbers_between_0_and_1_that_are_not_at_the_ends_are_no_reason_to_warn(
 def test_effective_counts_do_not_cancel_where_right_answers_outweigh_wrong_ones(decades):
     logits, labels = reference.drawn(400, 4)
     wrong = logits.argmax(axis=1) != labels
-    found = census(source(logits, labels, np.where(wrong, 1.0, 10.0**decades)))
+    found = census(open_rows(logits, labels, np.where(wrong, 1.0, 10.0**decades)))
     assert found.effective["wrong"] == EQUAL(wrong.sum())
 
 

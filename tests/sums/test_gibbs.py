@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import reference
 
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._sums.gibbs import Gibbs, boltzmann
 
 INF = math.inf
 
 
 def gibbs(logits, beta, labels=None):
-    (batch,) = source(logits, np.zeros(len(logits), dtype=int) if labels is None else labels)
+    (batch,) = open_rows(logits, np.zeros(len(logits), dtype=int) if labels is None else labels)
     return Gibbs(batch, beta)
 
 

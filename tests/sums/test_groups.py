@@ -7,7 +7,7 @@ import reference_groups
 from optional import torch
 
 from nishimori import InputError
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._sums.groups import Grouping, MeasureGroups, scaled_rows
 from nishimori._sums.observables import Confidence, Energy
 
@@ -21,7 +21,7 @@ OBSERVABLES = {"ec": Confidence(), "ts": Energy()}
 
 
 def measured(method, logits=LOGITS, labels=LABELS, *, weights=None, clusters=None, counts=False, groups=GROUPS):
-    data = source(logits, labels, weights, clusters=clusters, groups=groups)
+    data = open_rows(logits, labels, weights, clusters=clusters, groups=groups)
     pass_ = MeasureGroups(Grouping("groups", 3), OBSERVABLES[method], 1 / TEMPERATURES, counts, clusters is not None)
     return data.gather(pass_)
 
@@ -42,7 +42,7 @@ def test_the_sums_are_those_of_the_formulas(method, how):
 def test_sums_of_pieces_add(method):
     whole = measured(method, weights=WEIGHTS, clusters=CLUSTERS)
     pass_ = MeasureGroups(Grouping("groups", 3), OBSERVABLES[method], 1 / TEMPERATURES, False, True)
-    batches = iter(source(LOGITS, LABELS, WEIGHTS, clusters=CLUSTERS, groups=GROUPS))
+    batches = iter(open_rows(LOGITS, LABELS, WEIGHTS, clusters=CLUSTERS, groups=GROUPS))
     (batch,) = batches
     halves = [_some(batch, rows) for rows in (slice(0, 150), slice(150, None))]
     joined = pass_(halves[0]) + pass_(halves[1])
@@ -75,7 +75,7 @@ def test_masked_classes_have_no_probability(method):
 
 def test_the_group_of_a_row_is_its_predicted_class_without_names():
     pass_ = MeasureGroups(Grouping("prediction", 5), Confidence(), np.ones(5))
-    found = source(LOGITS, LABELS).gather(pass_)
+    found = open_rows(LOGITS, LABELS).gather(pass_)
     np.testing.assert_array_equal(found.n_rows, np.bincount(LOGITS.argmax(axis=1), minlength=5))
 
 
@@ -94,7 +94,7 @@ def test_a_table_of_groups_by_clusters_that_is_too_large_is_refused(monkeypatch)
 
 
 def test_scaling_keeps_predictions_that_rounding_would_tie():
-    (batch,) = source(np.array([[0.0, 1e-300], [1.0, 0.0]]), [1, 1])
+    (batch,) = open_rows(np.array([[0.0, 1e-300], [1.0, 0.0]]), [1, 1])
     scaled = scaled_rows(batch, np.array([1e-30, 1.0]))
     assert scaled.logits[0].tolist() == [0.0, 0.0]
     assert (scaled.top.tolist(), scaled.right.tolist()) == ([1, 0], [True, False])

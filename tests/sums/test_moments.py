@@ -6,9 +6,9 @@ import reference
 from own_process import measure as measure_memory
 
 import nishimori
-from nishimori._rows.array_rows import ArraySource
-from nishimori._rows.rows import source
-from nishimori._rows.source import Reported
+from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.entry import open_rows
+from nishimori._rows.rows import Reported
 from nishimori._sums.moments import measure
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.passes import together
@@ -29,26 +29,26 @@ def test_memory_does_not_grow_with_the_rows_but_for_the_labels():
 @pytest.fixture
 def readings(monkeypatch):
     """The number of rows of each reading of an array, in order."""
-    seen, iterate = [], ArraySource.__iter__
+    seen, iterate = [], ArrayRows.__iter__
 
     def counted(self):
         seen.append(self.n_rows)
         return iterate(self)
 
-    monkeypatch.setattr(ArraySource, "__iter__", counted)
+    monkeypatch.setattr(ArrayRows, "__iter__", counted)
     return seen
 
 
 def test_one_reading_serves_all_passes(readings):
     passes = together(lambda b: b.n_rows, lambda b: b.total(b.weights))
-    assert source(LOGITS, LABELS).gather(passes).items == (20_000, 20_000.0)
+    assert open_rows(LOGITS, LABELS).gather(passes).items == (20_000, 20_000.0)
     assert readings == [20_000]
 
 
 @pytest.mark.parametrize("weights", [None, np.arange(20_000) % 2], ids=["all rows", "every second row"])
 def test_progress_is_told_for_each_pass_until_all_rows_are_read(weights):
     seen = []
-    data = Reported(source(LOGITS, LABELS, weights), "Fitting", lambda *told: seen.append(told))
+    data = Reported(open_rows(LOGITS, LABELS, weights), "Fitting", lambda *told: seen.append(told))
     found = nishimori.temperatures(data)
     n_rows = 20_000 if weights is None else 10_000
     assert [what for what, done, _ in seen if done == n_rows] == [f"Fitting, pass {i + 1}" for i in range(found.n_passes)]
@@ -83,13 +83,13 @@ def test_a_curve_of_many_temperatures_reads_once_after_the_fit(readings):
     ids=["another observable", "another β"],
 )
 def test_moments_of_different_things_do_not_add(other):
-    batch = next(iter(source(LOGITS, LABELS)))
+    batch = next(iter(open_rows(LOGITS, LABELS)))
     with pytest.raises(nishimori.MergeError, match="Moments add only if they are of the same observable at the same β"):
         measure(batch, Confidence(), [1.0]) + other(batch)
 
 
 def test_a_beta_may_be_asked_for_twice():
-    batch = next(iter(source(LOGITS, LABELS)))
+    batch = next(iter(open_rows(LOGITS, LABELS)))
     twice, once = measure(batch, Energy(), [0.5, 2.0, 0.5]), measure(batch, Energy(), [0.5])
     for name in ("expected", "slope", "curvature"):
         assert getattr(twice, name)[0] == getattr(twice, name)[2] == pytest.approx(getattr(once, name)[0], rel=1e-12)

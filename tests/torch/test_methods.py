@@ -23,7 +23,7 @@ class ByGroup(nishimori.Calibrator):
         self.by, self.input, self.classes, self.floor = by, input, classes, floor
 
     def fit(self, X, y=None, sample_weight=None, *, groups=None):
-        data = self.source_from(X, y, sample_weight, groups=groups)
+        data = self.rows_from(X, y, sample_weight, groups=groups)
         found = data.groups
         truth = np.concatenate([np.asarray(batch.labels) for batch in data])
         shares = [(truth[found.codes == code] == 0).mean() for code in range(len(found.names))]

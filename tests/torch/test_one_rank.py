@@ -12,11 +12,11 @@ from ranks_job import MANY_CLASSES, SMALL
 
 import nishimori
 from nishimori import InputError
-from nishimori._fit import starts
-from nishimori._rows.array_rows import ArraySource
+from nishimori._fit import search
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Groups
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import scores
-from nishimori._rows.source import Source
 from nishimori.torch import _exchange, across_ranks, calibrate, reduced
 
 
@@ -45,7 +45,7 @@ def one_rank():
     dist.destroy_process_group()
 
 
-class Stepped(ArraySource):
+class Stepped(ArrayRows):
     """Rows of which every so many can be had without a copy, as on a device; counts how often that is asked."""
 
     sums_at_once = True
@@ -58,7 +58,7 @@ class Stepped(ArraySource):
 
 
 def test_a_search_on_devices_starts_with_every_so_many_rows_of_each_rank(one_rank, monkeypatch):
-    monkeypatch.setattr(starts, "_STEPPED", 2**10)
+    monkeypatch.setattr(search, "_STEPPED", 2**10)
     logits, labels = reference.drawn(3000, 4)
     rows = across_ranks(Stepped(scores(logits), labels, np.ones(3000)))
     found = nishimori.temperatures(rows)
@@ -90,7 +90,7 @@ def test_rows_of_a_source_that_cannot_be_stepped_through_are_read_as_a_whole(one
 
 
 def test_groups_of_a_source_of_ones_own_must_have_the_same_names_everywhere(one_rank):
-    class Own(Source):
+    class Own(Rows):
         """Rows whose groups are not in order."""
 
         n_classes, n_rows, groups = 2, 2, Groups(np.arange(2), ("b", "a"))

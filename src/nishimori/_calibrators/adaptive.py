@@ -12,8 +12,8 @@ from nishimori._fit.match import Match, Receipt
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.source import Source
 from nishimori._support.intervals import Interval
 from nishimori._support.roots import Root
 from nishimori.errors import InputError
@@ -112,11 +112,11 @@ class AdaptiveConsistency(Calibrator):
         ``clusters`` and ``counts`` change not only the standard error, but also T: they say how noisy δ is. From a sketch, T is
         right to about a hundredth of its standard error, because a sketch interpolates the variance of δ.
         """
-        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         label_name = self.label_name(X)
         return self.adopt(X, data, match_both(data, label_name=label_name, counts=counts))
 
-    def adopt(self, X: Any, data: Source, matched: Match) -> Self:
+    def adopt(self, X: Any, data: Rows, matched: Match) -> Self:
         """Choose from what `match_both` has found in ``data``, which are what ``X`` holds."""
         found = Adapted.of(matched)
         receipt = _receipt(matched, found)

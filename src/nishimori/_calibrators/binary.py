@@ -12,8 +12,8 @@ from nishimori._fit.logistic import Coefficients, LogisticSearch, Look, Overview
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.source import Source, refuse_counted_clusters
 from nishimori._sums.census import CountZeros, warn_of_zeros
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
@@ -97,7 +97,7 @@ class BinaryCalibrator(Calibrator):
             perfectly, else because there are too few different scores.
         """
         terms = self._terms
-        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         self._refuse_other_data(data, counts=counts)
         functions = tuple(each for each in terms.values() if each != "1")
         zeros, seen = data.gather(together(CountZeros(), Look(functions))).items
@@ -119,7 +119,7 @@ class BinaryCalibrator(Calibrator):
         self.why_no_se_ = _SMOOTHED if errors is None else None
         return self
 
-    def _refuse_other_data(self, data: Source, *, counts: bool) -> None:
+    def _refuse_other_data(self, data: Rows, *, counts: bool) -> None:
         """Raise if these parameters cannot be fitted to such data."""
         if not isinstance(self.smooth_labels, bool | np.bool_):
             raise InputError(f"`smooth_labels` must be True or False, got {self.smooth_labels!r}.")

@@ -7,34 +7,70 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, OneToOneFeatureMixin, TransformerMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import nishimori
-from nishimori._calibrators.accuracy import accuracy
-from nishimori._calibrators.data_frame import in_data_frame, is_flat
 from nishimori._calibrators.lazy import lazily
-from nishimori._fit.floors import open_source
+from nishimori._fit.floors import open_rows_to_fit
 from nishimori._methods import registry
 from nishimori._methods.record import Provenance, Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.batch import Batch, Groups
-from nishimori._rows.labels import Classes, class_labels, column_names, refuse_permuted
+from nishimori._rows.labels import Classes, class_labels, column_names, flat_labels, refuse_permuted
+from nishimori._rows.options import RowOptions
+from nishimori._rows.rows import Rows, floor_in, is_rows
 from nishimori._rows.scores import Floor, Input, Scores, is_auto, scores_of, warn_if_probabilities
-from nishimori._rows.source import Source, floor_in, is_source
 from nishimori._rows.top_k import TopK
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
+from nishimori._support.sklearn import container_adapter
 from nishimori.errors import InputError
 from nishimori.maps.claims import CHECKED_ROWS, check_claims, check_claims_on_random_logits
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.kinds import claims_to_check
 from nishimori.maps.map import Map, in_blocks
 from nishimori.maps.temperature import temperature_of
+
+
+def accuracy(y: Any, predicted: Any, sample_weight: Any) -> float:
+    """The weighted share of samples whose predicted label is the true one."""
+    if predicted.ndim > 1:
+        shape = tuple(predicted.shape)
+        flat = np.asarray(arrays.on_host(predicted)).reshape(-1)
+        positions = Scores(flat[:, None], "logits", "X", leading=shape)
+        y, sample_weight = flat_labels(y, positions, "y"), positions.per_row(sample_weight, "sample_weight")
+        predicted = flat
+    return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+
+
+def in_data_frame(found: Array, X: Any, estimator: Any, names: Callable[[], HostArray]) -> Any:
+    """``found``, what ``estimator`` makes of ``X``, in the kind of data frame that it is set to; as it is by default.
+
+    scikit-learn's own wrapper asks the estimator for the names of the columns. It does not know that a flat array of binary
+    scores gives one column, so ``names`` are passed here.
+    """
+    adapter = container_adapter("transform", estimator)
+    if adapter is None:
+        return found
+    table = X.to_frame() if hasattr(X, "to_frame") else X  # scikit-learn 1.6 takes the index of tables only, not of one column
+    host = arrays.on_host(found)
+    rows = host if host.ndim < 3 else host.reshape(-1, host.shape[-1])
+    return adapter.create_container(rows, table, columns=names())
+
+
+def is_flat(X: Any) -> bool:
+    """Whether ``X`` is one number per sample, as far as it can be told without reading it: files and loaders are not flat."""
+    if isinstance(X, list | tuple):
+        return bool(X) and isinstance(X[0], Real)
+    return len(getattr(X, "shape", ())) == 1
+
 
 COMMON = ("input", "classes", "floor")
 """The parameters that every calibrator has besides those of its method."""
@@ -44,7 +80,7 @@ COMMON = ("input", "classes", "floor")
 class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wrap_output_keys=()):  # type: ignore[call-arg]
     """Everything except the choice of the map.
 
-    A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `source_from` and
+    A subclass has the parameters ``input``, ``classes`` and ``floor`` and a `fit` that takes its data from `rows_from` and
     ends with ``return self.learn(...)``.
 
     Attributes
@@ -92,7 +128,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             raise AttributeError(f"'{type(self).__name__}' object has no attribute 'temperature_'")
         return temperature_of(self.map_)
 
-    def source_from(
+    def rows_from(
         self,
         X: Any,
         y: Any,
@@ -101,23 +137,25 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         groups: Any = None,
         *,
         ignore_index: int | None = None,
-    ) -> Source:
+    ) -> Rows:
         """The data to fit to; values are checked when they are first read."""
-        meaning: dict[str, Any] = {"input": self.input, "classes": self.classes, "floor": self.floor}
-        if is_source(X):  # `input` and `classes` are then those of the scores to predict from
-            meaning = {"floor": self.floor if is_auto(self.floor) else None}
-        given: dict[str, Any] = {"clusters": clusters, "groups": groups, "ignore_index": ignore_index}
-        return open_source(X, y, sample_weight, names=("X", "y"), **given, **meaning)
+        options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
+        options["ignore_index"] = ignore_index
+        if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
+            options["floor"] = self.floor if is_auto(self.floor) else None
+        else:
+            options |= {"input": self.input, "classes": self.classes, "floor": self.floor}
+        return open_rows_to_fit(X, y, names=("X", "y"), **options)
 
     @staticmethod
     def label_name(X: Any) -> str:
         """What messages call the labels: a source has them itself, else they are the argument ``y``."""
-        return "labels" if is_source(X) else "y"
+        return "labels" if is_rows(X) else "y"
 
     def learn(
         self,
         X: Any,
-        data: Source,
+        data: Rows,
         map_: Map,
         n_samples: int,
         residual: float | None = None,
@@ -181,7 +219,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
     def check_columns(self, X: Any, name: str = "X") -> None:
         """Refuse scores whose number or names of columns are not those that the calibrator was fitted to."""
-        if is_source(X):
+        if is_rows(X):
             known = getattr(self, "n_features_in_", X.n_classes)
             if X.n_classes != known:
                 raise InputError(f"`{name}` must have {known} classes, as the calibrator has, got {X.n_classes}.")
@@ -227,8 +265,8 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
                 "`X` must hold a score for each class, got top-k log-probabilities. `TopK.probabilities(temperature)` gives "
                 "bounds on the probabilities of the listed classes."
             )
-        if is_source(X):
-            raise InputError("`X` must be an array, got a source. Pass its logits.")
+        if is_rows(X):
+            raise InputError("`X` must be an array, got a Rows object. Pass its logits.")
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
@@ -415,7 +453,7 @@ class _CheckClaims:
         return 0
 
 
-def _check_claims(map_: Map, n_classes: int | None, data: Source | None = None) -> None:
+def _check_claims(map_: Map, n_classes: int | None, data: Rows | None = None) -> None:
     """Refuse a map that does not keep predictions as it claims, on some rows of ``data`` or on random ones.
 
     A map that needs groups is checked where it is evaluated: samples do not name their groups.

@@ -11,7 +11,7 @@ from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Floor, Input
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
-from nishimori.maps.log_affine import LogAffine
+from nishimori.maps.affine import LogAffine
 from nishimori.maps.map import Map
 
 

@@ -4,8 +4,7 @@ from typing import Any, Self
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import Layout, errors_read, refuse_sketch, written
-from nishimori._fit.mixture_errors import standard_errors
-from nishimori._fit.mixture_weights import best_weights
+from nishimori._fit.mixture import best_weights, standard_errors
 from nishimori._fit.search import match
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
@@ -111,7 +110,7 @@ class EnsembleTemperature(Calibrator):
         NoTemperatureError
             If there is no temperature of temperature scaling, as where all samples are classified correctly.
         """
-        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
         temperature, receipt = matched.chosen(0)

@@ -42,7 +42,7 @@ class FixedTemperature(Calibrator):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, ignore_index: int | None = None) -> Self:
         """Check the data and note its columns; the temperature stays as it is."""
-        data = self.source_from(X, y, sample_weight, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, ignore_index=ignore_index)
         map_ = Temperature(checked_temperature(self.temperature))
         return self.learn(X, data, map_, census(data).n_rows)
 
@@ -98,7 +98,7 @@ class Uncalibrated(Calibrator):
         ignore_index: int | None = None,
     ) -> Self:
         """Check the data and note its columns; parameters as for `ExpectationConsistency`."""
-        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         return self.learn(X, data, Temperature(1.0), (data.census if isinstance(data, Sketch) else census(data)).n_rows)
 
     @property
@@ -145,7 +145,7 @@ class FixedMap(Calibrator):
         """Check the data and note its columns; the map stays as it is."""
         if not isinstance(self.map, Map):
             raise InputError(f"`map` must be a Map, got {self.map!r}.")
-        data = self.source_from(X, y, sample_weight, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, ignore_index=ignore_index)
         if self.map.n_classes not in (None, data.n_classes):
             raise InputError(f"`X` must have {self.map.n_classes} classes, as the map has, got {data.n_classes}.")
         return self.learn(X, data, self.map, census(data).n_rows)

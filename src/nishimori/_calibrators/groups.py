@@ -11,8 +11,8 @@ from nishimori._fit.search import match
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
+from nishimori._rows.rows import Rows, groups_in
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.source import Source, groups_in
 from nishimori._sums.groups import By, Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy
 from nishimori._sums.sketch.sketch import Sketch
@@ -146,7 +146,7 @@ class GroupConsistency(Calibrator):
         observable = self._observable()
         if self.by == "prediction" and groups is not None:
             raise InputError("`groups` must be left out with by='prediction', got some. Use GroupConsistency(by='groups').")
-        data = self.source_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
         if isinstance(data, Sketch):
             raise InputError("`X` must not be a sketch, which has no sums per group. Pass logits and labels.")
         grouping = self._grouping(data)
@@ -184,7 +184,7 @@ class GroupConsistency(Calibrator):
             raise InputError(f"`method` must be 'ec' or 'ts', got {self.method!r}.")
         return found
 
-    def _grouping(self, data: Source) -> Grouping:
+    def _grouping(self, data: Rows) -> Grouping:
         if self.by == "prediction":
             return Grouping("prediction", data.n_classes)
         groups = groups_in(data)
@@ -195,7 +195,7 @@ class GroupConsistency(Calibrator):
             )
         return Grouping("groups", len(groups.names))
 
-    def _names(self, data: Source) -> HostArray | tuple[Any, ...]:
+    def _names(self, data: Rows) -> HostArray | tuple[Any, ...]:
         """The labels of the classes, or the names of the groups."""
         groups = groups_in(data)
         if self.by == "prediction" or groups is None:

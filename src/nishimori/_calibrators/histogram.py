@@ -10,8 +10,8 @@ from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Lay
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
+from nishimori._rows.rows import Rows, has_clusters, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.source import Source, has_clusters, refuse_counted_clusters
 from nishimori._sums.class_bins import TallyClasses, cluster_squares, quantile_edges
 from nishimori._sums.class_claims import ClassWeights, curve_columns, sum_by_class
 from nishimori._sums.passes import together
@@ -137,7 +137,7 @@ class HistogramBinning(Calibrator):
         """
         prior = checked_prior(self.prior)
         check_bins(self.n_bins, self.strategy)
-        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         refuse_sketch(data, "HistogramBinning")
         refuse_counted_clusters(data, counts=counts)
         n_curves = len(curve_columns(data.n_classes))
@@ -155,7 +155,7 @@ class HistogramBinning(Calibrator):
         self.parameters_se_, self.why_no_se_ = {"frequencies": errors}, None
         return self._show()
 
-    def _sums(self, data: Source) -> tuple[ClassWeights, Bins, int]:
+    def _sums(self, data: Rows) -> tuple[ClassWeights, Bins, int]:
         """Sums per class and per bin, and how many readings they took: one for bins of equal width."""
         if self.strategy == "uniform":
             edges = np.repeat(uniform_edges(self.n_bins), len(curve_columns(data.n_classes)), axis=0)
@@ -198,7 +198,7 @@ def _frequencies(bins: Bins, added: float) -> HostArray:
     return found
 
 
-def _errors(data: Source, bins: Bins, values: HostArray, added: tuple[float, float], *, counts: bool) -> HostArray:
+def _errors(data: Rows, bins: Bins, values: HostArray, added: tuple[float, float], *, counts: bool) -> HostArray:
     """The standard error of each value; ``added`` are the weight of what was added, and that of one sample.
 
     Outcomes in a bin have the variance v(1 - v), also those that were added. Clusters show their variance themselves.

@@ -13,9 +13,9 @@ from nishimori._fit.top_k_bounds import BoundedMatch
 from nishimori._methods import registry
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.source import Source
-from nishimori._rows.top_k_rows import TopKSource
+from nishimori._rows.top_k_rows import TopKRows
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
 from nishimori._support.intervals import Interval, interval_in_ratio
 from nishimori._support.numbers import whole
@@ -107,15 +107,15 @@ class OneTemperature(Calibrator):
         NoTemperatureError
             If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
         """
-        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         observable = self.observable_for(data.n_classes)
         right = observable if isinstance(observable, TopN) else None
-        if isinstance(data, TopKSource):
+        if isinstance(data, TopKRows):
             return self._fit_top_k(X, data, observable, counts=counts)
         label_name = self.label_name(X)
         return self.adopt(X, data, match(data, observable, right=right, label_name=label_name, counts=counts), 0)
 
-    def adopt(self, X: Any, data: Source, matched: Match, position: int) -> Self:
+    def adopt(self, X: Any, data: Rows, matched: Match, position: int) -> Self:
         """Keep the temperature of one observable of a search in ``data``, which are those of ``X``; raises if there is none."""
         temperature, receipt = matched.chosen(position)
         error = receipt.temperature_se
@@ -125,7 +125,7 @@ class OneTemperature(Calibrator):
         self.temperature_bounds_ = None
         return self
 
-    def _fit_top_k(self, X: Any, data: TopKSource, observable: Observable, *, counts: bool) -> Self:
+    def _fit_top_k(self, X: Any, data: TopKRows, observable: Observable, *, counts: bool) -> Self:
         """Choose the temperature from top-k log-probabilities; raises unless they determine it."""
         if not isinstance(observable, Confidence | TopN | Energy):
             raise InputError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._methods.record import Record
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import numeric
@@ -75,7 +75,7 @@ def too_many(number: int) -> str:
     return f"There are {number:,} parameters, and standard errors are computed for at most {MOST_WITH_ERRORS:,}."
 
 
-def refuse_sketch(data: Source, name: str) -> None:
+def refuse_sketch(data: Rows, name: str) -> None:
     """Raise if the data are a sketch, which holds sums of one temperature only."""
     if isinstance(data, Sketch):
         raise InputError(

@@ -18,8 +18,8 @@ from nishimori._fit.search import match
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.rows import Rows, has_clusters
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.source import Source, has_clusters
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
@@ -108,7 +108,7 @@ class AffineScaling(Calibrator):
         NotConvergedError
             If nothing is penalised and no finite parameters fit best.
         """
-        data = self.source_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
@@ -153,7 +153,7 @@ class AffineScaling(Calibrator):
             raise InputError(f"`penalty` must be 'auto', None, a number that is not negative{several}, got {self.penalty!r}.")
         return np.broadcast_to(strengths, (len(names),)).copy()
 
-    def _errors(self, data: Source, point: AffinePoint, found: Minimum, *, counts: bool) -> HostArray | str:
+    def _errors(self, data: Rows, point: AffinePoint, found: Minimum, *, counts: bool) -> HostArray | str:
         """The standard errors of all factors and biases, or why there are none."""
         if found.strengths.any():
             return _PENALISED
@@ -323,7 +323,7 @@ def _named(parameters: Parameters, values: HostArray) -> dict[str, float]:
     return dict(zip(parameters.blocks, values.tolist(), strict=True))
 
 
-def _unit(matched: Match, data: Source) -> float:
+def _unit(matched: Match, data: Rows) -> float:
     """What weights are multiplied with, so that their sum is the number of independent samples that are worth as much."""
     census = matched.census
     unit = census.weight / (census.right_squares + census.wrong_squares)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import asinh, ceil, inf, log, pi
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -11,10 +11,9 @@ from nishimori._calibrators.methods import calibrator
 from nishimori._calibrators.one_temperature import OneTemperature
 from nishimori._fit.search import match
 from nishimori._rows.batch import Batch
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
+from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Observable, RowView, TopN
 from nishimori._sums.resampling import on_host, resampled_sums
@@ -91,6 +90,7 @@ class Bootstrap:
         return f"<Bootstrap: {found}; {len(self.temperatures)} resamples{without}>"
 
 
+@takes_rows(refuses={"groups": NO_GROUPS, "counts": "resamples are drawn from independent samples"})
 def bootstrap(
     logits: Any,
     labels: Any = None,
@@ -99,13 +99,8 @@ def bootstrap(
     top_n: int = 1,
     n_draws: int = 1000,
     seed: int = 0,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
     n_jobs: int | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Bootstrap:
     """The temperatures of random resamples of a validation set, from which a standard error and an interval follow.
 
@@ -114,7 +109,7 @@ def bootstrap(
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, input, classes, floor, ignore_index
+    logits, labels
         As for `temperatures`. Where there are clusters, these are resampled with all of their samples.
     method : str or Observable
         The name of a method that matches one observable, such as "ec" or "ts", or an observable of your own.
@@ -126,6 +121,8 @@ def bootstrap(
         Random seed. The same seed gives the same digits for every ``n_jobs``.
     n_jobs : int, optional
         How many threads; by default one per core.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -145,13 +142,11 @@ def bootstrap(
     """
     n_draws, seed = whole("n_draws", n_draws, 10), whole("seed", seed, 0)
     n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
-    data = source(
-        logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index, clusters=clusters
-    )
+    data = open_rows(logits, labels, **options)
     return _resampled(data, _observable(method, top_n, data), n_draws, seed, n_jobs)
 
 
-def _resampled(data: Source, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
+def _resampled(data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
     """The temperature of the rows, and those of resamples, which are looked for near it."""
     matched = match(data, observable, right=observable if isinstance(observable, TopN) else None)
     temperature, receipt = matched.chosen(0)
@@ -160,7 +155,7 @@ def _resampled(data: Source, observable: Observable, n_draws: int, seed: int, n_
     return Bootstrap(temperature, np.exp(-found[np.isfinite(found)]), int((~np.isfinite(found)).sum()))
 
 
-def _observable(method: str | Observable, top_n: int, data: Source) -> Observable:
+def _observable(method: str | Observable, top_n: int, data: Rows) -> Observable:
     """What is matched in the rows; a sketch has none."""
     if isinstance(data, Sketch):
         raise InputError("`bootstrap` needs rows, and a sketch keeps only sums. Use the standard error of a fit to the sketch.")
@@ -177,7 +172,7 @@ def _observable(method: str | Observable, top_n: int, data: Source) -> Observabl
 class _ResampledSearch:
     """The log β at which each resample is matched, panel by panel."""
 
-    def __init__(self, data: Source, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> None:
+    def __init__(self, data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> None:
         self.data, self.observable = data, observable
         self.n_draws, self.seed, self.n_jobs = n_draws, seed, n_jobs
         self.found = np.full(n_draws, np.nan)

@@ -2,28 +2,25 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import in_pieces, source
-from nishimori._rows.scores import Input, check_input, refuse_auto
-from nishimori._rows.source import Source, groups_in, is_source
+from nishimori._rows.entry import in_pieces, open_rows
+from nishimori._rows.labels import class_labels
+from nishimori._rows.options import RowOptions
+from nishimori._rows.rows import Rows, groups_in, is_rows
+from nishimori._rows.scores import check_input, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
-
-@dataclass(frozen=True)
-class Said:
-    """What the caller says about the scores; None is what the calibrator says, else the usual."""
-
-    input: Input | None
-    classes: Classes
-    floor: float | None
-    ignore_index: int | None = None
+CALIBRATORS_WORD = {
+    "input": "What ``logits`` holds: by default what the calibrator was fitted to, else logits.",
+    "classes": "The label of each column in order: by default the calibrator's, else 0, 1, ...",
+    "floor": "Smaller probabilities are raised to this: by default to the calibrator's, else only exact zeros are raised.",
+}
+"""What the row options mean where a calibrator may say them."""
 
 
 def chosen(temperature: Any, calibrator: Any) -> Any:
@@ -35,33 +32,23 @@ def chosen(temperature: Any, calibrator: Any) -> Any:
     return calibrator
 
 
-def applied(
-    used: Mapping[str, Any],
-    logits: Any,
-    labels: Any,
-    sample_weight: Any,
-    clusters: Any,
-    meaning: Said,
-    groups: Any = None,
-) -> tuple[Source, list[Map]]:
-    """What the user passed as a source, and the maps of calibrators, which all must mean the same scores.
+def open_calibrated(used: Mapping[str, Any], logits: Any, labels: Any, options: RowOptions) -> tuple[Rows, list[Map]]:
+    """What the user passed as rows, and the maps of calibrators, which all must mean the same scores.
 
-    ``used`` holds maps or fitted calibrators by the names that the caller's signature has for them.
+    ``used`` holds maps or fitted calibrators by the names that the caller's signature has for them. What the options leave
+    open about the scores, the calibrators say.
     """
-    refuse_auto(meaning.floor)
+    refuse_auto(options.get("floor"))
     fitted = {name: each for name, each in used.items() if not isinstance(each, Map)}
     maps = [each if isinstance(each, Map) else _map_of(each, name) for name, each in used.items()]
     pieces = in_pieces(logits, labels)
     for calibrator in fitted.values():
-        _refuse_contradictions(calibrator, meaning)
+        _refuse_contradictions(calibrator, options)
         if not pieces:  # then its first piece tells
             calibrator.check_columns(logits, "logits")
-    if fitted and not is_source(logits):  # which brings its own: the calibrators' are those of the scores to predict from
-        meaning = replace(_common(fitted), ignore_index=meaning.ignore_index)
-    kind: Input = "logits" if meaning.input is None else meaning.input
-    said: dict[str, Any] = {"input": kind, "classes": meaning.classes, "floor": meaning.floor}
-    said["ignore_index"] = meaning.ignore_index
-    data = source(logits, labels, sample_weight, clusters=clusters, groups=groups, **said)
+    if fitted and not is_rows(logits):  # which bring their own: the calibrators' are those of the scores to predict from
+        options = options | _common(fitted)
+    data = open_rows(logits, labels, **options)
     check_groups(data, maps)
     if pieces:
         for calibrator in fitted.values():
@@ -69,7 +56,7 @@ def applied(
     return data, maps
 
 
-def check_groups(data: Source, maps: Sequence[Map]) -> None:
+def check_groups(data: Rows, maps: Sequence[Map]) -> None:
     """Refuse data that do not name the groups that a map needs; says which groups it does not know."""
     for map_ in maps:
         if map_.needs_groups:
@@ -77,7 +64,7 @@ def check_groups(data: Source, maps: Sequence[Map]) -> None:
             checked_groups(map_, groups, 0 if groups is None else len(groups.codes))
 
 
-def _common(fitted: Mapping[str, Any]) -> Said:
+def _common(fitted: Mapping[str, Any]) -> RowOptions:
     """What all calibrators say."""
     (name, first), *others = fitted.items()
     for other_name, other in others:
@@ -88,7 +75,7 @@ def _common(fitted: Mapping[str, Any]) -> Said:
                     f"`{name}` and `{other_name}` must have the same `{what}`, got {mine!r} and {theirs!r}. Fit both to the "
                     "same kind of scores."
                 )
-    return Said(input=first.input, classes=first.classes, floor=first.floor_)
+    return {"input": first.input, "classes": first.classes, "floor": first.floor_}
 
 
 def _plain(value: Any) -> Any:
@@ -110,9 +97,9 @@ def _map_of(calibrator: Any, name: str) -> Map:
     return fitted
 
 
-def _refuse_contradictions(calibrator: Any, meaning: Said) -> None:
+def _refuse_contradictions(calibrator: Any, options: RowOptions) -> None:
     """Refuse arguments that differ from what the calibrator was fitted with."""
-    kind, classes, floor = meaning.input, meaning.classes, meaning.floor
+    kind, classes, floor = options.get("input"), options.get("classes"), options.get("floor")
     if kind is not None:
         check_input(kind)
         if kind != calibrator.input:

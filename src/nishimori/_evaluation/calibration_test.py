@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 from math import copysign, inf
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
-from nishimori._evaluation.calibrated import Said, applied, chosen
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen, open_calibrated
 from nishimori._evaluation.deviation import BrierExcess, ConfidenceGap, RowScore, deviation
 from nishimori._evaluation.p_value import verdict
 from nishimori._evaluation.redrawn_ece import Answer, RedrawnECE
 from nishimori._evaluation.scorecard import edges_for
-from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source, clusters_in
+from nishimori._rows.options import RowOptions, takes_rows
+from nishimori._rows.rows import Rows, clusters_in, counts_in
 from nishimori._sums.reliability import Strategy, check_bins
 from nishimori._support.intervals import two_sided
 from nishimori._support.numbers import whole
@@ -89,6 +88,7 @@ class CalibrationTest:
         return self.verdict
 
 
+@takes_rows(words=CALIBRATORS_WORD)
 def calibration_test(
     logits: Any,
     labels: Any = None,
@@ -100,14 +100,7 @@ def calibration_test(
     strategy: Strategy = "uniform",
     n_draws: int = 1000,
     seed: int = 0,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    groups: Any = None,
-    counts: bool = False,
-    input: Input | None = None,
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> CalibrationTest:
     """Test whether labels may have been drawn from the probabilities of the model, at a temperature or after a calibrator.
 
@@ -116,7 +109,7 @@ def calibration_test(
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, groups, counts, temperature, calibrator, input, classes, floor, ignore_index
+    logits, labels, temperature, calibrator
         As for `evaluate`; clusters and counts are not for "ece".
     method : {"mean", "spiegelhalter", "ece"}
         "mean": mean confidence equals accuracy. "spiegelhalter": the Brier score of all classes has the mean that the model
@@ -125,6 +118,8 @@ def calibration_test(
         Bins of "ece", as for `metrics.ece`.
     n_draws, seed : int
         How often "ece" redraws the labels, and the random seed.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -143,15 +138,15 @@ def calibration_test(
     """
     if not isinstance(method, str) or method not in get_args(Method):
         raise InputError(f"`method` must be 'mean', 'spiegelhalter' or 'ece', got {method!r}.")
-    given, meaning = chosen(temperature, calibrator), Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
-    data, (used,) = applied({"calibrator": given}, logits, labels, sample_weight, clusters, meaning, groups)
+    data, (used,) = open_calibrated({"calibrator": chosen(temperature, calibrator)}, logits, labels, options)
+    counts = counts_in(data, options)
     if method == "ece":
         _refuse_dependence(data, counts)
         return _by_redrawing(data, used, n_bins, strategy, n_draws, seed)
     return _by_deviation(data, used, method, counts=counts)
 
 
-def _by_deviation(data: Source, used: Map, method: Method, *, counts: bool) -> CalibrationTest:
+def _by_deviation(data: Rows, used: Map, method: Method, *, counts: bool) -> CalibrationTest:
     found, census = deviation(data, _SCORES[method], used, counts=counts)
     return CalibrationTest(
         method=method,
@@ -165,7 +160,7 @@ def _by_deviation(data: Source, used: Map, method: Method, *, counts: bool) -> C
     )
 
 
-def _refuse_dependence(data: Source, counts: bool) -> None:
+def _refuse_dependence(data: Rows, counts: bool) -> None:
     if clusters_in(data) is not None:
         raise InputError("`clusters` must be left out for 'ece', which redraws each label by itself. Use 'spiegelhalter'.")
     if counts:
@@ -179,7 +174,7 @@ def _distance(difference: float, error: float) -> float:
     return copysign(inf, difference) if difference else 0.0
 
 
-def _by_redrawing(data: Source, used: Map, n_bins: int, strategy: Strategy, n_draws: int, seed: int) -> CalibrationTest:
+def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draws: int, seed: int) -> CalibrationTest:
     check_bins(n_bins, strategy)
     number, seed = whole("n_draws", n_draws, 1, _MOST_DRAWS), whole("seed", seed, 0)
     (edges,) = edges_for(data, (used,), n_bins, strategy)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
 from itertools import permutations
-from typing import Any
+from typing import Any, Unpack
 
 from sklearn.base import clone
 
@@ -22,11 +22,12 @@ from nishimori._evaluation.score_test import score_test
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._evaluation.temperature_test import temperature_test_of
 from nishimori._fit.adaptive import match_both
-from nishimori._fit.floors import open_source, with_floor
+from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit, with_floor
 from nishimori._fit.match import Match
 from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Floor, Input, is_auto
-from nishimori._rows.source import Source, floor_in, groups_in, is_source
+from nishimori._rows.options import RowOptions, takes_rows
+from nishimori._rows.rows import Rows, counts_in, floor_in, groups_in, is_rows
+from nishimori._rows.scores import is_auto
 from nishimori._sums.census import verdict_on_zeros
 from nishimori._sums.reliability import Strategy
 from nishimori._sums.sketch.sketch import Sketch
@@ -42,6 +43,7 @@ _PILOTS = ("ec", "auto", "ts")
 _OF_TEST_DATA = ("X_test", "y_test", "test_weight", "test_clusters", "test_groups")
 
 
+@takes_rows(words=MAY_BE_AUTO)
 def compare(
     X_val: Any,
     y_val: Any = None,
@@ -49,39 +51,32 @@ def compare(
     y_test: Any = None,
     *,
     methods: Sequence[str | Calibrator] = ("none", "ts", "ec", "auto"),
-    sample_weight: Any = None,
     test_weight: Any = None,
-    clusters: Any = None,
     test_clusters: Any = None,
-    groups: Any = None,
     test_groups: Any = None,
-    counts: bool = False,
     level: float = 0.95,
     target: float = 0.02,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: Floor = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Comparison:
     """Fit several methods to validation data, measure them on test data, and say what the numbers mean.
 
     Parameters
     ----------
-    X_val, y_val, sample_weight, clusters, counts, input, classes, floor, ignore_index
+    X_val, y_val
         Validation data, as ``logits``, ``labels`` and so on of `temperatures`. Each method is fitted to them. With
         ``floor="auto"`` the floor is chosen from them once, for all methods and for the test data.
     X_test, y_test, test_weight, test_clusters, test_groups
         What the methods are measured on; by default the validation data, which flatters every method a little.
     methods : sequence of str or Calibrator
         Names of methods, or calibrators. Paired differences are those from the first one.
-    groups : array of shape (n_samples,), optional
-        The group of each sample, such as a site; the method "group" then has a temperature per group, else per predicted class.
     level, target : float
         The level of intervals; a test rejects if its p-value is below 1 - level. The relative error of T to plan samples for.
     n_bins, strategy
         Bins of the calibration error, as for `metrics.ece`.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -97,20 +92,19 @@ def compare(
     >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
     T 1.61, ECE 0.070 to 0.010
     """
-    said: dict[str, Any] = {"input": input, "classes": classes, "floor": floor, "ignore_index": ignore_index}
-    validation, test, used = data_sets(
-        (X_val, y_val, sample_weight, clusters, groups), (X_test, y_test, test_weight, test_clusters, test_groups), said
-    )
-    meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": used}
+    floor = options.get("floor")
+    measured_on = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
+    validation, test, used = data_sets((X_val, y_val), (X_test, y_test), options, measured_on)
+    meaning: dict[str, Any] = {"input": options.get("input") or "logits", "classes": options.get("classes"), "floor": used}
     chosen = _named(methods, meaning, by_groups=groups_in(validation) is not None)
-    found = _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts)
+    found = _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts_in(validation, options))
     return replace(found, verdicts=(*found.verdicts, floor_verdict(used))) if is_auto(floor) else found
 
 
 def _compared(
     methods: Mapping[str, Calibrator],
-    validation: Source,
-    test: Source | None,
+    validation: Rows,
+    test: Rows | None,
     bins: tuple[int, Strategy],
     level: float,
     target: float,
@@ -175,26 +169,29 @@ def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
 
 
 def data_sets(
-    validation: tuple[Any, ...], test: tuple[Any, ...], meaning: dict[str, Any]
-) -> tuple[Source, Source | None, float | None]:
+    validation: tuple[Any, Any], test: tuple[Any, Any], options: RowOptions, test_options: Mapping[str, Any]
+) -> tuple[Rows, Rows | None, float | None]:
     """Validation data, test data or None, and the floor of both, which is chosen from the validation data if it is "auto".
 
-    Both are given as logits, labels, weights, clusters and groups; ``meaning`` holds input, classes, floor and ignore_index.
+    Both are given as logits and labels. ``options`` are those of the validation data; ``test_options`` take their place for
+    test data.
     """
-    floor = meaning["floor"]
-    fitted = _data(validation, meaning, ("X_val", "y_val"))
+    floor = options.get("floor")
+    fitted = _data(*validation, options, ("X_val", "y_val"))
     used = floor_in(fitted) if is_auto(floor) else floor
     if test[0] is None:
-        for name, value in zip(_OF_TEST_DATA, test, strict=True):
+        for name, value in zip(_OF_TEST_DATA, (*test, *test_options.values()), strict=True):
             if value is not None:
                 raise InputError(f"`{name}` must be left out where there is no `X_test`.")
-        return fitted, None, used
-    measured = _data(test, meaning | {"floor": used}, ("X_test", "y_test"))
+        return fitted, None, used  # type: ignore[return-value]
+    others = options.copy()
+    others.update({**test_options, "floor": used})  # type: ignore[typeddict-item]
+    measured = _data(*test, others, ("X_test", "y_test"))
     if measured.n_classes != fitted.n_classes:
         raise InputError(f"`X_test` must have {fitted.n_classes} classes, as `X_val` has, got {measured.n_classes}.")
-    if used is not None and is_auto(floor) and floor_in(measured) is None:  # a source, which was told nothing
-        measured = with_floor(measured, used, "X_test")
-    return fitted, measured, used
+    if used is not None and is_auto(floor) and floor_in(measured) is None:  # rows, which were told nothing
+        measured = with_floor(measured, used, "X_test")  # type: ignore[arg-type]
+    return fitted, measured, used  # type: ignore[return-value]
 
 
 def floor_verdict(floor: float | None) -> str:
@@ -202,18 +199,19 @@ def floor_verdict(floor: float | None) -> str:
     return f"Probabilities below {floor:g} were raised to it: the log-loss of validation samples that were held out chose it."
 
 
-def _data(given: tuple[Any, ...], meaning: dict[str, Any], names: tuple[str, str]) -> Source:
-    """Logits, labels, weights, clusters and groups as a source.
+def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str]) -> Rows:
+    """Logits and labels as rows. `Rows` know what their numbers mean, and are told nothing but that a floor is to be chosen."""
+    if not is_rows(logits):
+        return open_rows_to_fit(logits, labels, names=names, **options)
+    kept: RowOptions = options.copy()
+    for name in ("input", "classes", "ignore_index", "shift_labels", "class_axis"):
+        kept.pop(name, None)  # type: ignore[misc]
+    if not is_auto(kept.get("floor")):
+        kept.pop("floor", None)
+    return open_rows_to_fit(logits, labels, names=names, **kept)
 
-    A source knows what its numbers mean, and is told nothing but that its floor is to be chosen.
-    """
-    X, y, weights, clusters, groups = given
-    if is_source(X):
-        meaning = {"floor": "auto"} if is_auto(meaning["floor"]) else {}
-    return open_source(X, y, weights, clusters=clusters, groups=groups, names=names, **meaning)
 
-
-def _fit(method: Calibrator, data: Source, matched: Match, *, counts: bool) -> Calibrator:
+def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Calibrator:
     """Fit one method; those that need no more than the temperatures of EC and TS share one search for both."""
     if type(method) is AdaptiveConsistency:
         return method.adopt(data, data, matched)
@@ -226,7 +224,7 @@ def _fit(method: Calibrator, data: Source, matched: Match, *, counts: bool) -> C
 
 
 def _fitted(
-    methods: Mapping[str, Calibrator], data: Source, matched: Match, *, counts: bool
+    methods: Mapping[str, Calibrator], data: Rows, matched: Match, *, counts: bool
 ) -> tuple[dict[str, Calibrator], dict[str, str]]:
     """Those that could be fitted, and why the others could not."""
     fitted: dict[str, Calibrator] = {}
@@ -244,7 +242,7 @@ def _fitted(
     raise NoTemperatureError(" ".join(f"{name}: {error}" for name, error in why.items()), end="flat")
 
 
-def _check_groups(data: Source, maps: Mapping[str, Map], name: str) -> None:
+def _check_groups(data: Rows, maps: Mapping[str, Map], name: str) -> None:
     """Refuse data that do not say to which group a row belongs, if a method needs that; ``name`` is the argument's."""
     needy = [method for method, map_ in maps.items() if map_.needs_groups]
     if needy and groups_in(data) is None:
@@ -259,7 +257,7 @@ class _MeasuredMethod:
 
     def __init__(
         self,
-        data: Source,
+        data: Rows,
         maps: Mapping[str, Map],
         bins: tuple[int, Strategy],
         classes: Classes,
@@ -388,7 +386,7 @@ def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _Measu
     return Compared(name, fitted.temperature_, error, interval, measured.cards[name], differences, by_class=by_class)
 
 
-def _tests(data: Source, matched: Match, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:
+def _tests(data: Rows, matched: Match, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
     found: dict[str, Any] = {}
     with suppress(NishimoriError):

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from nishimori._evaluation.scorecard import scorecards
 from nishimori._fit.temperatures import Temperatures, temperatures_of
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._sums.reliability import Strategy
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import temperature
@@ -40,6 +39,7 @@ class TemperatureCurve:
     chosen: Temperatures
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def temperature_curve(
     logits: Any,
     labels: Any = None,
@@ -47,23 +47,21 @@ def temperature_curve(
     grid: Sequence[float] | HostArray | None = None,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> TemperatureCurve:
     """Loss, mean confidence, accuracy and calibration error against the temperature.
 
     Parameters
     ----------
-    logits, labels, sample_weight, input, classes, floor, ignore_index
+    logits, labels
         As for `temperatures`.
     grid : sequence of float, optional
         The temperatures to evaluate; by default 61 from a quarter of the smaller chosen one to four times the larger
         (around 1 if there is neither).
     n_bins, strategy
         As for `metrics.ece`.
+    **options
+        What is said about the data: see `rows`.
 
     Examples
     --------
@@ -76,7 +74,7 @@ def temperature_curve(
     >>> curve.confidence.round(2)
     array([0.75, 0.57, 0.4 ])
     """
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     chosen = temperatures_of(data)
     if grid is None:
         ends = [t for t in (chosen.ec, chosen.ts) if t is not None] or [1.0]

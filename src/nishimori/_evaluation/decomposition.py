@@ -6,15 +6,14 @@ over all classes is recalibrated by one temperature (Berta et al., 2025).
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
+from nishimori._rows.rows import Rows
 from nishimori._sums.census import CountZeros, warn_of_zeros
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.outcomes import KeepOutcomes, Levels, OneClaim, Outcomes, check_claim, levels_of
@@ -66,6 +65,7 @@ class Decomposition:
     temperature: float | None = None
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def decomposition(
     logits: Any,
     labels: Any = None,
@@ -74,17 +74,13 @@ def decomposition(
     of: Decomposed = "top",
     cv: int | None = None,
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Decomposition:
     """What recalibration could gain: a score, split into a part due to calibration and the rest.
 
     Parameters
     ----------
-    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
+    logits, labels, temperature
         As for every metric of this module.
     score : {"nll", "brier"}
         Negative log-likelihood, or squared error.
@@ -93,6 +89,8 @@ def decomposition(
         distribution over all classes, the score of `nll` and `brier`.
     cv : int, optional
         Number of folds. Recalibration is then fitted to the other folds; by default to the same data. Not for ``of="all"``.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -117,14 +115,14 @@ def decomposition(
     0.3950 = 0.1450 + 0.2500
     """
     value = checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     _check(data, score, of, cv)
     if of == "all":
         return _of_all_classes(score, data, value)
     return _of_claims(score, data, of, 1 / value, cv)
 
 
-def _check(data: Source, score: Any, of: Any, cv: Any) -> None:
+def _check(data: Rows, score: Any, of: Any, cv: Any) -> None:
     """Refuse what has no decomposition."""
     if not isinstance(score, str) or score not in get_args(Score):
         raise InputError(f"`score` must be 'nll' or 'brier', got {score!r}.")
@@ -173,7 +171,7 @@ def _top_nll(gibbs: Gibbs) -> Array:
     return xp.log1p(rest) - xp.where(batch.right, xp.zeros_like(logs), logs)
 
 
-def _of_claims(score: Score, data: Source, of: OneClaim, beta: float, cv: int | None) -> Decomposition:
+def _of_claims(score: Score, data: Rows, of: OneClaim, beta: float, cv: int | None) -> Decomposition:
     """The decomposition of the mean score of one claim per row, by isotonic regression."""
     passes = together(KeepOutcomes(beta, of), _ClaimScore(score, beta, of), CountZeros())
     outcomes, mean, zeros = data.gather(passes).items
@@ -254,7 +252,7 @@ class _Frequencies:
         return np.bincount(arrays.on_host(batch.labels), arrays.on_host(batch.weights), batch.n_classes)
 
 
-def _of_all_classes(score: Score, data: Source, temperature: float) -> Decomposition:
+def _of_all_classes(score: Score, data: Rows, temperature: float) -> Decomposition:
     """The decomposition of the mean score of all classes at one temperature, by the temperature of the least score."""
     tried = np.append(temperature, temperature * _FACTORS)
     at_each, frequencies, zeros = data.gather(together(_ScoreAt(score, tuple(tried)), _Frequencies(), CountZeros())).items
@@ -275,7 +273,7 @@ def _constant_score(score: Score, shares: HostArray) -> float:
     return float(-shares @ np.log(np.where(shares > 0, shares, 1.0)))
 
 
-def _least(score: Score, data: Source, tried: HostArray, values: HostArray) -> tuple[float, float]:
+def _least(score: Score, data: Rows, tried: HostArray, values: HostArray) -> tuple[float, float]:
     """The temperature of the least score, and that score: from the best one that was tried and its two neighbours."""
     for _ in range(_READINGS):
         best = int(np.argmin(values))

@@ -13,7 +13,7 @@ from math import copysign, inf, sqrt
 from typing import Any, NamedTuple
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source, clusters_in, counts_of_clusters
+from nishimori._rows.rows import Rows, clusters_in, counts_of_clusters
 from nishimori._sums.census import Census, Count
 from nishimori._sums.clusters import ClusterSums, cluster_sums
 from nishimori._sums.gibbs import Gibbs
@@ -145,7 +145,7 @@ class _DeviateInClusters:
         return cluster_sums(batch, [value, batch.xp.ones_like(value)])
 
 
-def deviation(data: Source, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
+def deviation(data: Rows, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
     """The sum over all rows after a map, from one reading; with ``counts`` a weight of w stands for w independent rows."""
     in_clusters = clusters_in(data) is not None
     if in_clusters and counts:

@@ -3,16 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from nishimori._evaluation.scorecard import METRICS, Scorecard, scorecards
 from nishimori._rows.batch import Batch
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
+from nishimori._rows.rows import Rows, counts_in
 from nishimori._sums.observables import TopN
 from nishimori._sums.passes import Mean, Sums
 from nishimori._sums.reliability import Strategy
@@ -48,6 +47,7 @@ class Estimate:
     corrected: float | None = None
 
 
+@takes_rows(refuses={"groups": NO_GROUPS})
 def estimate(
     metric: str | Callable[..., Any],
     logits: Any,
@@ -58,13 +58,7 @@ def estimate(
     n_bins: int | None = None,
     strategy: Strategy | None = None,
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    counts: bool = False,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Estimate:
     """A metric with its standard error and interval.
 
@@ -73,14 +67,14 @@ def estimate(
     metric : str or function
         "error", "accuracy", "confidence", "nll", "brier", "ece" (of the top class, with the norm "l1") or "top_n_accuracy"; or
         the function of `nishimori.metrics` itself.
-    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
+    logits, labels, temperature
         As for every metric of this module.
     level : float
         How often such an interval contains the metric of infinitely many samples, between 0 and 1.
     top_n, n_bins, strategy
         The first for `top_n_accuracy` only, the others for `ece` only, as there.
-    clusters, counts
-        As for `nishimori.temperatures`: which samples are not independent, and whether a weight stands for so many samples.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -100,13 +94,11 @@ def estimate(
     """
     name, map_ = _name_of(metric), Temperature(checked_temperature(temperature))
     _refuse_other_keywords(name, {_TOP_N: {"top_n": top_n}, "ece": {"n_bins": n_bins, "strategy": strategy}})
-    data = source(
-        logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index, clusters=clusters
-    )
+    data = open_rows(logits, labels, **options)
     if name == _TOP_N:
-        return _of_top_n(data, top_n, level, counts=counts)
+        return _of_top_n(data, top_n, level, counts=counts_in(data, options))
     bins = 15 if n_bins is None else n_bins
-    cards = scorecards(data, [map_], n_bins=bins, strategy=strategy or "uniform", counts=counts)
+    cards = scorecards(data, [map_], n_bins=bins, strategy=strategy or "uniform", counts=counts_in(data, options))
     return _of_card(cards[0], name, level)
 
 
@@ -151,7 +143,7 @@ class _MissedTopN:
         return Sums((mean, spread(batch, [missed], counts=self.counts), batch.n_rows))
 
 
-def _of_top_n(data: Source, top_n: int | None, level: float, *, counts: bool) -> Estimate:
+def _of_top_n(data: Rows, top_n: int | None, level: float, *, counts: bool) -> Estimate:
     n = whole("top_n", top_n, 1, data.n_classes, which_is="the number of classes")
     missed, found, n_rows = data.gather(_MissedTopN(n, counts)).items
     value, squares = max(1 - missed.value, 0.0), found.squares / missed.weight**2

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Unpack, get_args
 
 from nishimori._evaluation.annotations import CheckOutcome, State, junit, workflow_command
-from nishimori._evaluation.calibrated import Said, applied, chosen
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen, open_calibrated
 from nishimori._evaluation.checks import (
     TITLES,
     Check,
@@ -22,8 +22,8 @@ from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.output_range import is_constant
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source
+from nishimori._rows.options import RowOptions, takes_rows
+from nishimori._rows.rows import Rows, counts_in
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 from nishimori._sums.sketch.sketch import Sketch
@@ -141,6 +141,7 @@ class Gate:
         return f"<p>{self.verdict}, {self.n_samples} samples</p>{self.table.html()}"
 
 
+@takes_rows(words=CALIBRATORS_WORD)
 def gate(
     logits: Any,
     labels: Any = None,
@@ -157,22 +158,15 @@ def gate(
     temperature: float | None = None,
     calibrator: Any = None,
     by: By | None = None,
-    groups: Any = None,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    sample_weight: Any = None,
-    clusters: Any = None,
-    counts: bool = False,
-    input: Input | None = None,
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Gate:
     """Whether a model keeps its bounds, does not, or the data do not tell.
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator, n_bins, strategy, sample_weight, clusters, counts
+    logits, labels, temperature, calibrator, n_bins, strategy
         As for `evaluate`, and so are ``input``, ``classes``, ``floor`` and ``ignore_index``.
     max_ece, max_gap, max_error, max_brier, max_nll : float, optional
         Bounds on the ECE, on the size of mean confidence minus accuracy, and on error, Brier score and NLL. Those on shares are
@@ -186,8 +180,10 @@ def gate(
     min_samples : int
         With fewer samples, or fewer clusters where these are given, no check can be judged. Samples whose weights w differ
         count as (Σw)²/Σw². Neither can a model be judged that gives the same probabilities for every sample.
-    by, groups
+    by
         As for `group_gaps`; by default groups where those are given, else predicted classes.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -203,9 +199,8 @@ def gate(
     pass: error is at most 20 %: 16.29 %, and below 16.91 % at the level of 95 %
     """
     bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
-    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, counts, min_samples)
-    given = Given(logits, labels, sample_weight, clusters, groups, Said(input, classes, floor, ignore_index))
-    return gate_of(given, wanted, calibrator, temperature, by)
+    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, min_samples)
+    return gate_of(logits, labels, options, wanted, chosen(temperature, calibrator), by)
 
 
 @dataclass(frozen=True)
@@ -217,7 +212,6 @@ class Wanted:
     strict: bool = False
     n_bins: int = 15
     strategy: Strategy = "uniform"
-    counts: bool = False
     min_samples: int = MIN_SAMPLES
 
     def __post_init__(self) -> None:
@@ -227,37 +221,25 @@ class Wanted:
         checked_bounds(dict(self.bounds))
 
 
-@dataclass(frozen=True, eq=False)
-class Given:
-    """The data as the user passed them."""
-
-    logits: Any
-    labels: Any
-    sample_weight: Any
-    clusters: Any
-    groups: Any
-    meaning: Said
+def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used: Any, by: By | None) -> Gate:
+    """The checks of data after a map or a fitted calibrator."""
+    data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
+    classes = options.get("classes")
+    known = getattr(used, "classes", None) if classes is None else classes
+    groups = by or ("prediction" if options.get("groups") is None else "groups")
+    return judged(data, map_, wanted, groups, known, counts=counts_in(data, options))
 
 
-def gate_of(given: Given, wanted: Wanted, calibrator: Any, temperature: float | None, by: By | None) -> Gate:
-    """The checks of data that are still to be checked themselves."""
-    used = chosen(temperature, calibrator)
-    rows = (given.logits, given.labels, given.sample_weight, given.clusters)
-    data, (map_,) = applied({"calibrator": used}, *rows, given.meaning, given.groups)
-    classes = getattr(used, "classes", None) if given.meaning.classes is None else given.meaning.classes
-    return judged(data, map_, wanted, by or ("prediction" if given.groups is None else "groups"), classes)
-
-
-def judged(data: Source | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None) -> Gate:
+def judged(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
     """The checks of a source after a map: one reading for all samples, and one more for groups."""
-    bounds, level = checked_bounds(dict(wanted.bounds)), wanted.level
+    bounds, level, counts = checked_bounds(dict(wanted.bounds)), wanted.level, counts or counts_in(data)
     if by not in get_args(By):
         raise InputError(f"`by` must be 'prediction' or 'groups', got {by!r}.")
     if isinstance(data, Sketch) and "group_gap" in bounds:
         raise InputError("`max_group_gap` must be left out for a sketch, which has no sums per group. Pass logits and labels.")
-    options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": wanted.counts}
+    options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": counts}
     (card,) = scorecards(data, [map_], **options)
-    names, reason = [each for each in TITLES if each in bounds], _why_not_judged(data, map_, card, wanted)
+    names, reason = [each for each in TITLES if each in bounds], _why_not_judged(data, map_, card, wanted, counts=counts)
     if reason:
         checks = [unjudged(name, bounds[name], card, level, reason) for name in names]
         return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
@@ -268,18 +250,18 @@ def judged(data: Source | Sketch, map_: Map, wanted: Wanted, by: By, classes: Cl
             continue
         assert not isinstance(data, Sketch), "refused above"
         named = names_of_groups(data, by, classes)
-        (gaps,) = gaps_after(data, [map_], by, named, level, counts=wanted.counts)
+        (gaps,) = gaps_after(data, [map_], by, named, level, counts=counts)
         checks.append(check_of_groups(bounds[name], gaps, level))
     return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
 
 
-def _why_not_judged(data: Source | Sketch, map_: Map, card: Scorecard, wanted: Wanted) -> str:
+def _why_not_judged(data: Rows | Sketch, map_: Map, card: Scorecard, wanted: Wanted, *, counts: bool) -> str:
     """Why the data cannot be held against any bound; empty if they can."""
     number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, "cluster")
     # Weights that differ tell as much as (Σw)²/Σw² equal ones. With `counts`, a row is as many samples as its weight says.
     effective = number if card.gaps is None else round(1 / card.gaps.squares)
     weighted = effective < number
-    if weighted or wanted.counts:
+    if weighted or counts:
         number = effective
     if number < wanted.min_samples:
         found = f"there is only one {what}" if number == 1 else f"there are only {number} {what}s"

@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Unpack, get_args
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import Said, applied, chosen
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen, open_calibrated
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source, groups_in, has_clusters, refuse_counted_clusters
+from nishimori._rows.options import RowOptions, takes_rows
+from nishimori._rows.rows import Rows, counts_in, groups_in, has_clusters, refuse_counted_clusters
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.group_tally import GroupTally, TallyGroups
 from nishimori._sums.groups import By, Grouping
@@ -166,35 +166,29 @@ def _row(each: GroupGap) -> tuple[str, ...]:
     return (str(each.name), f"{each.n}", *shares, in_points(each.gap, each.se), "off" if each.is_off else "")
 
 
+@takes_rows(words=CALIBRATORS_WORD)
 def group_gaps(
     logits: Any,
     labels: Any = None,
     *,
     by: By = "prediction",
-    groups: Any = None,
     temperature: float | None = None,
     calibrator: Any = None,
     level: float = 0.95,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    counts: bool = False,
-    input: Input | None = None,
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> GroupGaps:
     """Confidence minus accuracy of each group of samples, with errors, and which groups are off by more than noise.
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator, sample_weight, clusters, counts, input, classes, floor, ignore_index
+    logits, labels, temperature, calibrator
         As for `evaluate`.
     by : {"prediction", "groups"}
         What makes a group: the class that is predicted for a sample, or what ``groups`` says.
-    groups : array of shape (n_samples,), optional
-        The group of each sample, for ``by="groups"`` and for calibrators that have a temperature per group.
     level : float
         At most a share 1 - ``level`` of data sets of a calibrated model has a group that is marked as off.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -215,8 +209,8 @@ def group_gaps(
     if by not in get_args(By):
         raise InputError(f"`by` must be 'prediction' or 'groups', got {by!r}.")
     between("level", level, 0, 1)
-    used, said = chosen(temperature, calibrator), Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
-    data, (map_,) = applied({"calibrator": used}, logits, labels, sample_weight, clusters, said, groups)
+    used, groups, classes = chosen(temperature, calibrator), options.get("groups"), options.get("classes")
+    data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
     if isinstance(data, Sketch):
         raise InputError("`logits` must not be a sketch, which has no sums per group. Pass logits and labels.")
     if by == "prediction" and groups is not None and not map_.needs_groups:
@@ -225,24 +219,22 @@ def group_gaps(
             "Pass by='groups' to measure each of them."
         )
     names = names_of_groups(data, by, getattr(used, "classes", None) if classes is None else classes)
-    return gaps_after(data, [map_], by, names, level, counts=counts)[0]
+    return gaps_after(data, [map_], by, names, level, counts=counts_in(data, options))[0]
 
 
-def gaps_after(
-    data: Source, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool
-) -> list[GroupGaps]:
+def gaps_after(data: Rows, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool) -> list[GroupGaps]:
     """The gaps of the groups of a source after each of several maps, all from one reading."""
     tally = tally_of(data, by, names, counts=counts)
     return [gaps_in(by, names, sums, level) for sums in data.gather(replace(tally, maps=tuple(maps))).items]
 
 
-def tally_of(data: Source, by: By, names: Sequence[Any], *, counts: bool) -> TallyGroups:
+def tally_of(data: Rows, by: By, names: Sequence[Any], *, counts: bool) -> TallyGroups:
     """What sums over the groups of a source."""
     refuse_counted_clusters(data, counts=counts)
     return TallyGroups(Grouping(by, len(names)), counts, has_clusters(data))
 
 
-def names_of_groups(data: Source, by: By, classes: Classes) -> list[Any]:
+def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
     """The label of each class, or the name of each group."""
     if by == "prediction":
         found: list[Any] = class_labels(classes, data.n_classes).tolist()

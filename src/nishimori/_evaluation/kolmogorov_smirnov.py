@@ -1,36 +1,34 @@
 """The Kolmogorov-Smirnov calibration error: the largest gap between the claims below a threshold and those that came true."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._sums.outcomes import KeepOutcomes, Levels, OneClaim, check_claim
 from nishimori._support.numbers import temperature as checked_temperature
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def ks(
     logits: Any,
     labels: Any = None,
     *,
     of: OneClaim = "top",
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> float:
     """Kolmogorov-Smirnov calibration error: the largest gap between claims below a threshold and those that came true.
 
     Parameters
     ----------
-    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
+    logits, labels, temperature
         As for every metric of this module.
     of : {"top", "positive"}
         What is claimed: that the predicted class is right, or that class 1 is true (binary problems only).
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -53,7 +51,7 @@ def ks(
     0.3655
     """
     beta = 1 / checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     check_claim(data, of)
     return kolmogorov_smirnov(data.gather(KeepOutcomes(beta, of)).levels())
 

@@ -7,17 +7,16 @@ the mean of the differences row by row.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import Said, applied
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._evaluation.ece_difference import EceDifference
 from nishimori._evaluation.scorecard import Scorecard, card_of, edges_for
 from nishimori._rows.batch import Batch
-from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source
+from nishimori._rows.options import RowOptions, takes_rows
+from nishimori._rows.rows import Rows, counts_in
 from nishimori._sums.census import at_zeros, warn_of_zeros
 from nishimori._sums.group_tally import GroupTally, TallyGroups
 from nishimori._sums.passes import Sums
@@ -94,6 +93,7 @@ class Paired:
     nll: Difference
 
 
+@takes_rows(words=CALIBRATORS_WORD)
 def paired(
     logits: Any,
     labels: Any,
@@ -102,29 +102,20 @@ def paired(
     *,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    sample_weight: Any = None,
-    clusters: Any = None,
-    groups: Any = None,
-    counts: bool = False,
-    input: Input | None = None,
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Paired:
     """What two calibrations of the same data differ by, with standard errors, intervals and p-values.
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, counts
+    logits, labels
         As for `temperatures`; pass None for ``labels`` where ``logits`` brings its own.
     first, second : float or calibrator
         Temperatures, or fitted calibrators; 1 is the model as it is.
-    groups : array of shape (n_samples,), optional
-        The group of each sample, for calibrators that have a temperature per group.
     n_bins, strategy
         Bins of the calibration error, as for `metrics.ece`.
-    input, classes, floor, ignore_index
-        As for `evaluate`.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -143,16 +134,8 @@ def paired(
     -0.190 ± 0.017, p = 6e-29
     """
     used = {"first": _used(first), "second": _used(second)}
-    data, maps = applied(
-        used,
-        logits,
-        labels,
-        sample_weight,
-        clusters,
-        Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index),
-        groups,
-    )
-    cards, (found,) = compared(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
+    data, maps = open_calibrated(used, logits, labels, options)
+    cards, (found,) = compared(data, maps, n_bins=n_bins, strategy=strategy, counts=counts_in(data, options))
     return Paired(first=cards[0], second=cards[1], **found)
 
 
@@ -163,7 +146,7 @@ def _used(given: Any) -> Any:
 
 
 def compared(
-    data: Source | Sketch, maps: Sequence[Map], *, n_bins: int = 15, strategy: Strategy = "uniform", counts: bool = False
+    data: Rows | Sketch, maps: Sequence[Map], *, n_bins: int = 15, strategy: Strategy = "uniform", counts: bool = False
 ) -> tuple[list[Scorecard], list[dict[str, Difference]]]:
     """A scorecard for each map, and the differences of each map but the first from the first, all from the same readings."""
     pairs = [(0, other) for other in range(1, len(maps))]
@@ -172,7 +155,7 @@ def compared(
 
 
 def differences_of(
-    data: Source | Sketch,
+    data: Rows | Sketch,
     maps: Sequence[Map],
     pairs: Sequence[tuple[int, int]],
     *,

@@ -6,14 +6,13 @@ the labels. That from the sample, √Σw²(c − right)²/Σw, rejects too often
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Unpack, get_args
 
 from nishimori._evaluation.deviation import ConfidenceGap, Deviation, EnergyGap, RowScore, deviation
 from nishimori._evaluation.p_value import verdict
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source, clusters_in, counts_of_clusters
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
+from nishimori._rows.rows import Rows, clusters_in, counts_in, counts_of_clusters
 from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import two_sided
@@ -86,19 +85,14 @@ class ScoreTest:
         return self.verdict
 
 
+@takes_rows(refuses={"groups": NO_GROUPS})
 def score_test(
     logits: Any,
     labels: Any = None,
     *,
     temperature: float = 1.0,
     method: Method = "ec",
-    sample_weight: Any = None,
-    clusters: Any = None,
-    counts: bool = False,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> ScoreTest:
     """Test whether labels may have been drawn from the softmax of logits over a given temperature.
 
@@ -107,12 +101,14 @@ def score_test(
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, counts, input, classes, floor, ignore_index
+    logits, labels
         As for `temperatures`.
     temperature : float
         The temperature to test; 1 asks whether the model needs calibration. For a sketch, one of its grid, such as 1.
     method : {"ec", "ts"}
         Which gap: confidence minus accuracy, or expected logit minus logit of the true class.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -134,13 +130,11 @@ def score_test(
     used = checked_temperature(temperature)
     if not isinstance(method, str) or method not in get_args(Method):
         raise InputError(f"`method` must be 'ec' or 'ts', got {method!r}.")
-    data = source(
-        logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index, clusters=clusters
-    )
-    return _tested(data, method, used, counts=counts)
+    data = open_rows(logits, labels, **options)
+    return _tested(data, method, used, counts=counts_in(data, options))
 
 
-def _tested(data: Source, method: Method, temperature: float, *, counts: bool) -> ScoreTest:
+def _tested(data: Rows, method: Method, temperature: float, *, counts: bool) -> ScoreTest:
     if isinstance(data, Sketch):
         found, census = _in_sketch(data, BUILT_IN[method], temperature, counts=counts), data.census
     else:

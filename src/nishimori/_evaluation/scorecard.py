@@ -7,16 +7,15 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, isnan, nan, sqrt
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import Said, applied, chosen
-from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen, open_calibrated
+from nishimori._rows.options import RowOptions, takes_rows
+from nishimori._rows.rows import Rows, counts_in
 from nishimori._rows.top_k import TopK
-from nishimori._rows.top_k_rows import TopKSource
+from nishimori._rows.top_k_rows import TopKRows
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.census import verdict_on_zeros, warn_of_zeros
 from nishimori._sums.reliability import Bins, Reliability, Strategy, check_bins, uniform_edges
@@ -193,6 +192,7 @@ class Scorecard:
 _LARGEST = {"confidence": 1.0, "brier": 2.0, "nll": inf}
 
 
+@takes_rows(words=CALIBRATORS_WORD)
 def evaluate(
     logits: Any,
     labels: Any = None,
@@ -201,35 +201,22 @@ def evaluate(
     calibrator: Any = None,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    sample_weight: Any = None,
-    clusters: Any = None,
-    groups: Any = None,
-    counts: bool = False,
-    input: Input | None = None,
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Scorecard:
     """Every metric of a data set at once, read once (twice with ``strategy="quantile"``).
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, counts, ignore_index
+    logits, labels
         As for `temperatures`. A `TopK` is measured as it is, at T = 1.
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
         A fitted calibrator to apply first, instead of a temperature.
-    groups : array of shape (n_samples,), optional
-        The group of each sample, for a calibrator that has a temperature per group.
     n_bins, strategy
         Bins of the calibration error, as for `metrics.ece`.
-    input : {"logits", "probabilities"}, optional
-        What ``logits`` holds: by default what the calibrator was fitted to, else logits.
-    classes : sequence, optional
-        The label of each column in order: by default the calibrator's, else 0, 1, ...
-    floor : float, optional
-        Smaller probabilities are raised to this: by default to the calibrator's, else only exact zeros are raised.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -244,14 +231,13 @@ def evaluate(
     0.5 0.731 0.231 0.813
     """
     used = chosen(temperature, calibrator)
-    meaning = Said(input=input, classes=classes, floor=floor, ignore_index=ignore_index)
     if isinstance(logits, TopK):
         _refuse_map(used)
-    data, maps = applied({"calibrator": used}, logits, labels, sample_weight, clusters, meaning, groups)
-    if isinstance(data, TopKSource):
-        (card,) = scorecards(data.even, maps, n_bins=n_bins, strategy=strategy, counts=counts)
+    data, maps = open_calibrated({"calibrator": used}, logits, labels, options)
+    if isinstance(data, TopKRows):
+        (card,) = scorecards(data.even, maps, n_bins=n_bins, strategy=strategy, counts=counts_in(data, options))
         return _without_unknown(card, data)
-    (card,) = scorecards(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
+    (card,) = scorecards(data, maps, n_bins=n_bins, strategy=strategy, counts=counts_in(data, options))
     return card
 
 
@@ -264,7 +250,7 @@ def _refuse_map(used: Any) -> None:
         )
 
 
-def _without_unknown(card: Scorecard, data: TopKSource) -> Scorecard:
+def _without_unknown(card: Scorecard, data: TopKRows) -> Scorecard:
     """The card of top-k log-probabilities, whose tail matters only to scores of all classes."""
     absent = dict(card.why_no_se)
     absent["brier"] = "the squares of probabilities that are not listed are not known. Pass all logits."
@@ -279,7 +265,7 @@ def _without_unknown(card: Scorecard, data: TopKSource) -> Scorecard:
 
 
 def scorecards(
-    data: Source | Sketch,
+    data: Rows | Sketch,
     maps: Sequence[Map],
     *,
     n_bins: int = 15,
@@ -301,14 +287,14 @@ def scorecards(
 
 
 def _from_shared_readings(
-    data: Source, maps: tuple[Map, ...], n_bins: int, strategy: Strategy, *, counts: bool
+    data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy, *, counts: bool
 ) -> list[Scorecard]:
     sums = data.gather(MeasureScores(maps, edges_for(data, maps, n_bins, strategy), counts)).items
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     return [card_of(each, temperature_of(map_)) for map_, each in zip(maps, sums, strict=True)]
 
 
-def edges_for(data: Source, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> tuple[HostArray, ...]:
+def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> tuple[HostArray, ...]:
     """The edges of the bins after each map; quantiles take a reading of their own."""
     if strategy == "uniform":
         return (uniform_edges(n_bins),) * len(maps)

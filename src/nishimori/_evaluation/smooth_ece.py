@@ -14,14 +14,13 @@ the error at width σ, and a smooth ECE of σ, by at most h²/(8σ²) times the 
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, log2
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.outcomes import OneClaim, check_claim
 from nishimori._sums.reliability import claims, outcomes
@@ -39,26 +38,25 @@ _POINTS_PER_WIDTH = 250
 _TOLERANCE = 1e-9
 
 
+@takes_rows(refuses=ONE_NUMBER)
 def smooth_ece(
     logits: Any,
     labels: Any = None,
     *,
     of: OneClaim = "top",
     temperature: float = 1.0,
-    sample_weight: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> float:
     """Expected calibration error without bins: the gap between confidence and accuracy after smoothing.
 
     Parameters
     ----------
-    logits, labels, temperature, sample_weight, input, classes, floor, ignore_index
+    logits, labels, temperature
         As for every metric of this module.
     of : {"top", "positive"}
         What is claimed: that the predicted class is right, or that class 1 is true (binary problems only).
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -81,7 +79,7 @@ def smooth_ece(
     0.3808
     """
     beta = 1 / checked_temperature(temperature)
-    data = source(logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index)
+    data = open_rows(logits, labels, **options)
     check_claim(data, of)
     return smooth_error(data.gather(ResidualSpread(beta, of)))
 

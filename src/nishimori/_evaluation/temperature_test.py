@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 from math import exp, sqrt
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from nishimori._evaluation.p_value import is_rejected, shown
 from nishimori._fit.match import Match, gaps_at
 from nishimori._fit.search import match
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
+from nishimori._rows.rows import Rows, counts_in
 from nishimori._sums.moments import GapSums
 from nishimori._sums.observables import BUILT_IN
 from nishimori._sums.sketch.sketch import Sketch
@@ -80,17 +79,11 @@ class TemperatureTest:
         return self.verdict
 
 
+@takes_rows(refuses={"groups": NO_GROUPS})
 def temperature_test(
     logits: Any,
     labels: Any = None,
-    *,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    counts: bool = False,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> TemperatureTest:
     """Test whether expectation consistency and temperature scaling choose the same temperature, up to chance.
 
@@ -99,8 +92,10 @@ def temperature_test(
 
     Parameters
     ----------
-    logits, labels, sample_weight, clusters, counts, input, classes, floor, ignore_index
+    logits, labels
         As for `temperatures`.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -125,15 +120,13 @@ def temperature_test(
     >>> print(nishimori.temperature_test(logits, labels))
     EC and TS differ by 3.6 standard errors (p = 0.00037): one temperature does not describe this model.
     """
-    data = source(
-        logits, labels, sample_weight, input=input, classes=classes, floor=floor, ignore_index=ignore_index, clusters=clusters
-    )
-    matched = match(data, *BUILT_IN.values(), counts=counts)
+    data = open_rows(logits, labels, **options)
+    matched = match(data, *BUILT_IN.values(), counts=counts_in(data, options))
     matched.warn()
-    return temperature_test_of(data, matched, counts=counts)
+    return temperature_test_of(data, matched, counts=counts_in(data, options))
 
 
-def temperature_test_of(data: Source, matched: Match, *, counts: bool) -> TemperatureTest:
+def temperature_test_of(data: Rows, matched: Match, *, counts: bool) -> TemperatureTest:
     """The same from a search for both temperatures in ``data``."""
     _refuse_without_both(matched)
     return _from_gaps(matched, _at_one_temperature(data, matched, counts=counts))
@@ -147,7 +140,7 @@ def _refuse_without_both(matched: Match) -> None:
             raise root
 
 
-def _at_one_temperature(data: Source, matched: Match, *, counts: bool) -> GapSums:
+def _at_one_temperature(data: Rows, matched: Match, *, counts: bool) -> GapSums:
     """The sums of both conditions at T of temperature scaling, from one more reading, or from those of a sketch.
 
     Each condition at its own temperature, as a fit has them, makes the test reject too often for few wrong answers: for 100

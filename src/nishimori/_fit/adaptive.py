@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from nishimori._fit.match import Match
 from nishimori._fit.search import match
-from nishimori._rows.source import Source, has_clusters
+from nishimori._rows.rows import Rows, has_clusters
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
@@ -49,7 +49,7 @@ def kept_share(delta: HostArray, variance: float) -> HostArray:
     return share
 
 
-def match_both(data: Source | Sketch, *, label_name: str = "labels", counts: bool = False) -> Match:
+def match_both(data: Rows | Sketch, *, label_name: str = "labels", counts: bool = False) -> Match:
     """Where EC and TS are matched, with sums at both temperatures themselves.
 
     T depends on these sums, and not only its standard error. A short step away they would be right to a percent, which depends

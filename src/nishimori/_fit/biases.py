@@ -23,7 +23,7 @@ from nishimori._fit.bias_sums import BiasGaps, BiasPoint, BiasSums, MeasureBiase
 from nishimori._fit.conditions import NOISE, gap_products, sandwich
 from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._fit.random_effects import variance_limit
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._support.arrays import HostArray
 from nishimori.errors import NotConvergedError
 
@@ -79,7 +79,7 @@ class Biases:
 class BiasSearch:
     """Reads the data at the points that are asked for, and counts how often."""
 
-    def __init__(self, data: Source) -> None:
+    def __init__(self, data: Rows) -> None:
         self.data = data
         self.n_readings = 0
         self.spread = inf
@@ -224,7 +224,7 @@ def common_spread(sums: BiasSums, biases: HostArray, dispersion: float) -> float
     return sqrt(variance_limit(scores / values, dispersion / values, _LEVEL, centre=0.0))
 
 
-def standard_errors(data: Source, found: Biases, *, counts: bool) -> tuple[float, HostArray]:
+def standard_errors(data: Rows, found: Biases, *, counts: bool) -> tuple[float, HostArray]:
     """Those of β and of the biases, which must not be shrunk; one reading."""
     by_confidence = found.by_confidence
     jacobian = equations_of(found.sums, found.point, 0.0, by_confidence=by_confidence).jacobian

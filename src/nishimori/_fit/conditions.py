@@ -13,7 +13,7 @@ import numpy as np
 
 from nishimori._fit.newton import Equations
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source, has_clusters
+from nishimori._rows.rows import Rows, has_clusters
 from nishimori._sums.clusters import ClusterSums, cluster_sums
 from nishimori._sums.spread import unit_weights
 from nishimori._support import arrays
@@ -86,7 +86,7 @@ class GapProducts:
         return Products(gaps.T @ (gaps * units[:, None]))
 
 
-def gap_products(data: Source, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
+def gap_products(data: Rows, gaps_of: Callable[[Batch], HostArray], *, counts: bool) -> HostArray:
     """The sums of products over what is independent in the data, rows or clusters, from one reading."""
     found: HostArray = data.gather(GapProducts(gaps_of, counts, has_clusters(data))).products
     return found

@@ -16,7 +16,7 @@ import numpy as np
 from nishimori._kernels.block import RowsNearBeta
 from nishimori._kernels.kernel import ExpandedSumsFunction, Kernel
 from nishimori._rows.batch import N_SUMS, Batch
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 
@@ -125,7 +125,7 @@ def _term(step: float, power: int) -> float:
 
 
 @dataclass(frozen=True)
-class Expansion(Source):
+class Expansion(Rows):
     """The rows of a data set near one β. Two expansions of different rows add."""
 
     parts: tuple[ExpandedRows, ...]

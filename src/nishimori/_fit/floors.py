@@ -9,16 +9,17 @@ consistency and vector scaling have their minimum at the same floor, or at the n
 
 from collections.abc import Sequence
 from math import exp
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
 from nishimori._fit.search import match
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Floor, Input, Scores, check_input, is_auto
-from nishimori._rows.source import Source, floor_in, is_source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import RowOptions
+from nishimori._rows.rows import Rows, counts_in, floor_in, is_rows
+from nishimori._rows.scores import Scores, check_input, is_auto
 from nishimori._rows.top_k import TopK
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray, on_host
@@ -39,6 +40,13 @@ _AS_GOOD = 0.5
 _NUMBERS, _LEAST_ROWS = 2**18, 2**10
 
 
+MAY_BE_AUTO = {
+    "floor": "Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of "
+    'their dtype. "auto" chooses the floor of the lowest out-of-fold log-loss, as for `ExpectationConsistency`.'
+}
+"""What the floor may be where something is fitted."""
+
+
 class Samples(NamedTuple):
     """Probabilities (n, k) as they came, true columns, positive weights, and the number of the cluster of each sample."""
 
@@ -48,35 +56,32 @@ class Samples(NamedTuple):
     clusters: HostArray
 
 
-def open_source(
-    logits: Any,
-    labels: Any = None,
-    sample_weight: Any = None,
-    *,
-    floor: Floor = None,
-    input: Input = "logits",
-    names: tuple[str, str] = ("logits", "labels"),
-    **options: Any,
-) -> Source:
-    """What the user passed, as a source, as `source` makes it; its floor is chosen here if it is "auto".
+def open_rows_to_fit(
+    logits: Any, labels: Any = None, *, names: tuple[str, str] = ("logits", "labels"), **options: Unpack[RowOptions]
+) -> Rows:
+    """What the user passed, as rows to fit to; their floor is chosen here if it is "auto".
 
     ``names`` are what the caller's signature calls the first two arguments.
     """
-    given: dict[str, Any] = {"input": input, "names": names, **options}
+    floor = options.get("floor")
     if not is_auto(floor) or isinstance(logits, TopK):  # which has no use for any floor, and says so
-        return source(logits, labels, sample_weight, floor=floor, **given)  # type: ignore[arg-type]
-    if not is_source(logits):
-        check_input(input, floor, fits=True)
-    data = source(logits, labels, sample_weight, **given)
+        return open_rows(logits, labels, names=names, **options)
+    if not is_rows(logits):
+        check_input(options.get("input") or "logits", floor, fits=True)
+    others = options.copy()
+    others["floor"] = None
+    data = open_rows(logits, labels, names=names, **others)
     if floor_in(data) is not None:
         raise InputError(f"`floor` must be left out where `{names[0]}` has its own, {floor_in(data)!r}, got 'auto'.")
-    return with_floor(data, choose_floor(data, names[0]), names[0])
+    found = with_floor(data, choose_floor(data, names[0]), names[0])
+    found.counts = counts_in(data)
+    return found
 
 
-def with_floor(data: Any, floor: float, name: str) -> Source:
+def with_floor(data: Any, floor: float, name: str) -> Rows:
     """The same rows with smaller probabilities raised to ``floor``; refuses data whose probabilities cannot be read again."""
     raise_to = getattr(data, "with_floor", None)
-    found: Source | None = None if raise_to is None else raise_to(floor)
+    found: Rows | None = None if raise_to is None else raise_to(floor)
     if found is None:
         raise InputError(
             f"`floor` must be a number where `{name}` is a {type(data).__name__}, got 'auto', which needs the probability of "
@@ -86,7 +91,7 @@ def with_floor(data: Any, floor: float, name: str) -> Source:
     return found
 
 
-def choose_floor(data: Source, name: str = "logits") -> float:
+def choose_floor(data: Rows, name: str = "logits") -> float:
     """The floor of the lowest out-of-fold log-loss after temperature scaling, for the rows of a source.
 
     Of floors that are as good as the best, the largest is taken: where no true class has a very small probability, the loss
@@ -144,7 +149,7 @@ def _folds(clusters: HostArray) -> tuple[HostArray, int]:
 
 def _log_beta(logits: HostArray, labels: HostArray, weights: HostArray, start: float) -> float:
     """Log β of temperature scaling; 0, which leaves probabilities as they are, where there is none."""
-    rows = ArraySource(Scores(logits, "logits"), labels, weights)
+    rows = ArrayRows(Scores(logits, "logits"), labels, weights)
     try:
         (root,) = match(rows, Energy(), starts=[start]).roots
     except NishimoriError:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nishimori._fit.random_effects import variance_between, variance_limit
-from nishimori._rows.source import Source, has_clusters
+from nishimori._rows.rows import Rows, has_clusters
 from nishimori._sums.groups import Grouping, GroupSums, MeasureGroups
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
@@ -92,7 +92,7 @@ class GroupMatch:
 
 
 def match_groups(
-    data: Source,
+    data: Rows,
     grouping: Grouping,
     observable: Confidence | Energy,
     common: float,
@@ -167,7 +167,7 @@ def _log_errors(sums: GroupSums, is_open: HostArray, possible: HostArray, used: 
 class _GroupSearch:
     """A search in one data set, from the common log β."""
 
-    data: Source
+    data: Rows
     grouping: Grouping
     observable: Confidence | Energy
     log_beta: float

@@ -15,7 +15,7 @@ import numpy as np
 from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.newton import Equations, solve
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import NotConvergedError
@@ -282,7 +282,7 @@ class LogisticSearch:
         How often the data were read.
     """
 
-    def __init__(self, data: Source, seen: Overview) -> None:
+    def __init__(self, data: Rows, seen: Overview) -> None:
         self.data = data
         self.seen = seen
         self.n_readings = 0

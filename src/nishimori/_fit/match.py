@@ -7,7 +7,7 @@ from math import exp, sqrt
 
 import numpy as np
 
-from nishimori._rows.source import Source, has_clusters
+from nishimori._rows.rows import Rows, has_clusters
 from nishimori._sums.census import Census, warn_if_few, warn_of_zeros
 from nishimori._sums.clusters import ClusterGaps
 from nishimori._sums.moments import GapSums, Measure, Moments
@@ -176,7 +176,7 @@ class Match:
         """The same, where a weight of w stands for w independent rows."""
         return self if self.gaps is None else replace(self, gaps=self.gaps.with_counts())
 
-    def at_roots(self, data: Source, *, counts: bool = False) -> "Match":
+    def at_roots(self, data: Rows, *, counts: bool = False) -> "Match":
         """The same, with all sums at the temperatures themselves and from the same reading, which is one more.
 
         Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
@@ -196,7 +196,7 @@ class Match:
             warn_of_zeros(self.census.n_at_zeros, self.census.n_rows, "the temperature of temperature scaling", fits=True)
 
 
-def gaps_at(data: Source, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:
+def gaps_at(data: Rows, wanted: Sequence[tuple[Observable, float]], *, counts: bool) -> GapSums:
     """The sums of some observables, each at one β, with the squares of what is independent in the data: rows or clusters."""
     measure = Measure(tuple((observable, (beta,)) for observable, beta in wanted))
     if has_clusters(data):

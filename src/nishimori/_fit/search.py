@@ -3,37 +3,429 @@
 Expectation consistency and temperature scaling are one search with two observables. It starts at the answer of a small random
 sample of the rows. One reading at that β then gives each row as a function of β, in which both temperatures are found without
 reading the logits again; if they turn out to be too far away, or the rows are too many to keep, the search reads on.
+
+From top to bottom: how far float32 and float64 are apart in a few rows (`CompareRows`); the passes over all rows that searches
+share, and why there may be nothing to find (`Readings`); where a search starts (`answers_from`); the search (`match`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, inf, log
-from typing import NamedTuple
+from math import exp, inf, log, sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from nishimori._fit.expansion import Expand, Expansion
 from nishimori._fit.match import Match
-from nishimori._fit.readings import LastGaps, Readings, in_log_beta, measure_at, refusal
-from nishimori._fit.row_means import CompareRows
-from nishimori._fit.starts import (
-    ANYWHERE,
-    MANY,
-    answers_from,
-    answers_of,
-    every_so_many,
-    known,
-    middle,
-    numbers,
-    sample_of,
-    some_of,
-)
+from nishimori._rows.batch import Batch
 from nishimori._rows.labels import check_number_of_clusters
-from nishimori._rows.source import Source, applied, counts_of_clusters, has_clusters, refuse_counted_clusters
-from nishimori._sums.census import Census
+from nishimori._rows.rows import Rows, applied, concluded, counts_of_clusters, has_clusters, refuse_counted_clusters
+from nishimori._sums.census import Census, Count
+from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
-from nishimori._sums.passes import Sums
+from nishimori._sums.passes import Sums, together
 from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
 from nishimori._support.roots import Point, Root, drive, increasing_root
-from nishimori.errors import InputError, NishimoriError, NotConvergedError
+from nishimori.errors import InputError, NishimoriError, NotConvergedError, NoTemperatureError
+
+
+@dataclass(frozen=True)
+class RowErrors:
+    """Sums over some rows: of the errors of each observable, of their squares, and of the weights. Those of other rows add."""
+
+    errors: HostArray
+    squares: HostArray
+    weight: float
+
+    def __add__(self, other: "RowErrors") -> "RowErrors":
+        return RowErrors(self.errors + other.errors, self.squares + other.squares, self.weight + other.weight)
+
+    @classmethod
+    def between(cls, values: HostArray, others: HostArray, weights: HostArray) -> "RowErrors":
+        """Those between two tables of means, (observables, n)."""
+        errors = weights * (values - others)
+        return cls(errors.sum(axis=1), (errors**2).sum(axis=1), float(weights.sum()))
+
+    def distance(self, position: int, *, is_part: bool) -> float:
+        """How far the means over all rows may be apart: over these rows and, if they are a part, two standard errors more."""
+        by_chance = 2 * sqrt(self.squares[position]) if is_part else 0.0
+        return (abs(float(self.errors[position])) + by_chance) / self.weight
+
+
+@dataclass(frozen=True)
+class CompareRows:
+    """The pass; ``wanted`` are confidence and energy, each at a β. With ``expanded_at``, rows are expanded there first."""
+
+    wanted: tuple[tuple[Observable, float], ...]
+    expanded_at: float | None = None
+
+    def __call__(self, batch: Batch) -> RowErrors:
+        single, double = (self.means(batch, exact=exact) for exact in (False, True))
+        return RowErrors.between(double, single, arrays.on_host(batch.weights))
+
+    def means(self, batch: Batch, *, exact: bool) -> HostArray:
+        """The mean of each observable in each row."""
+        rows: Any = batch
+        if self.expanded_at is not None:
+            (rows,), exact = Expand(self.expanded_at, exact)(batch).parts, True
+        # One power more than needed: float32 rounds β, and kernels use the next power to correct that.
+        powers = rows.power_sums([beta for _, beta in self.wanted], 2, exact=exact)
+        values: list[Array] = [
+            (1.0 if isinstance(observable, Confidence) else powers[i, 1, :]) / (1 + powers[i, 0, :])
+            for i, (observable, _) in enumerate(self.wanted)
+        ]
+        return np.stack([arrays.on_host(each) for each in values])
+
+
+# Where the mean of an observable that may not be monotone is looked at: three decades of T to either side of the start.
+_GRID = np.geomspace(1e-3, 1e3, 25)
+
+# Rounding may make a slope slightly negative, but not by this part of the largest one.
+_FALLS = 1e-9
+
+# Smaller differences of logits than exp(-this) = 1e-100 need a β whose square is beyond float64.
+_FARTHEST = 230.0
+
+# Squares of gaps that are carried to the root from a short step away are right to about this relative amount, or are measured
+# again: standard errors then to half of it.
+_CARRIED = 2e-4
+
+# The smallest positive number that has all digits.
+_LEAST = float(np.finfo(float).tiny)
+
+# A search in a sample is given up after so many readings.
+_READINGS_FOR_A_START = 12
+
+# A search that starts near its root needs two readings, or three. One that needs more may have no root.
+_USUAL_READINGS = 3
+
+
+class _Measured(NamedTuple):
+    """The gaps of one reading, and the numbers of the observables that it measured."""
+
+    numbers: tuple[int, ...]
+    gaps: GapSums
+
+    def some(self, *numbers: int) -> GapSums:
+        """Those of some of the observables."""
+        return self.gaps.some([self.numbers.index(i) for i in numbers])
+
+
+class LastGaps:
+    """The gaps of each observable where it was measured last, which is near its root if it has one, carried to the root.
+
+    Searches end after different numbers of readings. How two observables vary together is known from the last reading that
+    measured both: their correlation there is taken to be that at the roots.
+    """
+
+    def __init__(self) -> None:
+        self._readings: list[_Measured] = []
+
+    def add(self, numbers: Iterable[int], gaps: GapSums) -> None:
+        """Those of a reading; ``numbers`` say which observables it measured. All are measured by the first one."""
+        self._readings.append(_Measured(tuple(numbers), gaps))
+
+    def at(self, roots: Mapping[int, Root]) -> tuple[GapSums | None, bool]:
+        """Those of the observables that have roots, and whether squares of gaps are right there; None of none."""
+        if not roots:
+            return None, True
+        numbers = tuple(roots)
+        if self._readings[-1].numbers == numbers:  # the commonest case
+            found, shares = self._readings[-1].gaps.carried_to([exp(root.x) for root in roots.values()])
+        else:
+            carried = [self._last(i).some(i).carried_to([exp(root.x)]) for i, root in roots.items()]
+            found = self._joined(numbers, [sums for sums, _ in carried])
+            shares = np.array([share for _, (share,) in carried])
+        steps = (root.x - log(item.betas[0]) for root, item in zip(roots.values(), found.items, strict=True))
+        bends = (root.point.bend(step) for root, step in zip(roots.values(), steps, strict=True))
+        return found, all(sqrt(share) * bend <= _CARRIED for share, bend in zip(shares.tolist(), bends, strict=True))
+
+    def _joined(self, numbers: Sequence[int], own: Sequence[GapSums]) -> GapSums:
+        """Those of several observables from those of each at its root."""
+        at_roots = np.array([[sums.products[0, 0], sums.square_products[0, 0]] for sums in own])
+        products = np.empty((2, len(numbers), len(numbers)))
+        for a, i in enumerate(numbers):
+            for b, j in enumerate(numbers):
+                both = self._last(i, j).some(i, j)
+                near = np.stack([both.products, both.square_products])
+                scales = at_roots[a] * at_roots[b] / np.maximum(near[:, 0, 0] * near[:, 1, 1], _LEAST)
+                products[:, a, b] = near[:, 0, 1] * np.sqrt(np.maximum(scales, 0.0))
+        items = tuple(sums.items[0] for sums in own)
+        return GapSums(items, products[0], products[1], self._readings[-1].gaps.squares)
+
+    def _last(self, *numbers: int) -> _Measured:
+        """The last reading that measured some observables."""
+        return next(each for each in reversed(self._readings) if set(numbers) <= set(each.numbers))
+
+
+class Readings:
+    """Readings of one data set for several searches.
+
+    ``exact`` says whether sums are computed in float64 or in the precision of the logits, ``guessed`` for which observables
+    the search starts near its root, if there is one, and ``usual`` how many readings it may then take.
+    """
+
+    def __init__(
+        self,
+        data: Rows,
+        observables: Sequence[Observable],
+        right: Confidence | TopN,
+        label_name: str,
+    ) -> None:
+        self.data = data
+        self.observables = observables
+        self.count = Count(right)
+        self.label_name = label_name
+        self.exact = True
+        self.guessed: frozenset[int] = frozenset()
+        self.usual = _USUAL_READINGS
+        self.n_passes = 0
+        self.census: Census | None = None
+        self.gaps = LastGaps()
+        self.measured_at: dict[int, float] = {}  # the last log β of each observable
+        self._unjudged = set(range(len(observables)))
+        self._was_exact = True
+
+    def rough_start(self) -> float:
+        """A log β of the right order of magnitude."""
+        (scale,) = self.read(log_scale)
+        if scale.value < -_FARTHEST:
+            raise InputError(
+                f"`logits` of the same row must differ by more than 1e-100, got differences around {exp(scale.value):.2g}. "
+                "Multiply all logits by a constant."
+            )
+        return -float(scale.value)
+
+    def __call__(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
+        """What the searches want to know, from one reading."""
+        if self.exact != self._was_exact:  # another search, which has to find out by itself whether it can succeed
+            self._unjudged, self._was_exact = set(range(len(self.observables))), self.exact
+        judged = {i for i in wanted if self._is_due(i)}
+        betas = {i: (exp(x), *(_betas_to_judge(self.observables[i], x) if i in judged else ())) for i, x in wanted.items()}
+        self.measured_at |= wanted
+        measure = Measure(tuple((self.observables[i], betas[i]) for i in wanted), self.exact)
+        if self.census is None:
+            gaps, self.census = self.read(measure, self.count)
+        else:
+            (gaps,) = self.read(measure)
+        self._unjudged -= judged
+        answers = {i: self._answer(each, i in judged) for i, each in zip(wanted, gaps.items, strict=True)}
+        self.gaps.add(wanted, gaps)
+        return answers
+
+    def for_a_start(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
+        """The same, but without looking for the reason if there is nothing to find."""
+        if self.n_passes >= _READINGS_FOR_A_START:
+            return {i: NotConvergedError("The sample gives no start.") for i in wanted}
+        gaps = self.data.gather(measure_at(self.observables, wanted, exact=self.exact))
+        self.n_passes += 1
+        return {i: in_log_beta(each) for i, each in zip(wanted, gaps.items, strict=True)}
+
+    def _is_due(self, i: int) -> bool:
+        """Whether it is time to find out whether a root exists."""
+        return i in self._unjudged and (i not in self.guessed or self.n_passes >= self.usual)
+
+    def _answer(self, moments: Moments, judged: bool) -> Point | NishimoriError:
+        """The point of a search, or why there will be no temperature."""
+        assert self.census is not None, "counted in the first reading"
+        if moments.observed == -inf:
+            return _masked_labels(self.census, self.label_name)
+        refused = _refusal(moments.at(slice(1, None)), self.census) if judged else None
+        return refused or in_log_beta(moments if len(moments.betas) == 1 else moments.at(slice(1)))
+
+    def concluded(self, steps: tuple[Callable[[Any], Any], ...], *passes: Any) -> Any:
+        """What ``steps`` make of several passes of one reading."""
+        self.n_passes += 1
+        return concluded(self.data, together(*passes), steps)
+
+    def read(self, *passes: Any) -> tuple[Any, ...]:
+        """What several passes give, from one reading."""
+        self.n_passes += 1
+        items: tuple[Any, ...] = self.data.gather(together(*passes)).items
+        return items
+
+
+def measure_at(observables: Sequence[Observable], places: Mapping[int, float], *, exact: bool = True) -> Measure:
+    """The pass that measures some of ``observables``, by their position, each at its log β."""
+    return Measure(tuple((observables[i], (exp(x),)) for i, x in places.items()), exact)
+
+
+def in_log_beta(moments: Moments) -> Point:
+    """The gap and its derivatives in log β."""
+    (beta,) = moments.betas
+    slope, curvature, jerk = (sums.item() / moments.weight for sums in (moments.slope, moments.curvature, moments.jerk))
+    return Point(
+        value=moments.gap.item(),
+        slope=beta * slope,
+        curvature=beta * (slope + beta * curvature),
+        jerk=beta * (slope + beta * (3 * curvature + beta * jerk)),
+        noise=moments.noise.item(),
+        scatter=sqrt(moments.spread.item()) / (moments.weight * abs(slope)) if slope else inf,
+    )
+
+
+def _betas_to_judge(observable: Observable, start: float) -> tuple[float, ...]:
+    """Both ends and, where the mean is not known to grow with β, a grid around the start of the search."""
+    grid = () if observable._is_monotone else tuple((exp(start) * _GRID).tolist())
+    return (0.0, *grid, inf)
+
+
+def _masked_labels(census: Census, label_name: str) -> InputError:
+    return InputError(
+        f"`{label_name}` must not name a masked class for temperature scaling, got {census.n_at_masks} samples whose true "
+        "class has logit -inf: their loss is infinite at every T. Unmask the class, drop those samples, or use "
+        "ExpectationConsistency, which counts them as misses."
+    )
+
+
+def refusal(moments: Moments, census: Census, label_name: str) -> NishimoriError | None:
+    """Why no temperature can be found by moments at both ends and perhaps between them, or None if one can."""
+    return _masked_labels(census, label_name) if moments.observed == -inf else _refusal(moments, census)
+
+
+def _refusal(moments: Moments, census: Census) -> NishimoriError | None:
+    """Why no temperature can be found, or None if one can."""
+    observable = moments.observable
+    if not observable._is_monotone and (falling := _falling(moments)):
+        return falling
+    (hot, *_, cold), (at_hot, *_, at_cold) = moments.gap, moments.expected / moments.weight
+    hot_noise, cold_noise = moments.noise[0], moments.noise[-1]
+    if hot < -hot_noise and cold > cold_noise:
+        return None
+    if 0 < abs(hot) <= hot_noise or 0 < abs(cold) <= cold_noise:
+        remedy = "Use a larger validation set." if observable._is_monotone else "Subtract a constant from the observable."
+        return NotConvergedError(
+            f"Whether a temperature fits cannot be decided: the mean of {type(observable).__name__} under the model differs "
+            f"from its mean under the labels by less than rounding errors. {remedy}"
+        )
+    observed = moments.observed / moments.weight
+    if at_cold - at_hot <= hot_noise + cold_noise:
+        end, why = "flat", "every row's unmasked logits are equal, so T has no effect. Check the model's output."
+        if not observable._is_monotone:
+            why = f"T does not change the mean of {type(observable).__name__}. Check the observable and the model's output."
+    elif cold <= cold_noise:
+        end, why = "cold", observable._cold(census.n_rows, observed, at_cold)
+    else:
+        end, why = "hot", observable._hot(census.n_rows, observed, at_hot)
+    return NoTemperatureError(f"No temperature fits: {why}", end=end)
+
+
+def _falling(moments: Moments) -> InputError | None:
+    """The refusal of an observable whose mean falls while T falls, because several temperatures, or none, may then fit."""
+    slopes = moments.slope[1:-1] * moments.betas[1:-1]  # in log β
+    largest = float(np.abs(slopes).max())
+    if not (slopes < -_FALLS * largest).any():
+        return None
+    T = 1 / moments.betas[1 + int(np.argmin(slopes))]
+    everywhere = not (slopes > _FALLS * largest).any()
+    remedy = "Return the negative of its values." if everywhere else "Choose one whose mean grows as T falls."
+    return InputError(
+        f"`{type(moments.observable).__name__}` must have a mean under the model that grows as T falls, got one that falls "
+        f"around T = {T:.4g}, so several temperatures, or none, may match the labels. {remedy}"
+    )
+
+
+ANYWHERE = -log(1.5)
+"""The log β at which a search starts if nothing is known: at T = 1.5, because networks tend to be overconfident."""
+
+# A search in a sample ends with a step of this length in log β: with it, the distance left is far below the standard error.
+_ENOUGH = 0.02
+
+MANY = 32
+"""Rows of at least so many classes are expanded rather than read again."""
+
+# The sample has a 16th of the rows, or a 64th if they have many classes, because their expansion reaches farther; but up to an
+# eighth while these are fewer than 512. It costs about a tenth of a pass, and its answer is a few standard errors away. Fewer
+# than 16 sampled rows are too few to start from, and data of fewer numbers than the last are searched without a sample.
+_SAMPLE_SHARE, _SAMPLE_SHARE_MANY, _SAMPLE_SMALL_SHARE, _SAMPLE_SMALL, _SAMPLE_LEAST, _SAMPLED = 16, 64, 8, 512, 16, 2**13
+
+# The sample is a copy, so it is kept small however large the data are: 16 MiB of float32.
+_SAMPLE_ELEMENTS = 2**22
+
+# Where one call of a kernel sums all rows, a search starts with every so many of them, as long as there are so many numbers
+# that a call takes longer than to ask for it, and so many rows are left. The longest step is taken that leaves enough rows for
+# an answer from which one reading of all is enough. Steps are prime, because data may be periodic, though a bad start would
+# cost a reading and no digit.
+_STEPS, _STEPPED, _STEPPED_ROWS, _ANSWERING_ROWS = (17, 5), 2**24, 200, 12_000
+
+
+def numbers(data: Rows) -> int:
+    """How many logits there are; 0 if that is not known."""
+    return (data.n_rows or 0) * data.n_classes
+
+
+def every_so_many(data: Rows) -> list[Rows]:
+    """Parts of data that sum at once, each with every so many rows of the next; from the smallest on."""
+    parts: list[Rows] = []
+    while data.n_rows and numbers(data) >= _STEPPED:
+        step = next((step for step in _STEPS if data.n_rows // step >= _ANSWERING_ROWS), min(_STEPS))
+        part = data.every(step) if data.n_rows // step >= _STEPPED_ROWS else None
+        if part is None:
+            break
+        parts.insert(0, part)
+        data = part
+    return parts
+
+
+def sample_of(data: Rows) -> Rows | None:
+    """Some of the rows to start from, or None if there are too few or they cannot be had without a reading."""
+    if data.n_rows is None or numbers(data) < _SAMPLED:
+        return None
+    share = _SAMPLE_SHARE_MANY if data.n_classes >= MANY else _SAMPLE_SHARE
+    size = max(data.n_rows // share, min(data.n_rows // _SAMPLE_SMALL_SHARE, _SAMPLE_SMALL))
+    size = min(size, max(_SAMPLE_LEAST, _SAMPLE_ELEMENTS // data.n_classes))
+    return data.sample(size) if size >= _SAMPLE_LEAST else None
+
+
+def some_of(data: Rows, size: int) -> Rows:
+    """A sample of this size, or all rows if they are not many more."""
+    return (data.sample(size) if (data.n_rows or 0) > 2 * size else None) or data
+
+
+def answers_of(sample: Rows | None, observables: Sequence[Observable]) -> dict[int, float]:
+    """The answers of a sample, by the position of their observable, as far as there are any."""
+    if sample is None:
+        return {}
+    try:
+        return applied(sample, _Answers(tuple(observables)))
+    except InputError:
+        return {}  # a reading of all rows will say which one is wrong
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """The answers of some rows, from a search that starts at the answers of a sample of them."""
+
+    observables: tuple[Observable, ...]
+
+    def __call__(self, rows: Rows) -> dict[int, float]:
+        return answers_from(answers_of(sample_of(rows), self.observables), rows, self.observables)
+
+
+def answers_from(begin: Mapping[int, float], sample: Rows, observables: Sequence[Observable]) -> dict[int, float]:
+    """The same, where the search may start from what is known already."""
+    readings = Readings(sample, observables, Confidence(), "labels")
+    readings.exact = False
+    begin = dict.fromkeys(range(len(observables)), ANYWHERE) | dict(begin)
+    searches = {i: increasing_root(start, enough=_ENOUGH) for i, start in begin.items()}
+    try:
+        roots = drive(searches, readings.for_a_start)
+    except InputError:
+        return {}  # a reading of all rows will say which one is wrong
+    return known(roots)
+
+
+def known(roots: Mapping[int, Root | NishimoriError]) -> dict[int, float]:
+    """Where the roots are that were found."""
+    return {i: root.x for i, root in roots.items() if isinstance(root, Root)}
+
+
+def middle(starts: Mapping[int, float]) -> float:
+    """The β in the middle of some log β."""
+    return exp((min(starts.values()) + max(starts.values())) / 2)
+
 
 # So many rows tell whether float32 is precise enough: fewer if they have many classes, whose errors average out in each row.
 _TELLING, _TELLING_LEAST, _TELLING_NUMBERS = 1024, 32, 2**20
@@ -55,7 +447,7 @@ _FEW_ROWS, _FEW_NUMBERS = 1000, 2**16
 
 
 def match(
-    data: Source | Sketch,
+    data: Rows | Sketch,
     *observables: Observable,
     right: TopN | None = None,
     starts: Sequence[float] | None = None,
@@ -79,7 +471,7 @@ def match(
 
 
 def _matched(
-    data: Source,
+    data: Rows,
     observables: tuple[Observable, ...],
     right: TopN | None,
     starts: Sequence[float] | None,
@@ -105,7 +497,7 @@ def _matched(
 class _Search:
     """A search in one data set. What it has read and counted is kept when it goes on in another way."""
 
-    def __init__(self, data: Source, observables: Sequence[Observable], right: Confidence | TopN, label_name: str) -> None:
+    def __init__(self, data: Rows, observables: Sequence[Observable], right: Confidence | TopN, label_name: str) -> None:
         self.data = data
         self.observables = tuple(observables)
         self.readings = Readings(data, observables, right, label_name)
@@ -154,7 +546,7 @@ class _Search:
         matched = self.by_reading(begin)
         return matched if self.is_precise(matched) else self.again(begin, matched)
 
-    def is_precise(self, found: Match, sample: Source | None = None) -> bool:
+    def is_precise(self, found: Match, sample: Rows | None = None) -> bool:
         """Whether a search was in float64, or float32 was precise enough, also on a ``sample`` if one is given."""
         if self.exact:
             return True
@@ -167,7 +559,7 @@ class _Search:
         self.exact = True
         return self.by_reading(dict(begin) | known(dict(enumerate(found.roots))))
 
-    def sums_agree(self, rows: Source, places: Mapping[int, float]) -> bool:
+    def sums_agree(self, rows: Rows, places: Mapping[int, float]) -> bool:
         """Whether float32 and float64 have the same mean gaps on some of ``rows``, without a number per row."""
         some = rows.every(max(1, (rows.n_rows or 0) // _telling(rows))) or rows
         single, double = (some.gather(measure_at(self.observables, places, exact=exact)).items for exact in (False, True))
@@ -176,7 +568,7 @@ class _Search:
             for rough, precise in zip(single, double, strict=True)
         )
 
-    def is_single_enough(self, rows: Source, roots: Mapping[int, Root]) -> bool:
+    def is_single_enough(self, rows: Rows, roots: Mapping[int, Root]) -> bool:
         """Whether float32 and float64 agree on some of ``rows``, as exactly as a temperature is promised."""
         places = {i: root.x if self.expanded_at is not None else self.readings.measured_at[i] for i, root in roots.items()}
         measured = tuple((self.observables[i], exp(x)) for i, x in places.items())
@@ -224,7 +616,7 @@ class _Rounding:
     expanded_at: float | None
     n_rows: float
 
-    def __call__(self, rows: Source) -> list[float]:
+    def __call__(self, rows: Rows) -> list[float]:
         some = some_of(rows, _telling(rows))
         is_part = (some.n_rows or 0) < self.n_rows
         errors = some.gather(CompareRows(self.measured, self.expanded_at))
@@ -292,7 +684,7 @@ class _Local:
         return points | {i: in_log_beta(each) for i, each in zip(near, gaps.items, strict=True)}
 
 
-def _telling(rows: Source) -> int:
+def _telling(rows: Rows) -> int:
     """How many rows tell whether float32 is precise enough."""
     return min(_TELLING, max(_TELLING_LEAST, _TELLING_NUMBERS // rows.n_classes))
 

@@ -3,16 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import exp, log
-from typing import Any
+from typing import Any, Unpack
 
-from nishimori._fit.floors import open_source
+from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit
 from nishimori._fit.match import Match
 from nishimori._fit.search import match
 from nishimori._fit.top_k_bounds import BoundedMatch
-from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Floor, Input
-from nishimori._rows.source import Source, floor_in
-from nishimori._rows.top_k_rows import TopKSource
+from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
+from nishimori._rows.rows import Rows, counts_in, floor_in
+from nishimori._rows.top_k_rows import TopKRows
 from nishimori._sums.observables import BUILT_IN
 from nishimori._support.intervals import Interval
 from nishimori._support.roots import Root
@@ -111,17 +110,11 @@ class Temperatures:
         )
 
 
+@takes_rows(refuses={"groups": NO_GROUPS}, words=MAY_BE_AUTO)
 def temperatures(
     logits: Any,
     labels: Any = None,
-    *,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    counts: bool = False,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: Floor = None,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> Temperatures:
     """Both temperatures of a validation set, expectation consistency and temperature scaling, from shared passes.
 
@@ -132,22 +125,8 @@ def temperatures(
         such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most probable classes.
     labels : array of shape (n_samples,), or as ``logits`` before the classes
         The true class of each sample: its column, or one of ``classes``.
-    sample_weight : array of the shape of ``labels``, optional
-        A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
-    clusters : array of the shape of ``labels``, optional
-        Which samples belong together, for standard errors, such as the tokens of a document: a number or text for each sample,
-        or for each sequence of tokens.
-    counts : bool
-        Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
-    input : {"logits", "probabilities"}
-        What ``logits`` holds. Probabilities are calibrated through their logarithms.
-    classes : sequence, optional
-        The label of each column in order; by default labels are the column numbers 0, 1, ...
-    floor : float, "auto" or None
-        Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of their dtype.
-        "auto" chooses the floor of the lowest out-of-fold log-loss, as for `ExpectationConsistency`.
-    ignore_index : int, optional
-        Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -165,10 +144,8 @@ def temperatures(
     >>> print(f"{found.ec:.2f} {found.ts:.2f} {found.accuracy:.3f}")
     1.99 1.98 0.570
     """
-    data = open_source(
-        logits, labels, sample_weight, input=input, classes=classes, floor=floor, clusters=clusters, ignore_index=ignore_index
-    )
-    return replace(_at_least_one(temperatures_of(data, counts=counts)), floor=floor_in(data))
+    data = open_rows_to_fit(logits, labels, **options)
+    return replace(_at_least_one(temperatures_of(data, counts=counts_in(data, options))), floor=floor_in(data))
 
 
 def _at_least_one(found: Temperatures) -> Temperatures:
@@ -181,10 +158,10 @@ def _at_least_one(found: Temperatures) -> Temperatures:
 
 
 def temperatures_of(
-    data: Source, *, warn: bool = True, starts: Mapping[str, float] | None = None, counts: bool = False
+    data: Rows, *, warn: bool = True, starts: Mapping[str, float] | None = None, counts: bool = False
 ) -> Temperatures:
     """Both temperatures of a source, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
-    if isinstance(data, TopKSource):
+    if isinstance(data, TopKRows):
         bounded = BoundedMatch(data, *BUILT_IN.values(), counts=counts)
         if warn:
             bounded.warn()

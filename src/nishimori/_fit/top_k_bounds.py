@@ -14,7 +14,7 @@ import numpy as np
 from nishimori._fit.match import Match, Receipt
 from nishimori._fit.search import match
 from nishimori._rows.batch import Batch
-from nishimori._rows.top_k_rows import CompletedBatch, TopKSource
+from nishimori._rows.top_k_rows import CompletedBatch, TopKRows
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
 from nishimori._support.arrays import HostArray
@@ -55,7 +55,7 @@ class BoundedTemperature:
 class BoundedMatch:
     """The search for both temperatures of top-k log-probabilities, in both completions."""
 
-    def __init__(self, data: TopKSource, *observables: Observable, counts: bool = False) -> None:
+    def __init__(self, data: TopKRows, *observables: Observable, counts: bool = False) -> None:
         self.data = data
         self.observables = observables
         self._asked = tuple(each for each in observables if not isinstance(each, Energy) or not data.n_unknown)

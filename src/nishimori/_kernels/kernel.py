@@ -39,7 +39,7 @@ class PowerSumsFunction(Protocol):
 
 
 class BlockSumsFunction(Protocol):
-    """What a kernel may add: the sums of a pair of observables over a block, without a number per row; see `_sums.pairs`."""
+    """What a kernel may add: the sums of a pair of observables over a block, without a number per row; see `pair_sums`."""
 
     def __call__(
         self, logits: Array, labels: Array, weights: Array, beta_ec: float, beta_ts: float, *, exact: bool

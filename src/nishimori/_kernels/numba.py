@@ -150,7 +150,7 @@ def _half_power_sums(logits: HostArray, betas: Sequence[float], order: int) -> P
 def block_sums(
     logits: HostArray, labels: HostArray, weights: HostArray, beta_ec: float, beta_ts: float, *, exact: bool = False
 ) -> HostArray:
-    """The sums of a pair of observables; see `_sums.pairs`. What was counted comes with them if no logit is unusual."""
+    """The sums of a pair of observables; see `pair_sums`. What was counted comes with them if no logit is unusual."""
     betas = (beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts)
     dtype = np.dtype(np.float64) if exact else logits.dtype
     total, is_unusual = np.zeros(N_SUMS + 4), False

@@ -22,7 +22,7 @@ _FARTHEST = 700.0
 
 @compiled_function(fastmath=REORDER)
 def add_rows(ec: Any, ts: Any, right: Any, label_d: Any, weights: Any, total: Any) -> None:  # noqa: PLR0915 - one loop
-    """Add the sums of a pair of observables over some rows to ``total``; the formulas are those of `nishimori._sums.pairs`."""
+    """Add the sums of a pair of observables over some rows to ``total``; the formulas are those of `pair_sums`."""
     vector_loops()
     e0 = e1 = e2 = e3 = e4 = e5 = t0 = t1 = t2 = t3 = t4 = t5 = 0.0
     ee = tt = et = eew = ttw = etw = sw = sww = sr = sl = 0.0

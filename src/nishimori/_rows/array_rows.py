@@ -10,8 +10,8 @@ import numpy as np
 from nishimori._kernels.kernel import kernel_for
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import RowName, check_number_of_clusters, cluster_codes, row_name
+from nishimori._rows.rows import Rows, T, is_fused
 from nishimori._rows.scores import Scores
-from nishimori._rows.source import Source, T, is_fused
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
@@ -30,7 +30,7 @@ def clusters_of(clusters: Any, weights: HostArray, row: RowName = row_name) -> C
     return Clusters(codes, int(codes.max()) + 1)
 
 
-class ArraySource(Source):
+class ArrayRows(Rows):
     """Rows in an array of any library. The first reading checks the values of each block; later ones do not.
 
     Where these are part of other rows, errors count from ``first_row``, and the kernel is chosen for ``n_rows_in_all``.
@@ -69,7 +69,7 @@ class ArraySource(Source):
     def floor(self) -> float | None:  # type: ignore[override]
         return self.scores.floor
 
-    def with_floor(self, floor: float) -> "ArraySource":
+    def with_floor(self, floor: float) -> "ArrayRows":
         """The same rows with smaller probabilities raised to ``floor``."""
         made = copy(self)
         made.scores = replace(self.scores, floor=floor)
@@ -131,11 +131,11 @@ class ArraySource(Source):
         self._at_once = self._at_once and masked is False
         self._masked = dict.fromkeys((rows.start for rows in self._blocks()), masked)
 
-    def sample(self, size: int) -> "ArraySource | None":
+    def sample(self, size: int) -> "ArrayRows | None":
         """A random ``size`` of the rows, the same ones each time; None if all their weights are zero."""
         # One at random out of each n/size rows: every n-th would alias with periodic data, and drawing them all from all rows
         # would take longer than to compute with them.
         index = ((np.arange(size) + np.random.default_rng(0).random(size)) * (self.n_rows / size)).astype(np.int64)
         if not self.weights[index].any():
             return None
-        return ArraySource(self.scores.sample(index), self.labels[index], self.weights[index], n_rows_in_all=self.n_rows)
+        return ArrayRows(self.scores.sample(index), self.labels[index], self.weights[index], n_rows_in_all=self.n_rows)

@@ -52,7 +52,7 @@ class Counted(NamedTuple):
 
 
 N_SUMS = 34
-"""How many sums a pair of observables has: see `_sums.pairs`. A kernel that gives them adds `AnswerSums`, perhaps `Counted`."""
+"""How many sums a pair of observables has: see `pair_sums`. A kernel that gives them adds `AnswerSums`, perhaps `Counted`."""
 
 _N_WITH_ANSWERS = N_SUMS + len(AnswerSums._fields)
 
@@ -181,7 +181,7 @@ class Batch:
         return [known[beta] for beta in betas]
 
     def block_sums(self, beta_ec: float, beta_ts: float, *, exact: bool) -> HostArray | None:
-        """The sums of a pair of observables, where the kernel can do without a number per row; see `_sums.pairs`."""
+        """The sums of a pair of observables, where the kernel can do without a number per row; see `pair_sums`."""
         if self.given is not None:
             return None
         exact = self._in_double((beta_ec, beta_ts), exact)

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import coded
-from nishimori._rows.pieces import Found, Meaning
+from nishimori._rows.options import ReadOptions
+from nishimori._rows.pieces import Found
+from nishimori._rows.rows import Steps, after
 from nishimori._rows.scores import warn_if_probabilities
-from nishimori._rows.source import Steps, after
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.warnings import Told, collected
@@ -79,7 +80,7 @@ class ChunkReading:
     """
 
     pass_: Callable[[Batch], Any]
-    meaning: Meaning
+    meaning: ReadOptions
     given: tuple[str, ...]
     n_axes: int
     n_classes: int
@@ -104,13 +105,13 @@ class ChunkReading:
             error.add_note(f"nishimori was reading {chunk_name(places, blocks[0])}.")
             raise
 
-    def _result(self, rows: ArraySource) -> Any:
+    def _result(self, rows: ArrayRows) -> Any:
         """What is wanted of some rows."""
         return rows.gather(self.pass_)
 
     def _pieces(
         self, blocks: list[Array], given: Mapping[str, Any], places: Sequence[Any], known: Known
-    ) -> Iterator[ArraySource]:
+    ) -> Iterator[ArrayRows]:
         """All rows of a chunk; the columns of several chunks are put together for some rows at a time."""
         shape = blocks[0].shape[: self.n_axes]
         if not prod(shape):
@@ -125,7 +126,7 @@ class ChunkReading:
             table = blocks[0][some] if len(blocks) == 1 else np.concatenate([each[some] for each in blocks], axis=-1)
             yield self._rows(table, values, first + start * n_inner, known, looks=not any(p["number"] for p in places))
 
-    def _rows(self, table: Array, given: Mapping[str, Any], first_row: int, known: Known, *, looks: bool) -> ArraySource:
+    def _rows(self, table: Array, given: Mapping[str, Any], first_row: int, known: Known, *, looks: bool) -> ArrayRows:
         """Some rows as a source; ``looks`` if it should say that they look like probabilities."""
         weights = given.get("sample_weight")
         rows = self.meaning.rows(table, given["labels"], weights, first_row, self.n_classes, self.n_rows)
@@ -145,7 +146,7 @@ class ChunkReading:
 class Application(ChunkReading):
     """What a function makes of all rows, which are in one chunk. It stands in place of a pass."""
 
-    def _result(self, rows: ArraySource) -> Any:
+    def _result(self, rows: ArrayRows) -> Any:
         return self.pass_(rows)  # type: ignore[arg-type]  # a function of rows
 
 
@@ -167,7 +168,7 @@ class Naming:
 
     wanted: tuple[str, ...]
     given: tuple[str, ...]
-    meaning: Meaning
+    meaning: ReadOptions
 
     def __call__(self, *values: Any) -> Part:
         given = dict(zip(self.given, values, strict=False))
@@ -229,7 +230,7 @@ def _codes(values: Any, names: HostArray | None, what: str) -> HostArray:
     return codes
 
 
-def _refuse_other_lengths(block: Array, given: Mapping[str, Any], meaning: Meaning) -> None:
+def _refuse_other_lengths(block: Array, given: Mapping[str, Any], meaning: ReadOptions) -> None:
     """Refuse labels, weights, clusters or groups of another length than the chunk; known only here for some arrays."""
     leading = tuple(block.shape) if len(block.shape) == 1 else tuple(block.shape[:-1])
     for name, values in given.items():

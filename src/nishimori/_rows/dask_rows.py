@@ -16,9 +16,10 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.chunk import Application, ChunkReading, Conclusion, Known, Naming
 from nishimori._rows.dask_chunks import Cut, beside, dask, divided
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
-from nishimori._rows.pieces import Found, Meaning
+from nishimori._rows.options import ReadOptions
+from nishimori._rows.pieces import Found
+from nishimori._rows.rows import R, Rows, Steps, T, without_rows
 from nishimori._rows.scores import scores_of
-from nishimori._rows.source import R, Source, Steps, T, without_rows
 from nishimori._support.numeric import numeric
 from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
@@ -30,14 +31,14 @@ _CHUNKS, _PART = 8, 1 / 4
 _PERSIST = "Call `persist()` first, which computes the chunks once."
 
 
-class DaskSource(Source):
+class DaskRows(Rows):
     """Rows in arrays of Dask. Only sums reach the caller.
 
     ``cut`` holds logits, labels and whatever else there is in the same chunks; ``known`` numbers clusters and groups. The
     values of ``is_kept`` data are in memory, wherever that is, so that reading them costs little.
     """
 
-    def __init__(self, cut: Cut, meaning: Meaning, known: Known | None = None, *, is_kept: bool = False) -> None:
+    def __init__(self, cut: Cut, meaning: ReadOptions, known: Known | None = None, *, is_kept: bool = False) -> None:
         self.cut = cut
         self.meaning = meaning
         self._known = known or Known()
@@ -73,7 +74,7 @@ class DaskSource(Source):
         """What ``steps`` make of the sum, from the same graph: its last task takes them, and the sum stays there."""
         return self._read(ChunkReading, pass_, Conclusion(steps), report)
 
-    def applied(self, function: Callable[[Source], R]) -> R:
+    def applied(self, function: Callable[[Rows], R]) -> R:
         """What ``function`` makes of the rows of a sample, which are in one chunk: one task does all of it."""
         if not self._is_kept:
             return function(self)
@@ -104,7 +105,7 @@ class DaskSource(Source):
         report("ChunkReading", part.found.n_rows, part.found.n_rows)
         return part.sums
 
-    def sample(self, size: int) -> "DaskSource | None":
+    def sample(self, size: int) -> "DaskRows | None":
         """About ``size`` rows of some chunks, which stay where they were computed; None if there are few chunks."""
         if not self.cut.is_known:
             return None
@@ -117,10 +118,10 @@ class DaskSource(Source):
             return None
         chunks = np.sort(np.random.default_rng(0).choice(full, n_read, replace=False)).tolist()
         n_parts = n_read * prod(len(sizes) for sizes in inner)
-        return DaskSource(self.cut.picked(chunks, -(-size // n_parts)), self.meaning, self._known, is_kept=True)
+        return DaskRows(self.cut.picked(chunks, -(-size // n_parts)), self.meaning, self._known, is_kept=True)
 
 
-def from_dask(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning) -> DaskSource:
+def from_dask(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: ReadOptions) -> DaskRows:
     """A source of Dask's arrays; ``parts`` are clusters and groups. All but the logits may be NumPy arrays."""
     _check(logits, labels, meaning)
     cut = Cut(divided(logits), {})
@@ -134,10 +135,10 @@ def from_dask(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, 
         if values is not None
     }
     cut = replace(cut, others=others)
-    return DaskSource(cut, meaning, _numbered(cut, tuple(name for name in parts if name in others), meaning))
+    return DaskRows(cut, meaning, _numbered(cut, tuple(name for name in parts if name in others), meaning))
 
 
-def _check(logits: Any, labels: Any, meaning: Meaning) -> None:
+def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
     """Refuse what cannot be scores, before anything is computed."""
     name = meaning.names[0]
     if labels is None:
@@ -158,7 +159,7 @@ def _check(logits: Any, labels: Any, meaning: Meaning) -> None:
         )
 
 
-def _numbered(cut: Cut, wanted: tuple[str, ...], meaning: Meaning) -> Known:
+def _numbered(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Known:
     """All clusters and groups, from one graph that does not touch the logits."""
     if not wanted:
         return Known()
@@ -180,6 +181,6 @@ def _numbered(cut: Cut, wanted: tuple[str, ...], meaning: Meaning) -> Known:
     )
 
 
-def _nothing_counts(meaning: Meaning) -> NoRowsError:
+def _nothing_counts(meaning: ReadOptions) -> NoRowsError:
     """The error if no row has a positive weight."""
     return meaning.labelling.nothing(meaning.names[1]) or without_rows()

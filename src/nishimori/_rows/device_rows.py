@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from nishimori._kernels.kernel import Kernel, kernel_for
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import Classes, class_indices
+from nishimori._rows.rows import Rows, T, is_fused, without_rows
 from nishimori._rows.scores import Scores
-from nishimori._rows.source import Source, T, is_fused, without_rows
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.progress import Report, silent
 
 
-class DeviceSource(Source):
+class DeviceRows(Rows):
     """Rows on a CUDA device. They stay there, and a fused pass reads all of them at once.
 
     Nothing is checked beforehand, because a check would be another reading: the kernel counts the rows that a check would
@@ -36,7 +36,7 @@ class DeviceSource(Source):
         labels: Array,
         weights: Array | None,
         kernel: Kernel,
-        in_blocks: Callable[[], ArraySource],
+        in_blocks: Callable[[], ArrayRows],
         clusters: Clusters | None = None,
         groups: Groups | None = None,
     ) -> None:
@@ -57,7 +57,7 @@ class DeviceSource(Source):
         return self.scores.n_samples
 
     @cached_property
-    def _in_blocks(self) -> ArraySource:
+    def _in_blocks(self) -> ArrayRows:
         rows = self._make_blocks()
         rows.clusters, rows.groups = self.clusters, self.groups
         return rows
@@ -79,24 +79,24 @@ class DeviceSource(Source):
         report("Reading", self.n_rows, self.n_rows)
         return found
 
-    def sample(self, size: int) -> "DeviceSource":
+    def sample(self, size: int) -> "DeviceRows":
         """A random ``size`` of the rows, the same ones each time, on the device. A row may be in it more than once."""
         index = arrays.random_numbers(size, self.n_rows, self.labels)
         return self._part(lambda x: arrays.rows_at(x, index))
 
-    def every(self, step: int) -> "DeviceSource":
+    def every(self, step: int) -> "DeviceRows":
         """Every ``step``-th row; only labels and weights are copied."""
         return self._part(lambda x: x[::step, ...] if x.ndim > 1 else x[::step].contiguous())
 
-    def _part(self, rows: Callable[[Array], Array]) -> "DeviceSource":
+    def _part(self, rows: Callable[[Array], Array]) -> "DeviceRows":
         scores = replace(self.scores, array=rows(self.scores.array), leading=())
         labels, weights = rows(self.labels), None if self.weights is None else rows(self.weights)
 
-        def in_blocks() -> ArraySource:
+        def in_blocks() -> ArrayRows:
             heavy = _ones(scores.n_samples) if weights is None else arrays.on_host(weights)
-            return ArraySource(scores, class_indices(labels, None, scores, "labels", heavy), heavy)
+            return ArrayRows(scores, class_indices(labels, None, scores, "labels", heavy), heavy)
 
-        return DeviceSource(scores, labels, weights, self.kernel, in_blocks)
+        return DeviceRows(scores, labels, weights, self.kernel, in_blocks)
 
 
 def on_device(
@@ -107,7 +107,7 @@ def on_device(
     name: str,
     clusters: Clusters | None = None,
     groups: Groups | None = None,
-) -> DeviceSource | None:
+) -> DeviceRows | None:
     """The rows as a source of their device, or None if no kernel can read them all at once there.
 
     ``weights`` are None for ones; ``name`` is what the caller calls the labels.
@@ -116,16 +116,16 @@ def on_device(
     if scores.input != "logits" or scores.is_scattered or not kernel.takes_unchecked(scores.array):
         return None
 
-    def in_blocks() -> ArraySource:
+    def in_blocks() -> ArrayRows:
         heavy = _ones(scores.n_samples) if weights is None else weights
         columns = class_indices(labels, classes, scores, name, heavy)
-        return ArraySource(scores, columns, heavy)
+        return ArrayRows(scores, columns, heavy)
 
     columns = _columns(labels, scores) if classes is None else None
     if columns is None:
         columns = arrays.beside(in_blocks().labels, scores.array)
     heavy = None if weights is None else arrays.beside(weights, scores.array)
-    return DeviceSource(scores, columns, heavy, kernel, in_blocks, clusters, groups)
+    return DeviceRows(scores, columns, heavy, kernel, in_blocks, clusters, groups)
 
 
 def _columns(labels: Any, scores: Scores) -> Array | None:

@@ -13,7 +13,7 @@ from sys import float_info
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
@@ -63,7 +63,7 @@ class Fingerprint:
         return Fingerprint(self.sums + other.sums, self.squares + other.squares, self.rounding + other.rounding)
 
     @classmethod
-    def of(cls, rows: ArraySource, *, is_first: bool) -> "Fingerprint":
+    def of(cls, rows: ArrayRows, *, is_first: bool) -> "Fingerprint":
         """That of all rows of positive weight, in the first pass or in a later one."""
         columns: Array | None = None
         squares = rounding = 0.0

@@ -10,20 +10,18 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
 from nishimori._rows.fingerprint import Fingerprint
-from nishimori._rows.labelling import PLAIN, Labelling
-from nishimori._rows.labels import Classes, checked_weights, class_indices, numeric_weights
+from nishimori._rows.options import ReadOptions
 from nishimori._rows.read_ahead import ahead
-from nishimori._rows.scores import SAY_PROBABILITIES, Input, Scores, scores, warn_if_probabilities
-from nishimori._rows.source import Source, Sum, without_rows
+from nishimori._rows.rows import Rows, Sum, without_rows
+from nishimori._rows.scores import warn_if_probabilities
 from nishimori._support import arrays
-from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, shown, silent
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
@@ -47,56 +45,6 @@ def rows_per_piece(n_classes: int) -> int:
     """How many rows make a piece: whole blocks, so that a file gives the same blocks as an array in memory."""
     step = arrays.rows_per_block(np.empty(0), n_classes)
     return step * max(1, _NUMBERS // (step * n_classes))
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """What scores and labels stand for; ``names`` are what the caller's signature calls the two.
-
-    ``probability_remedy`` is what the user can do if the logits look like probabilities. ``labelling`` says which rows count.
-    """
-
-    input: Input = "logits"
-    classes: Classes = None
-    floor: float | None = None
-    names: tuple[str, str] = ("logits", "labels")
-    probability_remedy: str = SAY_PROBABILITIES
-    labelling: Labelling = PLAIN
-
-    def scores(self, array: Any) -> Scores:
-        """Scores whose type and shape have been checked."""
-        return scores(array, input=self.input, name=self.names[0], floor=self.floor)
-
-    def rows(
-        self,
-        array: Any,
-        labels: Any,
-        sample_weight: Any,
-        first_row: int = 0,
-        n_classes: int | None = None,
-        n_rows_in_all: int | None = None,
-    ) -> ArraySource:
-        """Some rows as a source, their labels and weights checked. All weights may be zero.
-
-        ``n_classes`` is the number of classes of the rows before, if there were any. Errors count from ``first_row``, and the
-        kernel is chosen for ``n_rows_in_all``.
-        """
-        table = self.scores(array)
-        if n_classes is not None and table.n_classes != n_classes:
-            raise InputError(f"`{self.names[0]}` must have {n_classes} classes, as in the rows before, got {table.n_classes}.")
-        labels, sample_weight = self.labelling.applied(labels, sample_weight, table, self.names[1])
-        if sample_weight is not None and _is_zero(sample_weight, table.n_samples):
-            nothing: HostArray = np.zeros(table.n_samples)
-            return ArraySource(table, nothing.astype(np.int64), nothing, first_row)
-        weights = checked_weights(sample_weight, table.n_samples, lambda number: table.row(first_row + number))
-        columns = class_indices(labels, self.classes, table, self.names[1], weights, first_row)
-        return ArraySource(table, columns, weights, first_row, n_rows_in_all)
-
-
-def _is_zero(sample_weight: Any, n_rows: int) -> bool:
-    """Whether all weights of a piece are zero, so that none of its rows counts."""
-    given = numeric_weights(sample_weight)
-    return given.shape == (n_rows,) and not given.any()
 
 
 @dataclass(frozen=True)
@@ -124,7 +72,7 @@ class Found:
         )
 
     @classmethod
-    def of(cls, rows: ArraySource, before: "Found | None", *, are_computed: bool) -> "Found":
+    def of(cls, rows: ArrayRows, before: "Found | None", *, are_computed: bool) -> "Found":
         """What is in rows that have been read; ``before`` is what the first reading has found, if this is a later one.
 
         ``are_computed`` if their logits are computed again in each reading.
@@ -140,7 +88,7 @@ class Found:
         return same_counts and abs(self.weight - other.weight) <= _SAME_WEIGHT * self.weight
 
 
-class Pieces(Source, Generic[P]):
+class Pieces(Rows, Generic[P]):
     """Rows that are read piece by piece.
 
     ``progress`` is that of public functions: None shows a bar if standard error is a terminal. ``read_ahead`` reads the next
@@ -150,7 +98,7 @@ class Pieces(Source, Generic[P]):
     remedy: str | None = None
     """What the user can do if logits change from one reading to the next; None where they are stored and cannot."""
 
-    def __init__(self, meaning: Meaning, *, progress: bool | None, read_ahead: bool) -> None:
+    def __init__(self, meaning: ReadOptions, *, progress: bool | None, read_ahead: bool) -> None:
         self.meaning = meaning
         self._progress = progress
         self._read_ahead = read_ahead
@@ -164,7 +112,7 @@ class Pieces(Source, Generic[P]):
         """The pieces of one reading, in order; a thread may run this."""
 
     @abstractmethod
-    def rows(self, piece: P) -> ArraySource | None:
+    def rows(self, piece: P) -> ArrayRows | None:
         """The rows of a piece, with checked labels and weights, or None if it has none."""
 
     @abstractmethod
@@ -194,14 +142,14 @@ class Pieces(Source, Generic[P]):
     def floor(self) -> float | None:  # type: ignore[override]
         return self.meaning.floor
 
-    def with_floor(self, floor: float) -> Source:
+    def with_floor(self, floor: float) -> Rows:
         """The same rows with smaller probabilities raised to ``floor``."""
         made = copy(self)
         made.meaning = replace(self.meaning, floor=floor)
         made._found = None  # what a reading found is that of other logits
         return made
 
-    def first(self) -> ArraySource:
+    def first(self) -> ArrayRows:
         """The first rows, from a reading that ends there."""
         with closing(self.read()) as pieces:
             for piece in pieces:
@@ -216,7 +164,7 @@ class Pieces(Source, Generic[P]):
             with self._telling(piece):
                 yield from rows
 
-    def _reading(self) -> Generator[tuple[P, ArraySource], None, None]:
+    def _reading(self) -> Generator[tuple[P, ArrayRows], None, None]:
         """One reading; it ends with an error if it did not give the rows of the first one."""
         before, now = self._found, Found()
         pieces = ahead(self.read()) if self._read_ahead else self.read()
@@ -275,7 +223,7 @@ class Pieces(Source, Generic[P]):
             raise without_rows()
         return total
 
-    def _checked(self, piece: P, before: Found | None) -> ArraySource | None:
+    def _checked(self, piece: P, before: Found | None) -> ArrayRows | None:
         rows = self.rows(piece)
         if rows is None:
             return None

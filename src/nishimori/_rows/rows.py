@@ -1,222 +1,263 @@
-"""What the user passed, as a source: the kinds are told apart by what they are, and never by their values.
+"""What rows are: data that can be read again and again, and summed.
 
-An array is what is in memory, or on a device. A path, a memory map and an array in chunks are read a few megabytes at a time,
-again for each reading. So are the batches of a loader, and of a function that returns them.
+Everything that nishimori fits or measures asks `Rows` for the sum of a pass, and for nothing else. So a new kind of data is one
+class: it says how many classes there are and yields batches, and every fit and metric works on it.
 """
 
-import os
-from collections.abc import Iterable, Mapping, Sequence, Set
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from typing import Any, Protocol, Self, TypeVar
 
-import numpy as np
-
-from nishimori._rows.array_rows import ArraySource, clusters_of
-from nishimori._rows.batch import Groups
-from nishimori._rows.dask_rows import from_dask
-from nishimori._rows.device_rows import on_device
-from nishimori._rows.labelling import Labelling
-from nishimori._rows.labels import Classes, checked_weights, class_indices, column_names, refuse_name, refuse_permuted
-from nishimori._rows.npy_files import Mapped, NpyFile
-from nishimori._rows.pieces import Meaning, Pieces
-from nishimori._rows.scores import SAY_PROBABILITIES, Input, check_input, warn_if_probabilities
-from nishimori._rows.source import Source, is_source
-from nishimori._rows.stored_rows import Chunked, Stored, StoredSource
-from nishimori._rows.stream_rows import WHAT_A_BATCH_IS, Batches
-from nishimori._rows.table_rows import Columns, TableSource
-from nishimori._rows.tables.files import is_table
-from nishimori._rows.top_k import TopK
-from nishimori._rows.top_k_rows import top_k_source
-from nishimori._support import arrays
-from nishimori._support.disk import existing_file
-from nishimori.errors import InputError
+from nishimori._kernels.kernel import Kernel
+from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._support.progress import Report, silent
+from nishimori.errors import InputError, NoRowsError
 
 
-def source(
-    logits: Any,
-    labels: Any = None,
-    sample_weight: Any = None,
-    *,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    clusters: Any = None,
-    groups: Any = None,
-    ignore_index: int | None = None,
-    shift_labels: bool = False,
-    progress: bool | None = None,
-    names: tuple[str, str] = ("logits", "labels"),
-    probability_remedy: str = SAY_PROBABILITIES,
-) -> Source:
-    """What the user passed, as a source; a source passes as it is.
+class Sum(Protocol):
+    """Something that adds."""
 
-    ``clusters`` say which rows are not independent, for standard errors; ``groups`` name the group of each row. Logits may have
-    any number of dimensions before the classes. ``ignore_index`` and ``shift_labels`` are those of a `Labelling`.
-
-    ``progress`` is that of public functions, for data that are read piece by piece. ``names`` are what the caller's signature
-    calls the first two arguments. ``probability_remedy`` is what the user can do if the logits look like probabilities.
-    """
-    if is_source(logits):
-        given = {
-            names[1]: labels,
-            "sample_weight": sample_weight,
-            "classes": classes,
-            "floor": floor,
-            "clusters": clusters,
-            "groups": groups,
-            "ignore_index": ignore_index,
-            "shift_labels": shift_labels or None,
-            "input": None if input == "logits" else input,
-        }
-        return _as_it_is(logits, given, names[0])
-    labelling = Labelling(ignore_index, shift_labels)
-    meaning = Meaning(
-        input=input, classes=classes, floor=floor, names=names, probability_remedy=probability_remedy, labelling=labelling
-    )
-    parts = {"clusters": clusters, "groups": groups}
-    if isinstance(logits, TopK):
-        return top_k_source(logits, labels, sample_weight, parts, meaning)
-    if arrays.is_lazy(logits):
-        return from_dask(logits, labels, sample_weight, parts, meaning)
-    refuse_permuted(column_names(logits, names[0]), classes)
-    if in_pieces(logits, labels):
-        return _pieces(logits, labels, sample_weight, parts, meaning, progress)
-    _refuse_samples(logits, labels, names[0])
-    refuse_name(groups, "group")
-    return _at_hand(logits, labels, sample_weight, parts, meaning)
+    def __add__(self, other: Self) -> Self: ...
 
 
-def _at_hand(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning) -> Source:
-    """Arrays that are in memory or on a device; ``parts`` are clusters and groups."""
-    table, name = meaning.scores(logits), meaning.names[1]
-    labels, sample_weight = meaning.labelling.applied(labels, sample_weight, table, name)
-    meaning.labelling.refuse_nothing(sample_weight, name, labels)
-    clusters, groups = (table.per_row(parts[each], each) for each in ("clusters", "groups"))
-    weights = checked_weights(sample_weight, table.n_samples, table.row)
-    warn_if_probabilities(table, meaning.probability_remedy, weights)
-    together = None if clusters is None else clusters_of(clusters, weights, table.row)
-    grouped = None if groups is None else Groups.coded(groups, table.n_samples, table.row)
-    if arrays.is_on_cuda(table.array):
-        given_weights = None if sample_weight is None else weights
-        there = on_device(table, labels, given_weights, meaning.classes, name, together, grouped)
-        if there is not None:
-            return there
-    columns = class_indices(labels, meaning.classes, table, name, weights)
-    return ArraySource(table, columns, weights, clusters=together, groups=grouped)
+T = TypeVar("T", bound=Sum)
+R = TypeVar("R")
+Steps = tuple[Callable[[Any], Any], ...]
 
 
-def _as_it_is(found: Source, given: Mapping[str, Any], name: str) -> Source:
-    """A source, of which nothing may be said."""
-    for each, value in given.items():
-        if value is not None:
-            raise InputError(f"`{each}` must be left out where `{name}` is a source, which brings its own.")
+class Rows(Protocol):
+    """Rows that can be read again and again. Subclass it to inherit `gather` and `sample`."""
+
+    sums_at_once: bool = False
+    """Whether passes that are fused take one call of a kernel, and are therefore much faster than all others."""
+
+    is_remote: bool = False
+    """Whether sums travel to another machine before they are used, so that a search must not ask for numbers per row."""
+
+    clusters: Clusters | None = None
+    """Which rows are not independent; None if all are."""
+
+    groups: Groups | None = None
+    """Which group each row belongs to, if that was said."""
+
+    floor: float | None = None
+    """The lowest probability, to which smaller ones are raised; None if only exact zeros are."""
+
+    counts: bool = False
+    """Whether a weight of w stands for w independent samples, for standard errors."""
+
+    @property
+    def n_classes(self) -> int:
+        """How many columns the logits have."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """How many rows there are, or None where that is not known before reading."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """One reading of the data."""
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows; ``report`` is told how many rows have been read."""
+        total: T | None = None
+        done = 0
+        batches = iter(self)
+        try:
+            for batch in batches:
+                sums = pass_(batch)
+                total = sums if total is None else total + sums
+                done += batch.n_rows
+                report("Reading", done, self.n_rows)
+        finally:
+            # After an error the traceback keeps the iterator alive, and with it its open files and threads.
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+        if total is None:
+            raise without_rows()
+        return total
+
+    def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+        """What ``steps``, one after the other, make of the sum of ``pass_``. The sum need not travel: they run where it is."""
+        return after(steps, self.gather(pass_, report))
+
+    def applied(self, function: "Callable[[Rows], R]") -> R:
+        """What ``function`` makes of these rows, computed where they are if they are all in one place."""
+        return function(self)
+
+    def sample(self, size: int) -> "Rows | None":  # noqa: ARG002 - for those that can
+        """A random ``size`` of the rows, the same ones each time, or None where that would take a reading."""
+        return None
+
+    def every(self, step: int) -> "Rows | None":  # noqa: ARG002 - for those that can
+        """Every ``step``-th row without a copy of any logit, or None where that cannot be had."""
+        return None
+
+    def with_floor(self, floor: float) -> "Rows | None":  # noqa: ARG002 - for those that can
+        """The same rows with smaller probabilities raised to ``floor``, or None where that cannot be had."""
+        return None
+
+
+def after(steps: Steps, value: Any) -> Any:
+    """What some functions, one after the other, make of a value."""
+    for step in steps:
+        value = step(value)  # the value before, which may be large, is not kept
+    return value
+
+
+def concluded(data: Any, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+    """`Rows.concluded`, also of rows of somebody's own, which need not have it."""
+    own = getattr(data, "concluded", None)
+    return after(steps, data.gather(pass_, report)) if own is None else own(pass_, steps, report)
+
+
+def applied(data: Any, function: Callable[[Rows], R]) -> R:
+    """`Rows.applied`, also of rows of somebody's own, which need not have it."""
+    own = getattr(data, "applied", None)
+    found: R = function(data) if own is None else own(function)
     return found
 
 
-def in_pieces(logits: Any, labels: Any = None) -> bool:
-    """Whether `source` reads this piece by piece. It is an array otherwise, or a source already, or is refused."""
-    if type(logits) is np.ndarray or is_source(logits):  # the commonest cases, for which each check would count
-        return False
-    return _is_table(logits) or _is_stored(logits) or _yields_batches(logits, labels)
+def without_rows() -> NoRowsError:
+    """The error if there is nothing to sum."""
+    return NoRowsError("The data must have at least one row of positive weight, got none.")
 
 
-def _pieces(
-    logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning, progress: bool | None
-) -> Pieces[Any]:
-    """A source that is read piece by piece; ``parts`` are clusters and groups."""
-    if _is_table(logits):
-        return _from_table(logits, labels, sample_weight, parts, meaning, progress)
-    found = stored(logits)
-    if found is not None:
-        kept = {name: loaded(values) for name, values in parts.items()}
-        return StoredSource(found, loaded(labels), loaded(sample_weight), meaning, **kept, progress=progress)
-    check_input(meaning.input, meaning.floor)
-    if parts["clusters"] is not None:
-        raise InputError(
-            f"`clusters` must be left out where `{meaning.names[0]}` yields batches. Add each batch to a Sketch, with "
-            "`sketch.update(logits, labels, clusters=...)`, and fit to the sketch."
-        )
-    if parts["groups"] is not None:
-        raise InputError(
-            f"`groups` must be left out where `{meaning.names[0]}` yields batches, which do not say which rows they hold. Pass "
-            "arrays, or a table with a column of groups."
-        )
-    for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight}.items():
-        if value is not None:
-            raise InputError(
-                f"`{name}` must be left out where `{meaning.names[0]}` yields batches, each of which is {WHAT_A_BATCH_IS}."
-            )
-    return Batches(logits, meaning, progress=progress)
+def clusters_in(data: Any) -> Clusters | None:
+    """Which rows are not independent; None if all are. Rows of somebody's own need not say."""
+    found: Clusters | None = getattr(data, "clusters", None)
+    return found
 
 
-def stored(logits: Any) -> Stored | None:
-    """Scores that are read from outside the memory: a .npy file, a memory map, an array in chunks; None for others."""
-    if not _is_stored(logits):
-        return None
-    if isinstance(logits, Stored):
-        return logits
-    if isinstance(logits, str | os.PathLike):
-        return NpyFile(Path(logits))
-    return Mapped(logits) if isinstance(logits, np.memmap) else Chunked(logits)
+def groups_in(data: Any) -> Groups | None:
+    """Which groups the rows belong to, if they say so. Rows of somebody's own need not."""
+    found: Groups | None = getattr(data, "groups", None)
+    return found
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, str | os.PathLike) and (os.path.isdir(value) or is_table(Path(value)))
+def floor_in(data: Any) -> float | None:
+    """The lowest probability, if smaller ones are raised. Rows of somebody's own need not say."""
+    found: float | None = getattr(data, "floor", None)
+    return found
 
 
-def _is_stored(value: Any) -> bool:
-    if isinstance(value, str | os.PathLike):
-        return Path(value).suffix.lower() == ".npy"
-    if isinstance(value, Stored | np.memmap):
-        return True
-    in_chunks = all(hasattr(value, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
-    # Arrays of Dask and xarray have a tuple of chunks per axis.
-    return in_chunks and not arrays.is_array(value) and all(isinstance(each, int) for each in value.chunks or ())
+def counts_in(data: Any, options: Mapping[str, Any] | None = None) -> bool:
+    """Whether weights are counts of independent samples: that rows were made so, or what is said where they are used.
+
+    Rows of somebody's own need not say, and sketches cannot.
+    """
+    return bool(getattr(data, "counts", False)) or bool(options and options.get("counts"))
 
 
-def _yields_batches(value: Any, labels: Any) -> bool:
-    """Whether ``value`` is an iterable of batches, or a function that may return one."""
-    if _is_array_like(value) or isinstance(value, str | bytes | os.PathLike | Mapping | Set):
-        return False
-    if isinstance(value, Sequence):
-        # Nested lists are arrays. A list of tuples of arrays is one only by mistake, if nothing else gives the labels.
-        first = value[0] if isinstance(value, list) and value and labels is None else None
-        return isinstance(first, tuple | list) and len(first) > 1 and arrays.is_array(first[0])
-    return callable(value) or isinstance(value, Iterable)
+def has_clusters(data: Any) -> bool:
+    """Whether some rows are not independent. Where each row is a cluster of its own, all of them are."""
+    clusters = clusters_in(data)
+    return clusters is not None and not clusters.are_rows
 
 
-def _refuse_samples(value: Any, labels: Any, name: str) -> None:
-    """Refuse a data set of PyTorch, or anything else that gives one sample at a time and no labels apart."""
-    by_number = hasattr(value, "__getitem__") and hasattr(value, "__len__") and not hasattr(value, "__iter__")
-    if by_number and labels is None and not _is_array_like(value):
-        raise InputError(
-            f"`{name}` must yield batches, got a {type(value).__name__}, which gives one sample at a time. Pass a loader, such "
-            "as `torch.utils.data.DataLoader(dataset, batch_size=1000)`."
-        )
+def refuse_counted_clusters(data: Any, *, counts: bool) -> None:
+    """Raise if weights are said to be counts where rows belong together."""
+    if counts and clusters_in(data) is not None:
+        raise counts_of_clusters()
 
 
-def _is_array_like(value: Any) -> bool:
-    """Whether ``value`` is an array, a data frame, or something else that NumPy can convert."""
-    return arrays.is_array(value) or any(hasattr(value, name) for name in ("shape", "__array__", "__dlpack__", "__dataframe__"))
+def counts_of_clusters() -> InputError:
+    """The error for that."""
+    return InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
 
 
-def _from_table(
-    path: str | os.PathLike[str],
-    labels: Any,
-    sample_weight: Any,
-    parts: Mapping[str, Any],
-    meaning: Meaning,
-    progress: bool | None,
-) -> TableSource:
-    given = {meaning.names[1]: labels, "sample_weight": sample_weight, **parts}
-    for name, value in given.items():
-        if value is not None and not isinstance(value, str):
-            raise InputError(f"`{name}` must be the name of a column of {path}, got a {type(value).__name__}.")
-    return TableSource(path, Columns(labels=labels or "labels", weights=sample_weight, **parts), meaning, progress=progress)
+def is_fused(pass_: Callable[[Batch], Any], kernel: Kernel) -> bool:
+    """Whether one call of the kernel is enough for a pass over all rows."""
+    decide = getattr(pass_, "is_fused_by", None)
+    return decide is not None and decide(kernel)
 
 
-def loaded(values: Any) -> Any:
-    """Labels, weights, clusters or groups, from their .npy file if that is what was passed."""
-    if not isinstance(values, str | os.PathLike) or Path(values).suffix.lower() != ".npy":
-        return values
-    return np.asarray(NpyFile(existing_file(values)))
+def is_rows(value: Any) -> bool:
+    """Whether ``value`` is `Rows`, or has its methods, and not an array or a list."""
+    return all(_has(value, name) for name in ("gather", "n_classes", "n_rows", "sample"))
+
+
+def _has(value: Any, name: str) -> bool:
+    """As `hasattr`, but without asking for the value, which may take a reading."""
+    return hasattr(type(value), name) or name in getattr(value, "__dict__", ())
+
+
+class Reported(Rows):
+    """Rows whose passes are counted and shown."""
+
+    def __init__(self, inner: Rows, what: str, report: Report) -> None:
+        self._inner = inner
+        self._what = what
+        self._report = report
+        self._readings = 0
+
+    @property
+    def n_classes(self) -> int:
+        return self._inner.n_classes
+
+    @property
+    def n_rows(self) -> int | None:
+        return self._inner.n_rows
+
+    @property
+    def sums_at_once(self) -> bool:  # type: ignore[override]
+        return getattr(self._inner, "sums_at_once", False)
+
+    @property
+    def is_remote(self) -> bool:  # type: ignore[override]
+        return getattr(self._inner, "is_remote", False)
+
+    @property
+    def clusters(self) -> Clusters | None:  # type: ignore[override]
+        return clusters_in(self._inner)
+
+    @property
+    def groups(self) -> Groups | None:  # type: ignore[override]
+        return groups_in(self._inner)
+
+    @property
+    def floor(self) -> float | None:  # type: ignore[override]
+        return floor_in(self._inner)
+
+    @property
+    def counts(self) -> bool:  # type: ignore[override]
+        return counts_in(self._inner)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._inner)
+
+    def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
+        """The sum of ``pass_`` over all rows, told to both reports."""
+        return self._inner.gather(pass_, self._both(report))
+
+    def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+        """As of the rows inside, told to both reports."""
+        return concluded(self._inner, pass_, steps, self._both(report))
+
+    def _both(self, report: Report) -> Report:
+        """What tells both reports about the next reading."""
+        self._readings += 1
+        what = f"{self._what}, pass {self._readings}"
+
+        def told(step: str, done: int, total: int | None) -> None:
+            self._report(what, done, total)
+            report(step, done, total)
+
+        return told
+
+    def sample(self, size: int) -> Rows | None:
+        """As of the rows inside; too short to show."""
+        return self._inner.sample(size)
+
+    def every(self, step: int) -> Rows | None:
+        """As of the rows inside; too short to show."""
+        return self._inner.every(step)
+
+    def with_floor(self, floor: float) -> "Rows | None":
+        """As of the rows inside, shown in the same way."""
+        inner = self._inner.with_floor(floor)
+        if inner is None:
+            return None
+        made = copy(self)
+        made._inner = inner
+        return made

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArraySource, clusters_of
+from nishimori._rows.array_rows import ArrayRows, clusters_of
 from nishimori._rows.batch import Groups
 from nishimori._rows.labels import checked_weights, class_indices
-from nishimori._rows.pieces import Meaning, Pieces, rows_per_piece
+from nishimori._rows.options import ReadOptions
+from nishimori._rows.pieces import Pieces, rows_per_piece
 from nishimori._rows.scores import scores_of
 from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import numeric
@@ -68,7 +69,7 @@ class _StoredBlock:
     values: HostArray
 
 
-class StoredSource(Pieces[_StoredBlock]):
+class StoredRows(Pieces[_StoredBlock]):
     """Stored scores with labels, weights, clusters and groups that are in memory."""
 
     def __init__(
@@ -76,7 +77,7 @@ class StoredSource(Pieces[_StoredBlock]):
         stored: Stored,
         labels: Any,
         sample_weight: Any,
-        meaning: Meaning,
+        meaning: ReadOptions,
         *,
         clusters: Any = None,
         groups: Any = None,
@@ -109,16 +110,16 @@ class StoredSource(Pieces[_StoredBlock]):
                 yield _StoredBlock(first, values)
                 first += len(values)
 
-    def rows(self, piece: _StoredBlock) -> ArraySource:
+    def rows(self, piece: _StoredBlock) -> ArrayRows:
         """The rows with their labels and weights; errors count them from the start of the array."""
         return self._taken(piece.values, slice(piece.first_row, piece.first_row + len(piece.values)), piece.first_row)
 
-    def _taken(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArraySource:
+    def _taken(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArrayRows:
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
         clusters = None if self.clusters is None else self.clusters.of(rows)
         groups = None if self.groups is None else self.groups.of(rows)
         scores = replace(self.meaning.scores(native), leading=self._leading)
-        return ArraySource(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
+        return ArrayRows(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
 
     def placed(self, text: str, piece: _StoredBlock) -> str:  # noqa: ARG002 - rows are counted through all pieces
         """The message as it is."""
@@ -128,7 +129,7 @@ class StoredSource(Pieces[_StoredBlock]):
         """Never raised: an array without rows is refused when the source is made."""
         raise AssertionError
 
-    def sample(self, size: int) -> ArraySource | None:
+    def sample(self, size: int) -> ArrayRows | None:
         """About ``size`` rows, the same ones each time; None where that would take a reading, or if all weigh nothing."""
         found = self.stored.picked(size)
         if found is None or not self.weights[found[0]].any():

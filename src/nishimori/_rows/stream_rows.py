@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
-from nishimori._rows.array_rows import ArraySource
-from nishimori._rows.pieces import Meaning, Pieces
+from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.options import ReadOptions
+from nishimori._rows.pieces import Pieces
 from nishimori._support import arrays
 from nishimori.errors import InputError, NoRowsError
 
@@ -19,7 +20,7 @@ class _Numbered:
     batch: Any
 
 
-class Batches(Pieces[_Numbered]):
+class StreamRows(Pieces[_Numbered]):
     """The batches of an iterable that can be iterated again, or of a function that returns a new iterable."""
 
     remedy = (
@@ -30,7 +31,7 @@ class Batches(Pieces[_Numbered]):
     def __init__(
         self,
         batches: Iterable[Any] | Callable[[], Iterable[Any]],
-        meaning: Meaning,
+        meaning: ReadOptions,
         *,
         progress: bool | None = None,
         read_ahead: bool = False,
@@ -49,7 +50,7 @@ class Batches(Pieces[_Numbered]):
             if close is not None:
                 close()
 
-    def rows(self, piece: _Numbered) -> ArraySource | None:
+    def rows(self, piece: _Numbered) -> ArrayRows | None:
         """The rows of one batch; None if it is empty."""
         batch = piece.batch
         if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:

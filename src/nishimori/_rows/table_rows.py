@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArraySource, clusters_of
+from nishimori._rows.array_rows import ArrayRows, clusters_of
 from nishimori._rows.batch import Groups
 from nishimori._rows.labels import group_names, spelled_as
+from nishimori._rows.options import ReadOptions
 from nishimori._rows.parquet_folder import open_tables
-from nishimori._rows.pieces import Meaning, Pieces
+from nishimori._rows.pieces import Pieces
 from nishimori._rows.tables.block import Block, Table, listed
 from nishimori._rows.tables.columns import Roles, by_names, named
 from nishimori._support.arrays import HostArray
@@ -50,11 +51,11 @@ class _Part:
     lines: HostArray | None
 
 
-class TableSource(Pieces[_Part]):
+class TableRows(Pieces[_Part]):
     """The rows of one table, or of all Parquet files in a folder in the order of their names."""
 
     def __init__(
-        self, path: str | os.PathLike[str], columns: Columns, meaning: Meaning, *, progress: bool | None = None
+        self, path: str | os.PathLike[str], columns: Columns, meaning: ReadOptions, *, progress: bool | None = None
     ) -> None:
         super().__init__(meaning, progress=progress, read_ahead=True)
         if meaning.classes is not None:  # labels in files are spelled in many ways, so they are compared as text
@@ -123,7 +124,7 @@ class TableSource(Pieces[_Part]):
         labels = _labels(block, place[self._columns.labels])
         return _Part(block.path, block.first_row, n_before, flat(scores), labels, weights, block.lines)
 
-    def rows(self, piece: _Part) -> ArraySource:
+    def rows(self, piece: _Part) -> ArrayRows:
         """The rows of a part of a file."""
         labels = self._spelled(piece.labels)
         rows = self.meaning.rows(piece.scores, labels, piece.weights, piece.first_row, self._n_classes)
@@ -184,7 +185,7 @@ def _labels(block: Block, index: int) -> HostArray:
         return labels
 
 
-def _score_columns(table: Table, columns: Columns, meaning: Meaning) -> list[str]:
+def _score_columns(table: Table, columns: Columns, meaning: ReadOptions) -> list[str]:
     """The columns that are named, or those whose names leave no doubt."""
     known = set(table.names)
     for what, name in columns.by_role.items():
@@ -202,5 +203,5 @@ def _score_columns(table: Table, columns: Columns, meaning: Meaning) -> list[str
         return candidates
     raise InputError(
         f"{table.path} does not say which columns are scores: {listed(candidates)}. Name them: "
-        "`nishimori.sources.table(path, columns=[...])`."
+        "`nishimori.rows(path, columns=[...])`."
     )

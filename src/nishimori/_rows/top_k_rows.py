@@ -1,7 +1,7 @@
 """Rows of which only the most probable classes are known, with a tail in place of the others.
 
 The tail is taken as even, or as concentrated as it can be. Which of the two is nearer to the truth is not known, so that a
-`TopKSource` itself cannot be read. It has a source for each completion, with which fits and error bars work as with any other.
+`TopKRows` itself cannot be read. It has a source for each completion, with which fits and error bars work as with any other.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ from nishimori._kernels.block import RowsNearBeta
 from nishimori._rows.array_rows import clusters_of
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._rows.labels import checked_weights, class_indices
-from nishimori._rows.pieces import Meaning
-from nishimori._rows.source import Source, T
+from nishimori._rows.options import ReadOptions
+from nishimori._rows.rows import Rows, T
 from nishimori._rows.top_k import ListedRows, TopK
 from nishimori._rows.unlisted_mass import TailLevels, Tails
 from nishimori._support.arrays import HostArray
@@ -79,8 +79,8 @@ class CompletedBatch(Batch):
         return self.tails.energies(beta, 1 + rest, slopes, self.peak)
 
 
-class TopKSource(Source):
-    """Rows of a `TopK` with their labels. Its completions are sources; it cannot be read itself."""
+class TopKRows(Rows):
+    """Rows of a `TopK` with their labels. Its completions are `Rows`, too; it cannot be read itself."""
 
     def __init__(
         self, given: TopK, columns: HostArray, weights: HostArray, clusters: Clusters | None, labels_name: str = "labels"
@@ -182,10 +182,10 @@ class TopKSource(Source):
         )
 
 
-class Completed(Source):
-    """The rows of a `TopKSource` under one completion."""
+class Completed(Rows):
+    """The rows of a `TopKRows` under one completion."""
 
-    def __init__(self, rows: TopKSource, complete: Callable[[Tails], TailLevels]) -> None:
+    def __init__(self, rows: TopKRows, complete: Callable[[Tails], TailLevels]) -> None:
         self._rows = rows
         self._complete = complete
         self.clusters = rows.clusters
@@ -203,7 +203,7 @@ class Completed(Source):
             yield self._rows.batch(rows, listed, self._complete(listed.tails))
 
 
-def top_k_source(given: TopK, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: Meaning) -> TopKSource:
+def open_top_k(given: TopK, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: ReadOptions) -> TopKRows:
     """The source of top-k log-probabilities; ``parts`` are clusters and groups, of which the latter are refused."""
     usual = {"input": None if meaning.input == "logits" else meaning.input, "floor": meaning.floor}
     for argument, value in {"groups": parts["groups"], **usual}.items():
@@ -214,4 +214,4 @@ def top_k_source(given: TopK, labels: Any, sample_weight: Any, parts: Mapping[st
     meaning.labelling.refuse_nothing(sample_weight, name, labels)
     weights = checked_weights(sample_weight, scores.n_samples, scores.row)
     together = None if clusters is None else clusters_of(scores.per_row(clusters, "clusters"), weights, scores.row)
-    return TopKSource(given, class_indices(labels, meaning.classes, scores, name, weights), weights, together, name)
+    return TopKRows(given, class_indices(labels, meaning.classes, scores, name, weights), weights, together, name)

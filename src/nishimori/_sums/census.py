@@ -8,7 +8,7 @@ from math import inf, sqrt
 from typing import Any
 
 from nishimori._rows.batch import Batch, Counted
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Confidence, TopN
 from nishimori._sums.passes import Mean
 from nishimori._support.warnings import notice
@@ -107,7 +107,7 @@ class Count:
         return chance
 
 
-def census(data: Source) -> Census:
+def census(data: Rows) -> Census:
     """The census of a source, from one reading."""
     return data.gather(Count(Confidence()))
 

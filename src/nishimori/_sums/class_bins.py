@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
-from nishimori._rows.source import Source, clusters_in
+from nishimori._rows.rows import Rows, clusters_in
 from nishimori._sums.class_claims import claims_by_class, curve_columns
 from nishimori._sums.clusters import ClusterSums
 from nishimori._sums.reliability import Bins, Claims, uniform_edges
@@ -75,7 +75,7 @@ class ClusterResiduals:
         return ClusterSums(sums.reshape(self.frequencies.size, number))
 
 
-def quantile_edges(data: Source, n_bins: int, n_rows: int) -> tuple[HostArray, int]:
+def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int]:
     """The edges of bins of equal weight, for each curve, and how many readings they took."""
     edges, n_readings = [], 0
     for some in claims_by_class(data, n_rows):
@@ -85,7 +85,7 @@ def quantile_edges(data: Source, n_bins: int, n_rows: int) -> tuple[HostArray, i
     return np.concatenate(edges), n_readings
 
 
-def cluster_squares(data: Source, edges: HostArray, frequencies: HostArray) -> HostArray:
+def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> HostArray:
     """The squares of the residuals of clusters, summed per class and bin."""
     clusters = clusters_in(data)
     assert clusters is not None, "asked for only where there are clusters"

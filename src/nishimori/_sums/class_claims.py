@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._sums.outcomes import Levels, levels_of
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -116,7 +116,7 @@ class KeepClaims:
         return ClassClaims(self.columns, (held,), (labels,), (arrays.on_host(batch.weights),), batch.rounding)
 
 
-def claims_by_class(data: Source, n_rows: int) -> Iterator[ClassClaims]:
+def claims_by_class(data: Rows, n_rows: int) -> Iterator[ClassClaims]:
     """The claims of all rows, from one reading for each group of classes that are in memory at once."""
     columns = curve_columns(data.n_classes)
     step = max(1, _MOST_CLAIMS // n_rows)

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.reliability import claims, outcomes
 from nishimori._support import arrays
@@ -140,7 +140,7 @@ def _starts(claimed: HostArray, rounding: float) -> HostArray:
     return np.sort(np.concatenate(found))
 
 
-def check_claim(data: Source, of: Any, known: Any = OneClaim) -> None:
+def check_claim(data: Rows, of: Any, known: Any = OneClaim) -> None:
     """Refuse claims of which there is not one per row."""
     names = get_args(known)
     if not isinstance(of, str) or of not in names:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nishimori._kernels.kernel import Kernel
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import is_fused
+from nishimori._rows.rows import is_fused
 
 Pass = Callable[[Batch], Any]
 

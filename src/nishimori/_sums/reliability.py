@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -266,7 +266,7 @@ def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
     return np.rint(ratios, out=ratios) if are_copies else ratios, are_copies
 
 
-def reliability_of(data: Source, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
+def reliability_of(data: Rows, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
     """The reliability curve of a source, from one reading, or two for quantiles."""
     check_bins(n_bins, strategy)
     _check_claims(data, of)
@@ -281,7 +281,7 @@ def check_bins(n_bins: Any, strategy: Any) -> None:
         raise InputError(f"`strategy` must be 'uniform' or 'quantile', got {strategy!r}.")
 
 
-def _check_claims(data: Source, of: Any) -> None:
+def _check_claims(data: Rows, of: Any) -> None:
     if not isinstance(of, str) or of not in get_args(Of):
         raise InputError(f"`of` must be 'top', 'positive' or 'classwise', got {of!r}.")
     if of == "positive" and data.n_classes != 2:

@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source, clusters_in
+from nishimori._rows.rows import Rows, clusters_in
 from nishimori._sums.clusters import ClusterSums, weighted_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -47,7 +47,7 @@ def weights_of(run: int, draws: Sequence[int] | HostArray, seed: int) -> HostArr
     return weights
 
 
-def resampled_sums(data: Source, columns: Columns, draws: HostArray, *, seed: int, n_jobs: int | None) -> HostArray:
+def resampled_sums(data: Rows, columns: Columns, draws: HostArray, *, seed: int, n_jobs: int | None) -> HostArray:
     """The sums of some numbers per row, (resamples, columns), over each of the resamples whose numbers are ``draws``.
 
     Where the data have clusters these are resampled, with all of their rows. The numbers must include the weights of rows.
@@ -77,7 +77,7 @@ def resampled_sums(data: Source, columns: Columns, draws: HostArray, *, seed: in
     return total
 
 
-def _runs(data: Source, columns: Columns) -> Iterator[HostArray]:
+def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:
     """The numbers of the rows, or of their sums over clusters, 512 at a time whatever the batches are."""
     if clusters_in(data) is not None:
         sums = data.gather(_InClusters(columns)).values

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import refuse_permuted, spelled_as
-from nishimori._rows.rows import source
+from nishimori._rows.rows import Reported, Rows
 from nishimori._rows.scores import SAY_PROBABILITIES, Input, check_input, is_auto
-from nishimori._rows.source import Reported, Source
 from nishimori._rows.tables.block import listed
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import shown
@@ -32,14 +32,14 @@ Meant = tuple[Input, float | None, list[str] | None]
 class CalibratedRows:
     """The rows, the columns that are their scores, and the name of the labels, where there are names."""
 
-    source: Source
+    data: Rows
     columns: list[str] | None
     label_column: str | None
 
 
 @contextmanager
 def opened_rows(
-    files: Sequence[Path], names: Names, meaning: Meant, calibrator: "Calibrator | None"
+    files: Sequence[Path], names: Names, meaning: Meant, calibrator: "Calibrator | None", *, counts: bool
 ) -> Iterator[CalibratedRows]:
     """The rows of files; errors in the block name lines and columns, and a bar shows how much was read."""
     kind, floor, known = meaning
@@ -54,9 +54,9 @@ def opened_rows(
     with shown(None) as report, _files.located(data.lines, data.columns, labels=column, files=data.files):
         _refuse_other_labels(truth, data.weights, None if calibrator is None or calibrator.classes is None else known)
         given: dict[str, Any] = {"input": kind, "classes": known, "floor": floor, "names": ("scores", "labels")}
-        given |= {"clusters": data.clusters, "groups": data.groups}
+        given |= {"clusters": data.clusters, "groups": data.groups, "counts": counts}
         remedy = SAY_PROBABILITIES if calibrator is None else FIT_AGAIN
-        rows = source(data.scores, truth, data.weights, probability_remedy=remedy, **given)
+        rows = open_rows(data.scores, truth, data.weights, probability_remedy=remedy, **given)
         if calibrator is not None:
             rows.groups = GroupNames(calibrator.map_).spelled(rows.groups)
         yield CalibratedRows(Reported(rows, "Measuring", report), data.columns, column)

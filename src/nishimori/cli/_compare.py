@@ -86,7 +86,7 @@ def compare(
     about = (columns, ignore, (delimiter, decimal), known)
     names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
     with heard() as told, shown(None) as report:
-        told_rows = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != "."))
+        told_rows = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != ".", counts), counts)
         sets = [opened(each, told_rows, report) for each in data_sets(files)]
         with about_sketches():
             found = nishimori.compare(
@@ -95,7 +95,6 @@ def compare(
                 methods=split(methods),
                 classes=known,
                 floor="auto" if is_auto(floor) else None,  # the data know a number
-                counts=counts,
                 level=level,
                 target=target,
                 n_bins=n_bins,

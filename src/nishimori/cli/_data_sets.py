@@ -9,10 +9,10 @@ import numpy as np
 import typer
 
 from nishimori._rows.batch import Batch
+from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import refuse_permuted, spelled_as
-from nishimori._rows.rows import source
+from nishimori._rows.rows import Reported, Rows, T
 from nishimori._rows.scores import Floor, Input, is_auto
-from nishimori._rows.source import Reported, Source, T
 from nishimori._rows.stored_rows import KeptScores, Stored
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
@@ -58,12 +58,13 @@ class Told:
     classes: list[str] | None
     floor: Floor
     said: tuple[Any, ...]
+    counts: bool = False
 
 
 class Located(Reported):
     """The rows of a data set whose errors name the file, its lines and its columns."""
 
-    def __init__(self, inner: Source, data: LogitFile, path: Path, labels: str | None, report: Report) -> None:
+    def __init__(self, inner: Rows, data: LogitFile, path: Path, labels: str | None, report: Report) -> None:
         super().__init__(inner, f"Reading {path.name}", report)
         self._file, self._path, self._labels = data, path, labels
 
@@ -86,7 +87,7 @@ class Located(Reported):
             raise InputError(f"{self._path}: {error}") from None
 
 
-def opened(files: list[Path], told: Told, report: Report) -> Source | Sketch:
+def opened(files: list[Path], told: Told, report: Report) -> Rows | Sketch:
     """One data set: the rows of a file, or a sketch."""
     if (sums := opened_sketch(files, *told.said)) is not None:
         return sums
@@ -99,8 +100,8 @@ def opened(files: list[Path], told: Told, report: Report) -> Source | Sketch:
     options: dict[str, Any] = {"input": told.input, "classes": known, "floor": floor, "names": ("scores", "labels")}
     try:
         with _files.located(data.lines, data.columns, labels=column, files=data.files):
-            options |= {"clusters": data.clusters, "groups": data.groups}
-            rows = source(_in_memory(data.scores), spelled_as(data.labels, known), data.weights, **options)
+            options |= {"clusters": data.clusters, "groups": data.groups, "counts": told.counts}
+            rows = open_rows(_in_memory(data.scores), spelled_as(data.labels, known), data.weights, **options)
     except InputError as error:
         raise InputError(f"{files[0]}: {error}") from None
     return Located(rows, data, files[0], column, report)

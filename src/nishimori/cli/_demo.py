@@ -13,7 +13,7 @@ from nishimori import data, plot
 from nishimori._evaluation.curve import temperature_curve
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import Temperatures, temperatures
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._support.disk import check_folder, check_target, new_file
 from nishimori._support.optional import require
 from nishimori.cli._help import epilog
@@ -93,7 +93,7 @@ def run(name: str) -> Demo:
     maps: dict[str, Map] = {when: Temperature(T) for when, T in chosen.items() if T is not None}
     with suppress(NishimoriError):
         maps["after bias"] = nishimori.calibrator("bias").fit(network.validation.logits, network.validation.labels).map_
-    cards = scorecards(source(network.test.logits, network.test.labels), list(maps.values()))
+    cards = scorecards(open_rows(network.test.logits, network.test.labels), list(maps.values()))
     return Demo(network, found, dict(zip(maps, cards, strict=True)))
 
 

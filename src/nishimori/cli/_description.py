@@ -7,10 +7,9 @@ import numpy as np
 
 from nishimori._support.arrays import HostArray
 from nishimori._support.tables import measured
-from nishimori.maps.affine import Affine
+from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
-from nishimori.maps.log_affine import LogAffine
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.mixture import Mixture
 

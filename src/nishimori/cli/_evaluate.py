@@ -12,8 +12,8 @@ from nishimori._evaluation.calibrated import check_groups
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.paired import MOST_BINS, Difference, compared
 from nishimori._evaluation.scorecard import METRICS, Scorecard, scorecards
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Input
-from nishimori._rows.source import Source
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability, Strategy
 from nishimori._sums.sketch.sketch import Sketch
@@ -177,8 +177,8 @@ def _evaluate_rows(
 ) -> None:
     """Read the rows, measure them, and show what was found."""
     kind, floor, known = meaning
-    with heard() as told, opened_rows(wanted.files, names, meaning, calibrator) as rows:
-        results = _measured(rows.source, calibrator, known, wanted)
+    with heard() as told, opened_rows(wanted.files, names, meaning, calibrator, counts=wanted.counts) as rows:
+        results = _measured(rows.data, calibrator, known, wanted)
     about: dict[str, Any] = {"input": kind, "floor": floor, "classes": known, "columns": rows.columns}
     about |= {"label_column": rows.label_column, "group_column": names.groups, "warnings": told}
     _show(results, about, wanted)
@@ -255,7 +255,7 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _measured(rows: Source, calibrator: "Calibrator | None", classes: Sequence[str] | None, wanted: _EvalRequest) -> _Results:
+def _measured(rows: Rows, calibrator: "Calibrator | None", classes: Sequence[str] | None, wanted: _EvalRequest) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
     maps, counts = _maps(calibrator), wanted.counts
     chosen = list(maps.values())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import nishimori
+from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import refuse_permuted, spelled_as
-from nishimori._rows.rows import source
+from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
-from nishimori._rows.source import Reported
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import check_target
 from nishimori._support.progress import shown
@@ -160,7 +160,7 @@ def fit(
     with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column, files=data.files):
         meaning: dict[str, Any] = {"input": input, "classes": known, "names": ("scores", "labels")}
         meaning["floor"] = None if is_auto(floor) else floor  # the calibrator chooses it
-        rows = source(data.scores, truth, data.weights, clusters=data.clusters, groups=data.groups, **meaning)
+        rows = open_rows(data.scores, truth, data.weights, clusters=data.clusters, groups=data.groups, **meaning)
         _learn(calibrator, Reported(rows, "Fitting", report), counts=counts)
     calibrator.name_columns(data.columns, column, data.column, groups)
     calibrator.save(output, overwrite=force)

@@ -172,7 +172,7 @@ def gate(
     """
     typed = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll, "group_gap": max_group_gap}
     bounds = {name: None if text is None else _number(name, text) for name, text in typed.items()}
-    wanted = _wanted(bounds, level, strict, n_bins, strategy, counts, min_samples)
+    wanted = _wanted(bounds, level, strict, n_bins, strategy, min_samples)
     refuse_swapped("gate", files, calibration)
     outputs = _Outputs(
         _targets(output or [], junit, [*files, calibration]), _form(json=as_json, github=github, markdown=markdown), force
@@ -190,7 +190,8 @@ def gate(
             names = names_from(
                 meaning[0], scores_name, labels, weights, *named, clusters=clusters, groups=groups, ignore_index=ignore_index
             )
-            found = _judged_rows(files, names, meaning, calibrator, wanted, by or ("groups" if groups else "prediction"))
+            about_groups = by or ("groups" if groups else "prediction")
+            found = _judged_rows(files, names, meaning, calibrator, wanted, about_groups, counts=counts)
     outputs.write(_Shown(found.to_dict() | about | {"warnings": told}, str(found), found))
     if not found.passed:
         raise typer.Exit(4 if found.verdict == "cannot be judged" else 3)
@@ -347,15 +348,22 @@ def _errors_in(outputs: _Outputs, about: dict[str, Any]) -> Iterator[None]:
 
 
 def _judged_rows(
-    files: Sequence[Path], names: Names, meaning: Meant, calibrator: "Calibrator | None", wanted: Wanted, by: By
+    files: Sequence[Path],
+    names: Names,
+    meaning: Meant,
+    calibrator: "Calibrator | None",
+    wanted: Wanted,
+    by: By,
+    *,
+    counts: bool,
 ) -> Gate:
     """The checks of the rows of a file."""
     if by == "groups" and names.groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
-    with opened_rows(files, names, meaning, calibrator) as rows:
-        check_groups(rows.source, [map_])
-        return judged(rows.source, map_, wanted, by, meaning[2])
+    with opened_rows(files, names, meaning, calibrator, counts=counts) as rows:
+        check_groups(rows.data, [map_])
+        return judged(rows.data, map_, wanted, by, meaning[2])
 
 
 def _judged_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Gate:

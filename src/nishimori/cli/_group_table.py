@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from nishimori._evaluation.group_gaps import GroupGap, GroupGaps, gaps_after, names_of_groups
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._sums.groups import By
 from nishimori._support.tables import Tabular
 from nishimori.cli._terminal import print_tabular, print_text
@@ -14,7 +14,7 @@ _SHOWN = 20
 
 
 def group_gaps_of(
-    rows: Source, maps: Mapping[str, Map], by: By, classes: Sequence[str] | None, level: float, *, counts: bool
+    rows: Rows, maps: Mapping[str, Map], by: By, classes: Sequence[str] | None, level: float, *, counts: bool
 ) -> dict[str, GroupGaps]:
     """The gaps of all groups after each map; predicted classes have the names of ``classes``."""
     names = names_of_groups(rows, by, classes)

@@ -133,8 +133,8 @@ def report(
         ids=ids,
         ignore_index=ignore_index,
     )
-    told = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != "."))
-    options: dict[str, Any] = {"classes": known, "counts": counts, "level": level, "n_bins": n_bins}
+    told = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != ".", counts), counts)
+    options: dict[str, Any] = {"classes": known, "level": level, "n_bins": n_bins}
     options["floor"] = "auto" if is_auto(floor) else None  # the data know a number
     with _preparing(target, files):
         found = _made(sets, told, {"title": title or sets[-1][0].name, **options})

@@ -10,10 +10,10 @@ import typer
 
 import nishimori
 from nishimori import Sketch
+from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import refuse_permuted, spelled_as
-from nishimori._rows.rows import source
+from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Input, check_input
-from nishimori._rows.source import Reported
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
 from nishimori._support.progress import shown
@@ -174,7 +174,7 @@ def _add(made: Sketch, files: Sequence[Path], names: Names) -> None:
         if data.clusters is not None:  # all rows of a cluster are summed together, wherever they are
             made.update(np.asarray(data.scores), truth, data.weights, data.clusters)
             return
-        made.update(Reported(source(data.scores, truth, data.weights, **given), f"Reading {files[0].name}", report))
+        made.update(Reported(open_rows(data.scores, truth, data.weights, **given), f"Reading {files[0].name}", report))
 
 
 @contextmanager

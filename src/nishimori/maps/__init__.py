@@ -1,9 +1,8 @@
 """Maps: what calibration does to logits. A fitted calibrator has one as `map_`, and a file holds its parameters."""
 
-from nishimori.maps.affine import Affine
+from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
-from nishimori.maps.log_affine import LogAffine
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture

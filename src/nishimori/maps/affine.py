@@ -1,11 +1,90 @@
-"""An affine function of the logits: a number, a diagonal or a matrix times them, plus a bias per class."""
+"""Affine maps: a number, a diagonal or a matrix times the logits or the log-probabilities, plus a bias per class."""
 
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from math import inf
+from typing import Any, ClassVar, Self
 
-from nishimori._support.arrays import Array, HostArray, beside, row_sum
+from nishimori._support.arrays import Array, HostArray, beside, in_double, namespace, row_max, row_sum
+from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
-from nishimori.maps.with_bias import WithBias
+from nishimori.maps.map import WideMap
+from nishimori.maps.parameters import number_in, numbers
+from nishimori.maps.softmax import log_softmax_of_drops
+
+
+class WithBias(WideMap):
+    """Subclasses are dataclasses with three fields: the factors under a name of their own, `bias` and `fallback`."""
+
+    factors: ClassVar[str]
+    """The name of the field with the factors."""
+
+    bias: HostArray
+    fallback: float | None
+
+    @abstractmethod
+    def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
+        """Refuse factors of another shape than the map can use."""
+
+    @abstractmethod
+    def multiplied(self, drops: Array) -> Array:
+        """The calibrated logits without the bias, from logits minus the largest of their row in float64."""
+
+    def __post_init__(self) -> None:
+        values, bias = numbers(getattr(self, self.factors), self.factors), numbers(self.bias, "bias")
+        if bias.ndim != 1 or len(bias) < 2:
+            raise InputError(f"`bias` must have one number per class, got shape {bias.shape}.")
+        self.check_shape(values.shape, len(bias))
+        object.__setattr__(self, self.factors, values)
+        object.__setattr__(self, "bias", bias)
+        if self.fallback is not None:
+            object.__setattr__(self, "fallback", checked_temperature(self.fallback, "fallback"))
+
+    @property
+    def keeps_predictions(self) -> bool:  # type: ignore[override]
+        """Whether rows whose prediction would change fall back to one temperature."""
+        return self.fallback is not None
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.bias)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        values: HostArray = getattr(self, self.factors)
+        return {self.factors: values.tolist(), "bias": self.bias.tolist(), "fallback": self.fallback}
+
+    @classmethod
+    def described(cls, parameters: Mapping[str, Any]) -> Self:
+        """The map that a file describes."""
+        fallback = None if parameters["fallback"] is None else number_in(parameters, "fallback")
+        kind: Any = cls
+        found: Self = kind(parameters[cls.factors], parameters["bias"], fallback)
+        return found
+
+    def mapped(self, logits: Array) -> Array:
+        """The affine function of each row; rows whose predicted class would change are divided by the fallback, if any."""
+        drops = self._unmasked_drops(logits)
+        mapped = self.multiplied(drops) + beside(self.bias, drops)
+        if self.fallback is None:
+            return mapped
+        xp = namespace(mapped)
+        same = xp.argmax(mapped, axis=1) == xp.argmax(logits, axis=1)
+        return xp.where(same[:, None], mapped, drops / self.fallback)
+
+    def _unmasked_drops(self, logits: Array) -> Array:
+        """Logits minus the largest of their row in float64; refuses masks and another number of classes."""
+        if int(logits.shape[1]) != self.n_classes:
+            raise InputError(f"`logits` must have {self.n_classes} classes, as the map has, got {int(logits.shape[1])}.")
+        drops = in_double(logits)
+        drops = drops - row_max(drops)  # exact, whatever constant a row has
+        if bool(namespace(drops).any(drops == -inf)):
+            raise InputError(
+                "`logits` must not have masked classes (-inf) where a map adds up several classes. Use a method with "
+                "temperatures only, such as 'ec' or 'group'."
+            )
+        return drops
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,3 +119,36 @@ class Affine(WithBias):
     def multiplied(self, drops: Array) -> Array:
         centred, scale = drops - row_sum(drops) / self.n_classes, beside(self.scale, drops)
         return centred @ scale.T if self.scale.ndim == 2 else centred * scale
+
+
+@dataclass(frozen=True, eq=False)
+class LogAffine(WithBias):
+    """u = matrix · log p + bias, where p is the softmax of the logits of each row.
+
+    Attributes
+    ----------
+    matrix : array of shape (n_classes, n_classes)
+        u_i is the sum of matrix_ij log p_j over j.
+    bias : array of shape (n_classes,)
+        What is added to each class.
+    fallback : float or None
+        The temperature that divides the logits of rows whose predicted class would change otherwise; None if it may change.
+    """
+
+    matrix: HostArray
+    bias: HostArray
+    fallback: float | None = None
+    kind: ClassVar[str] = "log_affine"
+    factors: ClassVar[str] = "matrix"
+    format_version: ClassVar[int] = 4
+
+    def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
+        if shape != (n_classes, n_classes):
+            raise InputError(f"`matrix` must have shape {(n_classes, n_classes)}, got {shape}.")
+
+    @property
+    def in_words(self) -> str:
+        return "the affine map of log-probabilities"
+
+    def multiplied(self, drops: Array) -> Array:
+        return log_softmax_of_drops(drops) @ beside(self.matrix, drops).T

@@ -4,10 +4,9 @@ from dataclasses import fields
 from typing import Any
 
 from nishimori.errors import InputError
-from nishimori.maps.affine import Affine
+from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
-from nishimori.maps.log_affine import LogAffine
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture

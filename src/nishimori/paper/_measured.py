@@ -7,8 +7,8 @@ import numpy as np
 from nishimori import data
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.temperatures import temperatures_of
-from nishimori._rows.rows import source
-from nishimori._rows.source import Source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.rows import Rows
 from nishimori._support.arrays import HostArray
 from nishimori.data import Labelled, Network
 from nishimori.errors import InputError
@@ -52,14 +52,14 @@ def scores_by_kind(
     }
     chosen = list(dict.fromkeys([1.0, *(T for each in found.values() for T in each.values())]))
     # 15 bins of equal mass, as in the paper.
-    data = source(test.logits, test.labels, test_weight)
+    data = open_rows(test.logits, test.labels, test_weight)
     cards = dict(zip(chosen, scorecards(data, [Temperature(T) for T in chosen], strategy="quantile"), strict=True))
     return {kind: _row(each, cards) for kind, each in found.items()}
 
 
 def _temperatures(validation: Labelled, weight: HostArray | None, near: Row | None) -> dict[str, float]:
     """Both temperatures by name."""
-    data = source(validation.logits, validation.labels, weight)
+    data = open_rows(validation.logits, validation.labels, weight)
     starts = _rough(data) if near is None else {name: near[f"temperature_{name}"] for name in ("ts", "ec")}
     found = temperatures_of(data, warn=False, starts=starts)
     if found.ts is None or found.ec is None:
@@ -67,7 +67,7 @@ def _temperatures(validation: Labelled, weight: HostArray | None, near: Row | No
     return {"ts": found.ts, "ec": found.ec}
 
 
-def _rough(data: Source) -> dict[str, float] | None:
+def _rough(data: Rows) -> dict[str, float] | None:
     """Temperatures of a quarter of the rows, from which three readings of all rows are enough; None if it has none."""
     quarter = data.sample((data.n_rows or 0) // 4)
     found = None if quarter is None else temperatures_of(quarter, warn=False)
@@ -96,7 +96,7 @@ def temperature_errors(validations: Mapping[str, Labelled]) -> dict[str, Row]:
     """The standard errors of both temperatures that a fit gives, without resamples, for each of several validation sets."""
     result = {}
     for kind, part in validations.items():
-        found = temperatures_of(source(part.logits, part.labels), warn=False)
+        found = temperatures_of(open_rows(part.logits, part.labels), warn=False)
         errors = {"temperature_ts": found.ts_se, "temperature_ec": found.ec_se}
         result[f"{kind} {SANDWICH}"] = {name: error for name, error in errors.items() if error is not None}
     return result

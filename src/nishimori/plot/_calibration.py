@@ -1,20 +1,20 @@
 """Before and after calibration in one call."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from nishimori._evaluation.scorecard import evaluate
-from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Input
-from nishimori._rows.source import is_source
+from nishimori._rows.options import ERROR_BARS_ONLY, RowOptions, takes_rows
+from nishimori._rows.rows import is_rows
 from nishimori._sums.reliability import Strategy
-from nishimori.plot._palette import MARKERS
 from nishimori.plot._reliability_diagram import reliability_diagram
+from nishimori.plot._style import MARKERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@takes_rows(refuses={"counts": ERROR_BARS_ONLY, "clusters": ERROR_BARS_ONLY})
 def calibration(
     logits: Any,
     labels: Any = None,
@@ -23,15 +23,10 @@ def calibration(
     temperature: float | None = None,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
-    sample_weight: Any = None,
-    groups: Any = None,
-    input: Input | None = None,
-    classes: Classes = None,
-    floor: float | None = None,
     ax: "Axes | None" = None,
     histogram: bool = True,
     min_count: float = 10,
-    ignore_index: int | None = None,
+    **options: Unpack[RowOptions],
 ) -> "Axes":
     """Reliability diagram of a data set before and after calibration, with both calibration errors in the legend.
 
@@ -39,7 +34,7 @@ def calibration(
 
     Parameters
     ----------
-    logits, labels, sample_weight, groups, input, classes, floor, n_bins, strategy, ignore_index
+    logits, labels, n_bins, strategy
         As for `evaluate`. Use data that the calibrator was not fitted to.
     calibrator : calibrator, optional
         A fitted calibrator.
@@ -47,6 +42,8 @@ def calibration(
         What to divide the logits by, instead of a calibrator. If neither is given, only the curve before is drawn.
     ax, histogram, min_count
         As for `reliability_diagram`.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
@@ -65,15 +62,15 @@ def calibration(
     ['before: ECE 6.99 %', 'after EC: ECE 1.04 %']
     >>> plt.close()
     """
-    given: dict[str, Any] = {"sample_weight": sample_weight, "groups": groups, "ignore_index": ignore_index}
-    measured = partial(evaluate, logits, labels, n_bins=n_bins, strategy=strategy, **given)
-    scores: dict[str, Any] = {"input": input, "classes": classes, "floor": floor}
+    measured = partial(evaluate, logits, labels, n_bins=n_bins, strategy=strategy)
     if calibrator is None and temperature is None:
-        drawn: Any = measured(**scores)
+        drawn: Any = measured(**options)
     else:
-        after = measured(temperature=temperature, calibrator=calibrator, **scores)
-        own = scores if calibrator is None or is_source(logits) else {name: getattr(calibrator, name) for name in scores}
-        drawn = {"before": measured(**own), _title(calibrator): after}
+        after = measured(temperature=temperature, calibrator=calibrator, **options)
+        before = options.copy()
+        if calibrator is not None and not is_rows(logits):  # the same scores, read in the same way
+            before |= {"input": calibrator.input, "classes": calibrator.classes, "floor": calibrator.floor}
+        drawn = {"before": measured(**before), _title(calibrator): after}
     return reliability_diagram(drawn, ax=ax, histogram=histogram, min_count=min_count)
 
 

@@ -11,8 +11,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import normal_quantile, wilson_limits
 from nishimori._support.numbers import between
 from nishimori.errors import InputError
-from nishimori.plot._axes import axes_for
-from nishimori.plot._palette import COLORS, MARKERS, OTHER_COLORS, OTHER_MARKERS
+from nishimori.plot._style import COLORS, MARKERS, OTHER_COLORS, OTHER_MARKERS, axes_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

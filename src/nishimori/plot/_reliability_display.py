@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import source
 from nishimori._sums.reliability import Of, Reliability, Strategy, reliability_of
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -265,7 +265,7 @@ def _measured(
 ) -> Reliability:
     sample_weight, n_bins, strategy = measured
     try:
-        data = source(table, labels, sample_weight, input="probabilities", classes=classes, names=(names[1], names[0]))
+        data = open_rows(table, labels, sample_weight, input="probabilities", classes=classes, names=(names[1], names[0]))
         return reliability_of(data, beta=1.0, n_bins=n_bins, strategy=strategy, of=of)
     except InputError as error:
         # The library's remedy is an argument that scikit-learn's displays do not have.

@@ -7,8 +7,7 @@ import numpy as np
 from nishimori._evaluation.curve import TemperatureCurve
 from nishimori._support.optional import require
 from nishimori.errors import InputError
-from nishimori.plot._axes import axes_for
-from nishimori.plot._palette import COLORS, MARKERS
+from nishimori.plot._style import COLORS, MARKERS, axes_for
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ lighter on a dark background.
 from collections.abc import Mapping
 from typing import Any
 
-from nishimori.plot._palette import COLORS
+from nishimori.plot._style import COLORS
 
 WIDTH = 380
 _SMALL = 112

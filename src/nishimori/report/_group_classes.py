@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source, groups_in
+from nishimori._rows.rows import Rows, groups_in
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -37,7 +37,7 @@ class FindLabels:
         return LabelRange(low, high)
 
 
-def groups_of_one_class(data: Source) -> list[str]:
+def groups_of_one_class(data: Rows) -> list[str]:
     """The names of the groups that have one true class only, of data whose groups are named."""
     groups = groups_in(data)
     assert groups is not None

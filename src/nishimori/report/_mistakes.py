@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -63,7 +63,7 @@ class FindMistakes:
         return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong], self.most).worst()
 
 
-def worst_mistakes(data: Source, most: int, temperature: float) -> Mistakes:
+def worst_mistakes(data: Rows, most: int, temperature: float) -> Mistakes:
     """The surest wrong answers, with the numbers of their rows.
 
     Rows of weight zero are counted too where the weights are known, and are not where the data come in batches.

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 import nishimori
 from nishimori._evaluation.compare import data_sets, floor_verdict
-from nishimori._rows.labels import Classes
-from nishimori._rows.scores import Floor, Input, is_auto
+from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
+from nishimori._rows.rows import counts_in
+from nishimori._rows.scores import is_auto
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import new_file
 from nishimori._support.escape import html_text, printable
@@ -39,7 +40,7 @@ class Report:
 
     Parameters
     ----------
-    X_val, y_val, sample_weight, clusters, groups, counts, input, classes, floor, ignore_index
+    X_val, y_val
         Validation data, as for `compare`. A sketch is accepted too; the page then says what it cannot tell.
     X_test, y_test, test_weight, test_clusters, test_groups
         What the page measures; by default the validation data, which flatters every method a little.
@@ -51,6 +52,8 @@ class Report:
         The level of all intervals.
     n_bins : int
         Bins of the reliability diagram and of the ECE, at most 100.
+    **options
+        What is said about the data: see `rows`.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class Report:
     Overconfident. Mean confidence is 90.6 %, accuracy is 83.7 %: confidence is 6.87 ± 0.32 points above accuracy. Divide the logits by T = 1.595 ± 0.040, which the adaptive method chooses: the ECE goes from 6.99 % to 1.01 %.
     """  # noqa: E501 - one line is printed
 
+    @takes_rows()
     def __init__(
         self,
         X_val: Any,
@@ -70,29 +74,23 @@ class Report:
         y_test: Any = None,
         *,
         title: str = "Model",
-        sample_weight: Any = None,
         test_weight: Any = None,
-        clusters: Any = None,
         test_clusters: Any = None,
-        groups: Any = None,
         test_groups: Any = None,
         ids: Any = None,
-        counts: bool = False,
         level: float = 0.95,
         n_bins: int = 15,
-        input: Input = "logits",
-        classes: Classes = None,
-        floor: Floor = None,
-        ignore_index: int | None = None,
+        **options: Unpack[RowOptions],
     ) -> None:
-        meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor, "ignore_index": ignore_index}
         between("level", level, 0, 1)
         whole("n_bins", n_bins, 1, _MOST_BINS)
         given = (X_test, y_test, test_weight, test_clusters, test_groups)
         if X_test is None and any(each is not None for each in given):
             raise InputError("`X_test` must be given where other arguments speak of test data, got None.")
-        validation, test, used = data_sets((X_val, y_val, sample_weight, clusters, groups), given, meaning)
-        asked = Asked(classes, input, used, counts, float(level), n_bins)
+        test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
+        validation, test, used = data_sets((X_val, y_val), (X_test, y_test), options, test_options)
+        kind, classes, floor = options.get("input") or "logits", options.get("classes"), options.get("floor")
+        asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins)
         found = results_of(validation, test, ids, asked)
         found["verdict"]["sentences"] += [floor_verdict(used)] if is_auto(floor) else []
         names = ("X_val, y_val", "X_val, y_val" if test is None else "X_test, y_test")
@@ -187,6 +185,9 @@ class Report:
             '<iframe title="Calibration report" style="width:100%;height:50rem;border:0" '
             f'srcdoc="{html_text(self.to_html())}"></iframe>'
         )
+
+
+Report.__doc__ = with_options(Report.__doc__ or "", OPTIONS)
 
 
 def plain(value: Any) -> Any:

@@ -20,7 +20,7 @@ from nishimori._evaluation.comparison import Comparison
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._rows.labels import class_labels
-from nishimori._rows.source import Source, groups_in
+from nishimori._rows.rows import Rows, groups_in
 from nishimori._sums.groups import By
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import normal_quantile, wilson_limits
@@ -55,7 +55,7 @@ class Asked:
     n_bins: int
 
 
-def results_of(validation: Source, test: Source | None, ids: Any, asked: Asked) -> dict[str, Any]:
+def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> dict[str, Any]:
     """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data."""
     data = validation if test is None else test
     by_rows = not isinstance(validation, Sketch) and not isinstance(data, Sketch)
@@ -83,7 +83,7 @@ def results_of(validation: Source, test: Source | None, ids: Any, asked: Asked) 
     }
 
 
-def _groups_fitted(validation: Source, asked: Asked) -> dict[str, GroupConsistency]:
+def _groups_fitted(validation: Rows, asked: Asked) -> dict[str, GroupConsistency]:
     """Temperatures per predicted class, and per group where groups are named, as far as they can be fitted."""
     kinds: dict[str, By] = {"class temperatures": "prediction"}
     if groups_in(validation) is not None:
@@ -103,11 +103,11 @@ def _compared(validation: Any, test: Any, maps: Mapping[str, Map], asked: Asked)
     meaning: dict[str, Any] = {"input": asked.input, "classes": asked.classes, "floor": asked.floor}
     own = [FixedMap(each, method=name, **meaning) for name, each in maps.items()]
     methods: list[str | Calibrator] = [*_ONE_TEMPERATURE, *own]
-    options: dict[str, Any] = {"counts": asked.counts, "level": asked.level, "n_bins": asked.n_bins}
+    options: dict[str, Any] = {"level": asked.level, "n_bins": asked.n_bins}
     return compare(validation, X_test=test, methods=methods, **meaning, **options)
 
 
-def _about(found: Comparison, data: Source) -> dict[str, Any]:
+def _about(found: Comparison, data: Rows) -> dict[str, Any]:
     card = found["none"].scorecard
     assert card is not None, "the model as it is needs no fit"
     return {
@@ -126,7 +126,7 @@ def _temperature(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in names}
 
 
-def _slider(data: Source, found: Comparison, chosen: Sequence[float], start: float, asked: Asked) -> dict[str, Any]:
+def _slider(data: Rows, found: Comparison, chosen: Sequence[float], start: float, asked: Asked) -> dict[str, Any]:
     """The scores at each place of the slider in order of T; those of the methods have names. It starts at T = ``start``."""
     cards: dict[float, Scorecard] = {}
     for card in scores_over_t(data, chosen, n_bins=asked.n_bins, counts=asked.counts):
@@ -161,7 +161,7 @@ def _classes(found: Comparison, best: str, fitted: GroupConsistency | None) -> d
     return group_table({key: rows.get(name) for key, name in names.items()}, fitted)
 
 
-def _groups(data: Source, one: float, fitted: GroupConsistency | None, asked: Asked) -> dict[str, Any] | None:
+def _groups(data: Rows, one: float, fitted: GroupConsistency | None, asked: Asked) -> dict[str, Any] | None:
     """The table of groups, if groups are named."""
     if groups_in(data) is None:
         return None
@@ -173,7 +173,7 @@ def _groups(data: Source, one: float, fitted: GroupConsistency | None, asked: As
     return {**group_table(dict(zip(maps, gaps, strict=True)), fitted), "of_one_class": groups_of_one_class(data)}
 
 
-def _mistakes(data: Source, one: float, ids: Any, asked: Asked) -> list[dict[str, Any]]:
+def _mistakes(data: Rows, one: float, ids: Any, asked: Asked) -> list[dict[str, Any]]:
     found = worst_mistakes(data, _MISTAKES, one)
     return mistake_rows(found, class_labels(asked.classes, data.n_classes).tolist(), _checked_ids(ids, data.n_rows))
 
@@ -189,7 +189,7 @@ def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
     return found
 
 
-def _absent(validation: Source, data: Source) -> list[dict[str, str]]:
+def _absent(validation: Rows, data: Rows) -> list[dict[str, str]]:
     """What the page does not have, and why."""
     if not isinstance(validation, Sketch) and not isinstance(data, Sketch):
         return []

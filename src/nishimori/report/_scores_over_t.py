@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import ceil, floor, log2
 
 from nishimori._evaluation.scorecard import Scorecard, card_of, scorecards
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._sums.reliability import uniform_edges
 from nishimori._sums.scores import MeasureScores
 from nishimori._sums.sketch.grid import Grid
@@ -38,7 +38,7 @@ def grid_of(chosen: Sequence[float], n_logits: int) -> list[float]:
     return [2.0 ** (j // per_octave) * 2.0 ** (j % per_octave / per_octave) for j in range(first, last + 1)]
 
 
-def scores_over_t(data: Source, chosen: Sequence[float], *, n_bins: int, counts: bool) -> list[Scorecard]:
+def scores_over_t(data: Rows, chosen: Sequence[float], *, n_bins: int, counts: bool) -> list[Scorecard]:
     """A scorecard for each temperature of a grid; for a sketch those of its own grid, at which all its sums are exact."""
     if isinstance(data, Sketch):
         low, high = min([1.0, *chosen]) / _REACH, max([1.0, *chosen]) * _REACH

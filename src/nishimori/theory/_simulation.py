@@ -7,7 +7,7 @@ from scipy.optimize import brentq
 
 from nishimori._evaluation.scorecard import scorecards
 from nishimori._fit.temperatures import temperatures_of
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._support.numbers import positive, whole
 from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori.maps.temperature import Temperature
@@ -191,8 +191,8 @@ def _population(overlaps: Overlaps) -> dict[str, float]:
 
 def _samples(overlaps: Overlaps, n_val: int, n_test: int, rng: np.random.Generator) -> dict[str, float]:
     """Temperatures of a validation sample, and what they do to a test sample; NaN where there is none."""
-    found = temperatures_of(source(*_new_scores(overlaps, n_val, rng)), warn=False)  # seeds without one are counted instead
-    test = source(*_new_scores(overlaps, n_test, rng))
+    found = temperatures_of(open_rows(*_new_scores(overlaps, n_val, rng)), warn=False)  # seeds without one are counted instead
+    test = open_rows(*_new_scores(overlaps, n_test, rng))
     # A temperature that does not exist is measured as 1 and then dropped, so that all share one reading.
     chosen = [1.0, *(1.0 if T is None else T for T in (found.ts, found.ec))]
     before, after_ts, after_ec = scorecards(test, [Temperature(T) for T in chosen])

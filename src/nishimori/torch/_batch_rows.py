@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.labelling import Labelling
 from nishimori._rows.labels import are_signs, class_indices, coded
@@ -62,14 +62,14 @@ class BatchRows:
         array = self.scores.array
         return len(self.counted) * int(array[0].numel()) * int(array.element_size())
 
-    def source(self, clusters: Clusters | None = None, groups: Groups | None = None) -> ArraySource:
+    def rows(self, clusters: Clusters | None = None, groups: Groups | None = None) -> ArrayRows:
         """The rows where they are, for sums."""
-        return ArraySource(self.scores, self.columns, self.weights, clusters=clusters, groups=groups)
+        return ArrayRows(self.scores, self.columns, self.weights, clusters=clusters, groups=groups)
 
     def check(self) -> None:
         """Refuse labels and logits that cannot be used."""
         with self.naming_batch():
-            for _ in self.source():
+            for _ in self.rows():
                 pass
 
     def kept(self) -> "BatchRows":

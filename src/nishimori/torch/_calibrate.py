@@ -12,7 +12,7 @@ import nishimori
 from nishimori._fit.search import match
 from nishimori._fit.temperatures import Temperatures, temperatures_of
 from nishimori._rows.labelling import Labelling
-from nishimori._rows.source import Source
+from nishimori._rows.rows import Rows
 from nishimori._sums.observables import BUILT_IN
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori.errors import InputError, NotConvergedError
@@ -168,7 +168,7 @@ def _needs_groups(chosen: "Calibrator") -> bool:
     return getattr(chosen, "by", None) == "groups"
 
 
-def _fitted(chosen: "Calibrator", data: Source) -> "tuple[Calibrator, Temperatures]":
+def _fitted(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
     """``chosen``, fitted, and the temperatures of EC and TS, which share its readings where they can."""
     from nishimori._calibrators.adaptive import AdaptiveConsistency  # noqa: PLC0415
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415

@@ -19,16 +19,13 @@ from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._borrowed import borrowed
 from nishimori.torch._change import change_of
-from nishimori.torch._exact import ExactBuffers
 from nishimori.torch._folding import fold_into
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number, scaled, scores_in, with_logits
-from nishimori.torch._map_module import MapModule
-from nishimori.torch._mapping import module_for, module_like
+from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, coded_groups, module_for, module_like
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import check_module, device_of, number
 from nishimori.torch._signature import signature_of_model
-from nishimori.torch._temperature_modules import GroupTemperaturesModule, coded_groups
 from nishimori.torch._wrappers import check_alone, check_calibrated_once, register, tell_others
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from nishimori.errors import InputError
-from nishimori.maps.affine import Affine
+from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
-from nishimori.maps.log_affine import LogAffine
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nishimori._rows.rows import source
-from nishimori._rows.source import Source
+from nishimori._rows.entry import open_rows
+from nishimori._rows.rows import Rows
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori.torch._batch_rows import BatchRows
@@ -23,9 +23,9 @@ class KeptLogits(NamedTuple):
     groups: HostArray | None
     clusters: HostArray | None
 
-    def source(self, clusters: HostArray | None) -> Source:
+    def rows(self, clusters: HostArray | None) -> Rows:
         """The rows as a source; ``clusters`` are the names of its clusters, if it has any."""
-        return source(self.logits, self.labels, clusters=clusters, groups=self.groups, probability_remedy=NO_SOFTMAX)
+        return open_rows(self.logits, self.labels, clusters=clusters, groups=self.groups, probability_remedy=NO_SOFTMAX)
 
 
 class Summed(NamedTuple):

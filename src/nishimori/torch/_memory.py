@@ -12,8 +12,8 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
 
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import warn_if_probabilities
-from nishimori._rows.source import Source
 from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._sums.sketch.stream import Stream
@@ -22,7 +22,7 @@ from nishimori._support.progress import Report, shown
 from nishimori.errors import InputError
 from nishimori.torch._batch_rows import BatchRows
 from nishimori.torch._kept import KeptLogits, Summed, joined
-from nishimori.torch._loader_source import LoaderSource
+from nishimori.torch._loader_rows import LoaderRows
 from nishimori.torch._reading import NO_SOFTMAX, READING, LoaderReading
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class Memory:
     def __post_init__(self) -> None:
         between("keep_up_to", self.keep_up_to, 0, inf)
 
-    def data(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> Source:
+    def data(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> Rows:
         """What ``chosen`` can be fitted to: the rows, a sketch of them, or a source that reads the loader again."""
         found = self.read(reading, chosen, progress)
         if isinstance(found, Summed):
-            return cast("Source", found.sketch)
-        return found.source(found.clusters) if isinstance(found, KeptLogits) else found
+            return cast("Rows", found.sketch)
+        return found.rows(found.clusters) if isinstance(found, KeptLogits) else found
 
-    def read(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> KeptLogits | Summed | Source:
+    def read(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> KeptLogits | Summed | Rows:
         """The same, but rows or a sketch with the names of their clusters."""
         parts: list[BatchRows] = []
         n_bytes = 0
@@ -83,7 +83,7 @@ class Memory:
             n_classes, has_names = rows.scores.n_classes, rows.groups is not None or rows.clusters is not None
             del rows  # or its logits would be in memory during all readings
             parts.clear()
-            return LoaderSource(reading, n_classes, has_names=has_names, progress=progress)
+            return LoaderRows(reading, n_classes, has_names=has_names, progress=progress)
         return joined(parts)
 
     def _refuse(self, chosen: "Calibrator", number: int) -> None:
@@ -118,7 +118,7 @@ def _sketched(
     warn_if_probabilities(parts[0].scores, NO_SOFTMAX, parts[0].weights)
     for rows in chain(_emptied(parts), others):
         with rows.naming_batch():
-            stream.add(rows.source(), rows.clusters)
+            stream.add(rows.rows(), rows.clusters)
         report("Reading batches into a sketch", rows.number + 1, n_batches)
         del rows  # or its logits would be in memory while the network computes those of the next batch
     stream.close()

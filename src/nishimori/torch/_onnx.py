@@ -17,10 +17,10 @@ from nishimori._support.optional import require
 from nishimori.errors import InputError
 from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number
+from nishimori.torch._map_modules import GroupTemperaturesModule
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import device_of, moved
 from nishimori.torch._signature import signature_of_model
-from nishimori.torch._temperature_modules import GroupTemperaturesModule
 from nishimori.torch._wrappers import check_calibrated_once
 
 Output = Literal["logits", "probabilities"]

@@ -49,8 +49,8 @@ def warn_of_random_logits(model: nn.Module, first: BatchRows, again: Callable[[]
     if second is None:
         return
     with first.naming_batch():
-        before = Fingerprint.of(first.source(), is_first=True)
-        now = Fingerprint.of(second.source(), is_first=False)
+        before = Fingerprint.of(first.rows(), is_first=True)
+        now = Fingerprint.of(second.rows(), is_first=False)
     if before.agrees(now):
         return
     cause = f"`forward` of the network, which switches {switched} to training mode"

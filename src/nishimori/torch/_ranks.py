@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 import torch.distributed as dist
@@ -17,56 +17,46 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.labels import Classes
-from nishimori._rows.rows import source
-from nishimori._rows.scores import Input
-from nishimori._rows.source import Source, T, without_rows
+from nishimori._rows.entry import open_rows
+from nishimori._rows.options import RowOptions, takes_rows
+from nishimori._rows.rows import Rows, T, without_rows
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
 from nishimori.torch._exchange import Exchange
 from nishimori.torch._kept import KeptLogits, Summed
-from nishimori.torch._loader_source import LoaderSource
+from nishimori.torch._loader_rows import LoaderRows
 from nishimori.torch._reduced import sum_of_sketches, without_its_rows
 from nishimori.torch._shared_names import check_apart, share_clusters, share_groups
 
 
+@takes_rows()
 def across_ranks(
     logits: Any = None,
     labels: Any = None,
     *,
-    sample_weight: Any = None,
-    clusters: Any = None,
-    groups: Any = None,
-    input: Input = "logits",
-    classes: Classes = None,
-    floor: float | None = None,
-    ignore_index: int | None = None,
     group: "dist.ProcessGroup | None" = None,
-) -> Source:
-    """The rows of all ranks of a `torch.distributed` job as one source, for every fit and every metric.
+    **options: Unpack[RowOptions],
+) -> Rows:
+    """The rows of all ranks of a `torch.distributed` job as `Rows`, for every fit and every metric.
 
     Each rank passes its own rows and gets the same results as all other ranks, to the last bit. All ranks must call this
-    function, and afterwards the same functions with the source in the same order, because they wait for each other.
+    function, and afterwards the same functions with these rows in the same order, because they wait for each other.
 
     Parameters
     ----------
     logits, labels
-        What this rank has: arrays, tensors on any device, a loader of batches, a file, or a source, as for
+        What this rank has: arrays, tensors on any device, a loader of batches, a file, or `Rows`, as for
         `nishimori.temperatures`. A rank without rows passes None, an empty array or an empty loader.
-    sample_weight, input, classes, floor, ignore_index
-        As for `nishimori.temperatures`.
-    clusters : array of the shape of ``labels``, optional
-        Which samples belong together. Samples with the same name belong together also if they are on different ranks.
-    groups : array of the shape of ``labels``, optional
-        The group of each sample, for a temperature or a gap per group.
     group : torch.distributed.ProcessGroup, optional
         The ranks that take part; by default all.
+    **options
+        What is said about the data: see `rows`.
 
     Returns
     -------
-    Source
-        Pass it in place of logits and labels: ``temperatures(rows)``, ``fit(rows)``, ``evaluate(rows)``.
+    Rows
+        Pass them in place of logits and labels: ``temperatures(rows)``, ``fit(rows)``, ``evaluate(rows)``.
 
     Raises
     ------
@@ -88,17 +78,18 @@ def across_ranks(
     >>> dist.destroy_process_group()
     """
     ranks = Exchange(group)
-    meaning: dict[str, Any] = {"input": input, "classes": classes, "floor": floor, "ignore_index": ignore_index}
-    rows = ranks.here(lambda: _own(logits, labels, sample_weight, groups=groups, **meaning))
-    return RankSource(ranks, rows, share_clusters(ranks, rows, clusters), share_groups(ranks, rows))
+    clusters, own = options.get("clusters"), options.copy()
+    own["clusters"] = None  # which are numbered alike on all ranks
+    rows = ranks.here(lambda: _own(logits, labels, own))
+    return RankRows(ranks, rows, share_clusters(ranks, rows, clusters), share_groups(ranks, rows))
 
 
-def _own(logits: Any, *data: Any, **said: Any) -> Source | None:
+def _own(logits: Any, labels: Any, options: RowOptions) -> Rows | None:
     """What this rank has; None if it has no rows."""
     if isinstance(logits, Sketch):
         raise InputError("`logits` must not be a sketch. Add the sketches of all ranks with `nishimori.torch.reduced`.")
     try:
-        return None if logits is None else source(logits, *data, **said)
+        return None if logits is None else open_rows(logits, labels, **options)
     except NoRowsError:
         return None
 
@@ -112,13 +103,13 @@ def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
     return Exchange(None if isinstance(group, bool) else group)
 
 
-def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | Source]) -> Source:
+def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summed | Rows]) -> Rows:
     """What all ranks have together. ``own`` makes what this one has, with ``model``: rows, or a sketch.
 
     If one of them has a sketch, so do all: rows are added to an empty one. A rank without rows takes part.
     """
 
-    def made() -> KeptLogits | Summed | Source | None:
+    def made() -> KeptLogits | Summed | Rows | None:
         if isinstance(model, DistributedDataParallel):
             raise InputError(
                 "`model` must be the network inside of DistributedDataParallel, whose calls wait for other ranks, which may "
@@ -128,7 +119,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
             found = own()
         except NoRowsError:
             return None
-        if isinstance(found, LoaderSource) and found.clusters is not None:
+        if isinstance(found, LoaderRows) and found.clusters is not None:
             raise InputError(
                 "`clusters` with `reread=True` cannot be used across ranks. Leave out `reread`, or raise `keep_up_to`."
             )
@@ -140,14 +131,14 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
     if kind is not None:
         summed = ranks.here(lambda: _summed(mine, kind))
         check_apart(ranks, summed.sketch.n_samples, summed.clusters)
-        return cast("Source", sum_of_sketches(ranks, summed.sketch))
+        return cast("Rows", sum_of_sketches(ranks, summed.sketch))
     assert not isinstance(mine, Summed), "no rank has a sketch"
-    rows = ranks.here(lambda: mine.source(None) if isinstance(mine, KeptLogits) else mine)
+    rows = ranks.here(lambda: mine.rows(None) if isinstance(mine, KeptLogits) else mine)
     clusters = share_clusters(ranks, rows, mine.clusters if isinstance(mine, KeptLogits) else None)
-    return RankSource(ranks, rows, clusters, share_groups(ranks, rows))
+    return RankRows(ranks, rows, clusters, share_groups(ranks, rows))
 
 
-def _summed(mine: KeptLogits | Summed | Source | None, kind: Sketch) -> Summed:
+def _summed(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Summed:
     """The sketch of this rank, with the names of its clusters; ``kind`` is an empty one."""
     if isinstance(mine, Summed):
         return mine
@@ -159,13 +150,13 @@ def _summed(mine: KeptLogits | Summed | Source | None, kind: Sketch) -> Summed:
     return Summed(kind.update(mine.logits, mine.labels, clusters=mine.clusters), names)
 
 
-class RankSource(Source):
+class RankRows(Rows):
     """The rows of all ranks. ``rows`` are those of this one, or None; ``clusters`` and ``groups`` are those of all."""
 
     is_remote = True
 
     def __init__(
-        self, ranks: Exchange, rows: Source | None, clusters: Clusters | None = None, groups: Groups | None = None
+        self, ranks: Exchange, rows: Rows | None, clusters: Clusters | None = None, groups: Groups | None = None
     ) -> None:
         self._ranks = ranks
         self._rows = rows
@@ -217,20 +208,20 @@ class RankSource(Source):
         self._n_rows = _total(numbers)
         return total
 
-    def sample(self, size: int) -> "RankSource | None":
+    def sample(self, size: int) -> "RankRows | None":
         """About ``size`` rows, from each rank as many as are its share; None if some rank cannot give any."""
         share = size / (self._n_rows or 1)
         return self._part(lambda rows: rows.sample(int(np.ceil(share * (rows.n_rows or 0)))))
 
-    def every(self, step: int) -> "RankSource | None":
+    def every(self, step: int) -> "RankRows | None":
         """Every ``step``-th row of each rank; None if some rank cannot give them."""
         return self._part(lambda rows: rows.every(step))
 
-    def _part(self, taken: Callable[[Source], Source | None]) -> "RankSource | None":
+    def _part(self, taken: Callable[[Rows], Rows | None]) -> "RankRows | None":
         part = self._ranks.here(lambda: None if self._rows is None else taken(self._rows))
         if not all(list(self._ranks.values(lambda: self._rows is None or part is not None))):
             return None
-        return RankSource(self._ranks, part)
+        return RankRows(self._ranks, part)
 
 
 @dataclass(frozen=True)
@@ -242,7 +233,7 @@ class _Facts:
     sums_at_once: bool
 
     @classmethod
-    def of(cls, rows: Source | None) -> "_Facts":
+    def of(cls, rows: Rows | None) -> "_Facts":
         try:
             if rows is not None:
                 return cls(rows.n_classes, rows.n_rows, getattr(rows, "sums_at_once", False))

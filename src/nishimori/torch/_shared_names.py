@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Clusters, Groups
-from nishimori._rows.device_rows import DeviceSource
+from nishimori._rows.device_rows import DeviceRows
+from nishimori._rows.entry import loaded
 from nishimori._rows.labels import check_number_of_clusters, coded
-from nishimori._rows.rows import loaded
-from nishimori._rows.source import Source, clusters_in, groups_in
-from nishimori._rows.stored_rows import StoredSource
-from nishimori._rows.table_rows import TableSource
+from nishimori._rows.rows import Rows, clusters_in, groups_in
+from nishimori._rows.stored_rows import StoredRows
+from nishimori._rows.table_rows import TableRows
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -29,7 +29,7 @@ class _Names:
     counted: HostArray | None = None
 
 
-def share_clusters(ranks: Exchange, rows: Source | None, clusters: Any) -> Clusters | None:
+def share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Clusters | None:
     """Number the clusters of this rank's rows as on all other ranks; returns those of all rows, or None without clusters."""
     mine = ranks.here(lambda: _coded(rows, clusters))
     names = list(ranks.values(lambda: _names(rows, mine)))
@@ -39,13 +39,13 @@ def share_clusters(ranks: Exchange, rows: Source | None, clusters: Any) -> Clust
     counted = _common([each.counted for each in names], "clusters")
     check_number_of_clusters(len(counted))
     if mine is not None:
-        assert isinstance(rows, ArraySource | DeviceSource | StoredSource), "checked when they were numbered"
+        assert isinstance(rows, ArrayRows | DeviceRows | StoredRows), "checked when they were numbered"
         rows.clusters = Clusters(np.searchsorted(common, mine[0])[mine[1]], len(common))
     in_all = sum(each.n_rows for each in names)
     return Clusters(np.broadcast_to(np.int64(0), (in_all,)), len(common))
 
 
-def _coded(rows: Source | None, clusters: Any) -> tuple[HostArray, HostArray] | None:
+def _coded(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostArray] | None:
     """The names of the clusters of this rank, and the place of each row's cluster among them."""
     if clusters_in(rows) is not None:
         raise InputError(
@@ -54,18 +54,18 @@ def _coded(rows: Source | None, clusters: Any) -> tuple[HostArray, HostArray] | 
         )
     if rows is None or clusters is None:
         return None
-    if not isinstance(rows, ArraySource | DeviceSource | StoredSource):
+    if not isinstance(rows, ArrayRows | DeviceRows | StoredRows):
         raise InputError(
             f"`clusters` need arrays or .npy files on every rank, got an object of type {type(rows).__name__}. For "
             "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
             "`nishimori.torch.reduced`."
         )
     given = loaded(clusters)
-    flat = given if isinstance(rows, StoredSource) else rows.scores.per_row(given)
+    flat = given if isinstance(rows, StoredRows) else rows.scores.per_row(given)
     return coded(flat, rows.n_rows, "cluster")
 
 
-def _names(rows: Source | None, mine: tuple[HostArray, HostArray] | None) -> _Names:
+def _names(rows: Rows | None, mine: tuple[HostArray, HostArray] | None) -> _Names:
     if rows is None:
         return _Names(0)
     if mine is None:
@@ -93,7 +93,7 @@ def check_apart(ranks: Exchange, n_rows: int, clusters: Sequence[Any] | None) ->
         raise _mixed("clusters")
 
 
-def share_groups(ranks: Exchange, rows: Source | None) -> Groups | None:
+def share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
     """Number the groups of this rank's rows as on all other ranks; returns the names of all, or None without groups."""
     mine = groups_in(rows)
     names = list(ranks.values(lambda: (rows is not None, None if mine is None else mine.names)))
@@ -107,7 +107,7 @@ def share_groups(ranks: Exchange, rows: Source | None) -> Groups | None:
     def renumber() -> None:
         if mine is None or mine.names == common:
             return
-        if not isinstance(rows, ArraySource | DeviceSource | StoredSource | TableSource):
+        if not isinstance(rows, ArrayRows | DeviceRows | StoredRows | TableRows):
             raise InputError(
                 f"`groups` of an object of type {type(rows).__name__} must have the same names in the same order on every "
                 f"rank, got {mine.names}, and {common} on all ranks. Pass arrays."

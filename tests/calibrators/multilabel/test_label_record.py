@@ -273,7 +273,7 @@ REFUSED = {
         "`labels` must be text or numbers, got [None, 'a', 'b'].",
     ),
     "a loader": (
-        lambda: MultilabelCalibrator().fit(nishimori.sources.batches([(X, Y)])),
+        lambda: MultilabelCalibrator().fit(nishimori.rows([(X, Y)])),
         "`X` must be an array of shape (n_samples, n_labels), the path of a .npy file or an array in chunks, got a Batches. "
         "Batches and tables cannot be read here: collect the scores first.",
     ),

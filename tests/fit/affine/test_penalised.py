@@ -11,7 +11,7 @@ from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch
 from nishimori._fit.affine.strengths import INFORMATION, PSEUDO
 from nishimori._fit.affine.sums import Factor
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 
 KINDS = pytest.mark.parametrize("is_matrix", [False, True], ids=["vector", "matrix"])
 
@@ -54,7 +54,7 @@ def plain_minimum(logits, labels, temperature, is_matrix, strengths, weights=Non
 
 def searched(logits, labels, is_matrix, given, weights=None, unit=1.0):
     parameters = Parameters(logits.shape[1], is_matrix)
-    return AffineSearch(source(logits, labels, weights), parameters, 1.3, unit, None if given is None else np.array(given))
+    return AffineSearch(open_rows(logits, labels, weights), parameters, 1.3, unit, None if given is None else np.array(given))
 
 
 @KINDS
@@ -150,7 +150,7 @@ def test_separated_data_without_penalties_are_refused(k, is_matrix):
 def test_the_variances_of_a_kronecker_product_are_those_of_its_inverse():
     logits, labels = drawn(200, 4)
     parameters = Parameters(4, True)
-    search = AffineSearch(source(logits, labels), parameters, 1.3, 1.0, None)
+    search = AffineSearch(open_rows(logits, labels), parameters, 1.3, 1.0, None)
     sums = search.read(Factor(search.point(parameters.start())))
     strengths = np.array([7.0, 12.0, 3.0])
     found = Kronecker(parameters, sums, strengths).variances
@@ -164,7 +164,7 @@ def test_the_variances_of_a_kronecker_product_are_those_of_its_inverse():
 def test_units_of_the_search_and_their_gradient_belong_together():
     logits, labels = drawn(200, 4)
     parameters = Parameters(4, True)
-    search = AffineSearch(source(logits, labels), parameters, 1.3, 1.0, None)
+    search = AffineSearch(open_rows(logits, labels), parameters, 1.3, 1.0, None)
     factors = Kronecker(parameters, search.read(Factor(search.point(parameters.start()))), np.array([7.0, 12.0, 3.0]))
     rng = np.random.default_rng(0)
     z, slopes = rng.normal(size=(2, parameters.size))

@@ -6,14 +6,14 @@ import reference
 
 from nishimori import InputError
 from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, Loss, RowGradients
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 
 N_CLASSES = 4
 RNG = np.random.default_rng(3)
 LOGITS = 3 * RNG.normal(size=(60, N_CLASSES))
 LABELS = RNG.integers(N_CLASSES, size=60)
 WEIGHTS = RNG.uniform(0.5, 2, size=60)
-DATA = source(LOGITS, LABELS, WEIGHTS)
+DATA = open_rows(LOGITS, LABELS, WEIGHTS)
 SHAPES = pytest.mark.parametrize("shape", [(N_CLASSES,), (N_CLASSES, N_CLASSES)], ids=["vector", "matrix"])
 
 
@@ -73,7 +73,7 @@ def test_gradients_of_rows_sum_to_the_gradient(shape):
 
 def test_parts_of_the_rows_add_up_to_the_whole():
     point = somewhere((N_CLASSES, N_CLASSES))
-    parts = [source(LOGITS[rows], LABELS[rows], WEIGHTS[rows]) for rows in (slice(25), slice(25, None))]
+    parts = [open_rows(LOGITS[rows], LABELS[rows], WEIGHTS[rows]) for rows in (slice(25), slice(25, None))]
     for pass_, fields in ((Curve(point), ("hessian",)), (Factor(point), ("classes", "inputs", "told", "diagonal"))):
         added = parts[0].gather(pass_) + parts[1].gather(pass_)
         for name in fields:
@@ -89,7 +89,7 @@ def test_small_pieces_change_nothing(monkeypatch):
 
 def test_one_row_has_the_curvature_of_its_factors():
     point = somewhere((N_CLASSES, N_CLASSES))
-    one = source(LOGITS[:1], LABELS[:1])
+    one = open_rows(LOGITS[:1], LABELS[:1])
     factors, exact = one.gather(Factor(point)), one.gather(Curve(point)).hessian
     product = np.kron(factors.classes, factors.inputs / factors.told)
     order = np.arange(N_CLASSES * (N_CLASSES + 1)).reshape(N_CLASSES, -1)
@@ -110,4 +110,4 @@ def test_masked_classes_are_refused():
     logits = LOGITS.copy()
     logits[7, 2] = -np.inf
     with pytest.raises(InputError, match="masked"):
-        source(logits, np.where(LABELS == 2, 1, LABELS)).gather(Loss(somewhere((N_CLASSES,))))
+        open_rows(logits, np.where(LABELS == 2, 1, LABELS)).gather(Loss(somewhere((N_CLASSES,))))

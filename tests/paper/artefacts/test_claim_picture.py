@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 
 from nishimori.paper import Claim
 from nishimori.paper.artefacts._claims._picture import draw_claims
-from nishimori.plot._palette import HUES
+from nishimori.plot._style import HUES
 
 LONG = "a statement of some length that fills more than one line of its column, and then some more of it"
 COLOURS = {

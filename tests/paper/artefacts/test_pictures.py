@@ -7,7 +7,7 @@ from matplotlib import pyplot
 from matplotlib.colors import to_hex
 
 from nishimori import paper
-from nishimori.plot._palette import COLORS
+from nishimori.plot._style import COLORS
 
 METHODS = {"before": "before", "uncalibrated": "before", "TS": "ts", "EC": "ec"}
 # Entries of a legend in this grey explain line styles, in a picture whose colours stand for something else than methods.

@@ -64,12 +64,12 @@ def test_a_batch_in_which_no_row_counts_adds_nothing():
 
 
 def test_a_source_is_taken_as_rows():
-    from nishimori._rows.rows import source
+    from nishimori._rows.entry import open_rows
 
-    rows = source(LOGITS, LABELS, WEIGHTS)
+    rows = open_rows(LOGITS, LABELS, WEIGHTS)
     found = temperatures(Sketch().update(rows))
     assert found.ec == pytest.approx(reference.ec_temperature(LOGITS, LABELS, WEIGHTS), rel=1e-8)
-    with pytest.raises(InputError, match="`clusters` must be left out where `logits` is a source"):
+    with pytest.raises(InputError, match="`clusters` must be left out where `logits` is a Rows object"):
         Sketch().update(Listed(rows), clusters=LABELS)
 
 
@@ -355,7 +355,7 @@ EMPTY = "The sketch must hold at least one row of positive weight, got none. Cal
         *((partial(use, Sketch()), EMPTY) for use in USES),
         (
             lambda: ExpectationConsistency().fit(SKETCH, LABELS),
-            "`y` must be left out where `X` is a source, which brings its own.",
+            "`y` must be left out where `X` is a Rows object, which brings its own.",
         ),
     ],
     ids=[

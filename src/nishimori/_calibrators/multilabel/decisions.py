@@ -17,10 +17,10 @@ from nishimori._kernels.block import LARGEST
 from nishimori._kernels.kernel import kernel_for
 from nishimori._rows.array_rows import clusters_of
 from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.entry import in_pieces, loaded, stored
 from nishimori._rows.labels import checked_weights
-from nishimori._rows.rows import in_pieces, loaded, stored
+from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Input, Scores, check_input, warn_if_probabilities
-from nishimori._rows.source import Source, is_source
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
@@ -47,7 +47,7 @@ class Column(NamedTuple):
     clusters: HostArray | None
 
 
-class Decisions(Source):
+class Decisions(Rows):
     """Binary rows, L per sample; the first reading checks the scores of all known decisions.
 
     ``targets`` is a table of 1, 0 and -1 (not known). ``together`` says which samples are not independent; None if the labels
@@ -217,7 +217,7 @@ def scores_in(X: Any, input: Input, floor: float | None, name: str = "X") -> Sco
     if arrays.is_lazy(X):
         raise InputError(f"`{name}` must be in memory or in a file, got a Dask array. Pass `{name}.compute()`.")
     array: Any = stored(X)
-    if is_source(X) or (array is None and in_pieces(X)):
+    if is_rows(X) or (array is None and in_pieces(X)):
         raise InputError(
             f"`{name}` must be an array of shape (n_samples, n_labels), the path of a .npy file or an array in chunks, got a "
             f"{type(X).__name__}. Batches and tables cannot be read here: collect the scores first."

@@ -8,7 +8,9 @@ import numpy as np
 from nishimori._fit.affine.sums import AffinePoint, LossSums
 from nishimori._support.arrays import HostArray
 
-DIAGONAL, OFF_DIAGONAL, BIAS = "diagonal", "off_diagonal", "bias"
+DIAGONAL = "diagonal"
+OFF_DIAGONAL = "off_diagonal"
+BIAS = "bias"
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.strengths import Evidence, usual_strengths
 from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, Loss, LossSums
 from nishimori._rows.batch import Batch
-from nishimori._rows.source import Source, Sum
+from nishimori._rows.rows import Rows, Sum
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError, NotConvergedError
 
@@ -103,7 +103,7 @@ class AffineSearch:
     ``names`` are the labels of the classes, and ``remedy`` is what to use where there is no minimum, for messages.
     """
 
-    data: Source
+    data: Rows
     parameters: Parameters
     temperature: float
     unit: float

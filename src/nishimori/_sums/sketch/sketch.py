@@ -8,11 +8,11 @@ from typing import Any, Literal, NoReturn, Self
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels, cluster_codes
-from nishimori._rows.rows import source
+from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import Input, check_input, is_auto
-from nishimori._rows.source import Source, is_source
 from nishimori._sums.census import Census
 from nishimori._sums.moments import GapSums, Moments
 from nishimori._sums.observables import BUILT_IN, Observable
@@ -143,15 +143,15 @@ class Sketch:
             Itself.
         """
         meaning: dict[str, Any] = {"input": self.input, "classes": self.classes, "floor": self.floor}
-        meaning = {} if is_source(logits) else meaning
+        meaning = {} if is_rows(logits) else meaning
         try:
-            data = source(logits, labels, sample_weight, ignore_index=ignore_index, **meaning)
+            data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, **meaning)
             if self.n_samples and data.n_classes != self.n_classes:
                 raise InputError(f"`logits` must have {self.n_classes} classes, as all rows before, got {data.n_classes}.")
             added = data.gather(self._survey) if clusters is None else self._clustered(data, clusters)
         except NoRowsError:
             # As in a batch of padding. Without weights or labels to ignore there are no rows at all, which is a mistake.
-            if sample_weight is None and ignore_index is None and not is_source(logits):
+            if sample_weight is None and ignore_index is None and not is_rows(logits):
                 raise
             return self
         self._add(added)
@@ -160,15 +160,17 @@ class Sketch:
     def _add(self, sums: Contents) -> None:
         self._contents = self._contents + sums
 
-    def _clustered(self, data: Source, clusters: Any) -> Contents:
-        if not isinstance(data, ArraySource):
-            raise InputError("`clusters` must be left out where `logits` is a source or a Dask array. Pass an array in memory.")
+    def _clustered(self, data: Rows, clusters: Any) -> Contents:
+        if not isinstance(data, ArrayRows):
+            raise InputError(
+                "`clusters` must be left out where `logits` is a Rows object or a Dask array. Pass an array in memory."
+            )
         codes = cluster_codes(data.scores.per_row(clusters, "clusters"), data.weights, data.scores.row)
         order = np.argsort(codes, kind="stable")
         if not np.array_equal(order, np.arange(len(order))):
             for _ in data:
                 pass  # which checks the values, so that an error names the row as the caller counts
-            data = ArraySource(data.scores.sample(order), data.labels[order], data.weights[order])
+            data = ArrayRows(data.scores.sample(order), data.labels[order], data.weights[order])
         groups = SketchClusters(codes[order][data.weights > 0])
         total = self._survey.empty
         for batch in data:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArraySource
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._sums.sketch.clusters import SketchClusters
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
@@ -27,7 +27,7 @@ class Stream:
         self._open: Any = None  # the name of the last of them
         self._kind: Any = None  # of their names: numbers, or the type of other ones
 
-    def add(self, data: ArraySource, clusters: HostArray | None = None) -> None:
+    def add(self, data: ArrayRows, clusters: HostArray | None = None) -> None:
         """Add rows; ``clusters`` are the names of the clusters of all rows, those of weight zero too."""
         counted = np.flatnonzero(data.weights)
         if not len(counted):
@@ -39,7 +39,7 @@ class Stream:
         order = np.argsort(codes, kind="stable")
         if (np.diff(codes) < 0).any():
             rows = counted[order]
-            data = ArraySource(data.scores.sample(rows), data.labels[rows], data.weights[rows])
+            data = ArrayRows(data.scores.sample(rows), data.labels[rows], data.weights[rows])
         self._clusters.expect(codes[order])
         for batch in data:
             self.sketch._add(self.sketch._survey.with_clusters(batch, self._clusters))

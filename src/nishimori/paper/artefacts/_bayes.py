@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
-from nishimori.plot._palette import HUES
+from nishimori.plot._style import HUES
 from nishimori.theory import bayes_optimal, bayes_temperatures, simulate_bayes
 
 _TEACHERS = {"logit": HUES["black"], "probit": HUES["green"], "affine": HUES["sky"]}

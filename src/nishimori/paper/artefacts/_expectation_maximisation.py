@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
-from nishimori.plot._palette import HUES
+from nishimori.plot._style import HUES
 from nishimori.theory import TEACHERS, Experiments, Teacher, bayes_optimal, expectation_maximisation, gamp, simulate_em
 from nishimori.theory._training_set import draw
 

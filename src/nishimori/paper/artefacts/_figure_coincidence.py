@@ -17,7 +17,7 @@ from nishimori.paper._names import NetworkName
 from nishimori.paper._printed import printed
 from nishimori.paper.artefacts._coincidence import Distances, decomposition, limit, profile, root_mean_square, roots
 from nishimori.paper.artefacts._rows import networks_of_tables
-from nishimori.plot._palette import COLORS, HUES
+from nishimori.plot._style import COLORS, HUES
 from nishimori.theory import Teacher, state_evolution
 
 _DRAWN = ("cifar10/resnet20-authors", "svhn/resnet20-authors", "cifar100/vgg19")

@@ -15,7 +15,7 @@ from nishimori.paper._names import NetworkName
 from nishimori.paper._printed import printed
 from nishimori.paper._spreads import further_trainings
 from nishimori.paper.artefacts._reliability_panel import draw_reliability, reliability_rows
-from nishimori.plot._palette import COLORS, MARKERS
+from nishimori.plot._style import COLORS, MARKERS
 
 # The paper's figure shows DenseNet121, whose weights we do not have; the ResNet20 is the authors' own network.
 _NETWORKS = ("cifar10/densenet121", "cifar10/resnet20-authors")

@@ -8,7 +8,7 @@ import numpy as np
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 from nishimori.paper.artefacts._figure_temperatures import TEACHERS
-from nishimori.plot._palette import COLORS, HUES
+from nishimori.plot._style import COLORS, HUES
 from nishimori.theory import optimal_penalty, separability, state_evolution
 
 PENALTIES = ("1e-4", "λ_error", "λ_loss")

@@ -8,7 +8,7 @@ import numpy as np
 
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale, compared
 from nishimori.paper._printed import printed
-from nishimori.plot._palette import HUES
+from nishimori.plot._style import HUES
 from nishimori.theory import TEACHERS as ALL_TEACHERS
 from nishimori.theory import Estimate, Overlaps, plain_iterations, separability, simulate, sweep
 

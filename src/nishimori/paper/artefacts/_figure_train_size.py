@@ -11,7 +11,7 @@ from nishimori.paper._measured import mean_and_spread, measured, network
 from nishimori.paper._names import resnet20_on
 from nishimori.paper._printed import printed
 from nishimori.paper._spreads import further_trainings
-from nishimori.plot._palette import COLORS, MARKERS
+from nishimori.plot._style import COLORS, MARKERS
 
 _PANELS = (("accuracy", "test accuracy"), ("temperature", "T"), ("ece", "test ECE, %"))
 _COMPARED = ("accuracy", "temperature_ts", "temperature_ec", "ece_ts", "ece_ec")

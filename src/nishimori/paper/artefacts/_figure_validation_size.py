@@ -12,7 +12,7 @@ import numpy as np
 
 from nishimori._evaluation.scorecard import scorecards
 from nishimori._fit.temperatures import temperatures_of
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori._support.arrays import HostArray
 from nishimori.data import Labelled, Network
 from nishimori.maps.temperature import Temperature
@@ -22,7 +22,7 @@ from nishimori.paper._names import NetworkName
 from nishimori.paper._printed import printed
 from nishimori.paper.artefacts._rows import networks_of_tables, trained_networks
 from nishimori.paper.artefacts._table_corrupted import corrupted
-from nishimori.plot._palette import COLORS, MARKERS
+from nishimori.plot._style import COLORS, MARKERS
 
 _SIZES = (50, 100, 200, 400, 1000, 2000, 5000)
 _SPREADS = (0.02, 0.05, 0.1, 0.2)
@@ -124,7 +124,7 @@ def _at_size(found: Network, n: int, noisy: bool, draws: int, generator: np.rand
     def drawn(replace: bool) -> dict[str, float | None]:
         chosen = generator.choice(len(found.validation.labels), n, replace=replace)
         part = with_noise(Labelled(found.validation.logits[chosen], found.validation.labels[chosen]))
-        both = temperatures_of(source(part.logits, part.labels), warn=False)
+        both = temperatures_of(open_rows(part.logits, part.labels), warn=False)
         return {"ts": both.ts, "ec": both.ec}
 
     # All clean subsets of the size of the whole set are the same.
@@ -146,7 +146,7 @@ def _at_size(found: Network, n: int, noisy: bool, draws: int, generator: np.rand
 def _ece(test: Labelled, temperatures: HostArray) -> HostArray:
     """The paper's ECE in percent at each temperature: 15 bins of equal mass."""
     maps = [Temperature(T) for T in temperatures.ravel().tolist()]
-    cards = scorecards(source(test.logits, test.labels), maps, strategy="quantile")
+    cards = scorecards(open_rows(test.logits, test.labels), maps, strategy="quantile")
     return 100 * np.reshape([card.ece for card in cards], temperatures.shape)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from nishimori._evaluation.scorecard import scorecards
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori.data import Labelled
 from nishimori.maps.temperature import Temperature
-from nishimori.plot._palette import COLORS, MARKERS
 from nishimori.plot._reliability_diagram import wilson_interval
+from nishimori.plot._style import COLORS, MARKERS
 
 _BINS = 15
 _CURVES = {"before": "before", "TS": "ts", "EC": "ec"}
@@ -28,7 +28,7 @@ def reliability_rows(test: Labelled, chosen: Mapping[str, float]) -> list[dict[s
     rows = []
     temperatures = {"before": 1.0, "TS": chosen["temperature_ts"], "EC": chosen["temperature_ec"]}
     maps = [Temperature(T) for T in temperatures.values()]
-    cards = scorecards(source(test.logits, test.labels), maps, n_bins=_BINS, strategy="quantile")
+    cards = scorecards(open_rows(test.logits, test.labels), maps, n_bins=_BINS, strategy="quantile")
     for when, card in zip(temperatures, cards, strict=True):
         curve = card.reliability
         ends = wilson_interval(curve.accuracy, curve.count)

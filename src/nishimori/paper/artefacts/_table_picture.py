@@ -10,7 +10,7 @@ from typing import Any
 from nishimori.paper._artefact import Pieces
 from nishimori.paper._names import NetworkName
 from nishimori.paper.artefacts._rows import COLUMNS, in_percent, printed_row
-from nishimori.plot._palette import COLORS
+from nishimori.plot._style import COLORS
 
 _COLOURS = {"_ts": COLORS["ts"], "_ec": COLORS["ec"], "_difference": COLORS["accuracy"], "": COLORS["before"]}
 _PANELS = {

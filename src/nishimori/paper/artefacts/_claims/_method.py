@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori import metrics
 from nishimori._fit.temperatures import temperatures_of
-from nishimori._rows.rows import source
+from nishimori._rows.entry import open_rows
 from nishimori.data import Labelled
 from nishimori.errors import NoTemperatureError
 from nishimori.paper._artefact import Pieces, Scale
@@ -43,7 +43,7 @@ def _one_network(scale: Scale) -> dict[str, Any]:
 
 
 def _ec(sample: Labelled) -> float | None:
-    return temperatures_of(source(sample.logits, sample.labels), warn=False).ec
+    return temperatures_of(open_rows(sample.logits, sample.labels), warn=False).ec
 
 
 def _one_sided(scale: Scale) -> list[str | None]:
@@ -51,7 +51,7 @@ def _one_sided(scale: Scale) -> list[str | None]:
     validation = network(_RESNET20, scale).validation
     right = validation.logits.argmax(axis=1) == validation.labels
     found = (
-        temperatures_of(source(validation.logits[rows], validation.labels[rows]), warn=False).ec_error
+        temperatures_of(open_rows(validation.logits[rows], validation.labels[rows]), warn=False).ec_error
         for rows in (right, ~right)
     )
     return [error.end if isinstance(error, NoTemperatureError) else None for error in found]

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nishimori.paper._claim import Claim, Judgement
-from nishimori.plot._palette import HUES
+from nishimori.plot._style import HUES
 
 # Left edge and width in characters of each column.
 _COLUMNS = {"section": (0.0, 12), "the paper says": (0.07, 56), "found here": (0.39, 62), "verdict": (0.745, 44)}

@@ -6,9 +6,8 @@ import reference
 
 from nishimori._kernels.kernel import _is_installed, named
 from nishimori._rows.batch import Batch
-from nishimori._sums.moments import Measure, measure
+from nishimori._sums.moments import N_SUMS, Measure, measure, pair_sums
 from nishimori._sums.observables import Confidence, Energy, TopN
-from nishimori._sums.pairs import N_SUMS, pair_sums
 
 LOGITS, LABELS = reference.drawn(700, 6)
 WEIGHTS = np.random.default_rng(1).exponential(size=700)

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArraySource, clusters_of
+from nishimori._rows.array_rows import ArrayRows, clusters_of
 from nishimori._rows.batch import Clusters, Groups
-from nishimori._rows.pieces import Meaning, Pieces
+from nishimori._rows.options import ReadOptions
+from nishimori._rows.pieces import Pieces
 from nishimori._rows.stream_rows import in_batch
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import shown
@@ -18,7 +19,7 @@ from nishimori.torch._kept import together
 from nishimori.torch._reading import NO_SOFTMAX, LoaderReading
 
 
-class LoaderSource(Pieces[BatchRows]):
+class LoaderRows(Pieces[BatchRows]):
     """The rows of a loader, whose logits are computed again in every reading.
 
     Groups and clusters have their numbers in all the data, so where there are any, all batches are read once to find them.
@@ -36,7 +37,7 @@ class LoaderSource(Pieces[BatchRows]):
                 "`loader` must be readable more than once where `reread=True`, got an object of "
                 f"type {type(reading.batches).__name__}, which is used up after one reading. Pass a DataLoader."
             )
-        super().__init__(Meaning(probability_remedy=NO_SOFTMAX), progress=progress, read_ahead=False)
+        super().__init__(ReadOptions(probability_remedy=NO_SOFTMAX), progress=progress, read_ahead=False)
         self._loader = reading
         self._n_classes = n_classes
         if not has_names:
@@ -68,7 +69,7 @@ class LoaderSource(Pieces[BatchRows]):
         with closing(self._loader.rows()) as batches:
             yield from batches
 
-    def rows(self, piece: BatchRows) -> ArraySource:
+    def rows(self, piece: BatchRows) -> ArrayRows:
         """The rows of a batch, on the device of the network."""
         groups, clusters = None, None
         if self.groups is not None and piece.groups is not None:
@@ -76,7 +77,7 @@ class LoaderSource(Pieces[BatchRows]):
         if self.clusters is not None and piece.clusters is not None:
             codes = _coded(piece.clusters, piece.counted, self._cluster_names, "clusters")
             clusters = Clusters(codes, self.clusters.number)
-        return piece.source(clusters, groups)
+        return piece.rows(clusters, groups)
 
     def placed(self, text: str, piece: BatchRows) -> str:
         """The number of the batch, from 0, before the message."""

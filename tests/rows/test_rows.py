@@ -5,8 +5,8 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError, sources
-from nishimori._rows.source import Reported
+from nishimori import InputError
+from nishimori._rows.rows import Reported
 
 LOGITS, LABELS = reference.drawn(900, 5)
 
@@ -19,12 +19,12 @@ def path(tmp_path):
 
 @pytest.mark.parametrize(("progress", "shown"), [(None, ""), (False, ""), (True, "900/900 Reading\n")])
 def test_a_reading_is_a_line_where_nobody_watches(path, capsys, progress, shown):
-    nishimori.metrics.brier(sources.array(path, LABELS, progress=progress))
+    nishimori.metrics.brier(nishimori.rows(path, LABELS, progress=progress))
     assert capsys.readouterr().err == shown
 
 
 def test_rows_of_a_stream_are_counted_even_if_their_number_is_not_known(capsys):
-    data = sources.batches(lambda: [(LOGITS, LABELS)], progress=True)
+    data = nishimori.rows(lambda: [(LOGITS, LABELS)], progress=True)
     nishimori.metrics.brier(data)
     nishimori.metrics.brier(data)
     assert capsys.readouterr().err == "900/? Reading\n900/900 Reading\n"
@@ -32,11 +32,11 @@ def test_rows_of_a_stream_are_counted_even_if_their_number_is_not_known(capsys):
 
 def test_whoever_brings_a_report_gets_it_alone(path, capsys):
     told = []
-    data = sources.array(path, LABELS, progress=True)
+    data = nishimori.rows(path, LABELS, progress=True)
     nishimori.metrics.brier(Reported(data, "Measuring", lambda *step: told.append(step)))
     assert (capsys.readouterr().err, told[-1]) == ("", ("Measuring, pass 1", 900, 900))
 
 
 def test_progress_is_refused_unless_it_is_one_of_three(path):
     with pytest.raises(InputError, match="`progress` must be None, True or False, got 'yes'"):
-        nishimori.metrics.brier(sources.array(path, LABELS, progress="yes"))
+        nishimori.metrics.brier(nishimori.rows(path, LABELS, progress="yes"))

@@ -5,7 +5,7 @@ import pytest
 import reference
 
 from nishimori import temperatures
-from nishimori._fit.row_means import CompareRows, RowErrors
+from nishimori._fit.search import CompareRows, RowErrors
 from nishimori._rows.batch import Batch
 from nishimori._sums.observables import Confidence, Energy
 

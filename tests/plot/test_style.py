@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from nishimori.plot._palette import COLORS, HUES
+from nishimori.plot._style import COLORS, HUES
 
 # Simulation of full deuteranopia in linear RGB: G. M. Machado, M. M. Oliveira and L. A. F. Fernandes, IEEE Trans. Vis. Comput.
 # Graph. 15 (2009) 1291, severity 1.0.

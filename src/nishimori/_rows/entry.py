@@ -1,0 +1,329 @@
+"""The one way in: from what people have to `Rows`. The kinds are told apart by what they are, and never by their values.
+
+An array is what is in memory, or on a device. A path, a memory map and an array in chunks are read a few megabytes at a time,
+again for each pass. So are the batches of a loader, and of a function that returns them.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from nishimori._rows.array_rows import ArrayRows, clusters_of
+from nishimori._rows.batch import Groups
+from nishimori._rows.dask_rows import from_dask
+from nishimori._rows.device_rows import on_device
+from nishimori._rows.labelling import Labelling
+from nishimori._rows.labels import Classes, checked_weights, class_indices, column_names, refuse_name, refuse_permuted
+from nishimori._rows.npy_files import Mapped, NpyFile
+from nishimori._rows.options import ReadOptions, RowOptions, classes_last, takes_rows
+from nishimori._rows.pieces import Pieces
+from nishimori._rows.rows import Rows, is_rows, refuse_counted_clusters
+from nishimori._rows.scores import SAY_PROBABILITIES, Floor, Input, check_input, refuse_auto, warn_if_probabilities
+from nishimori._rows.stored_rows import Chunked, Stored, StoredRows
+from nishimori._rows.stream_rows import WHAT_A_BATCH_IS, StreamRows
+from nishimori._rows.table_rows import Columns, TableRows
+from nishimori._rows.tables.files import is_table
+from nishimori._rows.top_k import TopK
+from nishimori._rows.top_k_rows import open_top_k
+from nishimori._support import arrays
+from nishimori._support.disk import existing_file
+from nishimori.errors import InputError
+
+
+@takes_rows()
+def rows(
+    logits: Any,
+    labels: Any = None,
+    *,
+    columns: Sequence[str] | None = None,
+    read_ahead: bool = False,
+    progress: bool | None = None,
+    **options: Unpack[RowOptions],
+) -> Rows:
+    """Data with all that is said about them, which every function takes in place of logits and labels.
+
+    Functions open their data by themselves: ``evaluate(logits, labels, clusters=documents)`` needs no `rows`. It is for data
+    that several functions read, and for what only some kinds of data need to be told.
+
+    Parameters
+    ----------
+    logits : array, path, batches, `TopK` or `Rows`
+        Scores of shape (n_samples, n_classes), or (n_samples,) for a binary score, or (..., n_classes), where each position
+        before the classes is a sample. In memory, on a device, in chunks of Dask, Zarr or h5py, or the path of a .npy file.
+        Or the path of a table (.parquet .feather .csv .tsv .jsonl) or of a folder of Parquet files. Or a loader of batches
+        ``(logits, labels)`` or ``(logits, labels, sample_weight)``, or a function without arguments that returns an iterable
+        of them: each pass must give the same rows, so without augmentation or dropout.
+    labels : array of shape (n_samples,), or of ``logits`` before the classes
+        The true class of each sample; for a table, the name of its column. Left out for batches, which bring their own.
+    columns : sequence of str, optional
+        For a table: its columns of scores in the order of the classes, one per class or one of lists; patterns such as
+        ``"z_*"`` are allowed. By default a column of lists called as ``input``, or all others if their names leave no doubt,
+        as z_0, z_1, ... do.
+    read_ahead : bool
+        For batches: ask for the next one in a thread while the one before is worked on. By default batches are made in the
+        thread of the caller, because much cannot move to another one: database connections, PyTorch's modes, CUDA streams.
+    progress : bool, optional
+        None shows a bar if standard error is a terminal; True also writes a line where it is not; False shows nothing.
+    **options
+        What is said about the data.
+
+    Returns
+    -------
+    Rows
+        With `n_rows`, `n_classes`, iteration over batches, and `gather`, the sum of a pass over all rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nishimori
+    >>> rng = np.random.default_rng(0)
+    >>> logits = 3 * rng.normal(size=(40, 51, 20))  # 40 sequences of 51 tokens
+    >>> drawn = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=-1)  # next tokens, drawn at T = 2
+    >>> input_ids = np.concatenate([np.zeros((40, 1), dtype=int), drawn[:, :-1]], axis=1)
+    >>> labels = np.where(np.arange(51) < 10, -100, input_ids)  # a prompt of 10 tokens
+    >>> data = nishimori.rows(logits, labels, ignore_index=-100, shift_labels=True, clusters=np.arange(40))
+    >>> found = nishimori.temperatures(data)
+    >>> print(f"{found.n_samples} tokens, T = {found.ec:.2f} ± {found.ec_se:.2f}")
+    1640 tokens, T = 1.96 ± 0.07
+    """
+    return open_rows(logits, labels, columns=columns, read_ahead=read_ahead, progress=progress, **options)
+
+
+def open_rows(
+    logits: Any,
+    labels: Any = None,
+    sample_weight: Any = None,
+    *,
+    counts: bool = False,
+    clusters: Any = None,
+    groups: Any = None,
+    input: Input | None = None,
+    classes: Classes = None,
+    floor: Floor = None,
+    ignore_index: int | None = None,
+    shift_labels: bool = False,
+    class_axis: int = -1,
+    columns: Sequence[str] | None = None,
+    read_ahead: bool = False,
+    progress: bool | None = None,
+    names: tuple[str, str] = ("logits", "labels"),
+    probability_remedy: str = SAY_PROBABILITIES,
+) -> Rows:
+    """What the user passed, as `Rows`; those pass as they are.
+
+    ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what the user can do if
+    the logits look like probabilities. All else is as for `rows`.
+    """
+    said = {
+        names[1]: labels,
+        "sample_weight": sample_weight,
+        "clusters": clusters,
+        "groups": groups,
+        "input": None if isinstance(input, str) and input == "logits" else input,
+        "classes": classes,
+        "floor": floor,
+        "ignore_index": ignore_index,
+        "shift_labels": shift_labels or None,
+        "class_axis": None if class_axis == -1 else class_axis,
+    }
+    if is_rows(logits):
+        return _as_they_are(logits, said | {"columns": columns, "read_ahead": read_ahead or None}, names[0])
+    refuse_auto(floor)
+    meaning = ReadOptions(
+        input="logits" if input is None else input,
+        classes=classes,
+        floor=floor,  # type: ignore[arg-type]  # "auto" is refused above
+        names=names,
+        probability_remedy=probability_remedy,
+        labelling=Labelling(ignore_index, shift_labels),
+        class_axis=class_axis,
+    )
+    if columns is not None and not _is_table(logits):
+        raise InputError(f"`columns` must be left out where `{names[0]}` is a {type(logits).__name__}: it is for tables.")
+    is_stream = not _is_stored(logits) and not _is_table(logits) and _yields_batches(logits, labels)
+    if read_ahead and not is_stream:
+        raise InputError(f"`read_ahead` must be left out where `{names[0]}` is a {type(logits).__name__}: it is for batches.")
+    if class_axis != -1 and not is_stream:
+        if isinstance(logits, TopK) or in_pieces(logits, labels):
+            raise InputError(f"`class_axis` must be -1 where `{names[0]}` is a {type(logits).__name__}. Put the classes last.")
+        logits, meaning = classes_last(logits, class_axis, names[0]), replace(meaning, class_axis=-1)
+    parts = {"clusters": clusters, "groups": groups}
+    found = _opened(logits, labels, sample_weight, parts, meaning, columns, read_ahead, progress)
+    if counts:
+        refuse_counted_clusters(found, counts=counts)
+        found.counts = True
+    return found
+
+
+def _opened(
+    logits: Any,
+    labels: Any,
+    sample_weight: Any,
+    parts: Mapping[str, Any],
+    meaning: ReadOptions,
+    columns: Sequence[str] | None,
+    read_ahead: bool,
+    progress: bool | None,
+) -> Rows:
+    """The kind of rows that this is; ``parts`` are clusters and groups."""
+    if isinstance(logits, TopK):
+        return open_top_k(logits, labels, sample_weight, parts, meaning)
+    if arrays.is_lazy(logits):
+        return from_dask(logits, labels, sample_weight, parts, meaning)
+    refuse_permuted(column_names(logits, meaning.names[0]), meaning.classes)
+    if _is_table(logits):
+        return _from_table(logits, labels, sample_weight, parts, meaning, columns, progress)
+    if in_pieces(logits, labels):
+        return _pieces(logits, labels, sample_weight, parts, meaning, read_ahead, progress)
+    _refuse_samples(logits, labels, meaning.names[0])
+    refuse_name(parts["groups"], "group")
+    return _at_hand(logits, labels, sample_weight, parts, meaning)
+
+
+def _at_hand(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: ReadOptions) -> Rows:
+    """Arrays that are in memory or on a device; ``parts`` are clusters and groups."""
+    table, name = meaning.scores(logits), meaning.names[1]
+    labels, sample_weight = meaning.labelling.applied(labels, sample_weight, table, name)
+    meaning.labelling.refuse_nothing(sample_weight, name, labels)
+    clusters, groups = (table.per_row(parts[each], each) for each in ("clusters", "groups"))
+    weights = checked_weights(sample_weight, table.n_samples, table.row)
+    warn_if_probabilities(table, meaning.probability_remedy, weights)
+    together = None if clusters is None else clusters_of(clusters, weights, table.row)
+    grouped = None if groups is None else Groups.coded(groups, table.n_samples, table.row)
+    if arrays.is_on_cuda(table.array):
+        given_weights = None if sample_weight is None else weights
+        there = on_device(table, labels, given_weights, meaning.classes, name, together, grouped)
+        if there is not None:
+            return there
+    columns = class_indices(labels, meaning.classes, table, name, weights)
+    return ArrayRows(table, columns, weights, clusters=together, groups=grouped)
+
+
+def _as_they_are(found: Rows, said: Mapping[str, Any], name: str) -> Rows:
+    """Rows, of which everything was said when they were made."""
+    kind = "Rows object" if Rows in type(found).__mro__ else type(found).__name__
+    for each, value in said.items():
+        if value is not None:
+            raise InputError(f"`{each}` must be left out where `{name}` is a {kind}, which brings its own.")
+    return found
+
+
+def in_pieces(logits: Any, labels: Any = None) -> bool:
+    """Whether `open_rows` reads this piece by piece. It is an array otherwise, or rows already, or is refused."""
+    if type(logits) is np.ndarray or is_rows(logits):  # the commonest cases, for which each check would count
+        return False
+    return _is_table(logits) or _is_stored(logits) or _yields_batches(logits, labels)
+
+
+def _pieces(
+    logits: Any,
+    labels: Any,
+    sample_weight: Any,
+    parts: Mapping[str, Any],
+    meaning: ReadOptions,
+    read_ahead: bool,
+    progress: bool | None,
+) -> Pieces[Any]:
+    """Rows that are read piece by piece; ``parts`` are clusters and groups."""
+    found = stored(logits)
+    if found is not None:
+        kept = {name: loaded(values) for name, values in parts.items()}
+        return StoredRows(found, loaded(labels), loaded(sample_weight), meaning, **kept, progress=progress)
+    check_input(meaning.input, meaning.floor)
+    if parts["clusters"] is not None:
+        raise InputError(
+            f"`clusters` must be left out where `{meaning.names[0]}` yields batches. Add each batch to a Sketch, with "
+            "`sketch.update(logits, labels, clusters=...)`, and fit to the sketch."
+        )
+    if parts["groups"] is not None:
+        raise InputError(
+            f"`groups` must be left out where `{meaning.names[0]}` yields batches, which do not say which rows they hold. Pass "
+            "arrays, or a table with a column of groups."
+        )
+    for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight}.items():
+        if value is not None:
+            raise InputError(
+                f"`{name}` must be left out where `{meaning.names[0]}` yields batches, each of which is {WHAT_A_BATCH_IS}."
+            )
+    return StreamRows(logits, meaning, progress=progress, read_ahead=read_ahead)
+
+
+def stored(logits: Any) -> Stored | None:
+    """Scores that are read from outside the memory: a .npy file, a memory map, an array in chunks; None for others."""
+    if not _is_stored(logits):
+        return None
+    if isinstance(logits, Stored):
+        return logits
+    if isinstance(logits, str | os.PathLike):
+        return NpyFile(Path(logits))
+    return Mapped(logits) if isinstance(logits, np.memmap) else Chunked(logits)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and (os.path.isdir(value) or is_table(Path(value)))
+
+
+def _is_stored(value: Any) -> bool:
+    if isinstance(value, str | os.PathLike):
+        return Path(value).suffix.lower() == ".npy"
+    if isinstance(value, Stored | np.memmap):
+        return True
+    in_chunks = all(hasattr(value, name) for name in ("shape", "dtype", "chunks", "__getitem__"))
+    # Arrays of Dask and xarray have a tuple of chunks per axis.
+    return in_chunks and not arrays.is_array(value) and all(isinstance(each, int) for each in value.chunks or ())
+
+
+def _yields_batches(value: Any, labels: Any) -> bool:
+    """Whether ``value`` is an iterable of batches, or a function that may return one."""
+    if _is_array_like(value) or isinstance(value, str | bytes | os.PathLike | Mapping | Set):
+        return False
+    if isinstance(value, Sequence):
+        # Nested lists are arrays. A list of tuples of arrays is one only by mistake, if nothing else gives the labels.
+        first = value[0] if isinstance(value, list) and value and labels is None else None
+        return isinstance(first, tuple | list) and len(first) > 1 and arrays.is_array(first[0])
+    return callable(value) or isinstance(value, Iterable)
+
+
+def _refuse_samples(value: Any, labels: Any, name: str) -> None:
+    """Refuse a data set of PyTorch, or anything else that gives one sample at a time and no labels apart."""
+    by_number = hasattr(value, "__getitem__") and hasattr(value, "__len__") and not hasattr(value, "__iter__")
+    if by_number and labels is None and not _is_array_like(value):
+        raise InputError(
+            f"`{name}` must yield batches, got a {type(value).__name__}, which gives one sample at a time. Pass a loader, such "
+            "as `torch.utils.data.DataLoader(dataset, batch_size=1000)`."
+        )
+
+
+def _is_array_like(value: Any) -> bool:
+    """Whether ``value`` is an array, a data frame, or something else that NumPy can convert."""
+    return arrays.is_array(value) or any(hasattr(value, name) for name in ("shape", "__array__", "__dlpack__", "__dataframe__"))
+
+
+def _from_table(
+    path: str | os.PathLike[str],
+    labels: Any,
+    sample_weight: Any,
+    parts: Mapping[str, Any],
+    meaning: ReadOptions,
+    columns: Sequence[str] | None,
+    progress: bool | None,
+) -> TableRows:
+    given = {meaning.names[1]: labels, "sample_weight": sample_weight, **parts}
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"`{name}` must be the name of a column of {path}, got a {type(value).__name__}.")
+    check_input(meaning.input, meaning.floor)
+    scores = [columns] if isinstance(columns, str) else columns
+    chosen = Columns(scores=scores, labels=labels or "labels", weights=sample_weight, **parts)
+    return TableRows(path, chosen, meaning, progress=progress)
+
+
+def loaded(values: Any) -> Any:
+    """Labels, weights, clusters or groups, from their .npy file if that is what was passed."""
+    if not isinstance(values, str | os.PathLike) or Path(values).suffix.lower() != ".npy":
+        return values
+    return np.asarray(NpyFile(existing_file(values)))

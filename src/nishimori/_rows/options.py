@@ -1,0 +1,244 @@
+"""Everything that can be said about data, once: what it is called, what it means, and which functions take it.
+
+Every public function that takes data takes the same keywords. Each is documented here, checked where the rows are opened, and
+filled into signature and docstring of the function by `takes_rows`, so that ``help`` shows all of them. A function that cannot
+honour one of them says so, and it is refused by name.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, cleandoc, signature
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar
+
+import numpy as np
+
+from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.labelling import PLAIN, Labelling
+from nishimori._rows.labels import Classes, checked_weights, class_indices, numeric_weights
+from nishimori._rows.scores import SAY_PROBABILITIES, Floor, Input, Scores, scores
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import is_whole
+from nishimori._support.numeric import numeric
+from nishimori.errors import InputError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class RowOptions(TypedDict, total=False):
+    """The keywords of every function that takes data."""
+
+    sample_weight: Any
+    counts: bool
+    clusters: Any
+    groups: Any
+    input: Input | None
+    classes: Classes
+    floor: Floor
+    ignore_index: int | None
+    shift_labels: bool
+    class_axis: int
+
+
+class Option(NamedTuple):
+    """A keyword: its default, and what docstrings say about it."""
+
+    default: Any
+    kind: str
+    text: str
+
+
+OPTIONS = {
+    "sample_weight": Option(
+        None,
+        "array of the shape of ``labels``, optional",
+        "A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence. For a table in "
+        "a file, the name of its column.",
+    ),
+    "counts": Option(
+        False,
+        "bool",
+        "Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.",
+    ),
+    "clusters": Option(
+        None,
+        "array of the shape of ``labels``, optional",
+        "Which samples belong together, for standard errors, such as the tokens of a document: a number or text for each "
+        "sample, or for each sequence of tokens. For a table in a file, the name of its column.",
+    ),
+    "groups": Option(
+        None,
+        "array of the shape of ``labels``, optional",
+        "The group of each sample, where results or calibrators differ by group. For a table in a file, the name of its "
+        "column.",
+    ),
+    "input": Option(
+        "logits",
+        '{"logits", "probabilities"}',
+        "What ``logits`` holds. Log-probabilities are logits; probabilities are used through their logarithms.",
+    ),
+    "classes": Option(
+        None,
+        "sequence, optional",
+        "The label of each column in order; by default labels are the column numbers 0, 1, ...",
+    ),
+    "floor": Option(
+        None,
+        "float, optional",
+        "Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of their "
+        "dtype.",
+    ),
+    "ignore_index": Option(
+        None,
+        "int, optional",
+        "Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.",
+    ),
+    "shift_labels": Option(
+        False,
+        "bool",
+        "Whether the label of a position is found at the next one, as in the ``labels`` of causal language models. The last "
+        "position of each sequence then has no label.",
+    ),
+    "class_axis": Option(
+        -1,
+        "int",
+        "Which dimension of ``logits`` is that of the classes, such as 1 for segmentation in PyTorch's order (n, classes, "
+        "height, width). The labels have the other dimensions.",
+    ),
+}
+
+
+ERROR_BARS_ONLY = "it changes standard errors, of which this function gives none"
+NO_GROUPS = "this function treats all groups alike"
+
+ONE_NUMBER = {"counts": ERROR_BARS_ONLY, "clusters": ERROR_BARS_ONLY, "groups": NO_GROUPS}
+"""What functions that return a number without a standard error refuse, and why."""
+
+
+def takes_rows(
+    *, refuses: Mapping[str, str] | None = None, words: Mapping[str, str] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Fill the row options into the signature and the docstring of a function, and refuse those that it cannot honour.
+
+    Parameters
+    ----------
+    refuses : mapping of str to str
+        Options that the function cannot honour, and why.
+    words : mapping of str to str
+        What the docstring says about an option in place of the usual text.
+    """
+    refused, own_words = dict(refuses or {}), dict(words or {})
+    honoured = {name: option for name, option in OPTIONS.items() if name not in refused}
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        known = signature(function)
+        own = [each for each in known.parameters.values() if each.kind is not Parameter.VAR_KEYWORD]
+        names = {each.name for each in own} | set(honoured)
+
+        @wraps(function)
+        def checked(*arguments: P.args, **options: P.kwargs) -> R:
+            for name, value in options.items():
+                if name in refused:
+                    if value is not None:
+                        raise InputError(f"`{name}` must be left out of `{function.__name__}`: {refused[name]}.")
+                elif name not in names:
+                    raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+            return function(*arguments, **options)
+
+        added = [Parameter(name, Parameter.KEYWORD_ONLY, default=option.default) for name, option in honoured.items()]
+        checked.__signature__ = known.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        described = {name: option._replace(text=own_words.get(name, option.text)) for name, option in honoured.items()}
+        checked.__doc__ = with_options(function.__doc__ or "", described)
+        return checked
+
+    return decorate
+
+
+def with_options(docstring: str, options: Mapping[str, Option]) -> str:
+    """A docstring whose entry ``**options`` is replaced by one entry per option."""
+    lines = []
+    for name, option in options.items():
+        lines += [f"{name} : {option.kind}", *(f"    {line}" for line in _wrapped(option.text))]
+    plain = cleandoc(docstring)
+    return re.sub(r"^\*\*options\n(?:[ ]+.*\n?)*", lambda _: "\n".join(lines) + "\n", plain, count=1, flags=re.MULTILINE)
+
+
+def _wrapped(text: str, width: int = 112) -> list[str]:
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return [*lines, line]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What was said about scores and labels, for those who read them; ``names`` are what the caller's signature calls the two.
+
+    ``probability_remedy`` is what the user can do if the logits look like probabilities. ``labelling`` says which rows count.
+    """
+
+    input: Input = "logits"
+    classes: Classes = None
+    floor: float | None = None
+    names: tuple[str, str] = ("logits", "labels")
+    probability_remedy: str = SAY_PROBABILITIES
+    labelling: Labelling = PLAIN
+    class_axis: int = -1
+
+    def scores(self, array: Any) -> Scores:
+        """Scores whose type and shape have been checked."""
+        if self.class_axis != -1:
+            array = classes_last(array, self.class_axis, self.names[0])
+        return scores(array, input=self.input, name=self.names[0], floor=self.floor)
+
+    def rows(
+        self,
+        array: Any,
+        labels: Any,
+        sample_weight: Any,
+        first_row: int = 0,
+        n_classes: int | None = None,
+        n_rows_in_all: int | None = None,
+    ) -> ArrayRows:
+        """Some rows, their labels and weights checked. All weights may be zero.
+
+        ``n_classes`` is the number of classes of the rows before, if there were any. Errors count from ``first_row``, and the
+        kernel is chosen for ``n_rows_in_all``.
+        """
+        table = self.scores(array)
+        if n_classes is not None and table.n_classes != n_classes:
+            raise InputError(f"`{self.names[0]}` must have {n_classes} classes, as in the rows before, got {table.n_classes}.")
+        labels, sample_weight = self.labelling.applied(labels, sample_weight, table, self.names[1])
+        if sample_weight is not None and _is_zero(sample_weight, table.n_samples):
+            nothing: HostArray = np.zeros(table.n_samples)
+            return ArrayRows(table, nothing.astype(np.int64), nothing, first_row)
+        weights = checked_weights(sample_weight, table.n_samples, lambda number: table.row(first_row + number))
+        columns = class_indices(labels, self.classes, table, self.names[1], weights, first_row)
+        return ArrayRows(table, columns, weights, first_row, n_rows_in_all)
+
+
+def _is_zero(sample_weight: Any, n_rows: int) -> bool:
+    """Whether all weights of a piece are zero, so that none of its rows counts."""
+    given = numeric_weights(sample_weight)
+    return given.shape == (n_rows,) and not given.any()
+
+
+def classes_last(logits: Any, class_axis: Any, name: str) -> Any:
+    """Logits whose classes are in another dimension than the last, as a view with the classes there."""
+    array = logits if arrays.is_lazy(logits) else numeric(logits, name)
+    n_dimensions = len(array.shape)
+    if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or n_dimensions < 2:
+        raise InputError(
+            f"`class_axis` must be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}, got "
+            f"{class_axis!r}."
+        )
+    axis = int(class_axis) % n_dimensions
+    order = (*(each for each in range(n_dimensions) if each != axis), axis)
+    return array.transpose(order) if arrays.is_lazy(logits) else arrays.namespace(array).permute_dims(array, order)

@@ -1,0 +1,463 @@
+"""Maps with more parameters than one temperature as modules of PyTorch, and which module belongs to which map.
+
+Each module computes what the map of the same kind computes, in float32 at least and with gradients. Its parameters are
+buffers, so they are saved, loaded and moved with the weights of the network.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from nishimori._rows.batch import Groups
+from nishimori._support import arrays
+from nishimori.errors import InputError
+from nishimori.maps.affine import Affine, LogAffine, WithBias
+from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
+from nishimori.maps.log_odds import LogOdds
+from nishimori.maps.map import Map
+from nishimori.maps.mixture import Mixture
+from nishimori.torch._logits import check_classes, last_size, wide_dtype
+
+
+class ExactBuffers(nn.Module):
+    """A module whose own floating-point buffers stay in float32. They are moved, saved and loaded as usual."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        # Restore the old values, because a cast to half precision would round them. A meta tensor has no values.
+        for name, old in before.items():
+            after = self._buffers[name]
+            if old is not None and after is not None and old.is_floating_point():
+                self._buffers[name] = after.to(torch.float32) if old.is_meta else old.to(after.device)
+        return self
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        for name, each in self._buffers.items():  # `assign=True` takes over the dtype of the file
+            if each is not None and each.is_floating_point():
+                self._buffers[name] = each.to(torch.float32)
+
+
+class MapModule(ExactBuffers, ABC):
+    """A map whose parameters are ``tensors`` by name."""
+
+    names: ClassVar[frozenset[str]]
+    """The parameters that it always has."""
+
+    optional: ClassVar[frozenset[str]] = frozenset()
+    """Those that it may have besides."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        for name, each in tensors.items():
+            self.register_buffer(name, each)
+
+    @classmethod
+    @abstractmethod
+    def of(cls, map_: Any, device: torch.device | None) -> Self:
+        """The module of a map of its kind, with its parameters on ``device``."""
+
+    @property
+    @abstractmethod
+    def map(self) -> Map:
+        """The same map, with its parameters rounded to float32."""
+
+    @property
+    def n_classes(self) -> int | None:
+        """How many classes the logits must have; None if it does not matter."""
+        return None
+
+    @property
+    def keeps_predictions(self) -> bool:
+        """Whether the largest logit of each row stays the largest."""
+        return True
+
+    @abstractmethod
+    def described(self) -> str:
+        """The kind of the map and the number of its classes, for messages."""
+
+    @abstractmethod
+    def forward(self, logits: Tensor, groups: Any = None) -> Tensor:
+        """The calibrated logits in float32 at least, of the shape of ``logits``. A score z means the logits (0, z)."""
+
+    def check(self, logits: Tensor) -> None:
+        """Refuse logits with another number of classes."""
+        check_classes(logits, self.n_classes)
+
+    def extra_repr(self) -> str:
+        """The number of classes, for ``print``."""
+        return f"n_classes={self.n_classes}"
+
+    def _get_name(self) -> str:
+        return type(self).__name__.removesuffix("Module")
+
+    def _are_scores(self, logits: Tensor) -> bool:
+        return self.n_classes == 2 and (logits.ndim < 2 or last_size(logits) == 1)
+
+    def _by_row(self, logits: Tensor, rule: Callable[[Tensor], Tensor]) -> Tensor:
+        """``rule`` of the logits (..., n_classes), which are (0, z) for a score z; of the shape of ``logits``."""
+        self.check(logits)
+        wide = logits.to(wide_dtype(logits))
+        if not self._are_scores(logits):
+            return rule(wide)
+        both = rule(torch.stack([torch.zeros_like(wide), wide], dim=-1))
+        return both[..., 1] - both[..., 0]
+
+    def _at(self, name: str, logits: Tensor) -> Tensor:
+        """A parameter on the device of the logits, which may differ where a network is spread over devices."""
+        return self.get_buffer(name).to(device=logits.device, dtype=logits.dtype)
+
+
+def single(parts: Mapping[str, Any], device: torch.device | None) -> dict[str, Tensor]:
+    """Parameters in float32, if it holds them."""
+    found = {}
+    for name, values in parts.items():
+        exact = torch.tensor(values, dtype=torch.float64, device="cpu")
+        rounded = exact.to(torch.float32)
+        # A temperature that becomes zero would divide by it; those of all other parameters may be rounded to zero.
+        if not rounded.isfinite().all() or (
+            name in ("temperatures", "temperature", "common", "fallback") and not (rounded > 0).all()
+        ):
+            raise InputError(f"`{name}` of the map must hold numbers that float32 can hold, got {values!r:.60}.")
+        found[name] = rounded.to(device)
+    return found
+
+
+def host(values: Tensor) -> Any:
+    return values.detach().cpu().double().numpy()
+
+
+def is_in_graph() -> bool:
+    """Whether operations are recorded for later, by compiling, exporting or tracing."""
+    return torch.compiler.is_compiling() or bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
+
+
+class WithBiasModule(MapModule):
+    """Factors times a function of the logits, plus a bias per class."""
+
+    kind: ClassVar[Any]
+    """The class of the map."""
+
+    optional = frozenset({"fallback"})
+
+    @classmethod
+    def of(cls, map_: WithBias, device: torch.device | None) -> Self:
+        parts = {map_.factors: getattr(map_, map_.factors), "bias": map_.bias}
+        fallback = {} if map_.fallback is None else {"fallback": map_.fallback}
+        return cls(single({**parts, **fallback}, device))
+
+    @property
+    def map(self) -> WithBias:
+        fallback = self._buffers.get("fallback")
+        parts = host(self.get_buffer(self.kind.factors)), host(self.get_buffer("bias"))
+        found: WithBias = self.kind(*parts, None if fallback is None else float(fallback))
+        return found
+
+    @property
+    def n_classes(self) -> int:
+        return last_size(self.get_buffer("bias"))
+
+    @property
+    def keeps_predictions(self) -> bool:
+        return "fallback" in self._buffers
+
+    @abstractmethod
+    def multiplied(self, drops: Tensor) -> Tensor:
+        """The calibrated logits without the bias, from logits minus the largest of their row."""
+
+    def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - the same for all
+        """The affine function of each row; the fallback, if there is one, divides rows whose top class would change."""
+        return self._by_row(logits, self._rows)
+
+    def _rows(self, logits: Tensor) -> Tensor:
+        drops = logits - logits.amax(dim=-1, keepdim=True)
+        check_unmasked(drops)
+        mapped = self.multiplied(drops) + self._at("bias", logits)
+        if "fallback" not in self._buffers:
+            return mapped
+        same = mapped.argmax(dim=-1, keepdim=True) == logits.argmax(dim=-1, keepdim=True)
+        return torch.where(same, mapped, drops / self._at("fallback", logits))
+
+    def extra_repr(self) -> str:
+        """The number of classes and whether predictions are kept, for ``print``."""
+        return f"n_classes={self.n_classes}{', preserve_accuracy=True' if 'fallback' in self._buffers else ''}"
+
+
+def product(x: Tensor, matrix: Tensor) -> Tensor:
+    """The matrix times each row, also under autocast, which would multiply in half precision."""
+    if not torch.is_autocast_enabled(x.device.type):
+        return x @ matrix.T
+    with torch.autocast(x.device.type, enabled=False):
+        return x @ matrix.T
+
+
+def check_unmasked(drops: Tensor, because: str = "the affine map adds up several classes") -> None:
+    """Refuse masked classes, where values can be looked at: not in a graph, and not on the meta device."""
+    captured = drops.is_cuda and torch.cuda.is_current_stream_capturing()
+    if not is_in_graph() and not captured and not drops.is_meta and (drops == -torch.inf).any():
+        raise InputError(
+            f"`model` must return logits without masked classes (-inf), because {because}. Use a method with temperatures "
+            "only, such as 'ec' or 'group'."
+        )
+
+
+class AffineModule(WithBiasModule):
+    """A number, a diagonal or a matrix times the centred logits, plus a bias per class."""
+
+    kind = Affine
+    names = frozenset({"scale", "bias"})
+
+    def described(self) -> str:
+        return f"an affine map for {self.n_classes} classes"
+
+    def multiplied(self, drops: Tensor) -> Tensor:
+        centred, scale = drops - drops.mean(dim=-1, keepdim=True), self._at("scale", drops)
+        return product(centred, scale) if scale.ndim == 2 else centred * scale
+
+    def extra_repr(self) -> str:
+        """The number of classes and what multiplies the logits, for ``print``."""
+        scale = ("number", "diagonal", "matrix")[self.get_buffer("scale").ndim]
+        return f"n_classes={self.n_classes}, scale={scale}{', preserve_accuracy=True' if 'fallback' in self._buffers else ''}"
+
+
+class LogAffineModule(WithBiasModule):
+    """A matrix times the log-probabilities, plus a bias per class."""
+
+    kind = LogAffine
+    names = frozenset({"matrix", "bias"})
+
+    def described(self) -> str:
+        return f"an affine map of log-probabilities for {self.n_classes} classes"
+
+    def multiplied(self, drops: Tensor) -> Tensor:
+        return product(drops.log_softmax(dim=-1), self._at("matrix", drops))
+
+
+class LogOddsModule(MapModule):
+    """Zero and a function of the difference of the two logits."""
+
+    names = frozenset({"a", "b", "c", "square"})
+
+    @classmethod
+    def of(cls, map_: LogOdds, device: torch.device | None) -> Self:
+        return cls(single(map_.parameters, device))
+
+    @property
+    def map(self) -> LogOdds:
+        return LogOdds(**{name: float(host(self.get_buffer(name))) for name in self.names})
+
+    @property
+    def n_classes(self) -> int:
+        return 2
+
+    @property
+    def keeps_predictions(self) -> bool:
+        return False
+
+    def described(self) -> str:
+        return "a function of the log-odds of two classes"
+
+    def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - the same for all
+        """Zero and the calibrated log-odds of each row."""
+        return self._by_row(logits, self._rows)
+
+    def _rows(self, logits: Tensor) -> Tensor:
+        check_unmasked(logits, "their log-odds would be infinite")
+        s = logits[..., 1] - logits[..., 0]
+        a, b, c, square = (self._at(name, logits) for name in ("a", "b", "c", "square"))
+        # ln p = -softplus(-s). ONNX has no log-sigmoid, and the logarithm of a sigmoid would be infinite for large scores.
+        # s is not squared first: the square of 1e20 is infinite in float32, and the softmax would be NaN.
+        mapped = square * s * s + (b * softplus(s) - a * softplus(-s) + c)
+        largest = torch.finfo(mapped.dtype).max
+        mapped = mapped.clamp(-largest, largest)
+        return torch.stack([torch.zeros_like(mapped), mapped], dim=-1)
+
+
+class MixtureModule(MapModule):
+    """The logarithms of the mixed probabilities."""
+
+    names = frozenset({"temperature", "weights"})
+
+    @classmethod
+    def of(cls, map_: Mixture, device: torch.device | None) -> Self:
+        return cls(single({"temperature": map_.temperature, "weights": map_.weights}, device))
+
+    @property
+    def map(self) -> Mixture:
+        return Mixture(float(self.get_buffer("temperature")), host(self.get_buffer("weights")))
+
+    def described(self) -> str:
+        return "a mixture of calibrated, original and uniform probabilities"
+
+    def check(self, logits: Tensor) -> None:
+        """Any number of classes will do."""
+        if not logits.ndim:
+            raise InputError("`model` must return logits of shape (n, n_classes) or (n,), got a single number.")
+
+    def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - the same for all
+        """The logarithm of the mixture of each row; for a score, the difference of the two."""
+        return self._by_row(logits, self._rows)
+
+    def _are_scores(self, logits: Tensor) -> bool:
+        return logits.ndim < 2 or last_size(logits) == 1
+
+    def _rows(self, logits: Tensor) -> Tensor:
+        live = logits > -torch.inf
+        number = live.to(logits.dtype).sum(dim=-1, keepdim=True)
+        calibrated = (logits / self._at("temperature", logits)).log_softmax(dim=-1)
+        uniform = torch.zeros_like(logits) - number.log()
+        parts = torch.stack([calibrated, logits.log_softmax(dim=-1), uniform], dim=-1)
+        parts = torch.where(live[..., None], parts, 0.0)  # masked classes would have gradients of NaN
+        # A weight of zero has the logarithm -inf, and adds nothing.
+        mixed = (parts + self._at("weights", logits).log()).logsumexp(dim=-1)
+        return torch.where(live, mixed, -torch.inf)
+
+    def extra_repr(self) -> str:
+        """The parameters, for ``print``."""
+        if self.get_buffer("weights").is_meta:
+            return "on meta"
+        weights = ", ".join(f"{each:.4g}" for each in self.get_buffer("weights").tolist())
+        return f"temperature={float(self.get_buffer('temperature')):.4g}, weights=({weights})"
+
+
+class ClassTemperaturesModule(MapModule):
+    """Division by the temperature of the predicted class."""
+
+    names = frozenset({"temperatures"})
+
+    @classmethod
+    def of(cls, map_: ClassTemperatures, device: torch.device | None) -> Self:
+        return cls(single({"temperatures": map_.temperatures}, device))
+
+    @property
+    def map(self) -> ClassTemperatures:
+        return ClassTemperatures(host(self.get_buffer("temperatures")))
+
+    @property
+    def n_classes(self) -> int:
+        return last_size(self.get_buffer("temperatures"))
+
+    def described(self) -> str:
+        return f"one temperature per predicted class for {self.n_classes} classes"
+
+    def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - the same for all
+        """The logits of each row, divided by the temperature of its largest one."""
+        return self._by_row(logits, self._rows)
+
+    def _rows(self, logits: Tensor) -> Tensor:
+        return logits / self._at("temperatures", logits)[logits.argmax(dim=-1)][..., None]
+
+
+class GroupTemperaturesModule(MapModule):
+    """Division by the temperature of the group of each row.
+
+    The names of the groups are a buffer too, as the bytes of a JSON list: every format of weights can hold it, and reading it
+    runs no code.
+    """
+
+    names = frozenset({"groups", "temperatures", "common"})
+
+    @classmethod
+    def of(cls, map_: GroupTemperatures, device: torch.device | None) -> Self:
+        text = torch.frombuffer(bytearray(json.dumps(map_.groups).encode()), dtype=torch.uint8).to(device)
+        divisors = single({"temperatures": map_.temperatures, "common": map_.common}, device)
+        return cls({"groups": text, **divisors})
+
+    @property
+    def map(self) -> GroupTemperatures:
+        names = json.loads(bytes(self.get_buffer("groups").cpu().tolist()).decode())
+        return GroupTemperatures(tuple(names), host(self.get_buffer("temperatures")), float(self.get_buffer("common")))
+
+    def described(self) -> str:
+        return "one temperature per group"
+
+    def check(self, logits: Tensor) -> None:
+        """Any number of classes will do."""
+        if not logits.ndim:
+            raise InputError("`model` must return logits of shape (n, n_classes) or (n,), got a single number.")
+
+    def forward(self, logits: Tensor, groups: Any = None) -> Tensor:
+        """The logits, divided by the temperature of the group of each entry of the first dimension, or of each position."""
+        self.check(logits)
+        wide = logits.to(wide_dtype(logits))
+        divisors: Tensor = self._temperatures(wide, groups)
+        return wide / divisors
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _temperatures(self, logits: Tensor, groups: Any) -> Tensor:
+        """What each row is divided by. The names are looked up on the host, so this is not part of a compiled graph."""
+        if is_in_graph():
+            raise InputError(
+                "`calibrated` must not have one temperature per group to be exported, because names of groups are looked up "
+                "outside of the graph. Export one network per group: `Calibrated(model, T)` with the T of the group."
+            )
+        if groups is None:
+            raise InputError(
+                "`groups` must name the group of each sample, because each group has its own temperature. Pass them by name "
+                "after the arguments of the network: `calibrated(x, groups=groups)`."
+            )
+        known, map_ = coded_groups(groups, logits), self.map
+        map_.warn_of_others(known)
+        places = {name: place for place, name in enumerate(map_.groups)}
+        chosen = torch.as_tensor([places.get(name, len(places)) for name in known.names], dtype=torch.int64)
+        at = chosen[torch.as_tensor(known.codes)].to(logits.device)
+        found = torch.cat([self._at("temperatures", logits), self._at("common", logits)[None]])[at]
+        shape = logits.shape[:-1] if len(at) > len(logits) else logits.shape[:1]
+        return found.reshape(*shape, *[1] * (logits.ndim - len(shape)))
+
+    def extra_repr(self) -> str:
+        """The number of groups, for ``print``."""
+        return f"n_groups={len(self.get_buffer('temperatures'))}"
+
+
+def coded_groups(groups: Any, logits: Tensor) -> Groups:
+    """The group of each entry of the first dimension of the logits or, if there are as many, of each position."""
+    leading = tuple(logits.shape[:-1])
+    try:
+        each_position = len(leading) > 1 and tuple(np.shape(groups)) == leading
+    except ValueError:  # rows of different lengths, which are refused below
+        each_position = False
+    flat = arrays.on_host(arrays.as_array(groups)).reshape(-1) if each_position else groups
+    return Groups.coded(flat, len(flat) if each_position else len(logits))
+
+
+_MODULES: dict[type[Map], type[MapModule]] = {
+    ClassTemperatures: ClassTemperaturesModule,
+    GroupTemperatures: GroupTemperaturesModule,
+    Affine: AffineModule,
+    LogOdds: LogOddsModule,
+    Mixture: MixtureModule,
+    LogAffine: LogAffineModule,
+}
+
+
+def module_for(map_: Map, device: torch.device | None) -> MapModule:
+    """A map as a module, with its parameters on ``device``."""
+    kind = _MODULES.get(type(map_))
+    if kind is None:
+        known = ", ".join(each.__name__ for each in _MODULES)
+        raise InputError(
+            f"The map must be one of Temperature, {known}, got a {type(map_).__name__}, which PyTorch modules cannot apply. "
+            "Use the calibrator itself on the logits that `collect` returns."
+        )
+    return kind.of(map_, device)
+
+
+def module_like(tensors: Mapping[str, Tensor], device: torch.device | None) -> MapModule | None:
+    """An empty module for the parameters of a state dict; None if they are not those of a map."""
+    empty = {
+        name: torch.empty_like(each, dtype=torch.float32 if each.is_floating_point() else None, device=device)
+        for name, each in tensors.items()
+    }
+    present = frozenset(tensors)
+    for kind in _MODULES.values():
+        if kind.names <= present <= kind.names | kind.optional:
+            return kind(empty)
+    return None
