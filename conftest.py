@@ -157,7 +157,6 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def _registered_methods_are_forgotten():
     """Leave the table of methods as it was: tests and docstrings register some of their own."""
-    from nishimori._calibrators import methods  # noqa: F401, PLC0415 - it fills the table
     from nishimori._methods import registry  # noqa: PLC0415
 
     before = dict(registry._known)

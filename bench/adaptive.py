@@ -1,4 +1,4 @@
-"""The study behind the method "auto": how well EC, TS and mixtures of both do with few validation samples.
+"""The study behind the method "adaptive": how well EC, TS and mixtures of both do with few validation samples.
 
     python bench/adaptive.py                    # all networks and teachers, some 15 minutes on one core
     python bench/adaptive.py --quick            # a few of them, in seconds; the numbers mean little
@@ -53,7 +53,7 @@ COVERED = ("cifar10/resnet20", "cifar100/vgg19", "svhn/resnet20")
 def shares(fits):
     """The share of δ that each method keeps, by its name."""
     t2 = fits.delta**2 / fits.variance
-    found = {"ec": np.ones(len(t2)), "ts": np.zeros(len(t2)), "auto": kept_share(fits.delta, fits.variance)}
+    found = {"ec": np.ones(len(t2)), "ts": np.zeros(len(t2)), "adaptive": kept_share(fits.delta, fits.variance)}
     return found | {f"{form} | {c:g}": rule(t2, c) for form, (rule, values) in FORMS.items() for c in values}
 
 
@@ -138,7 +138,7 @@ def many(subject, labels, n, draws):
 
 
 def coverage(subject, labels, n, draws):
-    """How often 95 % intervals of "auto" contain the T_EC of the population, and how often ±1.96 standard errors do."""
+    """How often 95 % intervals of "adaptive" contain the T_EC of the population, and how often ±1.96 standard errors do."""
     fits, target = many(subject, labels, n, draws), subject.target(labels)
     inside, within, near = [], [], []
     for logs, C in zip(fits.logs[fits.exist], fits.covariance[fits.exist], strict=True):

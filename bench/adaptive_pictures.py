@@ -1,4 +1,4 @@
-"""Pictures of the study of the method "auto": test ECE against the number of samples, and what intervals cover."""
+"""Pictures of the study of the method "adaptive": test ECE against the number of samples, and what intervals cover."""
 
 import matplotlib
 import numpy as np
@@ -10,7 +10,7 @@ from nishimori.plot._style import COLORS, HUES, MARKERS
 LOOKS = {
     "ec": {"color": COLORS["ec"], "marker": MARKERS["ec"]},
     "ts": {"color": COLORS["ts"], "marker": MARKERS["ts"]},
-    "auto": {"color": HUES["black"], "marker": "D"},
+    "adaptive": {"color": HUES["black"], "marker": "D"},
 }
 NOTE = {"ha": "right", "va": "bottom", "color": "0.35", "fontsize": 9}
 LINE = {"markersize": 5, "linewidth": 1.3, "capsize": 2.5}
@@ -41,16 +41,18 @@ def ece(numbers, pyplot):
         column[1].axhspan(-CRITERION, CRITERION, color="0.9", zorder=0)
         column[1].axhline(0, color="0.4", linewidth=0.9)
         for other, shift in (("ec", 0.97), ("ts", 1.03)):
-            paired = numbers.of("auto", labels) - numbers.of(other, labels)
+            paired = numbers.of("adaptive", labels) - numbers.of(other, labels)
             bars = standard_error(paired)
-            column[1].errorbar(shift * sizes, paired.mean(axis=0), bars, label=f"auto - {NAMES[other]}", **LOOKS[other], **LINE)
+            column[1].errorbar(
+                shift * sizes, paired.mean(axis=0), bars, label=f"adaptive - {NAMES[other]}", **LOOKS[other], **LINE
+            )
         column[1].set(ylabel="difference of the ECEs, points", xlabel="validation samples", xscale="log", ylim=(-2.5, 0.6))
         for ax in column:
             ax.grid(alpha=0.3)
             ax.set_xticks(sizes, numbers.sizes)
             ax.set_xticks([], minor=True)
     axes[1, 0].legend(loc="lower left")
-    axes[1, 0].text(0.98, 0.04, "below 0: auto is better\ngrey: within 0.1 points", **NOTE, transform=axes[1, 0].transAxes)
+    axes[1, 0].text(0.98, 0.04, "below 0: adaptive is better\ngrey: within 0.1 points", **NOTE, transform=axes[1, 0].transAxes)
     return figure
 
 
@@ -58,7 +60,7 @@ def interval(numbers, pyplot):
     """How much of δ is kept, and the coverage of intervals, both against δ in units of its standard deviation."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
     t = np.linspace(0, 6, 400)
-    left.plot(t, kept_share(t, 1.0), color=HUES["black"], label="auto: t⁴/(t⁴ + 2²)")
+    left.plot(t, kept_share(t, 1.0), color=HUES["black"], label="adaptive: t⁴/(t⁴ + 2²)")
     left.plot(t, np.maximum(0, 1 - 1 / np.maximum(t, 1e-9) ** 2), "--", color=HUES["grey"], label="1 - 1/t², not below 0")
     left.plot(t, t**2 / (t**2 + 2), ":", color=HUES["grey"], label="t²/(t² + 2)")
     left.set(

@@ -1,11 +1,11 @@
-"""Tables and pictures of the study of the method "auto", from the numbers that `bench/adaptive.py` has written."""
+"""Tables and pictures of the study of the method "adaptive", from the numbers that `bench/adaptive.py` has written."""
 
 import numpy as np
 
 METRICS = {"ece": 0, "nll": 1, "distance": 2}
 KINDS = {"clean": "clean labels", "noisy": "Table 2's label noise", "half": "half of that noise"}
 CRITERION, LARGE = 0.1, 400
-NAMES = {"ec": "EC", "ts": "TS", "auto": "auto"}
+NAMES = {"ec": "EC", "ts": "TS", "adaptive": "adaptive"}
 
 
 class Numbers:
@@ -59,16 +59,16 @@ def table(header, rows):
 
 
 def scores_table(numbers, labels, metric, digits, unit=1.0):
-    """Means of EC, TS and auto, and paired differences with standard errors over networks."""
+    """Means of EC, TS and adaptive, and paired differences with standard errors over networks."""
     rows = []
     for name, title in NAMES.items():
         values = unit * numbers.of(name, labels, metric)
         bars = standard_error(values)
         rows.append([title, *(f"{v:.{digits}f} ± {s:.{digits}f}" for v, s in zip(values.mean(axis=0), bars, strict=True))])
     for other in ("ec", "ts"):
-        paired = unit * (numbers.of("auto", labels, metric) - numbers.of(other, labels, metric))
+        paired = unit * (numbers.of("adaptive", labels, metric) - numbers.of(other, labels, metric))
         cells = zip(paired.mean(axis=0), standard_error(paired), strict=True)
-        rows.append([f"auto - {NAMES[other]}", *(f"{v:+.{digits}f} ± {s:.{digits}f}" for v, s in cells)])
+        rows.append([f"adaptive - {NAMES[other]}", *(f"{v:+.{digits}f} ± {s:.{digits}f}" for v, s in cells)])
     return table(["n", *numbers.sizes], rows)
 
 
@@ -130,7 +130,7 @@ def left_out_table(numbers):
 
 
 def teachers_table(numbers):
-    """Mean ECE of each teacher after EC, TS and auto."""
+    """Mean ECE of each teacher after EC, TS and adaptive."""
     rows = []
     for i, (name, each) in enumerate(numbers.found["teachers"].items()):
         cells = [" / ".join(f"{numbers.of_teachers(m)[i, j]:.2f}" for m in NAMES) for j in range(len(numbers.sizes))]
@@ -139,7 +139,7 @@ def teachers_table(numbers):
     for method, title in NAMES.items():
         worst = numbers.worst_of_teachers(method)
         rows.append([f"worst regret of {title}", *(f"{v:.2f}" for v in worst), ""])
-    return table(["EC / TS / auto", *(f"n = {n}" for n in numbers.sizes), f"without T, n = {numbers.sizes[0]}"], rows)
+    return table(["EC / TS / adaptive", *(f"n = {n}" for n in numbers.sizes), f"without T, n = {numbers.sizes[0]}"], rows)
 
 
 def coverage_table(found):
@@ -166,12 +166,12 @@ def verdict(numbers):
     """Whether the criterion for the default is met."""
     large = [i for i, n in enumerate(numbers.sizes) if int(n) >= LARGE]
     small = [i for i, n in enumerate(numbers.sizes) if int(n) < LARGE]
-    auto, ec, ts = (numbers.worst(name) for name in ("auto", "ec", "ts"))
-    near = auto[large].max() <= CRITERION
-    smaller = (auto[small] < np.minimum(ec, ts)[small]).all()
+    adaptive, ec, ts = (numbers.worst(name) for name in ("adaptive", "ec", "ts"))
+    near = adaptive[large].max() <= CRITERION
+    smaller = (adaptive[small] < np.minimum(ec, ts)[small]).all()
     return (
-        f"From {LARGE} samples on, the mean ECE of auto is within {auto[large].max():.2f} points of the better one of EC and "
-        f"TS ({CRITERION} are allowed): {'met' if near else 'not met'}. Below, its worst regret is "
+        f"From {LARGE} samples on, the mean ECE of adaptive is within {adaptive[large].max():.2f} points of the better one of "
+        f"EC and TS ({CRITERION} are allowed): {'met' if near else 'not met'}. Below, its worst regret is "
         f"{'smaller' if smaller else 'not smaller'} than those of EC and TS at every size: {'met' if smaller else 'not met'}."
     )
 
@@ -212,7 +212,8 @@ def report(found):
             for labels, title in KINDS.items()
         ),
         "## Forms and c\n\nThe worst regret over clean and noisy labels, in points of ECE, with t² = δ²/Var(δ). The method "
-        f"auto is t⁴/(t⁴ + c²) with c = 2. Last: the largest regret of a teacher, mean over sizes.\n\n{forms_table(numbers)}",
+        "adaptive is t⁴/(t⁴ + c²) with c = 2. Last: the largest regret of a teacher, mean over sizes.\n\n"
+        f"{forms_table(numbers)}",
         "## Chosen without the networks that are reported\n\nRegret of the mean ECE, in points. Chosen when leaving out "
         f"{told}. Half of the noise was never used to choose.\n\n{left}",
         f"## Teachers\n\nECE in percent, exact and without bins.\n\n{teachers_table(numbers)}",

@@ -47,7 +47,7 @@ NETWORKS = {  # two classes that are hard to tell apart
     "svhn/resnet20": (3, 5),
 }
 METHODS: dict[str, Callable[[], nishimori.Calibrator]] = {
-    "none": nishimori.Uncalibrated,
+    "none": lambda: nishimori.calibrator("none"),
     "ts": nishimori.TemperatureScaling,
     "platt": nishimori.Platt,
     "platt, plain": lambda: nishimori.Platt(smooth_labels=False),

@@ -22,7 +22,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 
 import nishimori
-from nishimori import HistogramBinning, Isotonic, TemperatureScaling, Uncalibrated, data
+from nishimori import HistogramBinning, Isotonic, TemperatureScaling, calibrator, data
 from nishimori.plot._style import COLORS, HUES, MARKERS
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +30,7 @@ SIZES = (200, 1000, 5000)
 DRAWS = 3
 SPLITS = 10
 METHODS = {
-    "none": Uncalibrated(),
+    "none": calibrator("none"),
     "ts": TemperatureScaling(),
     "isotonic": Isotonic(),
     "isotonic, prior=0": Isotonic(prior=0),
@@ -161,7 +161,10 @@ def main():
     if options.picture:
         picture([json.loads(line) for line in numbers.read_text(encoding="utf-8").splitlines()], options.picture)
         return
-    for warning in (nishimori.InputWarning, nishimori.FewErrorsWarning):  # classes without samples, few wrong answers
+    for warning in (
+        nishimori.errors.InputWarning,
+        nishimori.errors.FewErrorsWarning,
+    ):  # classes without samples, few wrong answers
         warnings.simplefilter("ignore", warning)
     names = ("cifar10/resnet20", "cifar100/vgg19") if options.quick else data.names()
     cases = [case for cases in (of_classifiers(), of_networks(names)) for case in cases]

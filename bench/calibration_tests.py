@@ -1,4 +1,4 @@
-"""Size and power of `nishimori.score_test` and `nishimori.calibration_test`, and of the variances that were not chosen.
+"""Size and power of `nishimori.calibration_test`, and of the variances that were not chosen.
 
     python bench/calibration_tests.py                  # writes bench/results/calibration_tests.md
     python bench/calibration_tests.py --repeats 50 --power-repeats 50 --sizes 100 --power-sizes 300 --out quick.md
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import norm
 
 import nishimori
-from nishimori import calibration_test, data, score_test, temperatures
+from nishimori import calibration_test, data, temperatures
 from nishimori._evaluation.redrawn_ece import Answer, RedrawnECE
 from nishimori._rows.entry import open_rows
 from nishimori._sums.reliability import uniform_edges
@@ -28,8 +28,8 @@ NETWORKS = ("cifar10/resnet20", "svhn/resnet20", "cifar100/vgg19")
 FACTORS = (1.05, 1.1, 1.2, 1 / 1.1)
 N_DRAWS = 99
 
-TESTS = ("mean", "score_test, ts", "spiegelhalter", "ece, uniform", "ece, quantile")
-OTHERS = ("mean, sample variance", "score_test, ts, sample variance", "ece, normal bins")
+TESTS = ("confidence", "energy", "spiegelhalter", "ece, uniform", "ece, quantile")
+OTHERS = ("confidence, sample variance", "energy, sample variance", "ece, normal bins")
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -58,14 +58,13 @@ class Population:
 
 def p_values(logits: np.ndarray, labels: np.ndarray, temperature: float, seed: int) -> list[float]:
     """Of the tests that people call."""
-    redraw = {"method": "ece", "temperature": temperature, "n_draws": N_DRAWS, "seed": seed}
-    return [
-        calibration_test(logits, labels, method="mean", temperature=temperature).p_value,
-        score_test(logits, labels, method="ts", temperature=temperature).p_value,
-        calibration_test(logits, labels, method="spiegelhalter", temperature=temperature).p_value,
-        calibration_test(logits, labels, **redraw).p_value,
-        calibration_test(logits, labels, strategy="quantile", **redraw).p_value,
+    redraw = {"statistic": "ece", "n_draws": N_DRAWS, "seed": seed}
+    asked = [
+        *({"statistic": each} for each in ("confidence", "energy", "spiegelhalter")),
+        redraw,
+        redraw | {"strategy": "quantile"},
     ]
+    return [calibration_test(logits, labels, temperature=temperature, **each).p_value for each in asked]
 
 
 def other_p_values(logits: np.ndarray, labels: np.ndarray, temperature: float, seed: int) -> list[float]:
@@ -109,7 +108,7 @@ def report(rows: dict[str, list[str]], repeats: int, power_repeats: int) -> str:
         [
             "Share of repetitions, in percent, in which a test of calibration has p ≤ 0.05. Written by "
             f"`python bench/calibration_tests.py` with nishimori {nishimori.__version__}. Accuracy is that of labels drawn "
-            f'from the model. *ece* has 15 bins and {N_DRAWS} draws. *mean* is also `score_test` with `method="ec"`.',
+            f"from the model. *ece* has 15 bins and {N_DRAWS} draws.",
             "",
             f"## Size: labels are drawn at the T that is tested. {repeats:,} repetitions, standard error "
             f"{100 * np.sqrt(0.05 * 0.95 / repeats):.1f}",
@@ -138,7 +137,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=NETWORKS)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "calibration_tests.md")
     options = parser.parse_args()
-    warnings.simplefilter("ignore", nishimori.FewErrorsWarning)
+    warnings.simplefilter("ignore", nishimori.errors.FewErrorsWarning)
     rows: dict[str, list[str]] = {"size": [], "power": [], "fitted": []}
     scales: list[tuple[str, float | str]] = [("size", 1.0), *(("power", each) for each in FACTORS)]
     scales += [("fitted", "ec"), ("fitted", "ts")]

@@ -43,7 +43,7 @@ from nishimori._rows.entry import open_rows
 
 ROOT = Path(__file__).parent.parent
 SIZES, SEEDS = (100, 500, 1000), 3
-FIRST = ("none", "ts", "ec", "auto")  # what the others are compared with
+FIRST = ("none", "ts", "ec", "adaptive")  # what the others are compared with
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "group, ts": ("group", {"method": "ts"}),
     "bias, ts": ("bias", {"method": "ts"}),
@@ -106,7 +106,7 @@ def fits(split: Split, labels: Iterable[str]) -> dict[str, tuple[Any, float]]:
             continue
         try:
             found[label] = timed(name, options, split.validation)
-        except nishimori.NishimoriError as error:
+        except nishimori.errors.NishimoriError as error:
             print(f"{split.name}, {split.size} rows: {label} could not be fitted. {error}", flush=True)
     return found
 
@@ -156,7 +156,7 @@ def measured(split: Split, labels: Sequence[str]) -> Iterator[Row]:
 def timed(name: str, options: dict[str, Any], rows: Rows) -> tuple[Any, float]:
     """The map that a method finds, and the seconds of processor time that it takes, whatever else the machine does."""
     with warnings.catch_warnings():
-        for kind in (nishimori.InputWarning, nishimori.FewErrorsWarning):
+        for kind in (nishimori.errors.InputWarning, nishimori.errors.FewErrorsWarning):
             warnings.simplefilter("ignore", kind)  # degenerate groups and few errors: what a method then does is measured
         start = time.process_time()
         map_ = nishimori.calibrator(name, **options).fit(rows.logits, rows.labels).map_

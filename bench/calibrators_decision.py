@@ -17,7 +17,7 @@ QUESTIONS = {
     (7.55, 3.55): "Should the change be a few numbers\nthat you can read and explain?",
 }
 ANSWERS = {
-    "auto": (1.2, "one temperature"),
+    "adaptive": (1.2, "one temperature"),
     "group": (3.7, "one temperature per\npredicted class or group"),
     "bias": (6.3, "one temperature and\none bias per class"),
     "matrix": (8.8, "a matrix and a bias,\nshrunk to one temperature"),

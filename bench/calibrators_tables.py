@@ -250,7 +250,7 @@ def nll_by_data(numbers: Numbers) -> str:
 def gaps_by_data(numbers: Numbers) -> str:
     """Class gaps, then errors, one line per data set."""
     changing = [method for method in numbers.contestants if np.nanmax(numbers.of("changed", method)) > 0]
-    keeps = [method for method in numbers.contestants if method not in ("auto",)]
+    keeps = [method for method in numbers.contestants if method not in ("adaptive",)]
 
     def line(data: str) -> list[str]:
         gaps = [f"{100 * numbers.one('class_gap', data, method):.2f}" for method in keeps]

@@ -90,8 +90,8 @@ def fit_of(label: str, split: Split) -> tuple[Any, float, bool]:
     """The map, the seconds that its fit took, and whether it is that of the method and not what leaves scores as they are."""
     try:
         return *timed(*METHODS[label], split.validation), True
-    except (nishimori.NishimoriError, np.linalg.LinAlgError) as error:
-        if not isinstance(error, nishimori.NishimoriError):
+    except (nishimori.errors.NishimoriError, np.linalg.LinAlgError) as error:
+        if not isinstance(error, nishimori.errors.NishimoriError):
             print(f"{split.name}, seed {split.seed}, {split.size} rows: {label} failed. {error}", flush=True)
         return *timed("none", {}, split.validation), False
 
@@ -133,7 +133,7 @@ def main() -> None:
     else:
         found = (split for name, n in repeats.items() for split in tabular_sets(options.cache, repeats=n, data=(name,)))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", nishimori.InputWarning)  # probabilities of zero: their loss is in the table
+            warnings.simplefilter("ignore", nishimori.errors.InputWarning)  # probabilities of zero: their loss is in the table
             rows = run(found, path, options.methods)
     rows.sort(key=lambda row: (list(DATA).index(row.data), CONTESTANTS.index(row.method)))  # the order of the tables
     (options.out / "calibrators_tabular.md").write_text(report(rows), encoding="utf-8")

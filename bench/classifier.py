@@ -97,7 +97,7 @@ def report(results, n_splits):
             f"Written by `python bench/classifier.py`: means over {n_splits} random splits, five folds.",
             "",
             "Test loss, and in brackets mean confidence minus accuracy in points (last row: the mean of its absolute value).",
-            'nishimori with `calibrator="auto"`, scikit-learn with `method="temperature"`; pooled is `ensemble=False`:',
+            'nishimori with `calibrator="adaptive"`, scikit-learn with `method="temperature"`; pooled is `ensemble=False`:',
             "",
             *table(("data", "classifier", *ways), rows),
             "",

@@ -29,7 +29,7 @@ def probabilities(logits: np.ndarray, log_temperatures: np.ndarray) -> np.ndarra
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def truth(pool: np.ndarray) -> nishimori.Temperatures:
+def truth(pool: np.ndarray) -> nishimori.results.Temperatures:
     """Both temperatures of infinitely many clusters."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(21)
     mean = sum(
@@ -66,8 +66,8 @@ def covered(pool: np.ndarray, number: int, size: int, draws: int) -> np.ndarray:
             ]
         ):
             inside[i, place] = abs(np.log(T / goal)) < REACH * se / T
-        for place, (method, goal) in enumerate([("ec", true.ec), ("ts", true.ts)], start=4):
-            test = nishimori.score_test(logits, labels, temperature=goal, method=method, clusters=clusters)
+        for place, (statistic, goal) in enumerate([("confidence", true.ec), ("energy", true.ts)], start=4):
+            test = nishimori.calibration_test(logits, labels, temperature=goal, statistic=statistic, clusters=clusters)
             inside[i, place] = test.p_value < 0.05
     return inside.mean(axis=0)
 
@@ -82,12 +82,13 @@ def main() -> None:
     options = parser.parse_args()
     pool = 3 * np.random.default_rng(0).normal(size=(POOL, CLASSES))
     lines = [
-        "Share of 95 % intervals that contain the true temperature, and of `score_test` with p < 0.05 at that temperature, in "
-        f"%, from {options.draws:,} draws per row (standard error {100 * np.sqrt(0.95 * 0.05 / options.draws):.1f}); "
-        f"{options.size} samples per cluster. Written by `python bench/cluster_coverage.py` with nishimori "
+        "Share of 95 % intervals that contain the true temperature, and of `calibration_test` with p < 0.05 at that "
+        f"temperature, in %, from {options.draws:,} draws per row "
+        f"(standard error {100 * np.sqrt(0.95 * 0.05 / options.draws):.1f}); {options.size} samples per "
+        "cluster. Written by `python bench/cluster_coverage.py` with nishimori "
         f"{nishimori.__version__}.",
         "",
-        "| clusters | EC | TS | EC without `clusters` | TS without `clusters` | EC rejected | TS rejected |",
+        "| clusters | EC | TS | EC without `clusters` | TS without `clusters` | confidence rejected | energy rejected |",
         "|---|---|---|---|---|---|---|",
     ]
     for number in options.numbers:

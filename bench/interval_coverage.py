@@ -255,7 +255,7 @@ def by_library(method: Method, logits: Array, labels: Array) -> tuple[float, flo
     """What a fit of the library says of log T and its standard error; None if there is no temperature."""
     try:
         fitted = method.fitted(logits, labels)
-    except nishimori.NoTemperatureError:
+    except nishimori.errors.NoTemperatureError:
         return None
     return float(np.log(fitted.temperature_)), fitted.temperature_se_ / fitted.temperature_
 

@@ -19,7 +19,8 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 import nishimori
-from nishimori import FixedMap, Mixture, data
+from nishimori import FixedMap, data
+from nishimori.maps import Mixture
 
 ROOT = Path(__file__).parent.parent
 METHODS = ("ts", "ensemble", "classwise", "bias", "vector", "matrix", "dirichlet")

@@ -59,7 +59,7 @@ def refusal(rows, labels):
         rows[7, 3] = float("nan")
     try:
         nishimori.temperatures(across_ranks(rows, labels))
-    except nishimori.InputError as error:
+    except nishimori.errors.InputError as error:
         return str(error)
     return None
 

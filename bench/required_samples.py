@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import nishimori
-from nishimori import NoTemperatureError, Temperatures, data, required_samples, temperatures
+from nishimori import data, required_samples, temperatures
+from nishimori.errors import NoTemperatureError
+from nishimori.results import Temperatures
 from nishimori.theory import plan, state_evolution
 
 NETWORKS = ("cifar10/resnet20", "svhn/resnet20", "cifar100/vgg19")
@@ -79,7 +81,7 @@ def main() -> None:
     parser.add_argument("--teachers", nargs="*", default=TEACHERS)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "required_samples.md")
     options = parser.parse_args()
-    warnings.simplefilter("ignore", nishimori.FewErrorsWarning)
+    warnings.simplefilter("ignore", nishimori.errors.FewErrorsWarning)
     networks = [row for name in options.networks for row in of_network(name, options.pilots, options.draws)]
     teachers = [row for name in options.teachers for row in of_teacher(name, options.pilots)]
     text = [

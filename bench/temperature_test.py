@@ -1,4 +1,4 @@
-"""Size and power of `nishimori.temperature_test`, and of the forms of it that were not chosen.
+"""Size and power of the test whether EC and TS choose the same temperature, and of the forms of it that were not chosen.
 
     python bench/temperature_test.py                   # all situations; writes bench/results/temperature_test.md
     python bench/temperature_test.py --repeats 50 --power-repeats 50 --sizes 100 --out quick.md
@@ -24,7 +24,8 @@ from scipy.optimize import minimize
 from scipy.stats import chi2
 
 import nishimori
-from nishimori import NoTemperatureError, data, temperature_test, temperatures
+from nishimori import calibration_test, data, temperatures
+from nishimori.errors import NoTemperatureError
 from nishimori.plot._style import OTHER_COLORS
 from nishimori.theory import state_evolution
 
@@ -202,15 +203,17 @@ def of_teacher(name: str, alpha: float = 20.0, penalty: float = 0.1) -> Situatio
 
 def statistics(logits: np.ndarray, labels: np.ndarray) -> Statistics:
     """Of the chosen form, of J, of each condition at its own T, and of the gap of EC at T_TS with the variance of the model."""
-    found = temperature_test(logits, labels)
+    found = calibration_test(logits, labels, statistic="temperatures")
+    assert found.ec is not None
+    assert found.ts is not None
     assert found.j is not None
     if logits.ndim == 1:
         logits = np.stack([np.zeros_like(logits), logits], axis=1)
     ec, ts = moments(logits, labels, found.ec), moments(logits, labels, found.ts)
     influence = ec.gaps[0] / (ec.covariances[1] / found.ec) - ts.gaps[1] / (ts.covariances[2] / found.ts)
-    own = found.log_ratio / np.sqrt((influence**2).sum())
+    own = found.value / np.sqrt((influence**2).sum())
     variance = ts.covariances[0] - ts.covariances[1] ** 2 / ts.covariances[2]
-    return found.statistic, found.j, own, ts.gaps[0].sum() / np.sqrt(max(variance, 1e-300))
+    return found.z, found.j, own, ts.gaps[0].sum() / np.sqrt(max(variance, 1e-300))
 
 
 class Moments(NamedTuple):
@@ -251,9 +254,9 @@ def report(rows: list[str], repeats: int, power_repeats: int) -> str:
     """The file of results."""
     return "\n".join(
         [
-            "Share of repetitions, in percent, in which `temperature_test` has p < 0.05: 5 where T_EC = T_TS (sizes), and as "
-            f"much as possible where not (power). {repeats:,} repetitions for sizes, with a standard error of "
-            f"{100 * np.sqrt(0.05 * 0.95 / repeats):.1f}, and {power_repeats:,} for power. Written by "
+            'Share of repetitions, in percent, in which `calibration_test(statistic="temperatures")` has p < 0.05: 5 where '
+            f"T_EC = T_TS (sizes), and as much as possible where not (power). {repeats:,} repetitions for sizes, "
+            f"with a standard error of {100 * np.sqrt(0.05 * 0.95 / repeats):.1f}, and {power_repeats:,} for power. Written by "
             f"`python bench/temperature_test.py` with nishimori {nishimori.__version__}.",
             "",
             "*Chosen*: log(T_EC/T_TS) over its standard error from the joint sandwich, with both conditions at T_TS. *J*: "
@@ -330,7 +333,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="where to draw the shares")
     parser.add_argument("--draw-only", action="store_true", help="draw the results that --out holds already")
     options = parser.parse_args()
-    warnings.simplefilter("ignore", nishimori.FewErrorsWarning)
+    warnings.simplefilter("ignore", nishimori.errors.FewErrorsWarning)
     if not options.draw_only:
         measure(options)
     if options.picture:

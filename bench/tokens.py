@@ -241,7 +241,7 @@ def table(logits: torch.Tensor, labels: torch.Tensor, options: argparse.Namespac
         if isinstance(one.found, nishimori.Sketch):
             found = nishimori.temperatures(one.found)
             notes.append(f"From the sketch: EC {found.ec:.10f}, TS {found.ts:.10f}")
-        if isinstance(one.found, nishimori.Temperatures):
+        if isinstance(one.found, nishimori.results.Temperatures):
             notes.append(f"`temperatures`: EC {one.found.ec:.10f}, TS {one.found.ts:.10f}, {one.found.n_passes} reading(s)")
             if not options.no_check:
                 ec, ts = errors(logits, labels, one.found)

@@ -59,7 +59,7 @@ class Row:
     rows_listed: float | None
     renormalised: float | None
     other: float | None
-    found: nishimori.Temperatures
+    found: nishimori.results.Temperatures
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Study:
 
     name: str
     shape: tuple[int, ...]
-    full: nishimori.Temperatures
+    full: nishimori.results.Temperatures
     rows: list[Row]
 
 
@@ -113,7 +113,7 @@ def ec(logits: np.ndarray, labels: np.ndarray) -> float | None:
     """The temperature of expectation consistency, or None."""
     try:
         return nishimori.ExpectationConsistency().fit(logits, labels).temperature_
-    except nishimori.NoTemperatureError:
+    except nishimori.errors.NoTemperatureError:
         return None
 
 
@@ -211,7 +211,7 @@ def of_rounded(data: Data, k: int) -> str:
         try:
             found = measured(data, k, decimals).found.ec_bounds
             lines.append(f"| {decimals} | {found.low:.4f} to {found.high:.4f} |")
-        except nishimori.InputError as error:
+        except nishimori.errors.InputError as error:
             lines.append(f"| {decimals} | refused: {error} |")
     return "\n".join([f"### Rounded log-probabilities: {data.name}, k = {k}", "", *lines]) + "\n"
 

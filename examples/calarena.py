@@ -43,11 +43,11 @@ class Calibrator:
     def fit(self, p_cal, y_cal):
         """Learn from probabilities and true classes, 0, 1, ..."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", nishimori.InputWarning)  # probabilities that are exactly zero
-            warnings.simplefilter("ignore", nishimori.FewErrorsWarning)
+            warnings.simplefilter("ignore", nishimori.errors.InputWarning)  # probabilities that are exactly zero
+            warnings.simplefilter("ignore", nishimori.errors.FewErrorsWarning)
             try:
                 self.fitted = nishimori.calibrator(self.method, input="probabilities").fit(p_cal, y_cal)
-            except nishimori.NishimoriError:
+            except nishimori.errors.NishimoriError:
                 self.fitted = nishimori.calibrator("none", input="probabilities").fit(p_cal, y_cal)
 
     def predict_proba(self, p_test):
@@ -89,7 +89,7 @@ def measured(benchmark, dataset, model, arrays, name):
     found = calibrator.predict_proba(p_test)
     seconds = time.perf_counter() - start
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", nishimori.InputWarning)
+        warnings.simplefilter("ignore", nishimori.errors.InputWarning)
         card = nishimori.evaluate(found, y_test, input="probabilities")
         # For two classes, CalArena's ECE is that of the second class, and not of the predicted one.
         of = "positive" if found.shape[1] == 2 else "top"

@@ -15,17 +15,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from language_model import ByteModel, Options, middle, modules, predicted, trained
-from nishimori import (
-    Calibrator,
-    FewErrorsWarning,
-    NoTemperatureError,
-    Platt,
-    calibrator,
-    evaluate,
-    metrics,
-    sequences,
-    temperatures,
-)
+from nishimori import Calibrator, Platt, calibrator, evaluate, metrics, sequences, temperatures
+from nishimori.errors import FewErrorsWarning, NoTemperatureError
 from nishimori.sequences import Answers
 
 LONGEST = 16  # bytes of an answer

@@ -9,7 +9,8 @@ import reference
 from optional import torch
 
 import nishimori
-from nishimori import InputError, sequences
+from nishimori import sequences
+from nishimori.errors import InputError
 
 NAN = np.nan
 

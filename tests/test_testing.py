@@ -3,7 +3,7 @@ import re
 import pytest
 import reference
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.testing import assert_calibrated
 
 LOGITS, LABELS = reference.drawn(2000, 4)  # drawn at T = 2

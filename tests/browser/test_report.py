@@ -112,10 +112,10 @@ def test_the_diagram_shows_the_bins_of_the_temperature(page, report):
         assert page.eval_on_selector_all("#reliability [aria-label*='mean confidence']", script)
 
 
-@pytest.mark.parametrize("method", ["none", "ts", "ec", "auto"])
+@pytest.mark.parametrize("method", ["none", "ts", "ec", "adaptive"])
 def test_buttons_go_to_the_temperatures_of_the_methods(page, method):
     T = nishimori.calibrator(method).fit(VALIDATION["logits"], VALIDATION["codes"]).temperature_
-    label = "T = 1" if method == "none" else f"{method if method == 'auto' else method.upper()}: {T:.4g}"
+    label = "T = 1" if method == "none" else f"{method if method == 'adaptive' else method.upper()}: {T:.4g}"
     page.click(f"button:text-is('{label}')")
     assert shown(page) == expected(T)
     pressed = page.eval_on_selector_all("[data-place][aria-pressed=true]", "all => all.map(each => each.textContent)")

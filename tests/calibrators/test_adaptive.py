@@ -1,4 +1,4 @@
-"""The method "auto": its formula from the gaps of the rows, its limits, its interval, and missing temperatures."""
+"""The method "adaptive": its formula from the gaps of the rows, its limits, its interval, and missing temperatures."""
 
 import json
 import pickle
@@ -10,8 +10,9 @@ from optional import torch
 from scipy.special import ndtri
 
 import nishimori
-from nishimori import AdaptiveConsistency, FormatError, InputError, InputWarning, NoTemperatureError, Uncalibrated
+from nishimori import AdaptiveConsistency
 from nishimori._fit.adaptive import Adapted
+from nishimori.errors import FormatError, InputError, InputWarning, NoTemperatureError
 
 LOGITS, LABELS = reference.drawn(700, 5)
 RNG = np.random.default_rng(2)
@@ -183,8 +184,8 @@ def test_the_residual_is_what_confidence_exceeds_accuracy_by():
 
 def test_a_file_gives_temperature_error_and_interval_again(tmp_path):
     found = fitted()
-    found.save(tmp_path / "auto.json")
-    loaded = nishimori.load(tmp_path / "auto.json")
+    found.save(tmp_path / "adaptive.json")
+    loaded = nishimori.load(tmp_path / "adaptive.json")
     assert type(loaded) is AdaptiveConsistency
     assert loaded.confidence_interval(0.8) == found.confidence_interval(0.8)
     for name in ("temperature_", "temperature_se_", "ec_", "ts_", "weight_", "residual_", "n_samples_"):
@@ -196,18 +197,18 @@ def test_a_file_gives_temperature_error_and_interval_again(tmp_path):
     "estimates", [None, {}, {"log_ec": 0.5, "log_ts": 0.4}, {"log_ec": 1e9}, {"log_ec": 0.5, "ec_variance": -1.0}]
 )
 def test_a_file_without_estimates_still_has_its_temperature(tmp_path, estimates):
-    fitted().save(tmp_path / "auto.json")
-    content = json.loads((tmp_path / "auto.json").read_text())
+    fitted().save(tmp_path / "adaptive.json")
+    content = json.loads((tmp_path / "adaptive.json").read_text())
     content["provenance"]["estimates"] = estimates
-    (tmp_path / "auto.json").write_text(json.dumps(content))
-    loaded = nishimori.load(tmp_path / "auto.json")
+    (tmp_path / "adaptive.json").write_text(json.dumps(content))
+    loaded = nishimori.load(tmp_path / "adaptive.json")
     assert loaded.temperature_ == content["map"]["parameters"]["temperature"]
     with pytest.raises(InputError, match="needs the standard errors of T_EC and T_TS, which this calibrator does not have"):
         loaded.confidence_interval()
     content["provenance"]["params"] = {"top_n": 2}
-    (tmp_path / "auto.json").write_text(json.dumps(content))
+    (tmp_path / "adaptive.json").write_text(json.dumps(content))
     with pytest.raises(FormatError, match="is damaged: params is"):
-        nishimori.load(tmp_path / "auto.json")
+        nishimori.load(tmp_path / "adaptive.json")
 
 
 def test_without_ts_the_temperature_is_that_of_ec():
@@ -285,24 +286,24 @@ def test_a_sketch_that_has_no_errors_is_refused():
     sketch = nishimori.Sketch().update(LOGITS, NOISY, clusters=np.zeros(700, dtype=int))
     with pytest.raises(
         InputError,
-        match=r"The method 'auto' needs the standard errors of both .* as from a sketch of one cluster\. Fit 'ec' or",
+        match=r"The method 'adaptive' needs the standard errors of both .* as from a sketch of one cluster\. Fit 'ec' or",
     ):
         AdaptiveConsistency().fit(sketch)
 
 
 def test_none_checks_the_data_and_changes_nothing(tmp_path):
     found = nishimori.calibrator("none").fit(LOGITS, LABELS)
-    assert (type(found), found.method, found.temperature_, found.n_samples_) == (Uncalibrated, "none", 1.0, 700)
+    assert (found.method, found.temperature_, found.n_samples_) == ("none", 1.0, 700)
     assert found.temperature_se_ is None
     np.testing.assert_allclose(found.predict_proba(LOGITS), reference.softmax(LOGITS), rtol=1e-12)
     found.save(tmp_path / "none.json")
-    assert type(nishimori.load(tmp_path / "none.json")) is Uncalibrated
-    assert Uncalibrated().fit(nishimori.Sketch().update(LOGITS, LABELS)).n_samples_ == 700
+    assert nishimori.load(tmp_path / "none.json").method == "none"
+    assert nishimori.calibrator("none").fit(nishimori.Sketch().update(LOGITS, LABELS)).n_samples_ == 700
     with pytest.raises(InputError, match="`y` must be from 0 to 4, got 7"):
-        Uncalibrated().fit(LOGITS, np.where(LABELS == 4, 7, LABELS))
+        nishimori.calibrator("none").fit(LOGITS, np.where(LABELS == 4, 7, LABELS))
 
 
-@pytest.mark.parametrize(("method", "T"), [("auto", None), ("none", 1.0)])
+@pytest.mark.parametrize(("method", "T"), [("adaptive", None), ("none", 1.0)])
 def test_torch_understands_both(method, T):
     from nishimori.torch import calibrate
 
@@ -311,8 +312,8 @@ def test_torch_understands_both(method, T):
     assert calibrated.method == method
     assert calibrated.temperature.item() == pytest.approx(T or np.exp(shrunk(*by_hand(LOGITS, NOISY))), rel=1e-6)
     assert calibrated.found.ec == pytest.approx(reference.ec_temperature(LOGITS, NOISY), rel=1e-8)
-    if method == "auto":
-        assert calibrate(torch.nn.Identity(), loader).method == "auto"
+    if method == "adaptive":
+        assert calibrate(torch.nn.Identity(), loader).method == "adaptive"
 
 
 @pytest.mark.parametrize("clustered", [False, True])

@@ -1,4 +1,4 @@
-"""The study behind the method "auto" runs, its fast fits are those of the library, and so are its scores."""
+"""The study behind the method "adaptive" runs, its fast fits are those of the library, and so are its scores."""
 
 import os
 import subprocess
@@ -53,4 +53,4 @@ def test_the_quick_study_writes_tables_and_pictures(tmp_path):
         "adaptive-ece.png",
         "adaptive-interval.png",
     }
-    assert "| auto - EC |" in (tmp_path / "adaptive.md").read_text(encoding="utf-8")
+    assert "| adaptive - EC |" in (tmp_path / "adaptive.md").read_text(encoding="utf-8")

@@ -11,7 +11,8 @@ from scipy.optimize import minimize
 from scipy.stats import chi2
 
 import nishimori
-from nishimori import BiasCorrected, InputError, InputWarning, NotConvergedError, NoTemperatureError
+from nishimori import BiasCorrected
+from nishimori.errors import InputError, InputWarning, NotConvergedError, NoTemperatureError
 
 BIASES = np.array([1.0, 0.4, -0.2, -1.2])
 
@@ -258,7 +259,7 @@ def test_a_class_without_samples_is_refused_without_shrinking_and_told_with_it()
 
 
 REFUSED = {
-    "method": (lambda: BiasCorrected(method="auto").fit(LOGITS, LABELS), "^`method` must be 'ec' or 'ts', got 'auto'"),
+    "method": (lambda: BiasCorrected(method="adaptive").fit(LOGITS, LABELS), "^`method` must be 'ec' or 'ts', got 'adaptive'"),
     "mask": (
         lambda: BiasCorrected().fit(np.where(LOGITS < -6, -np.inf, LOGITS), LABELS),
         r"^`X` must not have masked classes \(-inf\) where numbers are added to classes",

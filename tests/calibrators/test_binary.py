@@ -10,7 +10,8 @@ from sklearn.base import clone
 from sklearn.calibration import _SigmoidCalibration
 
 import nishimori
-from nishimori import Beta, InputWarning, NotConvergedError, Platt, Quadratic
+from nishimori import Beta, Platt, Quadratic
+from nishimori.errors import InputWarning, NotConvergedError
 
 
 @EACH

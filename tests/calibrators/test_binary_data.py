@@ -13,7 +13,8 @@ from scipy.special import expit
 from sklearn.base import clone
 
 import nishimori
-from nishimori import Beta, InputError, InputWarning, NotConvergedError, Platt, Quadratic
+from nishimori import Beta, Platt, Quadratic
+from nishimori.errors import InputError, InputWarning, NotConvergedError
 
 
 @pytest.mark.parametrize(("factor", "shift"), [(1e-6, 0), (1e6, 0), (1.0, 1e4), (1e3, -1e6), (1.0, 1e6)])

@@ -14,8 +14,9 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.isotonic import IsotonicRegression
 
 import nishimori
-from nishimori import HistogramBinning, InputError, InputWarning, Isotonic
+from nishimori import HistogramBinning, Isotonic
 from nishimori._sums import class_claims
+from nishimori.errors import InputError, InputWarning
 
 LOGITS, LABELS = reference.drawn(400, 4, seed=11)
 P = reference.softmax(LOGITS)

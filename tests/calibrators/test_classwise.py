@@ -7,7 +7,8 @@ from optional import torch
 from scipy.optimize import minimize
 
 import nishimori
-from nishimori import ClasswiseTemperature, InputError
+from nishimori import ClasswiseTemperature
+from nishimori.errors import InputError
 
 TEMPERATURES = np.array([2.0, 1.5, 1.0, 2.5])
 
@@ -135,5 +136,5 @@ def test_sketches_masks_and_correct_samples_are_refused():
     masked[3, (LABELS[3] + 1) % 4] = -np.inf
     with pytest.raises(InputError, match="masked"):
         ClasswiseTemperature().fit(masked, LABELS)
-    with pytest.raises(nishimori.NoTemperatureError):
+    with pytest.raises(nishimori.errors.NoTemperatureError):
         ClasswiseTemperature().fit(LOGITS, LOGITS.argmax(axis=1))

@@ -7,7 +7,8 @@ from optional import torch
 from scipy.optimize import minimize
 
 import nishimori
-from nishimori import Dirichlet, InputError
+from nishimori import Dirichlet
+from nishimori.errors import InputError
 
 K = 3
 

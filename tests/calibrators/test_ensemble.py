@@ -9,9 +9,11 @@ from optional import torch
 from scipy.optimize import brentq, minimize
 
 import nishimori
-from nishimori import EnsembleTemperature, InputError, Mixture, NotConvergedError
+from nishimori import EnsembleTemperature
 from nishimori._fit.mixture import MixtureConditions, best_weights
 from nishimori._rows.entry import open_rows
+from nishimori.errors import InputError, NotConvergedError
+from nishimori.maps import Mixture
 
 K = 4
 
@@ -222,9 +224,9 @@ def test_a_saved_calibrator_is_the_same_again(random, tmp_path):
 
 
 def test_what_has_no_temperature_is_refused():
-    with pytest.raises(nishimori.NoTemperatureError, match=r"the true class has the largest logit in all 800 samples"):
+    with pytest.raises(nishimori.errors.NoTemperatureError, match=r"the true class has the largest logit in all 800 samples"):
         EnsembleTemperature().fit(LOGITS, LOGITS.argmax(axis=1))
-    with pytest.raises(nishimori.NoTemperatureError):
+    with pytest.raises(nishimori.errors.NoTemperatureError):
         EnsembleTemperature().fit(np.zeros((50, K)), np.arange(50) % K)
     with pytest.raises(InputError, match="must not be a sketch for EnsembleTemperature"):
         EnsembleTemperature().fit(nishimori.Sketch().update(LOGITS, LABELS))

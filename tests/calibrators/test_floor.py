@@ -15,8 +15,9 @@ from sklearn.metrics import log_loss
 from sklearn.neighbors import KNeighborsClassifier
 
 import nishimori
-from nishimori import CalibratedClassifier, InputError, MultilabelCalibrator
+from nishimori import CalibratedClassifier, MultilabelCalibrator
 from nishimori._fit import floors as floors_module
+from nishimori.errors import InputError
 
 P, Y = votes(400, 4, 7, seed=0)
 AUTO = {"input": "probabilities", "floor": "auto"}
@@ -25,7 +26,7 @@ FLOOR = best_floor(P, Y)
 
 def chosen(*rows, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", nishimori.InputWarning)  # few errors, in small data
+        warnings.simplefilter("ignore", nishimori.errors.InputWarning)  # few errors, in small data
         return nishimori.temperatures(*rows, **AUTO, **options).floor
 
 
@@ -73,7 +74,7 @@ def test_where_no_probability_is_small_the_floor_lies_below_all_of_them():
     assert fixed.temperature_ == auto.temperature_
 
 
-METHODS = ("ec", "ts", "auto", "none", "group", "bias", "vector", "classwise", "ensemble", "isotonic", "histogram")
+METHODS = ("ec", "ts", "adaptive", "none", "group", "bias", "vector", "classwise", "ensemble", "isotonic", "histogram")
 
 
 @pytest.mark.parametrize("method", METHODS)

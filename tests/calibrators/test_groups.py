@@ -11,7 +11,8 @@ from optional import torch
 from sklearn.base import clone
 
 import nishimori
-from nishimori import FormatError, GroupConsistency, InputError, InputWarning, NoTemperatureError
+from nishimori import GroupConsistency
+from nishimori.errors import FormatError, InputError, InputWarning, NoTemperatureError
 
 RNG = np.random.default_rng(7)
 LOGITS = 3 * RNG.normal(size=(1200, 4))
@@ -273,7 +274,7 @@ def _refused():
     one, named = GroupConsistency(), GroupConsistency(by="groups")
     return {
         "`by` must be 'prediction' or 'groups', got 'class'.": lambda: GroupConsistency(by="class").fit(LOGITS, LABELS),
-        "`method` must be 'ec' or 'ts', got 'auto'.": lambda: GroupConsistency(method="auto").fit(LOGITS, LABELS),
+        "`method` must be 'ec' or 'ts', got 'adaptive'.": lambda: GroupConsistency(method="adaptive").fit(LOGITS, LABELS),
         "`method` must be 'ec' or 'ts', got ['ec'].": lambda: GroupConsistency(method=["ec"]).fit(LOGITS, LABELS),
         "`groups` must be left out with by='prediction', got some. Use GroupConsistency(by='groups').": lambda: one.fit(
             LOGITS, LABELS, groups=SITES

@@ -10,9 +10,9 @@ from optional import pd
 from readme import blocks
 
 import nishimori
-from nishimori import InputError, Observable
-from nishimori._calibrators import methods
+from nishimori import Observable
 from nishimori._methods import registry
+from nishimori.errors import InputError
 
 PAGE = Path(__file__).parents[2] / "docs" / "which_calibrator.md"
 
@@ -44,14 +44,17 @@ class Silent(nishimori.ExpectationConsistency):
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """Only what the library itself has."""
-    monkeypatch.setattr(registry, "_known", dict(methods._BUILT_IN))
+    monkeypatch.setattr(registry, "_known", {})
     monkeypatch.setattr(registry, "_entry_points", list)
 
 
 def test_each_method_has_a_row():
-    table = nishimori.method_table()
-    assert tuple(each.name for each in table) == nishimori.methods()
-    assert len(table) == len(nishimori.methods())
+    table = nishimori.methods()
+    assert list(table)[:2] == ["ec", "ts"]
+    assert [each.name for each in table.values()] == list(table)
+    assert len(table) == len(list(table))
+    assert "ec" in table
+    assert table.get("nothing") is None
     ec = table["ec"]
     assert (ec.class_name, ec.traits, ec.parameters) == (
         "ExpectationConsistency",
@@ -59,19 +62,19 @@ def test_each_method_has_a_row():
         ("top_n",),
     )
     assert ec.description == "Divide logits by the temperature at which mean confidence equals accuracy."
-    assert all(each.description.endswith(".") for each in table)
+    assert all(each.description.endswith(".") for each in table.values())
 
 
 def test_a_name_that_is_not_there_is_refused():
     with pytest.raises(InputError, match=r"^The method must be one of ec, ts, .*, got 'nothing'\.$"):
-        nishimori.method_table()["nothing"]
+        nishimori.methods()["nothing"]
 
 
 def test_observables_are_methods_with_one_temperature():
     nishimori.register("rank", Rank)
     nishimori.register("third", Rank(3))
     nishimori.register("bare", Bare())
-    table = nishimori.method_table()
+    table = nishimori.methods()
     assert table["rank"].traits == table["third"].traits == table["ts"].traits
     assert table["rank"].description == "The logit, whose place among the others counts."
     assert (table["rank"].parameters, table["third"].parameters) == (("power",), ())
@@ -80,7 +83,7 @@ def test_observables_are_methods_with_one_temperature():
 
 def test_a_class_that_does_not_say_what_it_does_is_unknown():
     nishimori.register("silent", Silent)
-    table = nishimori.method_table()
+    table = nishimori.methods()
     assert table["silent"].traits is None
     assert table.table.rows[-1] == ("silent", "Silent", *["unknown"] * 5, "Calibrates without a word about itself.")
     assert table["silent"].to_dict()["streams"] is None
@@ -89,33 +92,33 @@ def test_a_class_that_does_not_say_what_it_does_is_unknown():
 def test_a_package_that_cannot_be_imported_is_listed_with_the_reason(monkeypatch, tmp_path):
     points = [EntryPoint(name="plugged", value="nowhere:Name", group="nishimori.methods")]
     monkeypatch.setattr(registry, "_entry_points", lambda: points)
-    found = nishimori.method_table()["plugged"]
+    found = nishimori.methods()["plugged"]
     reason = "The method 'plugged' cannot be imported from nowhere:Name: ModuleNotFoundError"
     assert found.why.startswith(reason)
-    assert reason in nishimori.method_table().to_text().splitlines()[-1]
+    assert reason in nishimori.methods().to_text().splitlines()[-1]
     ended = shell.nishimori("methods", place=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     assert f"plugged: {reason}" in ended.out
 
 
 def test_every_form_says_the_same():
-    table = nishimori.method_table()
+    table = nishimori.methods()
     rows = table.table.rows
     assert json.loads(table.to_json()) == table.to_dict()
     frame = table.to_pandas()
     assert isinstance(frame, pd.DataFrame)
-    assert frame["from_sketch"].to_dict() == {each.name: each.traits.from_sketch for each in table}
+    assert frame["from_sketch"].to_dict() == {each.name: each.traits.from_sketch for each in table.values()}
     for text in (table.to_text(), str(table), table.to_markdown(), table.to_latex(), table._repr_html_()):
         assert all(row[1] in text for row in rows)
     assert table.to_markdown().splitlines()[0].startswith("| method | class | keeps predictions | streams |")
 
 
 def test_the_shell_prints_the_table(tmp_path):
-    table = nishimori.method_table()
+    table = nishimori.methods()
     ended = shell.nishimori("methods", place=tmp_path)
     assert (ended.code, ended.err) == (0, "")
     lines = [line.split() for line in ended.out.splitlines()]
-    for each in table:
+    for each in table.values():
         traits = each.traits
         flags = (traits.keeps_predictions, traits.streams, traits.from_sketch, traits.error_bars)
         assert [each.name, *("yes" if flag else "no" for flag in flags), traits.n_classes] in lines
@@ -133,8 +136,8 @@ def test_the_shell_refuses_two_forms(tmp_path):
 
 def test_the_page_about_choosing_a_method_has_the_table():
     """If this fails, replace the table on the page by what `nishimori methods --markdown` prints."""
-    assert nishimori.method_table().to_markdown() in PAGE.read_text(encoding="utf-8")
+    assert nishimori.methods().to_markdown() in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_page_about_choosing_a_method_asks_for_the_table_as_it_says():
-    assert any("nishimori.method_table()" in block.text for block in blocks(PAGE) if block.language == "python")
+    assert any("nishimori.methods()" in block.text for block in blocks(PAGE) if block.language == "python")

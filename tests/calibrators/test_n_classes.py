@@ -7,7 +7,7 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError
+from nishimori.errors import InputError
 
 PREDICTIONS = ("predict_proba", "predict_log_proba", "predict", "transform")
 
@@ -21,7 +21,7 @@ BINARY = ("platt", "beta", "quadratic")
 CASES = [(name, n_classes) for name in nishimori.methods() for n_classes in ((2,) if name in BINARY else (2, 4))]
 
 
-@pytest.mark.filterwarnings("ignore::nishimori.InputWarning")
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")
 @pytest.mark.parametrize(("name", "n_classes"), CASES)
 def test_other_shapes_are_refused_by_every_method_before_and_after_saving(name, n_classes, tmp_path):
     logits, labels = reference.drawn(600, n_classes)

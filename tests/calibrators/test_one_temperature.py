@@ -10,17 +10,9 @@ from optional import ml_dtypes, pd, torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from nishimori import (
-    ExpectationConsistency,
-    FixedTemperature,
-    InputError,
-    InputWarning,
-    NoTemperatureError,
-    TemperatureScaling,
-    from_temperature,
-    temperatures,
-)
+from nishimori import ExpectationConsistency, FixedTemperature, TemperatureScaling, from_temperature, temperatures
 from nishimori._rows.array_rows import ArrayRows
+from nishimori.errors import InputError, InputWarning, NoTemperatureError
 
 LOGITS, LABELS = reference.drawn(300, 4)
 NAMES = ["ant", "bee", "cat", "dog"]

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from nishimori import HistogramBinning, InputWarning, Isotonic, TemperatureScaling
+from nishimori import HistogramBinning, Isotonic, TemperatureScaling
+from nishimori.errors import InputWarning
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.normal(size=300)

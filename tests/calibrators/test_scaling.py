@@ -10,7 +10,8 @@ from sklearn.datasets import load_digits
 from sklearn.naive_bayes import GaussianNB
 
 import nishimori
-from nishimori import InputError, MatrixScaling, NotConvergedError, VectorScaling
+from nishimori import MatrixScaling, VectorScaling
+from nishimori.errors import InputError, NotConvergedError
 
 CLASSES = [VectorScaling, MatrixScaling]
 BOTH = pytest.mark.parametrize("kind", CLASSES, ids=["vector", "matrix"])

@@ -282,8 +282,8 @@ def test_by_default_fit_adapts_between_ts_and_ec(run):
     code, out, err = run("fit val.npz -o c.json")
     assert (code, err) == (0, "Wrote c.json\n")
     loaded = nishimori.load("c.json")
-    assert (loaded.method, loaded.temperature_) == ("auto", nishimori.AdaptiveConsistency().fit(*VAL).temperature_)
-    assert out.endswith("(auto, 400 samples: the model is overconfident)\n")
+    assert (loaded.method, loaded.temperature_) == ("adaptive", nishimori.AdaptiveConsistency().fit(*VAL).temperature_)
+    assert out.endswith("(adaptive, 400 samples: the model is overconfident)\n")
     told = json.loads(run("fit val.npz -o d.json --json")[1])
     assert [told["ec"], told["ts"]] == pytest.approx([reference.ec_temperature(*VAL), reference.ts_temperature(*VAL)], rel=1e-8)
     assert told["weight"] == loaded.weight_
@@ -292,7 +292,7 @@ def test_by_default_fit_adapts_between_ts_and_ec(run):
 def test_top_n_without_a_method_is_ec_and_with_auto_wrong_usage(run):
     assert run("fit val.npz -o c.json --top-n 2")[0] == 0
     assert nishimori.load("c.json").method == "ec"
-    code, _, err = run("fit val.npz -o d.json --method auto --top-n 2")
+    code, _, err = run("fit val.npz -o d.json --method adaptive --top-n 2")
     assert code == 2
     assert "only --method ec has it" in err
 

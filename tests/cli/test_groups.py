@@ -104,7 +104,7 @@ def test_numbers_are_the_same_groups_in_every_kind_of_file(place):
 
 
 def test_a_calibration_from_python_needs_the_name_of_the_groups(place):
-    fitted = nishimori.GroupTemperatures(["delta", "north", "south"], [1.0, 2.0, 3.0], 4.0)
+    fitted = nishimori.maps.GroupTemperatures(["delta", "north", "south"], [1.0, 2.0, 3.0], 4.0)
     made = nishimori.FixedMap(fitted).fit(LOGITS, LABELS)
     made.save(place / "d.json")
     for line in ("apply d.json t.csv -o p.npy", "eval t.csv --calibration d.json"):
@@ -150,7 +150,7 @@ def test_a_calibration_from_python_needs_the_name_of_the_groups(place):
             "--groups must be left out: the calibration treats all groups alike",
         ),
         ("fit t.csv -o d.json --groups site --method ec", 2, "the method ec makes no use of groups. Pass --method group."),
-        ("fit t.csv -o d.json --groups site", 2, "the method auto makes no use of groups. Pass --method group."),
+        ("fit t.csv -o d.json --groups site", 2, "the method adaptive makes no use of groups. Pass --method group."),
         ("eval t.csv --ignore site --by groups", 2, "name the groups with --groups."),
     ],
 )

@@ -75,7 +75,7 @@ def test_the_shell_completes_the_names_of_networks():
     assert done.stdout.split() == [name for name in nishimori.data.names() if name.startswith("cifar100/")]
 
 
-@pytest.mark.parametrize(("incomplete", "expected"), [("", nishimori.methods()), ("ec", ("ec",)), ("x", ())])
+@pytest.mark.parametrize(("incomplete", "expected"), [("", tuple(nishimori.methods())), ("ec", ("ec",)), ("x", ())])
 def test_the_shell_completes_the_names_of_methods(incomplete, expected):
     command = EVERY["fit",]
     (method,) = (each for each in command.params if each.name == "method")

@@ -105,9 +105,9 @@ def test_the_lines_of_python_give_the_same_numbers(kind, run, files, monkeypatch
         "npy": "val.npy val_y.npy test.npy test_y.npy",
     }[kind]
     found = json.loads(run(f"report {words} --json").out)
-    auto = next(each for each in found["methods"] if each["method"] == "auto")
+    adaptive = next(each for each in found["methods"] if each["method"] == "adaptive")
     numbers = printed_by(found["code"], files, monkeypatch, capsys)
-    assert numbers == pytest.approx([auto["temperature"], auto["ece"], auto["nll"]], rel=1e-6)
+    assert numbers == pytest.approx([adaptive["temperature"], adaptive["ece"], adaptive["nll"]], rel=1e-6)
 
 
 def test_ids_of_a_table_are_read(run, files):

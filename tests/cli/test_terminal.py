@@ -108,7 +108,7 @@ def test_control_characters_are_shown_and_not_sent():
 
 def warn_and_fail(text):
     warnings.showwarning(f"warn{text}", UserWarning, "", 0)
-    raise nishimori.InputError(f"fail{text}")
+    raise nishimori.errors.InputError(f"fail{text}")
 
 
 def test_names_from_files_cannot_steer_the_terminal(capsys, monkeypatch):

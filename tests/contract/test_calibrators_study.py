@@ -35,7 +35,7 @@ def test_the_quick_study_writes_a_line_per_method_and_finds_what_one_temperature
     study = bench("calibrators")
     monkeypatch.delenv("NISHIMORI_DATA", raising=False)
     monkeypatch.setattr(study, "interpreter", lambda given: given)
-    chosen = ["none", "ts", "ec", "auto", "group", "bias", "vector", "matrix", "platt", "bias, keeps", "matrix, keeps"]
+    chosen = ["none", "ts", "ec", "adaptive", "group", "bias", "vector", "matrix", "platt", "bias, keeps", "matrix, keeps"]
     folders = ["--out", str(tmp_path), "--images", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", ["calibrators.py", "--quick", *folders, "--methods", *chosen])
     study.main()

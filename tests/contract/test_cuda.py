@@ -6,16 +6,10 @@ import reference
 import torch
 
 import nishimori
-from nishimori import (
-    ExpectationConsistency,
-    InputError,
-    MultilabelCalibrator,
-    TemperatureScaling,
-    from_temperature,
-    temperatures,
-)
+from nishimori import ExpectationConsistency, MultilabelCalibrator, TemperatureScaling, from_temperature, temperatures
 from nishimori._kernels import kernel
 from nishimori._support import arrays
+from nishimori.errors import InputError
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -220,9 +214,9 @@ def test_errors_of_metrics_differences_and_tests_are_those_of_the_host():
         assert getattr(there, f"{name}_se") == pytest.approx(getattr(here, f"{name}_se"), rel=1e-4)
     for run in (
         lambda *data: nishimori.paired(*data, 1.0, 2.0).nll.se,
-        lambda *data: nishimori.score_test(*data).statistic,
-        lambda *data: nishimori.temperature_test(*data).statistic,
-        lambda *data: nishimori.calibration_test(*data, temperature=2.0).statistic,
+        lambda *data: nishimori.calibration_test(*data, statistic="confidence").z,
+        lambda *data: nishimori.calibration_test(*data, statistic="temperatures").z,
+        lambda *data: nishimori.calibration_test(*data, temperature=2.0).z,
         lambda *data: nishimori.bootstrap(*data, n_draws=500).se,
         nishimori.metrics.smooth_ece,
         nishimori.metrics.ks,
@@ -243,10 +237,10 @@ def test_methods_are_compared_on_the_device():
 GROUPS = np.array(["north", "south", "west"])[np.random.default_rng(3).integers(0, 3, 6000)]
 
 MAPS = {
-    "class": nishimori.ClassTemperatures(np.linspace(0.5, 3, 10)),
-    "group": nishimori.GroupTemperatures(("north", "south", "west"), (0.7, 1.5, 2.5), 1.2),
-    "matrix": nishimori.Affine(0.5 * np.eye(10) + 0.02, np.linspace(-1, 1, 10)),
-    "fallback": nishimori.Affine(np.linspace(0.3, 0.7, 10), np.linspace(-1, 1, 10), 2.0),
+    "class": nishimori.maps.ClassTemperatures(np.linspace(0.5, 3, 10)),
+    "group": nishimori.maps.GroupTemperatures(("north", "south", "west"), (0.7, 1.5, 2.5), 1.2),
+    "matrix": nishimori.maps.Affine(0.5 * np.eye(10) + 0.02, np.linspace(-1, 1, 10)),
+    "fallback": nishimori.maps.Affine(np.linspace(0.3, 0.7, 10), np.linspace(-1, 1, 10), 2.0),
 }
 
 

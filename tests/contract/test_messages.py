@@ -7,7 +7,7 @@ from optional import pd, torch
 from scipy import sparse
 
 import nishimori
-from nishimori import InputError, NoTemperatureError
+from nishimori.errors import InputError, NoTemperatureError
 
 X, y = reference.drawn(60, 3)
 

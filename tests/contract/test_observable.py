@@ -17,8 +17,9 @@ from scipy.optimize import brentq
 from sklearn.base import clone
 
 import nishimori
-from nishimori import InputError, Matched, NoTemperatureError, Observable
+from nishimori import Matched, Observable
 from nishimori._methods import registry
+from nishimori.errors import InputError, NoTemperatureError
 
 CODE = own_code.code_under("An observable of your own")
 LOGITS, LABELS = reference.drawn(1500, 6)

@@ -22,7 +22,7 @@ def test_importing_nishimori_loads_nothing_heavy():
 
 
 def test_looking_around_loads_nothing_heavy():
-    assert loaded_after("import nishimori; dir(nishimori); nishimori.__version__; nishimori.InputError") == set()
+    assert loaded_after("import nishimori; dir(nishimori); nishimori.__version__; nishimori.errors.InputError") == set()
 
 
 def test_the_shell_starts_without_anything_heavy():
@@ -32,7 +32,7 @@ def test_the_shell_starts_without_anything_heavy():
 def test_wrapping_a_network_does_not_load_scikit_learn():
     pytest.importorskip("torch")
     code = "import nishimori, torch; from nishimori.torch import Calibrated; Calibrated(torch.nn.Linear(2, 2), 2.0); "
-    code += "Calibrated(torch.nn.Linear(2, 2), nishimori.Affine(1.0, [0.0, 0.0]))"
+    code += "Calibrated(torch.nn.Linear(2, 2), nishimori.maps.Affine(1.0, [0.0, 0.0]))"
     assert loaded_after(code) == {"torch"}
 
 

@@ -14,7 +14,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_checks
 
 import nishimori
-from nishimori import GroupConsistency, InputError, TemperatureScaling
+from nishimori import GroupConsistency, TemperatureScaling
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(600, 3)
 NAMES = ["ant", "bee", "cat"]

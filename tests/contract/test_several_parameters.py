@@ -14,8 +14,9 @@ from scipy.optimize import minimize, root
 from sklearn.base import clone
 
 import nishimori
-from nishimori import InputError, NotConvergedError, SeveralParameters
+from nishimori import SeveralParameters
 from nishimori._methods import registry
+from nishimori.errors import InputError, NotConvergedError
 
 CODE = own_code.code_under("A calibrator with several parameters")
 SHIFT = np.array([0.0, 0.0, 1.2, 0.0])
@@ -135,7 +136,7 @@ class TopClass(SeveralParameters):
         return {"scale": 1 / temperature, "biases": np.zeros(n_classes - 1)}
 
     def map_for(self, parameters, n_classes):
-        return nishimori.Affine(parameters["scale"], np.append(parameters["biases"], 0.0))
+        return nishimori.maps.Affine(parameters["scale"], np.append(parameters["biases"], 0.0))
 
     def features(self, logits):
         n, k = logits.shape
@@ -276,7 +277,7 @@ def test_what_its_author_got_wrong_is_named(monkeypatch, name, method, message):
 def test_parameters_with_the_same_effect_are_refused(monkeypatch):
     every = lambda self, logits: np.broadcast_to(np.eye(4), (len(logits), 4, 4)) + 0.0  # noqa: E731 - a constant has no effect
     monkeypatch.setattr(Own, "start", lambda self, k, T: {"biases": np.zeros(4)})
-    monkeypatch.setattr(Own, "map_for", lambda self, parameters, k: nishimori.Affine(1.0, parameters["biases"]))
+    monkeypatch.setattr(Own, "map_for", lambda self, parameters, k: nishimori.maps.Affine(1.0, parameters["biases"]))
     monkeypatch.setattr(Own, "features", every)
     monkeypatch.setattr(Own, "observables", every)
     with pytest.raises(NotConvergedError, match="The parameters are not determined"):

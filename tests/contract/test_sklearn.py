@@ -35,9 +35,9 @@ from nishimori import (
     Platt,
     Quadratic,
     TemperatureScaling,
-    Uncalibrated,
     VectorScaling,
 )
+from nishimori._calibrators.fixed import Uncalibrated
 
 
 class Reason(NamedTuple):

@@ -10,11 +10,12 @@ import reference
 from optional import pd, torch, zarr
 
 import nishimori
-from nishimori import InputError, metrics
+from nishimori import metrics
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Scores
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(2).integers(0, 3, 900).astype(float)

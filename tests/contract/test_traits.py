@@ -12,8 +12,10 @@ import reference
 from method_cases import n_classes_of, traits_of
 
 import nishimori
-from nishimori import InputError, Sketch, Traits
+from nishimori import Sketch
+from nishimori._methods.traits import Traits
 from nishimori._rows.batch import Batch
+from nishimori.errors import InputError
 
 METHODS = pytest.mark.parametrize("name", nishimori.methods())
 N = 1500

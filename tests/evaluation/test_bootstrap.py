@@ -8,8 +8,9 @@ import reference
 from scipy.stats import poisson
 
 import nishimori
-from nishimori import ExpectationConsistency, InputError, TemperatureScaling, bootstrap
+from nishimori import ExpectationConsistency, TemperatureScaling, bootstrap
 from nishimori._sums.resampling import weights_of
+from nishimori.errors import InputError
 
 METHODS = {"ec": ExpectationConsistency, "ts": TemperatureScaling}
 
@@ -111,7 +112,7 @@ def test_resamples_without_a_temperature_are_counted_and_left_out():
     logits, labels = reference.drawn(200, 3, 1.0)
     wrong = np.flatnonzero(logits.argmax(axis=1) != labels)[2:]
     labels[wrong] = logits[wrong].argmax(axis=1)  # two wrong answers are left
-    with pytest.warns(nishimori.FewErrorsWarning):
+    with pytest.warns(nishimori.errors.FewErrorsWarning):
         found = bootstrap(logits, labels, n_draws=500)
     drawn = weights(200, 500)
     has_wrong = (drawn * (logits.argmax(axis=1) != labels)).sum(axis=1) > 0
@@ -123,7 +124,7 @@ def test_resamples_without_a_temperature_are_counted_and_left_out():
 
 def test_temperatures_far_from_that_of_the_data_are_found():
     logits, labels = reference.drawn(60, 3, temperature=5.0)
-    with pytest.warns(nishimori.FewErrorsWarning, match="less than two standard errors above chance"):
+    with pytest.warns(nishimori.errors.FewErrorsWarning, match="less than two standard errors above chance"):
         found = bootstrap(logits, labels, n_draws=150)
     expected = np.full(150, np.nan)
     for i, each in enumerate(weights(60, 150)):

@@ -10,7 +10,8 @@ from optional import pd, torch
 from small_calibrators import PerGroup, Shifted
 
 import nishimori
-from nishimori import ExpectationConsistency, InputError, TemperatureScaling, compare
+from nishimori import ExpectationConsistency, TemperatureScaling, compare
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(3000, 5)  # drawn at another temperature than 1
 VALIDATION, TEST = (LOGITS[:1500], LABELS[:1500]), (LOGITS[1500:], LABELS[1500:])
@@ -22,9 +23,9 @@ def found():
 
 
 def test_every_method_has_the_temperature_of_its_own_fit(found):
-    assert [each.method for each in found] == ["none", "ts", "ec", "auto"]
+    assert [each.method for each in found] == ["none", "ts", "ec", "adaptive"]
     assert (found["none"].temperature, found["none"].temperature_se, found["none"].interval) == (1, None, None)
-    for name in ("ts", "ec", "auto"):
+    for name in ("ts", "ec", "adaptive"):
         fitted = nishimori.calibrator(name).fit(*VALIDATION)
         assert found[name].temperature == pytest.approx(fitted.temperature_, rel=1e-8)
         assert found[name].temperature_se == pytest.approx(fitted.temperature_se_, rel=1e-6)
@@ -96,7 +97,7 @@ def test_a_method_without_a_temperature_says_why_and_the_others_go_on():
     assert "T = 1 is rejected" in found.verdicts[0]  # the score test exists where no temperature does
     assert list(found.tests) == ["score_test"]
     assert found.table.rows[1] == ("ec", "-", "", "", "", "")
-    with pytest.raises(nishimori.NoTemperatureError, match="ec: No temperature fits: all 300 samples"):
+    with pytest.raises(nishimori.errors.NoTemperatureError, match="ec: No temperature fits: all 300 samples"):
         compare(logits, right, methods=("ec",))
 
 
@@ -108,7 +109,7 @@ def test_the_table_shows_numbers_with_their_errors(found):
     low, high = row.scorecard.interval("ece")
     assert cells["ECE, 95 % interval"] == f"{100 * row.scorecard.ece:.2f} % ({100 * low:.2f} to {100 * high:.2f})"
     assert found.difference_table.headers[0] == "minus none"
-    assert [each[0] for each in found.difference_table.rows] == ["ts", "ec", "auto"]
+    assert [each[0] for each in found.difference_table.rows] == ["ts", "ec", "adaptive"]
     low, high = (100 * each for each in row.differences["ece"].interval())
     assert found.difference_table.headers[3] == "ECE in points, 95 % interval"
     assert found.difference_table.rows[1][3] == f"{100 * row.differences['ece'].value:.2f} ({low:.2f} to {high:.2f})"
@@ -134,6 +135,32 @@ def test_all_forms_have_the_same_numbers(found):
     for verdict in found.verdicts:
         assert verdict in text
         assert f"- {verdict}" in markdown
+
+
+def test_tests_have_the_same_keys_in_files_as_in_earlier_reports(found):
+    one, both = found.tests["score_test"], found.tests["temperature_test"]
+    assert (one.statistic, one.temperature, both.statistic) == ("confidence", 1, "temperatures")
+    told = found.to_dict()["tests"]
+    assert told["score_test"] == {
+        "temperature": 1,
+        "method": "ec",
+        "gap": one.value,
+        "se": one.se,
+        "se_from": "model",
+        "statistic": one.z,
+        "p_value": one.p_value,
+        "n_samples": 1500,
+    }
+    assert told["temperature_test"] == {
+        "ec": both.ec,
+        "ts": both.ts,
+        "log_ratio": both.value,
+        "se": both.se,
+        "statistic": both.z,
+        "p_value": both.p_value,
+        "j": both.j,
+        "n_samples": 1500,
+    }
 
 
 def test_the_level_is_that_of_intervals_and_of_tests():
@@ -207,7 +234,7 @@ def test_a_sketch_has_no_paired_differences():
             {"methods": (ExpectationConsistency(input="probabilities"),)},
             "`methods` must hold calibrators with `input` as it is for the data, 'logits', got 'probabilities'",
         ),
-        (VALIDATION, {"methods": ("aut",)}, "Did you mean 'auto'"),
+        (VALIDATION, {"methods": ("auto",)}, "Did you mean 'adaptive'"),
         (VALIDATION, {"level": 95}, "`level` must lie between 0 and 1, got 95"),
         (VALIDATION, {"target": 2}, "`target` must lie between 1e-06 and 0.5, got 2"),
         (VALIDATION, {"y_test": LABELS}, "`y_test` must be left out where there is no `X_test`"),
@@ -223,7 +250,7 @@ def test_bad_arguments_are_named(arguments, options, message):
 
 
 def test_an_unknown_row_is_refused(found):
-    with pytest.raises(InputError, match="The method must be one of none, ts, ec, auto, got 'isotonic'"):
+    with pytest.raises(InputError, match="The method must be one of none, ts, ec, adaptive, got 'isotonic'"):
         found["isotonic"]
 
 
@@ -337,7 +364,7 @@ def test_groups_reach_the_methods_that_have_a_temperature_for_each():
     assert row.temperature is None
     assert found["ec"].temperature == pytest.approx(compare(*VALIDATION, methods=("ec",))["ec"].temperature)
     unseen = np.where(others == "delta", "west", others)
-    with pytest.warns(nishimori.InputWarning, match="The group 'west' was not seen when the temperatures were fitted"):
+    with pytest.warns(nishimori.errors.InputWarning, match="The group 'west' was not seen when the temperatures were fitted"):
         compare(*VALIDATION, *TEST, methods=("none", PerGroup()), groups=sites, test_groups=unseen)
 
 

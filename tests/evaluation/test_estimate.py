@@ -5,7 +5,8 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError, evaluate, metrics
+from nishimori import evaluate, metrics
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(500, 6)
 WEIGHTS = np.random.default_rng(1).exponential(size=500)

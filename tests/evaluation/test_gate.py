@@ -11,7 +11,8 @@ from optional import torch
 from scipy.stats import binomtest, norm
 
 import nishimori
-from nishimori import InputError, Sketch, gate
+from nishimori import Sketch, gate
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(3000, 4)  # drawn at T = 2, so the model is overconfident
 NAMES = np.array(["ant", "bee", "cat", "dog"])

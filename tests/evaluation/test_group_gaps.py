@@ -8,8 +8,9 @@ import reference
 from optional import torch
 
 import nishimori
-from nishimori import GroupConsistency, InputError, group_gaps
+from nishimori import GroupConsistency, group_gaps
 from nishimori._evaluation.group_gaps import holm
+from nishimori.errors import InputError
 
 RNG = np.random.default_rng(11)
 LOGITS, LABELS = reference.drawn(900, 4, temperature=1.6)
@@ -55,7 +56,7 @@ def test_gaps_and_errors_are_those_of_the_rows_of_each_group(by, how):
 
 
 def test_a_calibrator_is_applied_before_groups_are_made():
-    biased = nishimori.FixedMap(nishimori.Affine(1.0, [0.0, 0.0, 0.0, 2.0]))
+    biased = nishimori.FixedMap(nishimori.maps.Affine(1.0, [0.0, 0.0, 0.0, 2.0]))
     biased.fit(LOGITS, LABELS)
     found = group_gaps(LOGITS, LABELS, calibrator=biased)
     predicted = np.add(LOGITS, [0, 0, 0, 2]).argmax(axis=1)

@@ -8,7 +8,8 @@ import reference
 from small_calibrators import Bias
 
 import nishimori
-from nishimori import InputError, paired
+from nishimori import paired
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(800, 4)
 WEIGHTS = np.random.default_rng(1).exponential(size=800)

@@ -8,14 +8,8 @@ import reference
 from scipy import stats
 
 import nishimori
-from nishimori import (
-    AdaptiveConsistency,
-    ExpectationConsistency,
-    InputError,
-    TemperatureScaling,
-    required_samples,
-    temperatures,
-)
+from nishimori import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling, required_samples, temperatures
+from nishimori.errors import InputError
 from nishimori.theory import plan, state_evolution
 
 
@@ -90,18 +84,18 @@ def test_an_adaptive_pilot_asks_for_the_temperature_of_ec(tmp_path):
     assert needed.reached == pytest.approx(ec.temperature_se_ / ec.temperature_, rel=1e-6)
     assert needed.n == required_samples(0.02, ec).n
     assert needed.verdict.startswith(f"{needed.more:,} more validation samples would bring T of ec within")
-    pilot.save(tmp_path / "auto.json")
-    assert required_samples(0.02, nishimori.load(tmp_path / "auto.json")) == needed
+    pilot.save(tmp_path / "adaptive.json")
+    assert required_samples(0.02, nishimori.load(tmp_path / "adaptive.json")) == needed
 
 
 def test_an_adaptive_pilot_without_the_temperature_of_ec_is_refused(tmp_path):
     logits, _ = reference.drawn(60, 5)
     second = np.argsort(logits, axis=1)[:, -2]  # never right, and never unlikely
-    with pytest.warns(nishimori.InputWarning, match="The temperature of TS is used as it is"):
+    with pytest.warns(nishimori.errors.InputWarning, match="The temperature of TS is used as it is"):
         pilot = AdaptiveConsistency().fit(logits, second)
     with pytest.raises(InputError, match="`pilot` must have the temperature of 'ec', got an AdaptiveConsistency for whose"):
         required_samples(0.02, pilot)
-    path = tmp_path / "auto.json"
+    path = tmp_path / "adaptive.json"
     AdaptiveConsistency().fit(*reference.drawn(500, 5)).save(path)
     kept = json.loads(path.read_text())
     del kept["provenance"]["estimates"]

@@ -9,9 +9,10 @@ from optional import pd
 from small_calibrators import Bias
 
 import nishimori
-from nishimori import InputError, evaluate, metrics
+from nishimori import evaluate, metrics
 from nishimori._evaluation.scorecard import scorecards
 from nishimori._rows.entry import open_rows
+from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
 
@@ -171,7 +172,7 @@ def test_masked_classes_stay_masked_after_a_map():
 def test_confidence_and_bins_after_a_temperature_per_class_are_those_of_the_softmax(input):
     temperatures = np.array([0.5, 1.0, 2.0, 3.0])
     given = LOGITS if input == "logits" else reference.softmax(LOGITS)
-    calibrator = nishimori.FixedMap(nishimori.ClassTemperatures(temperatures), input=input).fit(given, LABELS)
+    calibrator = nishimori.FixedMap(nishimori.maps.ClassTemperatures(temperatures), input=input).fit(given, LABELS)
     card = evaluate(given, LABELS, calibrator=calibrator)
     p = reference.softmax(LOGITS / temperatures[LOGITS.argmax(axis=1)][:, None])
     right = reference.right(LOGITS, LABELS)

@@ -6,7 +6,8 @@ import reference
 import reference_groups
 from scipy.stats import chi2
 
-from nishimori import GroupConsistency, InputWarning, NotConvergedError
+from nishimori import GroupConsistency
+from nishimori.errors import InputWarning, NotConvergedError
 
 RNG = np.random.default_rng(5)
 N_GROUPS = 6

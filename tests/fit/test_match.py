@@ -5,11 +5,12 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import ExpectationConsistency, InputError, Matched, TemperatureScaling, temperatures
+from nishimori import ExpectationConsistency, Matched, TemperatureScaling, temperatures
 from nishimori._fit.search import _matched, match
 from nishimori._rows.entry import open_rows
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.roots import Root
+from nishimori.errors import InputError
 
 METHODS = {"ec": ExpectationConsistency, "ts": TemperatureScaling}
 
@@ -233,7 +234,9 @@ def test_one_cluster_is_refused_and_few_are_warned_of():
     # A cluster whose rows have no weight does not count.
     with pytest.raises(InputError, match="at least two clusters"):
         temperatures(logits, labels, clusters=np.arange(300) < 3, sample_weight=np.arange(300) >= 3)
-    with pytest.warns(nishimori.InputWarning, match="from 9 clusters are too small on average, and vary much. Use at least 40"):
+    with pytest.warns(
+        nishimori.errors.InputWarning, match="from 9 clusters are too small on average, and vary much. Use at least 40"
+    ):
         temperatures(logits, labels, clusters=np.arange(300) % 9)
     temperatures(logits, labels, clusters=np.arange(300) % 10)
 
@@ -302,7 +305,7 @@ def test_a_sketch_of_one_cluster_has_no_errors_and_one_of_few_warns():
         calibrator.confidence_interval()
     for seed in (1, 2):
         sketch.update(*reference.drawn(1000, 5, seed=seed), clusters=np.zeros(1000))
-    with pytest.warns(nishimori.InputWarning, match="Standard errors from 3 clusters are too small on average") as told:
+    with pytest.warns(nishimori.errors.InputWarning, match="Standard errors from 3 clusters are too small on average") as told:
         assert temperatures(sketch).ec_se is not None
     assert [each.filename for each in told] == [__file__]  # a line of the user, and not of the library
     with pytest.raises(InputError, match="`counts` must be False where `clusters` is given"):

@@ -7,8 +7,8 @@ import pytest
 import reference
 from scipy.optimize import minimize, root
 
-from nishimori import NotConvergedError
 from nishimori._fit.newton import LIMIT, Equations, solve
+from nishimori.errors import NotConvergedError
 
 NOISE = 1e-13
 

@@ -5,16 +5,8 @@ import pytest
 import reference
 from optional import mpmath
 
-from nishimori import (
-    ExpectationConsistency,
-    InputError,
-    Matched,
-    NotConvergedError,
-    Observable,
-    TemperatureScaling,
-    from_temperature,
-    temperatures,
-)
+from nishimori import ExpectationConsistency, Matched, Observable, TemperatureScaling, from_temperature, temperatures
+from nishimori.errors import InputError, NotConvergedError
 
 PROMISED = 1e-8
 

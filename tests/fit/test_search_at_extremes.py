@@ -7,7 +7,8 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import AdaptiveConsistency, ExpectationConsistency, InputError, NoTemperatureError, TemperatureScaling
+from nishimori import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling
+from nishimori.errors import InputError, NoTemperatureError
 
 
 def test_many_rows_whose_true_class_is_masked_have_no_temperature_of_ts():
@@ -15,7 +16,9 @@ def test_many_rows_whose_true_class_is_masked_have_no_temperature_of_ts():
     logits[7, labels[7]] = -np.inf
     with pytest.raises(InputError, match="must not name a masked class"):
         TemperatureScaling().fit(logits, labels)
-    with pytest.warns(nishimori.InputWarning, match="The temperature of EC is used as it is, because there is none of TS"):
+    with pytest.warns(
+        nishimori.errors.InputWarning, match="The temperature of EC is used as it is, because there is none of TS"
+    ):
         found = nishimori.compare(logits, labels)
     assert "must not name a masked class" in found["ts"].why
     assert found["ec"].temperature > 0
@@ -32,7 +35,7 @@ def test_many_rows_at_chance_have_no_temperature():
         except NoTemperatureError:
             refused += 1
             assert is_at_chance
-        except nishimori.FewErrorsWarning:  # a warning is an error in tests: accuracy is not clearly above chance
+        except nishimori.errors.FewErrorsWarning:  # a warning is an error in tests: accuracy is not clearly above chance
             assert not is_at_chance
     assert refused
 
@@ -58,7 +61,7 @@ def test_a_confidence_of_one_is_not_exceeded():
     assert low <= card.confidence <= high <= 1
 
 
-@pytest.mark.filterwarnings("ignore::nishimori.FewErrorsWarning")
+@pytest.mark.filterwarnings("ignore::nishimori.errors.FewErrorsWarning")
 def test_an_interval_without_an_upper_end_is_infinite():
     logits, labels, weights = [[1.0, 0], [1.3, 0], [0.8, 0], [0.9, 0]], [0, 0, 1, 1], [1.001, 1, 1, 1]
     found = AdaptiveConsistency().fit(np.array(logits), labels, weights)
@@ -68,17 +71,17 @@ def test_an_interval_without_an_upper_end_is_infinite():
     assert compared.to_dict()["methods"][3]["temperature_high"] is None  # JSON has no infinity
 
 
-@pytest.mark.filterwarnings("ignore::nishimori.FewErrorsWarning")
+@pytest.mark.filterwarnings("ignore::nishimori.errors.FewErrorsWarning")
 def test_a_sketch_of_few_clusters_has_a_standard_error_only_where_it_can_tell():
     known = 0
     for seed in range(340, 360):
         rng = np.random.default_rng(seed)
         logits, labels = reference.drawn(20, 3, seed=seed)
         clusters = rng.integers(2, size=20)
-        with pytest.warns(nishimori.InputWarning, match="Standard errors from 2 clusters"):
+        with pytest.warns(nishimori.errors.InputWarning, match="Standard errors from 2 clusters"):
             rows = nishimori.temperatures(logits, labels, clusters=clusters)
         sketch = nishimori.Sketch().update(logits, labels, clusters=clusters)
-        with pytest.warns(nishimori.InputWarning, match="Standard errors from 2 clusters"):
+        with pytest.warns(nishimori.errors.InputWarning, match="Standard errors from 2 clusters"):
             sums = nishimori.temperatures(sketch)
         for mine, theirs in ((sums.ec_se, rows.ec_se), (sums.ts_se, rows.ts_se)):
             if mine is not None:
@@ -87,7 +90,7 @@ def test_a_sketch_of_few_clusters_has_a_standard_error_only_where_it_can_tell():
     assert known
 
 
-@pytest.mark.filterwarnings("ignore::nishimori.FewErrorsWarning")
+@pytest.mark.filterwarnings("ignore::nishimori.errors.FewErrorsWarning")
 def test_a_bootstrap_in_which_no_resample_has_a_temperature_says_so():
     logits, labels = np.array([[2.0, 0.0], [1.0, 0.0], [0.5, 0.0]]), [0, 1, 0]
     found = nishimori.bootstrap(logits, labels, n_draws=10, seed=2)
@@ -106,10 +109,12 @@ def test_the_unit_of_weights_does_not_matter(scale):
     batches = [(logits[:300], labels[:300], scale * weights[:300]), (logits[300:], labels[300:], scale * weights[300:])]
     cards = nishimori.evaluate(logits, labels, sample_weight=weights), nishimori.evaluate(lambda: iter(batches))
     assert cards[1].nll_se == pytest.approx(cards[0].nll_se)
-    for test in (nishimori.temperature_test, nishimori.score_test):
-        assert test(logits, labels, sample_weight=scale * weights).p_value == pytest.approx(
-            test(logits, labels, sample_weight=weights).p_value, rel=1e-6
+    for statistic in ("temperatures", "confidence"):
+        one, other = (
+            nishimori.calibration_test(logits, labels, statistic=statistic, sample_weight=each)
+            for each in (weights, scale * weights)
         )
+        assert other.p_value == pytest.approx(one.p_value, rel=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-61, 1e61])
@@ -133,14 +138,14 @@ def test_the_interval_of_the_ece_at_level_zero_is_in_order():
 def test_a_uniform_model_of_uniform_labels_is_calibrated(n_classes):
     labels = np.arange(10 * n_classes) % n_classes
     found = nishimori.calibration_test(np.zeros((len(labels), n_classes)), labels)
-    assert (found.statistic, found.p_value) == (0, 1)
+    assert (found.z, found.p_value) == (0, 1)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 1e3, 1e6, 1e8])
 def test_spiegelhalters_statistic_keeps_its_digits_for_a_nearly_uniform_model(temperature):
     """To first order in 1/T the deviation p - mean is (z - mean z)/(K T), so the statistic does not depend on T."""
     logits, labels = reference.drawn(500, 6)
-    found = nishimori.calibration_test(logits, labels, temperature=temperature).statistic
+    found = nishimori.calibration_test(logits, labels, temperature=temperature).z
     p = reference.softmax(logits, temperature)
     if temperature == 1:
         mean = (p**2).sum(axis=1)
@@ -154,9 +159,9 @@ def test_spiegelhalters_statistic_keeps_its_digits_for_a_nearly_uniform_model(te
 
 def test_labels_that_a_certain_model_excludes_have_an_infinite_statistic():
     sure = np.array([[1000.0, 0.0]] * 50)
-    for method in ("mean", "spiegelhalter", "ece"):
-        assert nishimori.calibration_test(sure, [1] * 50, method=method).statistic > 1e100
-        assert nishimori.calibration_test(sure, [0] * 50, method=method).statistic == pytest.approx(0, abs=1e-100)
+    for statistic in ("confidence", "spiegelhalter", "ece"):
+        assert nishimori.calibration_test(sure, [1] * 50, statistic=statistic).z > 1e100
+        assert nishimori.calibration_test(sure, [0] * 50, statistic=statistic).z == pytest.approx(0, abs=1e-100)
 
 
 def test_methods_are_compared_where_only_ts_has_a_temperature():
@@ -164,7 +169,7 @@ def test_methods_are_compared_where_only_ts_has_a_temperature():
     logits = np.array([[1.0, 0.9, -5.0, -5.0]] * 40)
     labels = [1] * 38 + [0] * 2
     says = "The temperature of TS is used as it is, because there is none of EC"
-    with pytest.warns(nishimori.InputWarning, match=says), pytest.warns(nishimori.FewErrorsWarning):
+    with pytest.warns(nishimori.errors.InputWarning, match=says), pytest.warns(nishimori.errors.FewErrorsWarning):
         found = nishimori.compare(logits, labels)
     assert found["ec"].temperature is None
     assert found.tests["required_samples"].method == "ts"

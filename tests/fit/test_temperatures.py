@@ -11,9 +11,10 @@ import pytest
 import reference
 from optional import jnp, ml_dtypes, torch
 
-from nishimori import ExpectationConsistency, InputError, NotConvergedError, TemperatureScaling, temperatures
+from nishimori import ExpectationConsistency, TemperatureScaling, temperatures
 from nishimori._fit.temperatures import temperatures_of
 from nishimori._rows.entry import open_rows
+from nishimori.errors import InputError, NotConvergedError
 
 CLOSE = 1e-8
 

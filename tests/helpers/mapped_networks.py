@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from nishimori import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture
+from nishimori.maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture
 
 K = 5
 _rng = np.random.default_rng(0)

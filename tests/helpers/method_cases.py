@@ -7,7 +7,7 @@ import nishimori
 
 def traits_of(name):
     """What a method says about itself."""
-    return nishimori.method_table()[name].traits
+    return nishimori.methods()[name].traits
 
 
 def n_classes_of(name):

@@ -60,7 +60,7 @@ def refused(call):
     """The error of a call: its type, its text, and the type of its cause."""
     try:
         call()
-    except nishimori.NishimoriError as error:
+    except nishimori.errors.NishimoriError as error:
         return [type(error).__name__, str(error), type(error.__cause__).__name__]
     return None
 
@@ -189,7 +189,7 @@ def networks(rank):
     identity = torch.nn.Identity()
     return {
         method: float(calibrate(identity, loader, method=method, across_ranks=True).temperature).hex()
-        for method in ("auto", "ec", "ts")
+        for method in ("adaptive", "ec", "ts")
     } | {
         "found": bits(calibrate(identity, loader, across_ranks=True).found),
         "empty_loader": bits(calibrate(identity, loader if rank == 0 else [], across_ranks=True).found),

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import pytest
 from optional import skip_for
 
-from nishimori import InputWarning, cli
+from nishimori import cli
+from nishimori.errors import InputWarning
 
 
 class Ended(NamedTuple):

@@ -5,9 +5,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from nishimori import Affine, Calibrator, GroupTemperatures
+from nishimori import Calibrator
 from nishimori._rows.rows import groups_in
 from nishimori._sums.census import census
+from nishimori.maps import Affine, GroupTemperatures
 from nishimori.maps.map import Map
 
 

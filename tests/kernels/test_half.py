@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 
-from nishimori import InputError, Sketch, evaluate, temperatures
+from nishimori import Sketch, evaluate, temperatures
 from nishimori._fit.expansion import Expand
 from nishimori._fit.search import measure_at
 from nishimori._kernels.half import MANY, takes_half
@@ -13,6 +13,7 @@ from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.scores import scores
 from nishimori._sums.observables import BUILT_IN
 from nishimori._support import arrays
+from nishimori.errors import InputError
 
 N_CLASSES = MANY
 DTYPES = ["bfloat16", "float16"]

@@ -8,13 +8,13 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError
 from nishimori._kernels import kernel
 from nishimori._kernels.block import PowerSums
 from nishimori._kernels.kernel import Kernel, kernel_for, named
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.rows import Rows
+from nishimori.errors import InputError
 
 HOST = ["numpy", pytest.param("numba", marks=pytest.mark.skipif(not kernel._is_installed("numba"), reason="needs numba"))]
 ALL = [*HOST, "array_api"]

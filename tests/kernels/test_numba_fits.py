@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("numba", reason="the Numba kernel needs numba, which is not installed")
 
 import nishimori
-from nishimori import InputError, temperatures
+from nishimori import temperatures
 from nishimori._fit import search
 from nishimori._fit.expansion import ExpandedRows
 from nishimori._kernels import numba
@@ -21,6 +21,7 @@ from nishimori._rows.entry import open_rows
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import scores
 from nishimori._sums.moments import pair_sums
+from nishimori.errors import InputError
 
 DTYPES = [np.float32, np.float64]
 SHAPES = [(300, 3), (145, 10), (288, 100), (37, 700)]

@@ -9,9 +9,10 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError, Map, evaluate
+from nishimori import Map, evaluate
 from nishimori._methods.record import Provenance, Record
 from nishimori._support.arrays import namespace
+from nishimori.errors import InputError
 from nishimori.maps.claims import check_claims
 from nishimori.maps.kinds import KINDS, claims_to_check
 
@@ -186,13 +187,17 @@ def test_long_rows_are_shown_by_their_two_classes():
 
 
 def test_only_claims_of_maps_of_ones_own_cost_a_check():
-    maps = (nishimori.Affine(0.5, np.ones(3), 2.0), nishimori.Mixture(2.0, [0.5, 0.5, 0.0]), nishimori.Temperature(2.0))
+    maps = (
+        nishimori.maps.Affine(0.5, np.ones(3), 2.0),
+        nishimori.maps.Mixture(2.0, [0.5, 0.5, 0.0]),
+        nishimori.maps.Temperature(2.0),
+    )
     assert {each.kind for each in maps} <= set(KINDS)
     assert not any(map(claims_to_check, maps))
     assert claims_to_check(Shift())
     assert not claims_to_check(Shift(keeps_predictions=False))
 
-    class Own(nishimori.Temperature):
+    class Own(nishimori.maps.Temperature):
         """Of one's own, though it has the kind of another."""
 
     assert claims_to_check(Own(2.0))

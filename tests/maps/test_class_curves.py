@@ -5,8 +5,8 @@ import pytest
 import reference
 from optional import array_api_strict, jnp, torch
 
-from nishimori import ClassCurves
 from nishimori.errors import InputError
+from nishimori.maps import ClassCurves
 from nishimori.maps.kinds import from_parameters
 
 LOGITS = reference.drawn(60, 3, seed=1)[0]

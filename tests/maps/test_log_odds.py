@@ -8,7 +8,8 @@ from optional import torch
 from scipy.special import expit, log_expit
 
 import nishimori
-from nishimori import InputError, LogOdds
+from nishimori.errors import InputError
+from nishimori.maps import LogOdds
 from nishimori.maps.kinds import from_parameters
 
 MAP = LogOdds(a=1.4, b=0.6, c=-0.3, square=0.05)

@@ -9,8 +9,8 @@ import reference
 from optional import array_api_strict, jnp, pd, torch
 
 import nishimori
-from nishimori import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture
 from nishimori.errors import InputError, InputWarning
+from nishimori.maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture
 from nishimori.maps.kinds import from_parameters
 
 N, K = 700, 4
@@ -235,7 +235,7 @@ def test_groups_that_files_cannot_give_are_refused(tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(InputError, match=r"has no column 'place', only .*Name yours with `groups`"):
         nishimori.rows(tmp_path / "t.csv", groups="place")
-    with pytest.raises(nishimori.FormatError, match=r"a group is missing\. Fill it in, or drop the row\."):
+    with pytest.raises(nishimori.errors.FormatError, match=r"a group is missing\. Fill it in, or drop the row\."):
         nishimori.rows(tmp_path / "t.csv", groups="site")
     with pytest.raises(InputError, match=r"`groups` must be left out where `logits` yields batches"):
         nishimori.evaluate(iter([(LOGITS, LABELS)]), calibrator=nishimori.from_temperature(1.0), groups=GROUPS)
@@ -304,7 +304,7 @@ def test_a_file_whose_map_has_other_classes_is_damaged(tmp_path):
     content = json.loads((tmp_path / "c.json").read_text())
     content["provenance"]["n_classes"] = 3
     (tmp_path / "c.json").write_text(json.dumps(content))
-    with pytest.raises(nishimori.FormatError, match=r"is damaged: n_classes is 3\. Fit and save again\."):
+    with pytest.raises(nishimori.errors.FormatError, match=r"is damaged: n_classes is 3\. Fit and save again\."):
         nishimori.load(tmp_path / "c.json")
 
 

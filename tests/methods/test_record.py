@@ -10,16 +10,9 @@ import reference
 from optional import pd
 
 import nishimori
-from nishimori import (
-    ExpectationConsistency,
-    FixedTemperature,
-    FormatError,
-    InputError,
-    TemperatureScaling,
-    from_temperature,
-    load,
-)
+from nishimori import ExpectationConsistency, FixedTemperature, TemperatureScaling, from_temperature, load
 from nishimori._methods.record import Provenance
+from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(300, 3)
 PROBABILITIES = reference.softmax(LOGITS)
@@ -391,3 +384,13 @@ def test_more_classes_than_any_model_has_are_refused_without_listing_them(tmp_pa
     content = json.loads(SECOND_VERSION)
     content["provenance"].update(n_classes=500_000_000, classes=None)
     assert "is damaged: n_classes is 500000000. " in refusal(content, tmp_path / "c.json")
+
+
+def test_a_file_that_calls_the_adaptive_method_auto_is_read(tmp_path):
+    logits, labels = reference.drawn(400, 4)
+    nishimori.AdaptiveConsistency().fit(logits, labels).save(tmp_path / "c.json")
+    text = (tmp_path / "c.json").read_text(encoding="utf-8")
+    assert '"method": "adaptive"' in text
+    (tmp_path / "c.json").write_text(text.replace('"method": "adaptive"', '"method": "auto"'), encoding="utf-8")
+    found = nishimori.load(tmp_path / "c.json")
+    assert (type(found), found.method) == (nishimori.AdaptiveConsistency, "adaptive")

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 
 import numpy as np
@@ -5,8 +7,9 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import ExpectationConsistency, InputError, Matched, Observable, TemperatureScaling
+from nishimori import ExpectationConsistency, Matched, Observable, TemperatureScaling
 from nishimori._methods import registry
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(400, 5)
 
@@ -31,7 +34,7 @@ def own_registry(monkeypatch):
 
 
 def test_the_built_in_methods_have_names():
-    assert nishimori.methods()[:2] == ("ec", "ts")
+    assert list(nishimori.methods())[:2] == ["ec", "ts"]
     assert type(nishimori.calibrator("ec", top_n=3, classes=list("abcde"))) is ExpectationConsistency
     assert nishimori.calibrator("ec", top_n=3).top_n == 3
     assert type(nishimori.calibrator("ts", input="probabilities")) is TemperatureScaling
@@ -232,3 +235,22 @@ def test_an_observable_has_no_parameters_besides_those_of_its_class():
     assert nishimori.calibrator("cube").observable == Power(3)
     with pytest.raises(InputError, match="The method 'cube' takes the parameters input, classes, floor, got power"):
         nishimori.calibrator("cube", power=1)
+
+
+def test_a_calibrator_knows_its_name_before_anything_asks_for_methods():
+    program = (
+        "import nishimori, sys; print(nishimori.ExpectationConsistency().method_name, nishimori.VectorScaling().method_name);"
+        "print('nishimori._calibrators.methods' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["ec", "vector", "False"]
+
+
+def test_the_names_of_methods_need_neither_scikit_learn_nor_scipy():
+    program = (
+        "import sys; from nishimori._methods import record, registry; print(len(registry.names()));"
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'sklearn', 'scipy', 'typer', 'torch'}))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[0] == str(len(registry.names()))
+    assert ended.stdout.splitlines()[1] == "[]"

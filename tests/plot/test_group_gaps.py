@@ -9,7 +9,8 @@ import pytest
 import reference
 from matplotlib import pyplot as plt
 
-from nishimori import InputError, group_gaps, plot
+from nishimori import group_gaps, plot
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(900, 4, temperature=1.6)
 BEFORE, AFTER = group_gaps(LOGITS, LABELS), group_gaps(LOGITS, LABELS, temperature=1.6)

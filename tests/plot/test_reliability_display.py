@@ -18,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from nishimori import CalibratedClassifier, InputError, TemperatureScaling
+from nishimori import CalibratedClassifier, TemperatureScaling
+from nishimori.errors import InputError
 from nishimori.plot import ReliabilityDisplay
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

@@ -13,7 +13,8 @@ import pytest
 import report_case
 from markdown_pages import RENDERERS
 
-from nishimori import InputError, Report
+from nishimori import Report
+from nishimori.errors import InputError
 from nishimori.report._page import _inert
 
 VALIDATION, TEST = report_case.rows(400)

@@ -9,7 +9,8 @@ import report_case
 from scipy.stats import binomtest
 
 import nishimori
-from nishimori import InputError, Report
+from nishimori import Report
+from nishimori.errors import InputError
 
 VALIDATION, TEST = report_case.rows()
 X, Y = TEST["logits"], TEST["codes"]
@@ -57,10 +58,10 @@ def test_named_places_are_those_of_the_methods(results):
     assert named["none"] == 1
     assert named["ec"] == pytest.approx(reference.ec_temperature(*fitted, low=0.1, high=10), rel=1e-6)
     assert named["ts"] == pytest.approx(reference.ts_temperature(*fitted, low=0.1, high=10), rel=1e-6)
-    assert min(named["ec"], named["ts"]) <= named["auto"] <= max(named["ec"], named["ts"])
+    assert min(named["ec"], named["ts"]) <= named["adaptive"] <= max(named["ec"], named["ts"])
     start = results["slider"]["places"][results["slider"]["start"]]
-    assert results["recommended"] == "auto"
-    assert start["temperature"] == named["auto"]
+    assert results["recommended"] == "adaptive"
+    assert start["temperature"] == named["adaptive"]
 
 
 def test_temperatures_have_errors_and_intervals(results):
@@ -197,7 +198,7 @@ def test_the_dictionary_survives_json(results):
 def test_an_infinite_loss_is_none_and_written_as_infinite():
     masked = X.copy()
     masked[0, Y[0]] = -np.inf
-    with pytest.warns(nishimori.InputWarning, match="true class has logit -inf"):
+    with pytest.warns(nishimori.errors.InputWarning, match="true class has logit -inf"):
         report = Report(masked, Y)
     assert report.to_dict()["methods"][0]["nll"] is None
     assert "infinite" in report.to_markdown()

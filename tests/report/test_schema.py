@@ -11,8 +11,8 @@ import reference
 import report_case
 
 import nishimori
-from nishimori import InputError, Report
-from nishimori.errors import FormatError
+from nishimori import Report
+from nishimori.errors import FormatError, InputError
 from nishimori.report import _page
 from nishimori.report._vega import Drawn
 
@@ -211,3 +211,10 @@ def test_a_name_that_no_file_can_hold_is_escaped(tmp_path):
     assert report.to_dict()["title"] == "caf\\udce9.npz"
     stored = report.to_dict() | {"title": "caf\udce9.npz"}
     assert Report.from_dict(stored).to_dict()["title"] == "caf\\udce9.npz"
+
+
+def test_a_report_that_calls_the_adaptive_method_auto_is_read():
+    now = report_case.report(VALIDATION, TEST, "title").to_dict()
+    assert now["recommended"] == "adaptive"
+    before = json.loads(json.dumps(now).replace('"adaptive"', '"auto"'))
+    assert Report.from_dict(before).to_dict() == now

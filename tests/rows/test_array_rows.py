@@ -5,10 +5,11 @@ import pytest
 
 pytest.importorskip("numba", reason="only the Numba kernel reads pieces unchecked")
 
-from nishimori import InputError, temperatures
+from nishimori import temperatures
 from nishimori._rows import stored_rows
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
+from nishimori.errors import InputError
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,8 @@ import reference
 from optional import zarr
 
 import nishimori
-from nishimori import FormatError, InputError, bootstrap, temperatures
+from nishimori import bootstrap, temperatures
+from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(1200, 4)
 RNG = np.random.default_rng(0)

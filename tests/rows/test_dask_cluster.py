@@ -14,7 +14,7 @@ import reference
 from distributed import Client, LocalCluster
 
 import nishimori
-from nishimori import InputError
+from nishimori.errors import InputError
 
 N_CHUNKS, ROWS, CLASSES = 16, 520, 8
 LIMIT = 220_000_000  # bytes of a worker, of which Python and the libraries take about 100 MB

@@ -7,9 +7,8 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError, InputWarning
 from nishimori._rows.entry import open_rows
-from nishimori.errors import NoRowsError
+from nishimori.errors import InputError, InputWarning, NoRowsError
 
 LOGITS, LABELS = reference.drawn(900, 5)
 

@@ -12,8 +12,9 @@ import reference
 from dask.callbacks import Callback
 
 import nishimori
-from nishimori import ExpectationConsistency, InputError, InputWarning, metrics
+from nishimori import ExpectationConsistency, metrics
 from nishimori._rows.entry import open_rows
+from nishimori.errors import InputError, InputWarning
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(1).integers(0, 3, 900).astype(float)

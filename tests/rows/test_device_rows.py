@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 
-from nishimori import ExpectationConsistency, InputError, TemperatureScaling, evaluate, temperatures
+from nishimori import ExpectationConsistency, TemperatureScaling, evaluate, temperatures
 from nishimori._fit import search
 from nishimori._fit.expansion import Expand
 from nishimori._kernels import array_api
@@ -19,6 +19,7 @@ from nishimori._sums.moments import Measure, pair_sums
 from nishimori._sums.observables import Confidence, Energy, TopN
 from nishimori._sums.passes import together
 from nishimori._support import arrays
+from nishimori.errors import InputError
 
 torch = pytest.importorskip("torch")
 

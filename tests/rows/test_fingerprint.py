@@ -8,9 +8,9 @@ import reference
 from optional import torch
 
 import nishimori
-from nishimori import InputError, InputWarning
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.stream_rows import StreamRows
+from nishimori.errors import InputError, InputWarning
 
 LOGITS, LABELS = reference.drawn(900, 5)
 TWO = LOGITS[:, :2]
@@ -215,7 +215,7 @@ def test_a_long_search_on_logits_that_change_by_rounding_warns_before_it_gives_u
     said = (
         r"^The logits of `X` change by about \de-0\d of their scale from one pass to the next, as rounding on a GPU does, and"
     )
-    with pytest.warns(InputWarning, match=said), pytest.raises(nishimori.NotConvergedError):
+    with pytest.warns(InputWarning, match=said), pytest.raises(nishimori.errors.NotConvergedError):
         nishimori.calibrator("vector").fit(changing(rounded))
 
 

@@ -10,10 +10,11 @@ from optional import array_api_strict, torch
 from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGITS, SEQUENCES, TOKENS, TRUE, WEIGHTS
 
 import nishimori
-from nishimori import ExpectationConsistency, GroupConsistency, InputError, metrics, plot, testing
+from nishimori import ExpectationConsistency, GroupConsistency, metrics, plot, testing
 from nishimori._rows.labelling import Labelling
 from nishimori._rows.options import OPTIONS
 from nishimori._rows.scores import scores
+from nishimori.errors import InputError
 
 T = reference.ec_temperature(FLAT, TRUE)
 FINITE = np.where(COUNTED[..., None], LOGITS, 0.0)
@@ -92,9 +93,10 @@ FUNCTIONS = {
     "gate": _quiet_gate,
     "assert_calibrated": _assertion,
     "group_gaps": lambda *data, **given: nishimori.group_gaps(*data, **given).mean_abs_gap,
-    "calibration_test": lambda *data, **given: nishimori.calibration_test(*data, **given).statistic,
-    "score_test": lambda *data, **given: nishimori.score_test(*data, **given).statistic,
-    "temperature_test": lambda *data, **given: nishimori.temperature_test(*data, **given).statistic,
+    "calibration_test": lambda *data, **given: [
+        nishimori.calibration_test(*data, statistic=each, **given).z
+        for each in ("confidence", "energy", "spiegelhalter", "ece", "temperatures")
+    ],
     "Report": lambda *data, **given: [each["nll"] for each in nishimori.Report(*data, **given).to_dict()["methods"]],
     "calibration": _legend,
 }

@@ -7,8 +7,9 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError, metrics
+from nishimori import metrics
 from nishimori._rows.options import OPTIONS
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(600, 4)
 IMAGES = LOGITS.reshape(6, 10, 10, 4)

@@ -5,8 +5,8 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import InputError
 from nishimori._rows.rows import Reported
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)
 

@@ -8,8 +8,6 @@ from scipy.special import expit
 
 from nishimori import (
     ExpectationConsistency,
-    InputError,
-    InputWarning,
     TemperatureScaling,
     evaluate,
     from_temperature,
@@ -17,6 +15,7 @@ from nishimori import (
     temperature_curve,
     temperatures,
 )
+from nishimori.errors import InputError, InputWarning
 
 rng = np.random.default_rng(0)
 Z = 4 * rng.normal(size=600)

@@ -9,9 +9,10 @@ from optional import zarr
 from own_process import measure
 
 import nishimori
-from nishimori import ExpectationConsistency, FormatError, InputError
+from nishimori import ExpectationConsistency
 from nishimori._rows.npy_files import Mapped, NpyFile
 from nishimori._rows.stored_rows import Chunked
+from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)

@@ -8,7 +8,8 @@ import reference
 from optional import torch
 
 import nishimori
-from nishimori import ExpectationConsistency, InputError, InputWarning, metrics
+from nishimori import ExpectationConsistency, metrics
+from nishimori.errors import InputError, InputWarning
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)

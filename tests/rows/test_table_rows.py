@@ -6,7 +6,8 @@ import reference
 from optional import pd
 
 import nishimori
-from nishimori import ExpectationConsistency, FormatError, InputError
+from nishimori import ExpectationConsistency
+from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(900, 5)
 T = reference.ec_temperature(LOGITS, LABELS)

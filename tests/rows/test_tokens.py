@@ -8,10 +8,11 @@ from own_process import measure
 from token_cases import CLASSES, COUNTED, DOCUMENTS, FLAT, IGNORED, LABELS, LOGITS, SEQUENCES, TOKENS, TRUE, WEIGHTS
 
 import nishimori
-from nishimori import InputError, Sketch
+from nishimori import Sketch
 from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.stored_rows import Chunked
 from nishimori._support.arrays import merged, rows_at, rows_between
+from nishimori.errors import InputError
 
 T = reference.ec_temperature(FLAT, TRUE)
 WEIGHTED = reference.ec_temperature(FLAT, TRUE, WEIGHTS[COUNTED])

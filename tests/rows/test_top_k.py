@@ -37,7 +37,7 @@ def with_entry(row, column, value, table=P):
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_with_the_row(indices, logs, size, labels, message):
-    with pytest.raises(nishimori.InputError, match=message):
+    with pytest.raises(nishimori.errors.InputError, match=message):
         nishimori.temperatures(nishimori.TopK(indices, logs, size), labels)
 
 
@@ -55,12 +55,12 @@ def test_bad_input_is_refused_with_the_row(indices, logs, size, labels, message)
     ],
 )
 def test_log_probabilities_of_labels_must_agree_with_those_that_are_listed(label_logs, message):
-    with pytest.raises(nishimori.InputError, match=message):
+    with pytest.raises(nishimori.errors.InputError, match=message):
         nishimori.temperatures(nishimori.TopK(IDS, P, 10, label_log_probabilities=label_logs), [0, 1, 2])
 
 
 def test_a_row_of_a_sequence_is_named_by_its_position():
-    with pytest.raises(nishimori.InputError, match=r"must not be NaN, got nan in row \(0, 1\)"):
+    with pytest.raises(nishimori.errors.InputError, match=r"must not be NaN, got nan in row \(0, 1\)"):
         nishimori.temperatures(nishimori.TopK(IDS[None], with_entry(1, 0, np.nan)[None], 10), [[0, 1, 2]])
 
 
@@ -69,7 +69,9 @@ def test_rounded_log_probabilities_are_accepted():
     indices = np.argsort(-log_p, axis=1)[:, :8]
     rounded = np.take_along_axis(log_p, indices, axis=1).round(4)
     given = nishimori.TopK(indices, rounded, 30)
-    with pytest.warns(nishimori.InputWarning, match="rounded to 4 decimals, and in 22 % of the samples that is more than"):
+    with pytest.warns(
+        nishimori.errors.InputWarning, match="rounded to 4 decimals, and in 22 % of the samples that is more than"
+    ):
         low, high = nishimori.temperatures(given, labels).ec_bounds
     assert low - 1e-3 <= reference.ec_temperature(log_p, labels) <= high + 1e-3
     low, high = given.probabilities()
@@ -79,7 +81,9 @@ def test_rounded_log_probabilities_are_accepted():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bounds_that_miss_the_temperature_because_of_rounding_come_with_a_warning(dtype):
     log_p, labels = drawn(0, n=1000, n_classes=100, scale=12.0, temperature=3.0)
-    with pytest.warns(nishimori.InputWarning, match=r"rounded to 4 decimals, and in 99 % .* may lie outside the bounds\."):
+    with pytest.warns(
+        nishimori.errors.InputWarning, match=r"rounded to 4 decimals, and in 99 % .* may lie outside the bounds\."
+    ):
         found = nishimori.temperatures(listed(log_p.round(4).astype(dtype), 20), labels)
     assert found.ec_bounds.high < reference.ec_temperature(log_p, labels)
     nishimori.temperatures(listed(log_p.astype(dtype), 20), labels)  # warnings are errors
@@ -101,7 +105,7 @@ def test_bounds_that_miss_the_temperature_because_of_rounding_come_with_a_warnin
 )
 def test_what_needs_all_classes_refuses_top_k(use, message):
     log_p, labels = drawn(12)
-    with pytest.raises(nishimori.InputError, match=message):
+    with pytest.raises(nishimori.errors.InputError, match=message):
         use(listed(log_p, 5), labels)
 
 
@@ -120,7 +124,7 @@ def test_classes_may_have_names():
 
 def test_a_vocabulary_that_float64_cannot_count_is_refused():
     with pytest.raises(
-        nishimori.InputError, match=r"^`vocabulary_size` must be a whole number from 2 to 9007199254740992, got"
+        nishimori.errors.InputError, match=r"^`vocabulary_size` must be a whole number from 2 to 9007199254740992, got"
     ):
         nishimori.TopK(IDS, P, 10**30)
 
@@ -145,7 +149,7 @@ def filtered(log_p, k, p=None, dtype=np.float64):
 @pytest.mark.parametrize(("k", "p"), [(5, None), (20, None), (10, 0.5), (20, 0.9)])
 def test_lists_that_were_normalised_after_a_filter_are_refused_when_they_are_made(k, p, dtype):
     log_p, _ = drawn(14, n_classes=100)
-    with pytest.raises(nishimori.InputError, match=r"sum to 1 in every row, such as .* from before the filter\."):
+    with pytest.raises(nishimori.errors.InputError, match=r"sum to 1 in every row, such as .* from before the filter\."):
         nishimori.TopK(*filtered(log_p, k, p, dtype), 100)
 
 
@@ -170,7 +174,7 @@ def test_one_class_more_in_some_rows_is_the_sampled_class_and_is_refused():
     logs[inside, 5] = -np.inf
     assert 0 < inside.mean() < 1
     with pytest.raises(
-        nishimori.InputError, match=r"got 6 classes in \d+ rows, .* and 5 in all others\. Some services \(vLLM\)"
+        nishimori.errors.InputError, match=r"got 6 classes in \d+ rows, .* and 5 in all others\. Some services \(vLLM\)"
     ):
         nishimori.TopK(ids, logs, 200)
     logs[:, 5] = -np.inf  # as the message says
@@ -178,7 +182,7 @@ def test_one_class_more_in_some_rows_is_the_sampled_class_and_is_refused():
 
 
 def test_a_row_whose_rest_does_not_fit_below_its_last_entry_is_refused_when_it_is_made():
-    with pytest.raises(nishimori.InputError, match=r"some of them must be above it\. .* whatever its rank: replace its"):
+    with pytest.raises(nishimori.errors.InputError, match=r"some of them must be above it\. .* whatever its rank: replace its"):
         nishimori.TopK([[0, 1, 2]], np.log([[0.5, 0.2, 1e-6]]), 1000)
 
 
@@ -198,7 +202,7 @@ def test_a_row_whose_rest_does_not_fit_below_its_last_entry_is_refused_when_it_i
     ],
 )
 def test_bad_values_are_refused_when_the_lists_are_made(indices, logs, message):
-    with pytest.raises(nishimori.InputError, match=message):
+    with pytest.raises(nishimori.errors.InputError, match=message):
         nishimori.TopK(indices, logs, 10)
 
 
@@ -212,5 +216,5 @@ def test_rows_of_padding_may_be_made_but_must_not_count(index, value):
     found = nishimori.temperatures(nishimori.TopK(indices, logs, 30), labels, ignore_index=-100)
     assert found.n_samples == 200
     labels[::3] = 0
-    with pytest.raises(nishimori.InputError, match=r"row 0\b"):
+    with pytest.raises(nishimori.errors.InputError, match=r"row 0\b"):
         nishimori.temperatures(nishimori.TopK(indices, logs, 30), labels)

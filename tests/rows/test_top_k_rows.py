@@ -154,7 +154,7 @@ def test_bounds_wider_than_the_standard_error_give_no_temperature_but_an_error_w
         "log-probabilities per sample than 3, or use the bounds, which `nishimori.temperatures` returns."
     )
     assert found.why_no_ec == message
-    with pytest.raises(nishimori.InputError) as error:
+    with pytest.raises(nishimori.errors.InputError) as error:
         nishimori.ExpectationConsistency().fit(given, labels)
     assert str(error.value) == message
 
@@ -175,7 +175,9 @@ def test_temperature_scaling_is_refused_where_a_true_class_is_not_listed():
     given = listed(log_p, 25)
     n_outside = int((~(given._indices == labels[:, None]).any(axis=1)).sum())
     assert n_outside
-    with pytest.raises(nishimori.InputError, match=f"which is so in {n_outside} of 400 samples: such a class can have any"):
+    with pytest.raises(
+        nishimori.errors.InputError, match=f"which is so in {n_outside} of 400 samples: such a class can have any"
+    ):
         nishimori.TemperatureScaling().fit(given, labels)
     assert nishimori.temperatures(given, labels).ts_bounds is None
 
@@ -197,7 +199,7 @@ def test_temperature_scaling_may_be_possible_where_the_even_tail_has_no_temperat
     given = listed(log_p, k, labels)
     found = nishimori.temperatures(given, labels)
     assert found.ts_bounds.low <= reference.ts_temperature(log_p, labels) <= found.ts_bounds.high == np.inf
-    with pytest.raises(nishimori.InputError, match=f"must list more classes: .* to inf possible.* per sample than {k}"):
+    with pytest.raises(nishimori.errors.InputError, match=f"must list more classes: .* to inf possible.* per sample than {k}"):
         nishimori.TemperatureScaling().fit(given, labels)
 
 
@@ -232,7 +234,7 @@ def test_rows_that_list_nothing_have_probabilities_of_zero():
 def test_all_answers_right_leave_no_temperature():
     log_p, _ = drawn(4)
     given = listed(log_p, 5)
-    with pytest.raises(nishimori.NoTemperatureError, match="all 400 samples are classified correctly"):
+    with pytest.raises(nishimori.errors.NoTemperatureError, match="all 400 samples are classified correctly"):
         nishimori.temperatures(given, log_p.argmax(axis=1))
 
 
@@ -242,7 +244,7 @@ def test_top_n_consistency_has_bounds_too():
     low, high = nishimori.ExpectationConsistency(top_n=3).fit(listed(log_p, 15), labels).temperature_bounds_
     assert low <= exact <= high
     with pytest.raises(
-        nishimori.InputError, match="`top_n` must be at most the number of listed classes per sample, 15, got 16"
+        nishimori.errors.InputError, match="`top_n` must be at most the number of listed classes per sample, 15, got 16"
     ):
         nishimori.ExpectationConsistency(top_n=16).fit(listed(log_p, 15), labels)
 
@@ -289,10 +291,12 @@ def test_metrics_at_the_temperature_of_the_model_are_exact():
     assert np.isnan([card.brier, card.nll]).all()
     assert not {"brier", "nll"} & set(card.to_dict())
     with pytest.raises(
-        nishimori.InputError, match=r"standard error of brier, which is not known: the squares of probabilities"
+        nishimori.errors.InputError, match=r"standard error of brier, which is not known: the squares of probabilities"
     ):
         card.interval("brier")
-    with pytest.raises(nishimori.InputError, match=r"the true class is not known in \d+ of 400 samples. Pass `label_log_prob"):
+    with pytest.raises(
+        nishimori.errors.InputError, match=r"the true class is not known in \d+ of 400 samples. Pass `label_log_prob"
+    ):
         card.interval("nll")
     with_labels = nishimori.evaluate(listed(log_p, 5, labels), labels)
     assert with_labels.nll == pytest.approx(-log_p[np.arange(400), labels].mean(), rel=1e-12)

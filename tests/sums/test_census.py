@@ -7,17 +7,10 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 
 import nishimori
-from nishimori import (
-    ExpectationConsistency,
-    FewErrorsWarning,
-    InputWarning,
-    TemperatureScaling,
-    evaluate,
-    metrics,
-    temperatures,
-)
+from nishimori import ExpectationConsistency, TemperatureScaling, evaluate, metrics, temperatures
 from nishimori._rows.entry import open_rows
 from nishimori._sums.census import census
+from nishimori.errors import FewErrorsWarning, InputWarning
 
 EQUAL = pytest.approx
 
@@ -157,7 +150,7 @@ def test_a_floor_raises_smaller_probabilities_everywhere(use):
 )
 def test_what_is_no_floor_is_refused(floor, input, message):
     for use in (metrics.nll, ExpectationConsistency(input=input, floor=floor).fit):
-        with pytest.raises(nishimori.InputError) as raised:
+        with pytest.raises(nishimori.errors.InputError) as raised:
             use(P, TRUTH, input=input, floor=floor) if use is metrics.nll else use(P, TRUTH)
         assert str(raised.value) == message
 
@@ -167,7 +160,7 @@ def test_a_floor_is_saved_and_loaded(tmp_path):
     loaded = nishimori.load(tmp_path / "c.json")
     expected = reference.softmax(np.log(np.maximum(P, 1e-3)), loaded.temperature_)
     np.testing.assert_allclose(loaded.predict_proba(P), expected, rtol=1e-9)
-    with pytest.raises(nishimori.InputError, match=r"^`floor` must be that of the calibrator, 0\.001, got 0\.1\.$"):
+    with pytest.raises(nishimori.errors.InputError, match=r"^`floor` must be that of the calibrator, 0\.001, got 0\.1\.$"):
         evaluate(P, TRUTH, calibrator=loaded, floor=0.1)
 
 
@@ -297,7 +290,7 @@ def test_rounded_probabilities_and_those_after_padding_are_noticed_too(scores, w
 
 def test_a_floor_that_could_change_the_prediction_is_refused():
     message = r"^`floor` must be below 1/3, or it could change which of 3 classes is predicted, got 0\.4\.$"
-    with pytest.raises(nishimori.InputError, match=message):
+    with pytest.raises(nishimori.errors.InputError, match=message):
         nishimori.from_temperature(1.0, input="probabilities", floor=0.4).predict([[0.2, 0.45, 0.35]])
 
 

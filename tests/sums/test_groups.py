@@ -6,10 +6,10 @@ import reference
 import reference_groups
 from optional import torch
 
-from nishimori import InputError
 from nishimori._rows.entry import open_rows
 from nishimori._sums.groups import Grouping, MeasureGroups, scaled_rows
 from nishimori._sums.observables import Confidence, Energy
+from nishimori.errors import InputError
 
 LOGITS, LABELS = reference.drawn(400, 5)
 RNG = np.random.default_rng(3)

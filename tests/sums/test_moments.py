@@ -84,7 +84,7 @@ def test_a_curve_of_many_temperatures_reads_once_after_the_fit(readings):
 )
 def test_moments_of_different_things_do_not_add(other):
     batch = next(iter(open_rows(LOGITS, LABELS)))
-    with pytest.raises(nishimori.MergeError, match="Moments add only if they are of the same observable at the same β"):
+    with pytest.raises(nishimori.errors.MergeError, match="Moments add only if they are of the same observable at the same β"):
         measure(batch, Confidence(), [1.0]) + other(batch)
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import reference
 
-from nishimori import ExpectationConsistency, FewErrorsWarning, InputError, NoTemperatureError, TemperatureScaling, temperatures
+from nishimori import ExpectationConsistency, TemperatureScaling, temperatures
+from nishimori.errors import FewErrorsWarning, InputError, NoTemperatureError
 
 M = -np.inf
 

@@ -9,7 +9,7 @@ import reference
 import shell
 
 import nishimori
-from nishimori import InputWarning
+from nishimori.errors import InputWarning
 
 LOGITS, LABELS = reference.drawn(431, 3, seed=1)
 
@@ -54,15 +54,19 @@ def test_one_zero_moves_the_temperature_by_more_than_any_error_bar_tells():
 
 def test_the_first_verdict_of_a_comparison_names_zeros_in_the_validation_data():
     found = compared(P, LABELS)
-    assert found.verdicts[0] == found.caveat == FIT.format("1 of 431 validation samples", "the T of ts and auto and every NLL")
+    assert (
+        found.verdicts[0] == found.caveat == FIT.format("1 of 431 validation samples", "the T of ts and adaptive and every NLL")
+    )
     assert str(found).split("\n\n")[-1].startswith("The true class has probability 0 in 1 of 431 validation samples")
 
 
 def test_the_first_verdict_of_a_comparison_says_which_data_have_zeros_and_what_they_decide():
     both = compared(P, LABELS, P, LABELS)
     sets = "1 of 431 validation samples and 1 of 431 test samples"
-    assert both.verdicts[0] == FIT.format(sets, "the T of ts and auto and every NLL")
-    assert compared(P, LABELS, CLEAN, LABELS).verdicts[0] == FIT.format("1 of 431 validation samples", "the T of ts and auto")
+    assert both.verdicts[0] == FIT.format(sets, "the T of ts and adaptive and every NLL")
+    assert compared(P, LABELS, CLEAN, LABELS).verdicts[0] == FIT.format(
+        "1 of 431 validation samples", "the T of ts and adaptive"
+    )
     assert compared(CLEAN, LABELS, P, LABELS).verdicts[0] == FIT.format("1 of 431 test samples", "every NLL")
 
 
@@ -102,7 +106,7 @@ def test_the_check_of_the_nll_begins_with_zeros_and_others_do_not_depend_on_them
 
 def test_the_report_begins_with_zeros():
     report = nishimori.Report(P, LABELS, input="probabilities")
-    sentence = FIT.format("1 of 431 validation samples", "the T of ts and auto and every NLL")
+    sentence = FIT.format("1 of 431 validation samples", "the T of ts and adaptive and every NLL")
     assert report.verdict.startswith(f"Zeros at true classes; overconfident. {sentence} Mean confidence is ")
     assert report.to_dict()["verdict"]["sentences"][0] == sentence
     assert nishimori.Report(P, LABELS, input="probabilities", floor="auto").verdict.startswith("Overconfident. Mean confidence")
@@ -119,7 +123,7 @@ def test_the_shell_says_so_first_and_names_its_options(place):
     assert " ".join(measured.out.split()).startswith(MEASURE.replace("`floor`", "--floor"))
     compare = shell.nishimori("compare v.npz --methods none,ts --input probabilities", place=place)
     text = " ".join(compare.out.split())
-    sentence = FIT.format("1 of 431 validation samples", "the T of ts and auto and every NLL")
+    sentence = FIT.format("1 of 431 validation samples", "the T of ts and adaptive and every NLL")
     sentence = sentence.replace("`floor='auto'`", "--floor auto").replace("`floor`", "--floor")
     assert sentence in text
     assert text.index(sentence) < text.index("T = 1 is")

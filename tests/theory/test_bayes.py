@@ -7,7 +7,7 @@ import pytest
 import reference_theory as reference
 from scipy.special import ndtr
 
-from nishimori import InputError, NotConvergedError
+from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory import (
     Affine,
     Constant,

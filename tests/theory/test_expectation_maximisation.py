@@ -7,7 +7,7 @@ import pytest
 import reference_theory as reference
 from scipy.optimize import brentq
 
-from nishimori import InputError, NotConvergedError, NoTemperatureError
+from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory import (
     Affine,
     Constant,

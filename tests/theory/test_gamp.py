@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from nishimori import InputError, NotConvergedError
+from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory import (
     Affine,
     Constant,

@@ -8,7 +8,7 @@ import pytest
 import reference_theory as reference
 from scipy.special import expit
 
-from nishimori import InputError, NotConvergedError, NoTemperatureError
+from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 from nishimori.theory import Affine, Constant, Logit, Overlaps, Probit, Teacher, state_evolution
 
 CASES = {

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from nishimori import InputError, NotConvergedError
+from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory import (
     logistic_regression,
 )

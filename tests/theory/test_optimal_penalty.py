@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from nishimori import InputError, NotConvergedError
+from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory import Affine, Constant, Logit, Probit, optimal_penalty, state_evolution
 
 CASES = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nishimori
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.theory import (
     Affine,
     Constant,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.theory import (
     Affine,
     Posterior,

@@ -5,7 +5,7 @@ from math import log
 import numpy as np
 import pytest
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.theory import (
     Affine,
     Constant,

@@ -10,7 +10,7 @@ from math import isnan, nan, sqrt
 import numpy as np
 import pytest
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.theory import (
     Affine,
     Constant,

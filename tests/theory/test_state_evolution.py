@@ -10,7 +10,7 @@ import reference_theory as reference
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-from nishimori import InputError, NotConvergedError
+from nishimori.errors import InputError, NotConvergedError
 from nishimori.theory import (
     Affine,
     Constant,

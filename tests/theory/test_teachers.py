@@ -8,7 +8,7 @@ import pytest
 import reference_theory as reference
 from scipy.special import expit, ndtr
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.theory import (
     Affine,
     Atom,

@@ -13,7 +13,7 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 
 import nishimori
-from nishimori import FewErrorsWarning, InputError, NoTemperatureError
+from nishimori.errors import FewErrorsWarning, InputError, NoTemperatureError
 from nishimori.torch import Calibrated, calibrate
 
 LOGITS, LABELS = reference.drawn(600, 4)
@@ -34,9 +34,6 @@ class Network(nn.Module):
 
     def forward(self, x, scale=1.0):
         return self.output(self.fc(torch.relu(self.body(scale * x))))
-
-    def describe(self):
-        return "two layers"
 
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
@@ -143,7 +140,6 @@ def test_attributes_of_the_network_can_be_read():
     network = Network()
     calibrated = Calibrated(network, 2.0)
     assert calibrated.config is network.config
-    assert calibrated.describe() == "two layers"
     assert calibrated.fc is network.fc
     with pytest.raises(AttributeError, match="'Network' object has no attribute 'foo'"):
         _ = calibrated.foo

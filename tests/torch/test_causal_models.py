@@ -1,14 +1,12 @@
 """Causal language models of Hugging Face, tiny and random: their batches, labels, last layer and `generate`."""
 
-import warnings
-
 import numpy as np
 import pytest
 import reference
 import torch
 from torch.utils.data import DataLoader
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.torch import Calibrated, calibrate, collect, fold_temperature
 
 transformers = pytest.importorskip("transformers")
@@ -178,8 +176,7 @@ def test_generate_divides_by_the_same_temperature():
     calibrated = Calibrated(model, 1.7)
     with torch.no_grad():
         expected = calibrated(torch.tensor([[3, 7, 5], [8, 9, 4]])).logits[:, -1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        torch.testing.assert_close(generated(calibrated, temperature=float(calibrated.temperature)), expected)
-    with pytest.warns(UserWarning, match=r"does not divide its logits by T = 1\.7\..*pass `temperature=float"):
-        torch.testing.assert_close(generated(calibrated, temperature=1.0), 1.7 * expected)
+    torch.testing.assert_close(generated(calibrated, temperature=float(calibrated.temperature)), expected)
+    with pytest.raises(InputError, match=r"does not use T = 1\.7\. To sample, pass `do_sample=True, temperature=float"):
+        generated(calibrated, temperature=1.0)
+    torch.testing.assert_close(generated(calibrated.model, temperature=1.0), 1.7 * expected)

@@ -5,7 +5,7 @@ import torch
 from small_networks import Returning, X, Y, loader
 from torch import nn
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.torch import collect
 
 

@@ -10,7 +10,7 @@ from small_networks import Returning, X, Y, loader
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from nishimori import InputError, InputWarning, NoTemperatureError
+from nishimori.errors import InputError, InputWarning, NoTemperatureError
 from nishimori.torch import calibrate, collect
 
 

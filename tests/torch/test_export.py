@@ -2,6 +2,8 @@
 
 import inspect
 import io
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,3 +143,13 @@ def test_onnxruntime_gives_the_numbers_of_pytorch_for_a_dict_and_for_a_folded_ne
     fold_temperature(network, 1.7, probe=X)
     _, run = run_onnx(network, tmp_path / "folded.onnx", X)
     np.testing.assert_allclose(run(X)[0], expected, atol=1e-5 * expected.abs().max().item())
+
+
+def test_the_compiler_is_not_imported_for_people_who_do_not_compile():
+    code = """
+import sys, torch, nishimori.torch
+calibrated = nishimori.torch.Calibrated(torch.nn.Linear(4, 3), 1.7)
+calibrated.predict_proba(torch.ones(2, 4))
+sys.exit("torch._dynamo" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

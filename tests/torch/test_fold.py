@@ -22,7 +22,7 @@ from small_networks import (
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.paper import models
 from nishimori.torch import Calibrated, calibrate, fold_temperature
 from nishimori.torch._folding import _tolerance

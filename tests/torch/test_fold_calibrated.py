@@ -11,7 +11,7 @@ import torch
 from small_networks import Named, X, lin
 from torch import nn
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.torch import Calibrated, calibrate, fold_temperature
 
 Z, Y = (torch.tensor(each) for each in reference.drawn(600, 4))

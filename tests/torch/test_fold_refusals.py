@@ -14,7 +14,7 @@ from small_networks import (
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune, spectral_norm, weight_norm
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.torch import Calibrated, fold_temperature
 
 WRAP = "keep the calibration in a `nishimori.torch.Calibrated`, which applies it to the logits themselves."

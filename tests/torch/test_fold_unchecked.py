@@ -7,7 +7,7 @@ import torch
 from small_networks import Named, Returning, X, lin
 from torch import nn
 
-from nishimori import InputError, InputWarning
+from nishimori.errors import InputError, InputWarning
 from nishimori.torch import Calibrated, fold_temperature
 
 

@@ -10,7 +10,7 @@ from small_networks import Returning, X, Y, loader
 from torch import nn
 
 import nishimori
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.torch import calibrate, collect
 from nishimori.torch._run import structure
 

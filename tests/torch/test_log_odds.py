@@ -11,7 +11,8 @@ from scipy.special import log_expit
 from torch import nn
 
 import nishimori
-from nishimori import InputError, LogOdds
+from nishimori.errors import InputError
+from nishimori.maps import LogOdds
 from nishimori.torch import Calibrated, calibrate, to_onnx
 
 MAP = LogOdds(a=1.4, b=0.6, c=-0.3, square=0.05)

@@ -9,7 +9,8 @@ from small_networks import OUTPUTS
 from torch import nn
 
 import nishimori
-from nishimori import Affine, ClassTemperatures, GroupTemperatures, InputError, InputWarning, LogAffine, Mixture, Temperature
+from nishimori.errors import InputError, InputWarning
+from nishimori.maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture, Temperature
 from nishimori.torch import Calibrated
 
 EACH = pytest.mark.parametrize(("map_", "definition"), MAPS.values(), ids=MAPS)

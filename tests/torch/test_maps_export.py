@@ -1,6 +1,8 @@
 """Networks with maps of several parameters are compiled, exported and traced; onnxruntime gives the numbers of NumPy."""
 
 import inspect
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +10,8 @@ import reference
 import torch
 from mapped_networks import GROUPED, GROUPS, MAPS, Network, X, affine, grouped, logits
 
-from nishimori import Affine, InputError
+from nishimori.errors import InputError
+from nishimori.maps import Affine
 from nishimori.torch import Calibrated, to_onnx
 
 KINDS = ("matrix", "fallback", "classes", "log", "two of three")
@@ -33,6 +36,20 @@ def test_a_compiled_network_with_groups_looks_them_up_outside_of_the_graph():
     with torch.no_grad():  # PyTorch itself gives a warning where a graph with gradients breaks
         found = compiled(X, groups=GROUPS)
     np.testing.assert_allclose(found, grouped(logits(calibrated.model)), atol=1e-4)
+
+
+def test_an_unpickled_network_with_groups_can_be_compiled_in_a_new_process(tmp_path):
+    calibrated = Calibrated(torch.nn.Identity(), GROUPED)
+    torch.save((calibrated, X), tmp_path / "calibrated.pt")
+    code = f"""
+import torch
+calibrated, x = torch.load("calibrated.pt", weights_only=False)
+with torch.no_grad():
+    found = torch.compile(calibrated, backend="aot_eager")(x, groups={GROUPS!r})
+torch.save(found, "found.pt")
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    np.testing.assert_allclose(torch.load(tmp_path / "found.pt"), grouped(X.double().numpy()), atol=1e-4)
 
 
 def test_a_compiled_network_uses_new_parameters():

@@ -1,6 +1,7 @@
 """Affine maps fold into the last layer exactly; maps that weights cannot hold are refused."""
 
 import copy
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from small_networks import DTYPES, deviation
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from nishimori import Affine, InputError, InputWarning
+from nishimori.errors import InputError, InputWarning
+from nishimori.maps import Affine
 from nishimori.torch import Calibrated, fold_temperature
 
 AFFINE = pytest.mark.parametrize("name", ["number", "diagonal", "matrix"])
@@ -374,11 +376,16 @@ def test_a_copy_with_another_map_inside_is_not_saved():
         Calibrated(Outer(), MAPS["matrix"][0]).save()
 
 
-def test_methods_that_predict_give_a_warning():
-    calibrated = Calibrated(Saving(), MAPS["classes"][0])
-    message = "`generate` is a method of the wrapped network, which does not apply the temperatures of the predicted classes to"
-    with pytest.warns(UserWarning, match=f"^{message} its logits\\.$"):
-        calibrated.generate(X)
+def test_a_method_that_predicts_is_refused_and_folding_is_advised_only_where_it_is_possible():
+    advice = "which moves the calibration into the weights"
+    message = (
+        "`generate` is a method of the wrapped network, which does not use the temperatures of the predicted classes. Call "
+    )
+    without = "`calibrated.model.generate(...)` to use the network without calibration"
+    with pytest.raises(InputError, match=f"^{re.escape(message + without)}\\.$"):
+        Calibrated(Saving(), MAPS["classes"][0]).generate(X)
     folded = Calibrated(Saving(), MAPS["matrix"][0])
+    with pytest.raises(InputError, match=f"{re.escape(without)}, or `calibrated.fold\\(\\)` first, {advice}\\.$"):
+        folded.generate(X)
     folded.fold(probe=X)
     assert torch.allclose(folded.generate(X), folded(X))

@@ -11,7 +11,8 @@ from mapped_networks import DIAGONAL, FALLBACK, GROUPED, GROUPS, MAPS, TEMPERATU
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
-from nishimori import Affine, ClassTemperatures, GroupTemperatures, InputError, LogAffine, Mixture
+from nishimori.errors import InputError
+from nishimori.maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture
 from nishimori.torch import Calibrated
 
 ALL = {**{name: (map_, {}) for name, (map_, _) in MAPS.items()}, "groups": (GROUPED, {"groups": GROUPS})}

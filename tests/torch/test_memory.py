@@ -10,9 +10,10 @@ from small_tokens import error_of_temperature, flat, sequences
 from torch import nn
 
 import nishimori
-from nishimori import InputError, evaluate
+from nishimori import evaluate
 from nishimori._sums.sketch.stream import Stream
 from nishimori._support.arrays import is_on_cuda
+from nishimori.errors import InputError
 from nishimori.torch import calibrate
 
 DEVICES = pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_methods_that_need_rows_are_refused_beyond_the_limit(method):
         calibrate(Network(), PLAIN, method=method, keep_up_to=3 * 48)
     name = method if isinstance(method, str) else "bias"
     assert str(error.value) == (
-        "`method` must be one that can be fitted to sums, such as 'auto', 'ec' or 'ts', where logits take more than "
+        "`method` must be one that can be fitted to sums, such as 'adaptive', 'ec' or 'ts', where logits take more than "
         f"`keep_up_to` = 144 bytes, as they do from batch 0 on, got '{name}', which needs all rows. Pass `reread=True` to run "
         "the network again whenever rows are needed, or a larger `keep_up_to`, in bytes, if the logits fit in memory."
     )
@@ -224,7 +225,7 @@ REFUSED = {
     ),
     "one document in a sketch": (
         lambda: calibrate(Network(), [batch | {"document": 0 * batch["document"]} for batch in BATCHES], **ONE_BY_ONE),
-        r"^The method 'auto' needs .* a sketch of one cluster\. Fit 'ec' or 'ts', or fit 'auto' to samples of more clusters\.$",
+        r"^The method 'adaptive' needs .* a sketch of one cluster\. Fit 'ec' or 'ts', or fit 'adaptive' to samples of more cl",
     ),
     "numbers and text as names of documents": (
         lambda: calibrate(Network(), [BATCHES[0], BATCHES[1] | {"document": ["a", "b"]}], **ONE_BY_ONE),

@@ -7,7 +7,9 @@ import torch
 from torch import nn
 
 import nishimori
-from nishimori import Affine, ClassTemperatures, FixedMap, GroupTemperatures, InputError
+from nishimori import FixedMap
+from nishimori.errors import InputError
+from nishimori.maps import Affine, ClassTemperatures, GroupTemperatures
 from nishimori.torch import Calibrated, calibrate, collect
 
 LOGITS, LABELS = reference.drawn(600, 4)
@@ -61,7 +63,7 @@ def test_a_calibrator_is_copied_before_it_is_fitted():
     assert p[:, -2:].sum(axis=1).mean() == pytest.approx(np.mean(right), abs=1e-6)
 
 
-@pytest.mark.parametrize("method", ["ec", "ts", "auto"])
+@pytest.mark.parametrize("method", ["ec", "ts", "adaptive"])
 def test_the_fitted_calibrator_is_kept_with_its_error_bars(method):
     calibrated = calibrate(nn.Identity(), (Z, Y), method=method)
     alone = nishimori.calibrator(method).fit(LOGITS, LABELS)

@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 import nishimori
-from nishimori import Affine, ClassTemperatures, ExpectationConsistency, GroupTemperatures, InputError, Mixture
+from nishimori import ExpectationConsistency
+from nishimori.errors import InputError
+from nishimori.maps import Affine, ClassTemperatures, GroupTemperatures, Mixture
 from nishimori.torch import Calibrated, calibrate, to_onnx
 
 K, H, W = 5, 6, 8

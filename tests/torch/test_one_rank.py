@@ -11,12 +11,12 @@ import torch.distributed as dist
 from ranks_job import MANY_CLASSES, SMALL
 
 import nishimori
-from nishimori import InputError
 from nishimori._fit import search
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Groups
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import scores
+from nishimori.errors import InputError
 from nishimori.torch import _exchange, across_ranks, calibrate, reduced
 
 

@@ -10,7 +10,7 @@ import reference
 import torch
 from torch import nn
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.torch import Calibrated, fold_temperature, to_onnx
 
 ort = pytest.importorskip("onnxruntime")

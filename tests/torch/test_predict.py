@@ -9,7 +9,7 @@ import torch
 from small_networks import X
 from torch import nn
 
-from nishimori import InputError
+from nishimori.errors import InputError
 from nishimori.torch import Calibrated
 
 PREDICTIONS = pytest.mark.parametrize(

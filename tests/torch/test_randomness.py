@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from nishimori import InputError, InputWarning
+from nishimori.errors import InputError, InputWarning
 from nishimori.torch import calibrate, collect
 
 LOGITS, LABELS = reference.drawn(600, 4)
@@ -163,7 +163,7 @@ class Augmenting:
             yield x + self.scale * torch.from_numpy(self.rng.standard_normal(x.shape)).float(), y
 
 
-@pytest.mark.parametrize("method", ["auto", "ec", "vector", "bias"])
+@pytest.mark.parametrize("method", ["adaptive", "ec", "vector", "bias"])
 def test_a_loader_that_augments_is_refused_where_it_is_read_again(method):
     said = (
         r"^`loader` must give the same logits in every pass over the data, got logits that change .* Give the loader fixed "

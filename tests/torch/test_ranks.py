@@ -173,7 +173,7 @@ def test_sketches_of_all_ranks_add(ranks):
 def test_a_network_is_calibrated_with_the_samples_of_all_ranks(ranks):
     networks = ranks[0]["networks"]
     wanted = {"ec": reference.ec_temperature(*SMALL), "ts": reference.ts_temperature(*SMALL)}
-    wanted["auto"] = nishimori.calibrator("auto").fit(*SMALL).temperature_
+    wanted["adaptive"] = nishimori.calibrator("adaptive").fit(*SMALL).temperature_
     assert {name: float.fromhex(networks[name]) for name in wanted} == pytest.approx(wanted, rel=1e-6)
     on_rank_0 = reference.ec_temperature(*(each[: cut(900)] for each in SMALL))
     assert numbers(networks["empty_loader"])[0] == pytest.approx(on_rank_0, rel=1e-8)
@@ -217,7 +217,7 @@ ERRORS = {
     "clusters_missing": "Rank 1: `clusters` must be given on every rank that has rows, or on none, got none here.",
     "clusters_mixed": "`clusters` must be of one type on all ranks, such as numbers or text, got several.",
     "clusters_of_batches": (
-        "Rank 0: `clusters` need arrays or .npy files on every rank, got an object of type Batches. For batches, add each "
+        "Rank 0: `clusters` need arrays or .npy files on every rank, got an object of type StreamRows. For batches, add each "
         "batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to `nishimori.torch.reduced`."
     ),
     "clusters_of_source": (

@@ -11,7 +11,8 @@ from small_tokens import error_of_temperature, flat, late, sequences
 from torch import nn
 
 import nishimori
-from nishimori import InputError, Temperature
+from nishimori.errors import InputError
+from nishimori.maps import Temperature
 from nishimori.torch import Calibrated, calibrate, collect
 
 
@@ -308,7 +309,7 @@ def test_labels_that_are_the_tokens_themselves_are_a_warning_to_shift_them(batch
         rf"^The labels of each token are equal to the inputs, {name}: at each position, the token itself\. A causal language "
         r"model predicts the next token\. If this is one, pass `shift_labels=True`\.$"
     )
-    with pytest.warns(nishimori.InputWarning, match=said) as caught:
+    with pytest.warns(nishimori.errors.InputWarning, match=said) as caught:
         collect(NextToken(), [batch, batch], forward=forward)
     assert len(caught) == 1
     collect(NextToken(), [batch], forward=forward, shift_labels=True)

@@ -85,8 +85,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
     Attributes
     ----------
-    traits : Traits or None
-        What the method does and needs, as a class attribute; None if its author does not say.
+    traits : Traits, dict or None
+        What the method does and needs, as a class attribute; None if its author does not say. A subclass of your own has a
+        dictionary: ``{"keeps_predictions": False, "streams": True, "from_sketch": False, "error_bars": True}``.
     is_fixed : bool
         Whether `fit` learns nothing from the data, as a class attribute.
     """
@@ -106,6 +107,12 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     n_samples_: int | None
     residual_: float | None
     temperature_se_: float | None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        said: Any = cls.traits
+        if isinstance(said, dict):
+            cls.traits = Traits(**said)
 
     @abstractmethod
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:

@@ -1,7 +1,7 @@
 """All methods in one table: what each does, and what it needs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -67,41 +67,48 @@ class Method:
         }
 
 
-@dataclass(frozen=True)
-class MethodTable:
-    """All methods and what they do and need. ``print`` shows a table.
+class UnknownMethodError(InputError, KeyError):
+    """There is no method of this name."""
 
-    Attributes
-    ----------
-    methods : tuple of Method
-        Built-in methods first, then those that were registered, then those of installed packages. ``table["ec"]`` is the one
-        of that name.
+    __str__ = Exception.__str__  # without the quotes that `KeyError` puts around its text
+
+
+class MethodTable(Mapping[str, Method]):
+    """All methods by name, and what they do and need. ``print`` shows a table.
+
+    Built-in methods come first, then those that were registered, then those of installed packages.
     """
 
-    methods: tuple[Method, ...]
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
 
     def __getitem__(self, name: str) -> Method:
-        for each in self.methods:
-            if each.name == name:
-                return each
-        raise InputError(f"The method must be one of {', '.join(each.name for each in self.methods)}, got {name!r}.")
+        if name not in self._names:
+            raise UnknownMethodError(f"The method must be one of {', '.join(self._names)}, got {name!r}.")
+        return _method(name)
 
-    def __iter__(self) -> Iterator[Method]:
-        return iter(self.methods)
+    def __contains__(self, name: object) -> bool:  # without an import of the method
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self.methods)
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"MethodTable({', '.join(self._names)})"
 
     @property
     def table(self) -> Tabular:
         """The table as it is shown."""
         return Tabular(
-            ("method", "class", *_HEADERS.values(), "classes", "what it does"), [_row(each) for each in self.methods]
+            ("method", "class", *_HEADERS.values(), "classes", "what it does"), [_row(each) for each in self.values()]
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain texts, lists and dictionaries."""
-        return {"methods": [each.to_dict() for each in self.methods]}
+        return {"methods": [each.to_dict() for each in self.values()]}
 
     def to_json(self) -> str:
         """The same as one line of JSON."""
@@ -110,7 +117,7 @@ class MethodTable:
     def to_pandas(self) -> Any:
         """A data frame with one row per method."""
         pandas = require("pandas", extra="tables", for_="MethodTable.to_pandas")
-        return pandas.DataFrame([each.to_dict() for each in self.methods]).set_index("name")
+        return pandas.DataFrame([each.to_dict() for each in self.values()]).set_index("name")
 
     def to_text(self) -> str:
         """The table as plain text."""
@@ -131,22 +138,27 @@ class MethodTable:
         return self.table.html()
 
 
-def method_table() -> MethodTable:
-    """What each method does and needs: whether it keeps predictions, reads data in blocks, and has error bars.
+def methods() -> MethodTable:
+    """The names of all methods, and what each does and needs: whether it keeps predictions, reads data in blocks, and so on.
 
-    All of it is about the default parameters. The methods are those of `methods`: built in, registered, and of installed
-    packages. A package that cannot be imported is listed with the reason.
+    What is said is about the default parameters. Methods are built in, registered in this process, or found through the entry
+    points of installed packages; one whose package cannot be imported is listed with the reason.
+
+    Returns
+    -------
+    MethodTable
+        A mapping from names to methods. ``print`` shows it as a table.
 
     Examples
     --------
     >>> import nishimori
-    >>> table = nishimori.method_table()
+    >>> table = nishimori.methods()
     >>> table["matrix"].traits.keeps_predictions
     False
-    >>> [method.name for method in table if method.traits.from_sketch][:4]
-    ['ec', 'ts', 'auto', 'none']
+    >>> [name for name, method in table.items() if method.traits.from_sketch][:4]
+    ['ec', 'ts', 'adaptive', 'none']
     """
-    return MethodTable(tuple(_method(name) for name in registry.names()))
+    return MethodTable(registry.names())
 
 
 def _method(name: str) -> Method:

@@ -9,61 +9,17 @@ from typing import Any
 
 from sklearn.base import clone
 
-from nishimori._calibrators.adaptive import AdaptiveConsistency
-from nishimori._calibrators.beta import Beta
-from nishimori._calibrators.bias_corrected import BiasCorrected
 from nishimori._calibrators.calibrator import COMMON, Calibrator
-from nishimori._calibrators.classwise import ClasswiseTemperature
-from nishimori._calibrators.dirichlet import Dirichlet
-from nishimori._calibrators.ensemble import EnsembleTemperature
-from nishimori._calibrators.fixed import FIXED, FixedMap, FixedTemperature, Uncalibrated
-from nishimori._calibrators.groups import GroupConsistency
-from nishimori._calibrators.histogram import HistogramBinning
-from nishimori._calibrators.isotonic import Isotonic
-from nishimori._calibrators.one_temperature import ExpectationConsistency, Matched, OneTemperature, TemperatureScaling
-from nishimori._calibrators.platt import Platt, Quadratic
-from nishimori._calibrators.scaling import MatrixScaling, VectorScaling
+from nishimori._calibrators.fixed import FIXED, FixedMap, FixedTemperature
+from nishimori._calibrators.one_temperature import Matched, OneTemperature
 from nishimori._methods import registry
 from nishimori._methods.record import Record, content_of
 from nishimori._sums.observables import Observable
 from nishimori.errors import FormatError, InputError
 from nishimori.maps.temperature import Temperature
 
-_BUILT_IN: dict[str, type[Calibrator]] = {
-    "ec": ExpectationConsistency,
-    "ts": TemperatureScaling,
-    "auto": AdaptiveConsistency,
-    "none": Uncalibrated,
-    "group": GroupConsistency,
-    "bias": BiasCorrected,
-    "vector": VectorScaling,
-    "matrix": MatrixScaling,
-    "platt": Platt,
-    "beta": Beta,
-    "quadratic": Quadratic,
-    "classwise": ClasswiseTemperature,
-    "ensemble": EnsembleTemperature,
-    "dirichlet": Dirichlet,
-    "isotonic": Isotonic,
-    "histogram": HistogramBinning,
-}
 # What scikit-learn and probmetrics call them.
-_ELSEWHERE = {"sigmoid": "platt", "temperature": "ts", "ets": "ensemble", "svs": "vector", "sms": "matrix"}
-
-for _name, _class in _BUILT_IN.items():
-    registry.add(_name, _class)
-
-
-def methods() -> tuple[str, ...]:
-    """The names of all methods that can be fitted to data: built in, registered, and of installed packages.
-
-    Examples
-    --------
-    >>> import nishimori
-    >>> nishimori.methods()[:4]
-    ('ec', 'ts', 'auto', 'none')
-    """
-    return registry.names()
+_ELSEWHERE = {"auto": "adaptive", "sigmoid": "platt", "temperature": "ts", "ets": "ensemble", "svs": "vector", "sms": "matrix"}
 
 
 def register(name: str, observable_or_class: Any) -> None:
@@ -148,9 +104,11 @@ def target_of(name: Any) -> Any:
         return _checked(registry.imported(name), f"`{name}`")
     target = registry.find(name) if isinstance(name, str) else None
     if target is None:
-        close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), methods(), 1)), None)
+        close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), registry.names(), 1)), None)
         meant = f" Did you mean {close!r}?" if close else ""
-        raise InputError(f"The method must be one of {', '.join(methods())}, or package.module:Name, got {name!r}.{meant}")
+        raise InputError(
+            f"The method must be one of {', '.join(registry.names())}, or package.module:Name, got {name!r}.{meant}"
+        )
     return _checked(target, f"The method {name!r}")
 
 
@@ -218,7 +176,7 @@ def _of_method(record: Record, common: dict[str, Any], path: str | os.PathLike[s
         if isinstance(made, OneTemperature) and origin.n_classes is not None:
             made.observable_for(origin.n_classes)  # refuses parameters that do not suit so many classes
     except Exception as error:
-        if origin.method in _BUILT_IN:
+        if registry.is_built_in(origin.method):
             raise FormatError(f"{os.fspath(path)} is damaged: params is {origin.params!r}. Fit and save again.") from None
         warnings.warn(
             f"The method {origin.method!r} of {os.fspath(path)} cannot be used here ({type(error).__name__}: {error}). The "

@@ -57,7 +57,7 @@ class SeveralParameters(Calibrator):
     ...     def map_for(self, parameters, n_classes):
     ...         biases = np.zeros(n_classes)
     ...         biases[-1] = parameters["bias"]
-    ...         return nishimori.Affine(parameters["scale"], biases)
+    ...         return nishimori.maps.Affine(parameters["scale"], biases)
     ...     def features(self, logits):
     ...         last = np.zeros_like(logits)
     ...         last[:, -1] = 1

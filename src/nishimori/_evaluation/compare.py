@@ -14,13 +14,12 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.methods import calibrator
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
 from nishimori._evaluation.calibrated import check_groups
+from nishimori._evaluation.calibration_test import calibration_test, temperatures_test
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
 from nishimori._evaluation.paired import Difference, Differences, differences_of
 from nishimori._evaluation.required_samples import RequiredSamples, required_samples
-from nishimori._evaluation.score_test import score_test
 from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._evaluation.temperature_test import temperature_test_of
 from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit, with_floor
 from nishimori._fit.match import Match
@@ -37,7 +36,7 @@ from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
 
 # The first of these that has a standard error is the one that the number of samples is estimated for.
-_PILOTS = ("ec", "auto", "ts")
+_PILOTS = ("ec", "adaptive", "ts")
 
 # The arguments that speak of test data.
 _OF_TEST_DATA = ("X_test", "y_test", "test_weight", "test_clusters", "test_groups")
@@ -50,7 +49,7 @@ def compare(
     X_test: Any = None,
     y_test: Any = None,
     *,
-    methods: Sequence[str | Calibrator] = ("none", "ts", "ec", "auto"),
+    methods: Sequence[str | Calibrator] = ("none", "ts", "ec", "adaptive"),
     test_weight: Any = None,
     test_clusters: Any = None,
     test_groups: Any = None,
@@ -368,7 +367,7 @@ def _about_zeros(matched: Match, card: Scorecard | None) -> str:
     if not found:
         return ""
     fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
-    what = " and ".join(["the T of ts and auto"] * fitted + ["every NLL"] * measured)
+    what = " and ".join(["the T of ts and adaptive"] * fitted + ["every NLL"] * measured)
     return verdict_on_zeros(_listed(found), what, fits=True)
 
 
@@ -390,11 +389,11 @@ def _tests(data: Rows, matched: Match, fitted: Mapping[str, Calibrator], target:
     """Answers to the usual questions, as far as the data can give them: a test that needs what does not exist is left out."""
     found: dict[str, Any] = {}
     with suppress(NishimoriError):
-        found["score_test"] = score_test(data, counts=counts)
+        found["score_test"] = calibration_test(data, statistic="confidence", counts=counts)
     with suppress(NishimoriError):
-        found["temperature_test"] = temperature_test_of(data, matched, counts=counts)
+        found["temperature_test"] = temperatures_test(data, matched, counts=counts)
     for pilot in (fitted[name] for name in _PILOTS if name in fitted):
-        with suppress(NishimoriError):  # it may have no standard error, and auto no temperature of EC
+        with suppress(NishimoriError):  # it may have no standard error, and adaptive no temperature of EC
             found["required_samples"] = required_samples(target, pilot)
             break
     return found

@@ -89,7 +89,9 @@ class Comparison:
     verdicts : tuple of str
         What the numbers say, one sentence each.
     tests : dict
-        The tests and estimates behind the verdicts, by name.
+        What is behind the verdicts, as far as the data could give it: the `CalibrationTest` "score_test" asks whether T = 1 is
+        rejected, by the statistic "confidence", and "temperature_test" whether EC and TS choose the same temperature;
+        "required_samples".
     floor : float or None
         The floor of probabilities that was used: the one that was passed, or that ``floor="auto"`` chose.
     caveat : str
@@ -182,7 +184,7 @@ class Comparison:
                 "level": self.level,
                 "floor": self.floor,
                 "methods": [each.numbers(self.level) for each in self.methods],
-                "tests": dict(self.tests),
+                "tests": {name: _test_in_files(name, each) for name, each in self.tests.items()},
                 "verdicts": list(self.verdicts),
             }
         )
@@ -225,6 +227,33 @@ def _metric(card: Scorecard, name: str) -> str:
 
 def _percent(value: float, error: float | None) -> str:
     return measured(100 * value, None if error is None else 100 * error)
+
+
+def _test_in_files(name: str, test: Any) -> Any:
+    """A test with the keys that JSON and reports have for it, where `statistic` is a number and "ec" is its condition."""
+    if name == "score_test":
+        return {
+            "temperature": test.temperature,
+            "method": "ec",
+            "gap": test.value,
+            "se": test.se,
+            "se_from": test.se_from,
+            "statistic": test.z,
+            "p_value": test.p_value,
+            "n_samples": test.n_samples,
+        }
+    if name == "temperature_test":
+        return {
+            "ec": test.ec,
+            "ts": test.ts,
+            "log_ratio": test.log_ratio,
+            "se": test.se,
+            "statistic": test.z,
+            "p_value": test.p_value,
+            "j": test.j,
+            "n_samples": test.n_samples,
+        }
+    return test
 
 
 def _plain(value: Any) -> Any:

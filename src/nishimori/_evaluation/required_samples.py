@@ -142,7 +142,7 @@ def _of_calibrator(pilot: Any, method: str | None) -> _Pilot:
         raise InputError(
             f"`pilot` must be a calibrator that was fitted to samples, or the result of `temperatures`, got {pilot!r}."
         )
-    if pilot.method == "auto":
+    if pilot.method == "adaptive":
         return _Pilot("ec", _of_adapted(Adapted.from_estimates(pilot.estimates() or {})), n_samples)
     return _Pilot(pilot.method, _known(getattr(pilot, "temperature_se_", None)) / T, n_samples)
 

@@ -114,8 +114,8 @@ class Adapted:
             joint = matched.joint()
             if joint is None:
                 raise InputError(
-                    "The method 'auto' needs the standard errors of both temperatures, which are not known here, as from a "
-                    "sketch of one cluster. Fit 'ec' or 'ts', or fit 'auto' to samples of more clusters."
+                    "The method 'adaptive' needs the standard errors of both temperatures, which are not known here, as from a "
+                    "sketch of one cluster. Fit 'ec' or 'ts', or fit 'adaptive' to samples of more clusters."
                 )
             C = joint.covariance
             return cls(log_ec, log_ts, float(C[0, 0]), float(C[1, 1]), float(C[0, 1]))

@@ -18,7 +18,7 @@ from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions
-from nishimori._rows.rows import Rows, counts_in, floor_in, is_rows
+from nishimori._rows.rows import Rows, floor_in, is_rows
 from nishimori._rows.scores import Scores, check_input, is_auto
 from nishimori._rows.top_k import TopK
 from nishimori._sums.observables import Energy
@@ -73,9 +73,7 @@ def open_rows_to_fit(
     data = open_rows(logits, labels, names=names, **others)
     if floor_in(data) is not None:
         raise InputError(f"`floor` must be left out where `{names[0]}` has its own, {floor_in(data)!r}, got 'auto'.")
-    found = with_floor(data, choose_floor(data, names[0]), names[0])
-    found.counts = counts_in(data)
-    return found
+    return with_floor(data, choose_floor(data, names[0]), names[0])
 
 
 def with_floor(data: Any, floor: float, name: str) -> Rows:

@@ -74,7 +74,7 @@ class Receipt:
     ----------
     residual : float
         What is left of the gap at the temperature returned: mean confidence minus accuracy for expectation consistency (and
-        for the method "auto", where it is not zero by design), mean expected logit minus mean logit of the true class for
+        for the method "adaptive", where it is not zero by design), mean expected logit minus mean logit of the true class for
         temperature scaling.
     n_passes : int
         How often all logits were read.

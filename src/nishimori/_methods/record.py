@@ -154,6 +154,7 @@ class Record:
             used = from_parameters(map_["kind"], map_["parameters"])
         except InputError:
             raise damaged(path, "map", map_) from None
+        told["method"] = present_name(told["method"])
         provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
         for name in provenance.faults():
             raise damaged(path, name, told[name])
@@ -165,6 +166,11 @@ class Record:
         except InputError:
             raise damaged(path, "floor", floor) from None
         return cls(used, content["input"], provenance, None if floor is None else float(floor))
+
+
+def present_name(method: Any) -> Any:
+    """What a method is called now, by the name that a file of an earlier version has for it."""
+    return "adaptive" if method == "auto" else method
 
 
 def content_of(path: Path) -> Any:

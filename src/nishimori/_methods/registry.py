@@ -13,30 +13,59 @@ from nishimori.errors import InputError
 
 GROUP = "nishimori.methods"
 
+_BUILT_IN = {
+    "ec": "nishimori._calibrators.one_temperature:ExpectationConsistency",
+    "ts": "nishimori._calibrators.one_temperature:TemperatureScaling",
+    "adaptive": "nishimori._calibrators.adaptive:AdaptiveConsistency",
+    "none": "nishimori._calibrators.fixed:Uncalibrated",
+    "group": "nishimori._calibrators.groups:GroupConsistency",
+    "bias": "nishimori._calibrators.bias_corrected:BiasCorrected",
+    "vector": "nishimori._calibrators.scaling:VectorScaling",
+    "matrix": "nishimori._calibrators.scaling:MatrixScaling",
+    "platt": "nishimori._calibrators.platt:Platt",
+    "beta": "nishimori._calibrators.beta:Beta",
+    "quadratic": "nishimori._calibrators.platt:Quadratic",
+    "classwise": "nishimori._calibrators.classwise:ClasswiseTemperature",
+    "ensemble": "nishimori._calibrators.ensemble:EnsembleTemperature",
+    "dirichlet": "nishimori._calibrators.dirichlet:Dirichlet",
+    "isotonic": "nishimori._calibrators.isotonic:Isotonic",
+    "histogram": "nishimori._calibrators.histogram:HistogramBinning",
+}
+
+# What was registered in this process, and what was imported of entry points.
 _known: dict[str, Any] = {}
 
 
 def add(name: str, target: Any) -> None:
     """Put a checked ``target`` into the table."""
-    if name in _known and _known[name] != target:
-        taken = _known[name]
+    taken = imported(_BUILT_IN[name]) if name in _BUILT_IN else _known.get(name, target)
+    if taken != target:
         other = taken.__name__ if isinstance(taken, type) else repr(taken)
         raise InputError(f"`name` must be new, got {name!r}, which is the name of {other}. Choose another name.")
-    _known[name] = target
+    if name not in _BUILT_IN:
+        _known[name] = target
 
 
 def names() -> tuple[str, ...]:
     """All names, those of entry points last; nothing is imported."""
-    return tuple(dict.fromkeys([*_known, *(each.name for each in _entry_points())]))
+    return tuple(dict.fromkeys([*_BUILT_IN, *_known, *(each.name for each in _entry_points())]))
 
 
-def classes() -> dict[str, type]:
-    """The classes of calibrators by name; those of entry points only if they were imported."""
-    return {name: each for name, each in _known.items() if isinstance(each, type)}
+def is_built_in(name: str) -> bool:
+    """Whether the library itself has a method of this name."""
+    return name in _BUILT_IN
+
+
+def by_class_name() -> dict[str, str]:
+    """The names of methods by those of their classes; nothing is imported."""
+    built_in = {path.partition(":")[2]: name for name, path in _BUILT_IN.items()}
+    return built_in | {each.__name__: name for name, each in _known.items() if isinstance(each, type)}
 
 
 def find(name: Any) -> Any:
     """The observable or class called ``name``, or None."""
+    if name in _BUILT_IN:
+        return imported(_BUILT_IN[name])
     if name not in _known:
         for each in _entry_points():
             if each.name == name:
@@ -73,7 +102,8 @@ def name_of(target: Any) -> str:
             return name
     kind = target if isinstance(target, type) else type(target)
     path = f"{kind.__module__}:{kind.__qualname__}"
-    return next((each.name for each in _entry_points() if each.value == path), path)
+    places = [*_BUILT_IN.items(), *((each.name, each.value) for each in _entry_points())]
+    return next((name for name, place in places if place == path), path)
 
 
 def _entry_points() -> list[EntryPoint]:

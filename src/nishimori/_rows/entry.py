@@ -132,7 +132,8 @@ def open_rows(
     }
     if is_rows(logits):
         return _as_they_are(logits, said | {"columns": columns, "read_ahead": read_ahead or None}, names[0])
-    refuse_auto(floor)
+    if not isinstance(logits, TopK):  # which has no use for any floor, and says so
+        refuse_auto(floor)
     meaning = ReadOptions(
         input="logits" if input is None else input,
         classes=classes,
@@ -205,7 +206,7 @@ def _at_hand(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, A
 
 def _as_they_are(found: Rows, said: Mapping[str, Any], name: str) -> Rows:
     """Rows, of which everything was said when they were made."""
-    kind = "Rows object" if Rows in type(found).__mro__ else type(found).__name__
+    kind = getattr(found, "kind", "Rows object")
     for each, value in said.items():
         if value is not None:
             raise InputError(f"`{each}` must be left out where `{name}` is a {kind}, which brings its own.")

@@ -43,6 +43,9 @@ class Rows(Protocol):
     floor: float | None = None
     """The lowest probability, to which smaller ones are raised; None if only exact zeros are."""
 
+    kind: str = "Rows object"
+    """What messages call it."""
+
     counts: bool = False
     """Whether a weight of w stands for w independent samples, for standard errors."""
 

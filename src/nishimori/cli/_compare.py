@@ -51,7 +51,7 @@ EPILOG = epilog(
 
 def compare(
     files: DataSets,
-    methods: MethodsOption = "none,ts,ec,auto",
+    methods: MethodsOption = "none,ts,ec,adaptive",
     level: TestLevelOption = 0.95,
     target: TargetOption = 0.02,
     n_bins: BinsOption = 15,

@@ -57,9 +57,9 @@ def _methods(incomplete: str) -> list[str]:
 MethodOption = Annotated[
     str | None,
     typer.Option(
-        help="auto (default): T between those of ts and ec. ec: mean confidence = accuracy. ts: lowest cross-entropy. group: "
-        "one T per predicted class, or per group of --groups. bias: T and a bias per class; vector, matrix: more. none: T = 1. "
-        "Or an installed method, or package.module:Name.",
+        help="adaptive (default): T between those of ts and ec. ec: mean confidence = accuracy. ts: lowest cross-entropy. "
+        "group: one T per predicted class, or per group of --groups. bias: T and a bias per class; vector, matrix: more. none: "
+        "T = 1. Or an installed method, or package.module:Name.",
         show_default=False,
         metavar="NAME",
         autocompletion=_methods,
@@ -140,7 +140,7 @@ def fit(
     It is one temperature with most methods, and several parameters with others. It is written to a file for apply and eval.
     """
     known = None if classes is None else split(classes)
-    wanted = _FitRequest(method or ("auto" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
+    wanted = _FitRequest(method or ("adaptive" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
     if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)

@@ -19,14 +19,14 @@ def methods(as_json: JsonOption = False, markdown: MarkdownOption = False) -> No
     """
     if as_json and markdown:
         raise typer.BadParameter("choose one of --json and --markdown.")
-    found = nishimori.method_table()
+    found = nishimori.methods()
     if as_json:
         print_json(found.to_dict() | {"library_version": nishimori.__version__})
     elif markdown:
         print_lines(found.to_markdown())
     else:
         print_tabular(Tabular(_short(found.table.headers), [_short(row) for row in found.table.rows]))
-        for each in found:
+        for each in found.values():
             print_text(f"{each.name}: {each.description if each.why is None else each.why}")
         print_text("")
         print_text("This is about the default parameters of each method; fit --param NAME=VALUE sets others.")

@@ -84,7 +84,7 @@ ClustersOption = Annotated[
     str | None,
     typer.Option(
         help="Array or column that says which samples belong together, such as those of one document. It changes standard "
-        "errors, and T of auto.",
+        "errors, and T of adaptive.",
         show_default=False,
         metavar="NAME",
         rich_help_panel=DATA,
@@ -94,7 +94,7 @@ CountsOption = Annotated[
     bool,
     typer.Option(
         "--counts",
-        help="A weight of w stands for w independent samples, in standard errors and in T of auto.",
+        help="A weight of w stands for w independent samples, in standard errors and in T of adaptive.",
         metavar=FLAG,
         rich_help_panel=DATA,
     ),

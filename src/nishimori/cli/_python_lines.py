@@ -31,7 +31,7 @@ def python_lines(sets: Sequence[Sequence[Path]], told: Told) -> str:
             "import nishimori",
             "",
             *loading,
-            f'calibrator = nishimori.calibrator("auto"{said}).fit({fitted}{extra}{ignored})',
+            f'calibrator = nishimori.calibrator("adaptive"{said}).fit({fitted}{extra}{ignored})',
             f"card = nishimori.evaluate({measured}{more}{ignored}, calibrator=calibrator)",
             _LAST,
         ]

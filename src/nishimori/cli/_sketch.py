@@ -125,8 +125,8 @@ def merge(
         more = Sketch.load(path)
         try:
             total = more if total is None else total.merge(more)
-        except nishimori.MergeError as error:
-            raise nishimori.MergeError(f"{path} does not go with the files before it. {error}") from None
+        except nishimori.errors.MergeError as error:
+            raise nishimori.errors.MergeError(f"{path} does not go with the files before it. {error}") from None
     assert total is not None, "there is at least one file"
     total.save(output, overwrite=force)
     _show(total, output, [], as_json=as_json)

@@ -3,7 +3,6 @@
 import ast
 import re
 import shlex
-import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
@@ -92,9 +91,10 @@ def with_options(message: str) -> str:
 
 
 def _class_options() -> dict[str, str]:
-    """The option that asks for each class of calibrators; none before they are imported, when no message can name one."""
-    registry = sys.modules.get("nishimori._methods.registry")  # to import it here would import scikit-learn
-    return {} if registry is None else {kind.__name__: f"--method {name}" for name, kind in registry.classes().items()}
+    """The option that asks for each class of calibrators."""
+    from nishimori._methods.registry import by_class_name  # noqa: PLC0415 - only messages that name a method need it
+
+    return {class_name: f"--method {name}" for class_name, name in by_class_name().items()}
 
 
 def _typed(option: str, found: re.Match[str]) -> str:

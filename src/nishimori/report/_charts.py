@@ -39,7 +39,7 @@ _CONFIG: Spec = {
     "legend": {"labelColor": _INK, "titleColor": _INK, "labelFontSize": 12},
 }
 _TICKS = [float(f"{digit}e{power}") for power in range(-3, 4) for digit in (1, 2, 5)]
-_SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "auto": "auto"}
+_SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
 
 def datasets(slider: Mapping[str, Any], places: list[int] | None = None) -> dict[str, list[Spec]]:
@@ -194,7 +194,7 @@ def temperatures(results: Mapping[str, Any]) -> Spec | None:
     x: Spec = {"type": "quantitative", "scale": {"type": "log", "zero": False, "nice": False, "padding": 16}}
     x["axis"] = {"title": "temperature T", "tickCount": 6, "format": "~g"}
     y = {"field": "name", "type": "nominal", "sort": None, "axis": {"title": None}}
-    scale = {"domain": ["TS", "EC", "auto"], "range": [COLORS["ts"], COLORS["ec"], COLORS["after"]]}
+    scale = {"domain": ["TS", "EC", "adaptive"], "range": [COLORS["ts"], COLORS["ec"], COLORS["after"]]}
     color = {"field": "name", "type": "nominal", "scale": scale, "legend": None}
     one = {"data": {"values": [{"one": 1}]}, "mark": {"type": "rule", "color": _INK, "strokeDash": [5, 4], "opacity": 0.6}}
     low, high = {"field": "temperature_low"}, {"field": "temperature_high"}

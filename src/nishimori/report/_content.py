@@ -6,7 +6,7 @@ from typing import Any
 from nishimori._rows.labels import first_names
 from nishimori.report._text import digits, four, gap, measured, percent, whole
 
-_SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "auto": "auto"}
+_SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
 _SCORES = (
     ("confidence", "mean confidence", percent),
@@ -43,7 +43,7 @@ def tiles(results: Mapping[str, Any]) -> list[dict[str, str]]:
 def buttons(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The places of the slider that have a name."""
     found = []
-    for name in ("none", "ts", "ec", "auto"):
+    for name in ("none", "ts", "ec", "adaptive"):
         for i, each in enumerate(results["slider"]["places"]):
             if name in each["names"]:
                 text = _SHORT[name] if name == "none" else f"{_SHORT[name]}: {digits(each['temperature'])}"

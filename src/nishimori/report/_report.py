@@ -23,14 +23,14 @@ from nishimori.errors import InputError
 from nishimori.report._markdown import markdown
 from nishimori.report._page import page
 from nishimori.report._results import FORMAT, Asked, results_of
-from nishimori.report._schema import brief, check_results
+from nishimori.report._schema import brief, check_results, with_present_names
 
 # More bins than this are not readable in a diagram, and make the file large.
 _MOST_BINS = 100
 
 _CODE = """import nishimori
 
-calibrator = nishimori.calibrator("auto").fit({val})
+calibrator = nishimori.calibrator("adaptive").fit({val})
 card = nishimori.evaluate({measured}, calibrator=calibrator)
 print(calibrator.temperature_, card.ece, card.nll)"""
 
@@ -127,7 +127,7 @@ class Report:
             raise InputError(f"`results` must be what `to_dict` of a report gave, of format {FORMAT}, got {brief(results)}.")
         check_results(results)
         made = cls.__new__(cls)
-        made._results = plain(results)
+        made._results = with_present_names(plain(results))
         return made
 
     @property

@@ -40,7 +40,7 @@ METRICS = ("confidence", "ece", "nll", "brier")
 """What the slider shows besides the reliability diagram."""
 
 _MISTAKES = 20
-_ONE_TEMPERATURE = ("none", "ts", "ec", "auto")
+_ONE_TEMPERATURE = ("none", "ts", "ec", "adaptive")
 
 
 @dataclass(frozen=True)

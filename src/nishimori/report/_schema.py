@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, NoReturn
 
+from nishimori._methods.record import present_name
 from nishimori.errors import FormatError
 
 Rule = Callable[[Any, str], None]
@@ -24,6 +25,15 @@ _REMEDY = "Make the report again."
 
 # Lower and upper edge, confidence, accuracy with its limits, and share.
 _PER_BIN = 7
+
+
+def with_present_names(value: Any, key: str = "") -> Any:
+    """The results with methods as they are called now; earlier reports have other names for some."""
+    if isinstance(value, dict):
+        return {name: with_present_names(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [with_present_names(each, key) for each in value]
+    return present_name(value) if key in ("method", "recommended", "names") else value
 
 
 def check_results(results: Mapping[str, Any]) -> None:
@@ -208,7 +218,7 @@ _REPORT = _record(
         "level": _between(0, 1),
         "n_bins": _whole(1),
         "recommended": _or_none(_text),
-        "temperatures": _list(_record(_FITTED | {"method": _one_of("ts", "ec", "auto")})),
+        "temperatures": _list(_record(_FITTED | {"method": _one_of("ts", "ec", "adaptive", "auto")})),
         "methods": _list(_method, 1),
         "slider": _record({"places": _list(_PLACE, 1), "start": _COUNT}),
         "classes": _or_none(_gaps),

@@ -12,14 +12,14 @@ TITLES = {
     "none": "No calibration",
     "ts": "Temperature scaling (TS)",
     "ec": "Expectation consistency (EC)",
-    "auto": "Adaptive (auto)",
+    "adaptive": "Adaptive",
     "class temperatures": "A temperature per predicted class",
     "group temperatures": "A temperature per group",
 }
 """The methods of the page by the names that the dictionary has for them."""
 
 
-_CHOSEN_BY = {"auto": "the adaptive method", "ec": "expectation consistency", "ts": "temperature scaling"}
+_CHOSEN_BY = {"adaptive": "the adaptive method", "ec": "expectation consistency", "ts": "temperature scaling"}
 
 
 def overall_gap(card: Scorecard) -> tuple[float, float | None]:
@@ -38,7 +38,7 @@ def overall_gap(card: Scorecard) -> tuple[float, float | None]:
 def recommended(found: Comparison) -> Compared | None:
     """The method to use: the adaptive one, or EC or TS where it could not be fitted."""
     fitted = {each.method: each for each in found if each.temperature is not None}
-    return next((fitted[name] for name in ("auto", "ec", "ts") if name in fitted), None)
+    return next((fitted[name] for name in ("adaptive", "ec", "ts") if name in fitted), None)
 
 
 def verdict_of(found: Comparison) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class LinearScore:
         return self._temperature(self.line.weight)
 
     def metrics(self, T: float = 1.0) -> dict[str, float]:
-        """Every metric at one temperature, under the names that `nishimori.Scorecard` has for them."""
+        """Every metric at one temperature, under the names that `nishimori.results.Scorecard` has for them."""
         return {
             "temperature": T,
             "error": self.error,

@@ -32,7 +32,7 @@ def calibrate(
     loader: Iterable[Any] | tuple[Any, ...],
     *,
     forward: Forward | None = None,
-    method: "str | Calibrator" = "auto",
+    method: "str | Calibrator" = "adaptive",
     labels: str = LABELS,
     clusters: str | None = None,
     ignore_index: int | None = IGNORED,
@@ -54,10 +54,10 @@ def calibrate(
         As for `collect`. The network must not have been trained on these samples. For a temperature per group, ``forward``
         returns groups too. Standard errors take clusters as independent, such as documents, and not samples, such as tokens.
     method : str or Calibrator
-        "auto": between the next two, and closer to "ec" the more samples there are (`AdaptiveConsistency`). "ec": expectation
-        consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). "none": T = 1. Or
-        another name that `nishimori.calibrator` takes, such as "group", "bias" or "vector". Or a calibrator, to give it
-        parameters: ``method=nishimori.ExpectationConsistency(top_n=5)``. It is copied before it is fitted.
+        "adaptive": between the next two, and closer to "ec" the more samples there are (`AdaptiveConsistency`). "ec":
+        expectation consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). "none":
+        T = 1. Or another name that `nishimori.calibrator` takes, such as "group", "bias" or "vector". Or a calibrator, to give
+        it parameters: ``method=nishimori.ExpectationConsistency(top_n=5)``. It is copied before it is fitted.
     keep_up_to : float
         How many bytes of logits are kept, on the CPU. Beyond that, all rows are added to a `Sketch` and forgotten: T is that of
         all rows up to 1e-6 of its value. Then methods that need rows, such as "vector", are refused. ``inf`` keeps all.
@@ -83,7 +83,7 @@ def calibrate(
     >>> x = 3 * rng.normal(size=(2000, 5))
     >>> y = (x / 2 + rng.gumbel(size=x.shape)).argmax(axis=1)  # drawn at T = 2
     >>> print(calibrate(torch.nn.Identity(), (torch.tensor(x), torch.tensor(y))).extra_repr())
-    temperature=1.978, method='auto'
+    temperature=1.978, method='adaptive'
     """
     asked = partial(_asked, method, Rule(labels, forward, clusters=clusters), ignore_index, shift_labels, keep_up_to, reread)
     return _calibrated(model, loader, asked, device, progress, across_ranks)

@@ -17,12 +17,12 @@ from nishimori.errors import InputError, InputWarning
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
-from nishimori.torch._borrowed import borrowed
 from nishimori.torch._change import change_of
 from nishimori.torch._folding import fold_into
 from nishimori.torch._head import final_layer, is_found
 from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number, scaled, scores_in, with_logits
 from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, coded_groups, module_for, module_like
+from nishimori.torch._model_methods import pass_attribute
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import check_module, device_of, number
 from nishimori.torch._signature import signature_of_model
@@ -44,8 +44,10 @@ class Calibrated(ExactBuffers):
     in the same dtype. Other attributes (``config``, ``fc``, ...) can be read from it, but must be set on ``model``: one that is
     set on the `Calibrated` stays there, and the network does not see it. `calibrate` makes a `Calibrated` from a loader.
 
-    Methods of the network that save it (``save_pretrained``, ``push_to_hub``, ``export``, ...) write a copy with the map folded
-    into its last layer, or raise an error if it cannot be folded.
+    Methods of the network do not use the map. Those that save it (``save_pretrained``, ``push_to_hub``, ``to_onnx``, ...) write
+    a copy with the map folded into its last layer, or raise an error if it cannot be folded. Those that are known to compute no
+    logits (``get_input_embeddings``, ``num_parameters``, ...) can be called. All others raise an error, unless T = 1: call
+    ``calibrated.model.name(...)`` to use the network without calibration, or `fold` first.
 
     Parameters
     ----------
@@ -79,8 +81,8 @@ class Calibrated(ExactBuffers):
 
     Notes
     -----
-    What the network itself computes from its logits does not use the map: a ``loss`` in the same output, or a method that calls
-    the network, such as ``generate``, which gives a warning. Fold the map into the weights if it should be used there.
+    What the network itself computes from its logits does not use the map, such as a ``loss`` in the same output. Fold the map
+    into the weights if it should be used there.
 
     With one temperature per group, pass the groups by name after the arguments of the network: ``calibrated(x, groups=groups)``
     and ``calibrated.predict_proba(x, groups=groups)``: one per sample or sequence, or one per token.
@@ -88,7 +90,7 @@ class Calibrated(ExactBuffers):
     Examples
     --------
     >>> import torch
-    >>> from nishimori import Affine
+    >>> from nishimori.maps import Affine
     >>> from nishimori.torch import Calibrated
     >>> network = torch.nn.Linear(4, 3)
     >>> calibrated = Calibrated(network, temperature=2.0)
@@ -316,9 +318,9 @@ class Calibrated(ExactBuffers):
                 raise AttributeError(
                     f"This Calibrated has no `temperature`, because {what}. Read the parameters from `calibrated.map`."
                 ) from None
-            return borrowed(name, getattr(model, name), model, self._current)
+            return pass_attribute(name, getattr(model, name), model, self._current_map)
 
-    def _current(self) -> Map:
+    def _current_map(self) -> Map:
         check_calibrated_once(self)
         return self.map
 

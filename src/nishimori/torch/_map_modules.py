@@ -4,6 +4,7 @@ Each module computes what the map of the same kind computes, in float32 at least
 buffers, so they are saved, loaded and moved with the weights of the network.
 """
 
+import functools
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -364,6 +365,10 @@ class GroupTemperaturesModule(MapModule):
 
     names = frozenset({"groups", "temperatures", "common"})
 
+    def __new__(cls, *_: Any) -> Self:
+        _keep_lookup_out_of_graphs()  # here and not in `__init__`, which is not called where a module is unpickled
+        return super().__new__(cls)
+
     @classmethod
     def of(cls, map_: GroupTemperatures, device: torch.device | None) -> Self:
         text = torch.frombuffer(bytearray(json.dumps(map_.groups).encode()), dtype=torch.uint8).to(device)
@@ -390,7 +395,6 @@ class GroupTemperaturesModule(MapModule):
         divisors: Tensor = self._temperatures(wide, groups)
         return wide / divisors
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _temperatures(self, logits: Tensor, groups: Any) -> Tensor:
         """What each row is divided by. The names are looked up on the host, so this is not part of a compiled graph."""
         if is_in_graph():
@@ -415,6 +419,15 @@ class GroupTemperaturesModule(MapModule):
     def extra_repr(self) -> str:
         """The number of groups, for ``print``."""
         return f"n_groups={len(self.get_buffer('temperatures'))}"
+
+
+@functools.cache
+def _keep_lookup_out_of_graphs() -> None:
+    """Let compilers call the lookup of groups, which they cannot compile. The first module with groups does this for all.
+
+    It is not a decorator of the method, because ``torch.compiler.disable`` imports the compiler, which takes seconds.
+    """
+    GroupTemperaturesModule._temperatures = torch.compiler.disable(GroupTemperaturesModule._temperatures)  # type: ignore[method-assign,no-untyped-call]
 
 
 def coded_groups(groups: Any, logits: Tensor) -> Groups:

@@ -176,7 +176,9 @@ def test_weights_reach_the_default_classifier_and_its_calibrator_with_routing_an
 def test_metadata_for_predictions_need_routing():
     X, y = three_classes()
     fitted = CalibratedClassifier(LogisticRegression(), "ts").fit(X, y)
-    with pytest.raises(nishimori.InputError, match=r"`groups` can be passed to `predict_proba` only with metadata routing"):
+    with pytest.raises(
+        nishimori.errors.InputError, match=r"`groups` can be passed to `predict_proba` only with metadata routing"
+    ):
         fitted.predict_proba(X, groups=y)
 
 

@@ -21,12 +21,10 @@ from nishimori import (
     ExpectationConsistency,
     FixedTemperature,
     GroupConsistency,
-    InputError,
-    InputWarning,
-    NoTemperatureError,
     Platt,
     TemperatureScaling,
 )
+from nishimori.errors import InputError, InputWarning, NoTemperatureError
 
 X, Y = three_classes()
 NAMED = named()[1]
@@ -219,7 +217,7 @@ SETS = {
 
 @pytest.mark.parametrize(("params", "message"), SETS.values(), ids=SETS)
 def test_a_parameter_that_cannot_work_is_refused(params, message):
-    found = refusal(clone(MODEL).set_params(**params), error=nishimori.NishimoriError)
+    found = refusal(clone(MODEL).set_params(**params), error=nishimori.errors.NishimoriError)
     assert found == message or (message.endswith(" ") and found.startswith(message))
 
 

@@ -14,15 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from small_problems import three_classes
 
-from nishimori import (
-    CalibratedClassifier,
-    GroupConsistency,
-    InputError,
-    InputWarning,
-    NotConvergedError,
-    NoTemperatureError,
-    TemperatureScaling,
-)
+from nishimori import CalibratedClassifier, GroupConsistency, TemperatureScaling
+from nishimori.errors import InputError, InputWarning, NotConvergedError, NoTemperatureError
 
 X, Y = three_classes()
 SEARCH = GridSearchCV(SVC(), {"decision_function_shape": ["ovo"]}, cv=2)

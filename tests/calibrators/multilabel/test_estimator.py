@@ -289,7 +289,7 @@ def test_a_map_of_any_kind_is_applied_to_the_two_logits_of_each_decision(paramet
         np.testing.assert_allclose(found.transform(X)[:, i], u[:, 1] - u[:, 0], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore::nishimori.InputWarning", "ignore::nishimori.FewErrorsWarning")
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning", "ignore::nishimori.errors.FewErrorsWarning")
 @pytest.mark.parametrize("method", methods._BUILT_IN)
 def test_every_method_does_to_each_label_what_it_does_to_its_binary_score(method, tmp_path):
     logits, labels = X[:200, :2], Y[:200, :2]

@@ -274,7 +274,7 @@ REFUSED = {
     ),
     "a loader": (
         lambda: MultilabelCalibrator().fit(nishimori.rows([(X, Y)])),
-        "`X` must be an array of shape (n_samples, n_labels), the path of a .npy file or an array in chunks, got a Batches. "
+        "`X` must be an array of shape (n_samples, n_labels), the path of a .npy file or an array in chunks, got a StreamRows. "
         "Batches and tables cannot be read here: collect the scores first.",
     ),
     "a table": (

@@ -5,13 +5,13 @@ import pytest
 import reference
 from scipy.optimize import minimize
 
-from nishimori import NotConvergedError
 from nishimori._fit.affine.kronecker import Kronecker
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch
 from nishimori._fit.affine.strengths import INFORMATION, PSEUDO
 from nishimori._fit.affine.sums import Factor
 from nishimori._rows.entry import open_rows
+from nishimori.errors import NotConvergedError
 
 KINDS = pytest.mark.parametrize("is_matrix", [False, True], ids=["vector", "matrix"])
 

@@ -5,17 +5,8 @@ import pytest
 from scipy.optimize import linprog, minimize
 from sklearn.svm import SVC
 
-from nishimori import (
-    BiasCorrected,
-    ClasswiseTemperature,
-    Dirichlet,
-    InputWarning,
-    MatrixScaling,
-    NotConvergedError,
-    NoTemperatureError,
-    Platt,
-    VectorScaling,
-)
+from nishimori import BiasCorrected, ClasswiseTemperature, Dirichlet, MatrixScaling, Platt, VectorScaling
+from nishimori.errors import InputWarning, NotConvergedError, NoTemperatureError
 
 KINDS = {
     "vector": VectorScaling(penalty=None),

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import reference
 
-from nishimori import InputError
 from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, Loss, RowGradients
 from nishimori._rows.entry import open_rows
+from nishimori.errors import InputError
 
 N_CLASSES = 4
 RNG = np.random.default_rng(3)

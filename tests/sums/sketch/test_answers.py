@@ -12,10 +12,7 @@ from optional import jnp, torch
 import nishimori
 from nishimori import (
     ExpectationConsistency,
-    InputError,
     Matched,
-    NotConvergedError,
-    NoTemperatureError,
     Sketch,
     TemperatureScaling,
     evaluate,
@@ -23,6 +20,7 @@ from nishimori import (
     temperature_curve,
     temperatures,
 )
+from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 
 LOGITS, LABELS = reference.drawn(1500, 6)
 WEIGHTS = np.random.default_rng(1).integers(0, 4, 1500).astype(float)
@@ -238,7 +236,7 @@ def test_a_sketch_that_was_pickled_goes_on():
 
 
 def test_logits_that_look_like_probabilities_give_the_usual_warning():
-    with pytest.warns(nishimori.InputWarning, match="as probabilities do"):
+    with pytest.warns(nishimori.errors.InputWarning, match="as probabilities do"):
         Sketch().update(reference.softmax(LOGITS), LABELS)
 
 
@@ -246,7 +244,7 @@ def test_few_wrong_answers_give_the_usual_warning():
     logits, labels = LOGITS[:60], LOGITS[:60].argmax(axis=1)
     labels[:3] = (labels[:3] + 1) % 6
     sketch = Sketch(temperatures=(0.01, 100)).update(logits, labels)
-    with pytest.warns(nishimori.FewErrorsWarning, match="Only 3 of 60 validation samples are answered wrong"):
+    with pytest.warns(nishimori.errors.FewErrorsWarning, match="Only 3 of 60 validation samples are answered wrong"):
         ExpectationConsistency().fit(sketch)
 
 
@@ -309,7 +307,15 @@ def test_where_interpolation_cannot_keep_its_promise_it_is_refused(share):
     assert str(refused.value).endswith(" of its value. Make the sketch with `nodes_per_octave=8`, or fit to logits and labels.")
 
 
-USES = (temperatures, evaluate, temperature_curve, nishimori.score_test, nishimori.temperature_test)
+USES = {
+    "temperatures": temperatures,
+    "evaluate": evaluate,
+    "temperature_curve": temperature_curve,
+    **{
+        f"a test of {statistic}": partial(nishimori.calibration_test, statistic=statistic)
+        for statistic in ("confidence", "energy", "temperatures")
+    },
+}
 EMPTY = "The sketch must hold at least one row of positive weight, got none. Call its `update` first."
 
 
@@ -331,8 +337,8 @@ EMPTY = "The sketch must hold at least one row of positive weight, got none. Cal
         ),
         (
             lambda: metrics.ece(SKETCH, of="classwise"),
-            "A sketch keeps sums and no rows, so only `fit`, `temperatures`, `temperature_curve`, `evaluate`, `score_test` and "
-            "`temperature_test` can use it. Pass logits and labels.",
+            "A sketch keeps sums and no rows, so only `fit`, `temperatures`, `temperature_curve`, `evaluate` and "
+            "`calibration_test` with `statistic` 'confidence', 'energy' or 'temperatures' can use it. Pass logits and labels.",
         ),
         (
             lambda: ExpectationConsistency(top_n=2).fit(SKETCH),
@@ -352,10 +358,10 @@ EMPTY = "The sketch must hold at least one row of positive weight, got none. Cal
             lambda: ExpectationConsistency().fit(Sketch()),
             EMPTY,
         ),
-        *((partial(use, Sketch()), EMPTY) for use in USES),
+        *((partial(use, Sketch()), EMPTY) for use in USES.values()),
         (
             lambda: ExpectationConsistency().fit(SKETCH, LABELS),
-            "`y` must be left out where `X` is a Rows object, which brings its own.",
+            "`y` must be left out where `X` is a Sketch, which brings its own.",
         ),
     ],
     ids=[
@@ -367,7 +373,7 @@ EMPTY = "The sketch must hold at least one row of positive weight, got none. Cal
         "observable",
         "ec",
         "empty",
-        *(f"empty for {use.__name__}" for use in USES),
+        *(f"empty for {name}" for name in USES),
         "labels",
     ],
 )

@@ -8,7 +8,8 @@ import pytest
 import reference
 
 import nishimori
-from nishimori import FormatError, InputError, Matched, Sketch, temperatures
+from nishimori import Matched, Sketch, temperatures
+from nishimori.errors import FormatError, InputError
 
 LOGITS, LABELS = reference.drawn(300, 4)
 SKETCH = Sketch().update(LOGITS, LABELS)

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from nishimori import InputError, MergeError, Sketch, temperatures
+from nishimori import Sketch, temperatures
 from nishimori._sums.sketch.grid import Grid, Polynomial
+from nishimori.errors import InputError, MergeError
 
 
 def test_the_default_grid_has_37_nodes_and_one_of_them_is_exactly_one():

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nishimori
-from nishimori import InputError, MergeError, Sketch, temperatures
+from nishimori import Sketch, temperatures
+from nishimori.errors import InputError, MergeError
 
 LOGITS, LABELS = reference.drawn(400, 5)
 STORED = LOGITS.astype(np.float32)

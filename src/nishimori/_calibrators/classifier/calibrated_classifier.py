@@ -116,7 +116,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def __init__(
         self,
         estimator: Any = None,
-        calibrator: str | Calibrator = "auto",
+        calibrator: str | Calibrator = "adaptive",
         *,
         cv: Any = 5,
         ensemble: bool | str = False,

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from nishimori._calibrators.multilabel.label_fits import Sharing
 from nishimori._calibrators.multilabel.targets import check_missing, given_names
-from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damaged, refuse_foreign, refuse_missing
+from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damaged, present_name, refuse_foreign, refuse_missing
 from nishimori._rows.scores import Input, check_input
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError, InputError
@@ -138,7 +138,7 @@ class LabelRecord:
             input=content["input"],
             floor=None if floor is None else float(floor),
             missing=_as_missing(content["missing"]),
-            method=told["method"],
+            method=present_name(told["method"]),
             params=told["params"],
             parameters=told["parameters"],
             columns=None if columns is None else tuple(columns),

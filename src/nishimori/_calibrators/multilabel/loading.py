@@ -6,10 +6,11 @@ from typing import Any
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import FIXED
-from nishimori._calibrators.methods import calibrator, methods, restored
+from nishimori._calibrators.methods import calibrator, restored
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_record import LabelRecord
 from nishimori._calibrators.one_temperature import OneTemperature
+from nishimori._methods import registry
 from nishimori._methods.record import content_of
 from nishimori.errors import FormatError, InputError
 
@@ -35,7 +36,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
 
 def _method(record: LabelRecord, path: Path) -> Any:
     """The method of a file, for fits in future; one that is not known here cannot be fitted again."""
-    if record.method not in methods():
+    if record.method not in registry.names():
         return FIXED
     try:
         made = calibrator(record.method, **record.params)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from math import exp
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
@@ -80,6 +80,9 @@ class Sketch:
     1.99 1.98 0.570
     """
 
+    kind: ClassVar[str] = "Sketch"
+    """What messages call it where rows could be passed, too."""
+
     def __init__(
         self,
         observables: Iterable[str | Observable] = tuple(BUILT_IN),
@@ -135,7 +138,7 @@ class Sketch:
             As for `temperatures`; all weights may be zero, and all labels those to ignore.
         clusters : array of the shape of ``labels``, or one entry per sequence of tokens, optional
             Which samples belong together, such as the tokens of a document; all samples of a cluster must be in one update.
-            T of "ec" and "ts" does not depend on them; standard errors do, and so does T of "auto", which is made of them.
+            T of "ec" and "ts" does not depend on them; standard errors do, and so does T of "adaptive", which is made of them.
 
         Returns
         -------
@@ -322,8 +325,8 @@ class Sketch:
     def gather(self, pass_: Any, report: Any = None) -> NoReturn:  # noqa: ARG002
         """Refuse: a sketch has no rows to read."""
         raise InputError(
-            "A sketch keeps sums and no rows, so only `fit`, `temperatures`, `temperature_curve`, `evaluate`, `score_test` and "
-            "`temperature_test` can use it. Pass logits and labels."
+            "A sketch keeps sums and no rows, so only `fit`, `temperatures`, `temperature_curve`, `evaluate` and "
+            "`calibration_test` with `statistic` 'confidence', 'energy' or 'temperatures' can use it. Pass logits and labels."
         )
 
     def sample(self, size: int) -> None:

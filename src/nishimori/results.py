@@ -1,0 +1,61 @@
+"""What functions return: classes to annotate with and to recognise. Functions make them; nobody else needs to."""
+
+from typing import TYPE_CHECKING
+
+from nishimori._support.lazy import names_of
+
+if TYPE_CHECKING:
+    from nishimori._calibrators.classifier.pair import CalibratedPair as CalibratedPair
+    from nishimori._calibrators.method_table import Method as Method
+    from nishimori._calibrators.method_table import MethodTable as MethodTable
+    from nishimori._evaluation.bootstrap import Bootstrap as Bootstrap
+    from nishimori._evaluation.calibration_test import CalibrationTest as CalibrationTest
+    from nishimori._evaluation.checks import Check as Check
+    from nishimori._evaluation.comparison import Comparison as Comparison
+    from nishimori._evaluation.curve import TemperatureCurve as TemperatureCurve
+    from nishimori._evaluation.decomposition import Decomposition as Decomposition
+    from nishimori._evaluation.estimate import Estimate as Estimate
+    from nishimori._evaluation.gate import Gate as Gate
+    from nishimori._evaluation.group_gaps import GroupGap as GroupGap
+    from nishimori._evaluation.group_gaps import GroupGaps as GroupGaps
+    from nishimori._evaluation.multilabel import LabelScore as LabelScore
+    from nishimori._evaluation.multilabel import MultilabelScorecard as MultilabelScorecard
+    from nishimori._evaluation.paired import Difference as Difference
+    from nishimori._evaluation.paired import Paired as Paired
+    from nishimori._evaluation.required_samples import RequiredSamples as RequiredSamples
+    from nishimori._evaluation.scorecard import Scorecard as Scorecard
+    from nishimori._fit.match import Receipt as Receipt
+    from nishimori._fit.temperatures import Temperatures as Temperatures
+    from nishimori._rows.top_k import ProbabilityBounds as ProbabilityBounds
+    from nishimori._sums.reliability import Reliability as Reliability
+    from nishimori._support.intervals import Interval as Interval
+
+_HOME = {
+    "Bootstrap": "_evaluation.bootstrap",
+    "CalibratedPair": "_calibrators.classifier.pair",
+    "CalibrationTest": "_evaluation.calibration_test",
+    "Check": "_evaluation.checks",
+    "Comparison": "_evaluation.comparison",
+    "Decomposition": "_evaluation.decomposition",
+    "Difference": "_evaluation.paired",
+    "Estimate": "_evaluation.estimate",
+    "Gate": "_evaluation.gate",
+    "GroupGap": "_evaluation.group_gaps",
+    "GroupGaps": "_evaluation.group_gaps",
+    "Interval": "_support.intervals",
+    "LabelScore": "_evaluation.multilabel",
+    "Method": "_calibrators.method_table",
+    "MethodTable": "_calibrators.method_table",
+    "MultilabelScorecard": "_evaluation.multilabel",
+    "Paired": "_evaluation.paired",
+    "ProbabilityBounds": "_rows.top_k",
+    "Receipt": "_fit.match",
+    "Reliability": "_sums.reliability",
+    "RequiredSamples": "_evaluation.required_samples",
+    "Scorecard": "_evaluation.scorecard",
+    "TemperatureCurve": "_evaluation.curve",
+    "Temperatures": "_fit.temperatures",
+}
+
+__all__ = [*_HOME]  # noqa: PLE0604 - the table is the list
+__getattr__, __dir__ = names_of("nishimori.results", _HOME, globals())
