@@ -47,8 +47,8 @@ def data_sets() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def method_names() -> dict[str, str]:
     """The names of methods in the result, and what this version calls them."""
     names = {name: name for name in nishimori.methods()}
-    if "adaptive" in names:
-        names["adaptive"] = names.pop("adaptive")
+    if "auto" in names:  # what "adaptive" was called before
+        names["adaptive"] = names.pop("auto")
     return names
 
 
