@@ -74,8 +74,8 @@ class Uncalibrated(Calibrator):
 
     Examples
     --------
-    >>> from nishimori import Uncalibrated
-    >>> Uncalibrated().fit([[2.0, 0.0], [0.0, 2.0]], [0, 0]).temperature_
+    >>> import nishimori
+    >>> nishimori.calibrator("none").fit([[2.0, 0.0], [0.0, 2.0]], [0, 0]).temperature_
     1.0
     """
 
