@@ -72,7 +72,7 @@ $(VENV)/installed: pyproject.toml requirements/test.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -r requirements/test.txt
-	$(BIN)/python -m pip install --quiet -e .
+	$(BIN)/python -m pip install --quiet --no-build-isolation -e .
 	@touch $@
 
 $(QUICK_VENV)/installed: pyproject.toml requirements/quick.txt

@@ -1,8 +1,8 @@
 """The report as a file: one page that runs nothing from the data and loads nothing, Markdown, and what is refused."""
 
-import builtins
 import hashlib
 import html
+import importlib
 import json
 import re
 from base64 import b64encode
@@ -162,15 +162,13 @@ def test_other_endings_and_other_dictionaries_are_refused(report, tmp_path):
 
 
 def test_a_missing_package_is_named_with_its_extra(report, monkeypatch):
-    real = builtins.__import__
+    real = importlib.import_module
 
-    def without(name, *rest):
+    def without(name, package=None):
         if name.partition(".")[0] == "vl_convert":
             raise ModuleNotFoundError("No module named 'vl_convert'", name="vl_convert")
-        return real(name, *rest)
+        return real(name, package)
 
-    import importlib
-
-    monkeypatch.setattr(importlib, "import_module", lambda name: without(name) or real(name))
+    monkeypatch.setattr(importlib, "import_module", without)
     with pytest.raises(ModuleNotFoundError, match=r"The report needs vl_convert, .* `pip install 'nishimori\[report\]'`.$"):
         report.to_html()
