@@ -45,7 +45,7 @@ full-lint: $(VENV)/installed
 types: $(VENV)/installed  ## Check types
 	$(BIN)/mypy
 
-contracts: $(VENV)/installed  ## Check that imports point down
+contracts: $(VENV)/installed  ## Check that folders import only from earlier stages
 	$(BIN)/lint-imports
 
 docs: $(VENV)/installed  ## Build the documentation into build/site
@@ -72,7 +72,7 @@ $(VENV)/installed: pyproject.toml requirements/test.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -r requirements/test.txt
-	$(BIN)/python -m pip install --quiet --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet -e .
 	@touch $@
 
 $(QUICK_VENV)/installed: pyproject.toml requirements/quick.txt

@@ -57,7 +57,7 @@ def test_what_a_function_cannot_honour_is_refused_by_name_and_may_be_left_out():
         metrics.ece(LOGITS, LABELS, clusters=np.arange(600))
     with pytest.raises(InputError, match=r"^`groups` must be left out of `temperatures`: this function treats all group"):
         nishimori.temperatures(LOGITS, LABELS, groups=np.arange(600))
-    assert metrics.ece(LOGITS, LABELS, clusters=None) == metrics.ece(LOGITS, LABELS)
+    assert metrics.ece(LOGITS, LABELS, clusters=None, counts=False) == metrics.ece(LOGITS, LABELS)
 
 
 def test_an_unknown_keyword_is_an_error_of_the_function_that_was_called():
@@ -77,6 +77,14 @@ def test_counts_that_were_said_once_hold_for_every_function():
     data = nishimori.rows(LOGITS, LABELS, sample_weight=counts, counts=True)
     assert nishimori.temperatures(data).ec_se == pytest.approx(nishimori.temperatures(*repeated).ec_se, rel=1e-6)
     assert nishimori.evaluate(data).nll_se == pytest.approx(nishimori.evaluate(*repeated).nll_se, rel=1e-9)
+    for name in ("ec", "adaptive", "bias", "group"):
+        fitted, copies = nishimori.calibrator(name).fit(data), nishimori.calibrator(name).fit(*repeated)
+        np.testing.assert_allclose(fitted.predict_proba(LOGITS[:9]), copies.predict_proba(LOGITS[:9]), rtol=1e-5)
+    assert nishimori.ExpectationConsistency().fit(data).temperature_se_ == pytest.approx(
+        nishimori.ExpectationConsistency().fit(*repeated).temperature_se_, rel=1e-6
+    )
+    with pytest.raises(InputError, match=r"^`counts` must be left out where `logits` is a Rows object, which brings its own"):
+        nishimori.rows(nishimori.rows(LOGITS, LABELS), counts=True)
     with pytest.raises(InputError, match="`counts` must be False where `clusters` is given"):
         nishimori.rows(LOGITS, LABELS, counts=True, clusters=np.arange(600) // 2)
 

@@ -12,7 +12,7 @@ from nishimori._fit.match import Match, Receipt
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, counts_in
 from nishimori._rows.scores import Floor, Input
 from nishimori._support.intervals import Interval
 from nishimori._support.roots import Root
@@ -113,6 +113,7 @@ class AdaptiveConsistency(Calibrator):
         right to about a hundredth of its standard error, because a sketch interpolates the variance of δ.
         """
         data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        counts = counts or counts_in(data)
         label_name = self.label_name(X)
         return self.adopt(X, data, match_both(data, label_name=label_name, counts=counts))
 

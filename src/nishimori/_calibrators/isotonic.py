@@ -10,7 +10,7 @@ from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import refuse_counted_clusters
+from nishimori._rows.rows import counts_in, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import claims_by_class, sum_by_class
 from nishimori._sums.outcomes import Levels
@@ -113,6 +113,7 @@ class Isotonic(Calibrator):
         """
         prior = checked_prior(self.prior)
         data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        counts = counts or counts_in(data)
         refuse_sketch(data, "Isotonic")
         refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)

@@ -14,7 +14,7 @@ from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
 from nishimori._fit.newton import solve
 from nishimori._fit.search import match
 from nishimori._methods.record import Record
-from nishimori._rows.rows import refuse_counted_clusters
+from nishimori._rows.rows import counts_in, refuse_counted_clusters
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -137,6 +137,7 @@ class SeveralParameters(Calibrator):
             If no finite parameters satisfy the conditions, or if two parameters have the same effect.
         """
         data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
+        counts = counts or counts_in(data)
         refuse_sketch(data, type(self).__name__)
         refuse_counted_clusters(data, counts=counts)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)

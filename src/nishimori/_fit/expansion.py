@@ -2,7 +2,7 @@
 
 For each row, R(β) = Σ exp(βd) over the classes other than the top one is R(β₀)·exp(κ₁δ + κ₂δ²/2 + ...) with δ = β - β₀ and the
 cumulants κ of d. Six of them give temperatures ten percent away to eight digits, so both temperatures are found without
-reading the logits again. An `Expansion` is a source of such rows, in which 56 bytes stand for a row of logits.
+reading the logits again. An `Expansion` holds such rows; 56 bytes stand for a row of logits.
 """
 
 from collections.abc import Iterator, Sequence

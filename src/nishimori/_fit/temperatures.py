@@ -160,7 +160,7 @@ def _at_least_one(found: Temperatures) -> Temperatures:
 def temperatures_of(
     data: Rows, *, warn: bool = True, starts: Mapping[str, float] | None = None, counts: bool = False
 ) -> Temperatures:
-    """Both temperatures of a source, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
+    """Both temperatures of rows, or neither; ``warn`` if few samples decide; ``starts`` are guesses by name."""
     if isinstance(data, TopKRows):
         bounded = BoundedMatch(data, *BUILT_IN.values(), counts=counts)
         if warn:

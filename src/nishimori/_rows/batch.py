@@ -1,7 +1,7 @@
 """Some rows of checked data: what every pass looks at.
 
-A `Batch` holds logits as they are stored, the column of each row's true class, and a positive weight per row. A source makes
-it, and nothing after it checks values again.
+A `Batch` holds logits as they are stored, the column of each row's true class, and a positive weight per row. Rows make it,
+and nothing after it checks values again.
 """
 
 from collections.abc import Sequence

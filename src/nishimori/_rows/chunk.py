@@ -127,7 +127,7 @@ class ChunkReading:
             yield self._rows(table, values, first + start * n_inner, known, looks=not any(p["number"] for p in places))
 
     def _rows(self, table: Array, given: Mapping[str, Any], first_row: int, known: Known, *, looks: bool) -> ArrayRows:
-        """Some rows as a source; ``looks`` if it should say that they look like probabilities."""
+        """Some rows as `ArrayRows`; ``looks`` if it should say that they look like probabilities."""
         weights = given.get("sample_weight")
         rows = self.meaning.rows(table, given["labels"], weights, first_row, self.n_classes, self.n_rows)
         if "clusters" in given:

@@ -122,7 +122,7 @@ class DaskRows(Rows):
 
 
 def from_dask(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: ReadOptions) -> DaskRows:
-    """A source of Dask's arrays; ``parts`` are clusters and groups. All but the logits may be NumPy arrays."""
+    """Rows in Dask's arrays; ``parts`` are clusters and groups. All but the logits may be NumPy arrays."""
     _check(logits, labels, meaning)
     cut = Cut(divided(logits), {})
     given = {"labels": labels, "sample_weight": sample_weight, **parts}

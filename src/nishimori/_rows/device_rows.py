@@ -108,7 +108,7 @@ def on_device(
     clusters: Clusters | None = None,
     groups: Groups | None = None,
 ) -> DeviceRows | None:
-    """The rows as a source of their device, or None if no kernel can read them all at once there.
+    """The rows as `DeviceRows`, or None if no kernel can read them all at once there.
 
     ``weights`` are None for ones; ``name`` is what the caller calls the labels.
     """

@@ -90,6 +90,8 @@ def rows(
     >>> print(f"{found.n_samples} tokens, T = {found.ec:.2f} ± {found.ec_se:.2f}")
     1640 tokens, T = 1.96 ± 0.07
     """
+    if is_rows(logits) and options.get("counts"):
+        _as_they_are(logits, {"counts": True}, "logits")  # raises
     return open_rows(logits, labels, columns=columns, read_ahead=read_ahead, progress=progress, **options)
 
 
@@ -137,7 +139,7 @@ def open_rows(
     meaning = ReadOptions(
         input="logits" if input is None else input,
         classes=classes,
-        floor=floor,  # type: ignore[arg-type]  # "auto" is refused above
+        floor=floor,  # type: ignore[arg-type]  # "auto" is refused above, or by `open_top_k`
         names=names,
         probability_remedy=probability_remedy,
         labelling=Labelling(ignore_index, shift_labels),

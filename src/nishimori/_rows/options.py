@@ -1,6 +1,7 @@
-"""Everything that can be said about data, once: what it is called, what it means, and which functions take it.
+"""Everything that can be said about data, once: what it is called, what it means, and how functions take or refuse it.
 
-Every public function that takes data takes the same keywords. Each is documented here, checked where the rows are opened, and
+Every public function that takes data takes the same keywords; `fit` of calibrators takes some of them, because their parameters
+say the rest. Each is documented here, checked where the rows are opened, and
 filled into signature and docstring of the function by `takes_rows`, so that ``help`` shows all of them. A function that cannot
 honour one of them says so, and it is refused by name.
 """
@@ -142,7 +143,7 @@ def takes_rows(
         def checked(*arguments: P.args, **options: P.kwargs) -> R:
             for name, value in options.items():
                 if name in refused:
-                    if value is not None:
+                    if value is not None and value is not OPTIONS[name].default:
                         raise InputError(f"`{name}` must be left out of `{function.__name__}`: {refused[name]}.")
                 elif name not in names:
                     raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")

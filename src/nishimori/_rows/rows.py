@@ -165,7 +165,7 @@ def refuse_counted_clusters(data: Any, *, counts: bool) -> None:
 
 
 def counts_of_clusters() -> InputError:
-    """The error for that."""
+    """The error if weights are counts where rows belong to clusters."""
     return InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
 
 

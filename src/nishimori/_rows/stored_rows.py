@@ -126,7 +126,7 @@ class StoredRows(Pieces[_StoredBlock]):
         return text
 
     def nothing(self) -> InputError:
-        """Never raised: an array without rows is refused when the source is made."""
+        """Never raised: an array without rows is refused when the rows are opened."""
         raise AssertionError
 
     def sample(self, size: int) -> ArrayRows | None:

@@ -204,7 +204,7 @@ class Completed(Rows):
 
 
 def open_top_k(given: TopK, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: ReadOptions) -> TopKRows:
-    """The source of top-k log-probabilities; ``parts`` are clusters and groups, of which the latter are refused."""
+    """The rows of top-k log-probabilities; ``parts`` are clusters and groups, of which the latter are refused."""
     usual = {"input": None if meaning.input == "logits" else meaning.input, "floor": meaning.floor}
     for argument, value in {"groups": parts["groups"], **usual}.items():
         if value is not None:

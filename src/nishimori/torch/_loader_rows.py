@@ -1,4 +1,4 @@
-"""A loader and a network as a source: each reading runs the network on all batches again, and no logits are kept."""
+"""A loader and a network as rows: each reading runs the network on all batches again, and no logits are kept."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
