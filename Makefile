@@ -4,9 +4,9 @@ QUICK_VENV := build/quick-venv
 DEMO_VENV := build/demo-venv
 BIN := $(VENV)/bin
 QUICK := $(QUICK_VENV)/bin
-# Three at a time, because some tests wait for other processes. The tests of one file stay in one process, so that imports are paid once. Files, and the tests within a file, come
+# Two at a time: the tests of one file stay in one process, so that imports are paid once. Files, and the tests within a file, come
 # in an order that pytest-randomly draws. It prints the seed, with which `make unit ORDER=--randomly-seed=N` repeats the order.
-WORKERS ?= 3
+WORKERS ?= 2
 ORDER ?=
 # One thread per worker: more threads than cores wait for each other, and take several times as long.
 # Byte code is written even where the environment says not to: each worker, and many processes that tests start, would compile all
