@@ -201,3 +201,9 @@ def test_a_sketch_has_no_rows_to_resample():
 def test_a_level_beyond_one_is_refused():
     with pytest.raises(InputError, match="`level` must lie between 0 and 1, got 95"):
         bootstrap(*reference.drawn(100, 3), n_draws=10).interval(95)
+
+
+def test_rows_whose_weights_are_counts_are_refused():
+    data = nishimori.rows(LOGITS, LABELS, sample_weight=np.full(len(LABELS), 2.0), counts=True)
+    with pytest.raises(InputError, match=r"^`logits` must not be rows whose weights are counts: resamples are drawn from"):
+        bootstrap(data, n_draws=20)

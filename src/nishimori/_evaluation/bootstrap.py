@@ -13,7 +13,7 @@ from nishimori._fit.search import match
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
-from nishimori._rows.rows import Rows
+from nishimori._rows.rows import Rows, counts_in
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Observable, RowView, TopN
 from nishimori._sums.resampling import on_host, resampled_sums
@@ -143,6 +143,8 @@ def bootstrap(
     n_draws, seed = whole("n_draws", n_draws, 10), whole("seed", seed, 0)
     n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
     data = open_rows(logits, labels, **options)
+    if counts_in(data):
+        raise InputError("`logits` must not be rows whose weights are counts: resamples are drawn from independent samples.")
     return _resampled(data, _observable(method, top_n, data), n_draws, seed, n_jobs)
 
 
