@@ -204,6 +204,6 @@ def test_a_level_beyond_one_is_refused():
 
 
 def test_rows_whose_weights_are_counts_are_refused():
-    data = nishimori.rows(LOGITS, LABELS, sample_weight=np.full(len(LABELS), 2.0), counts=True)
+    data = nishimori.rows(*reference.drawn(200, 3), sample_weight=np.full(200, 2.0), counts=True)
     with pytest.raises(InputError, match=r"^`logits` must not be rows whose weights are counts: resamples are drawn from"):
         bootstrap(data, n_draws=20)
