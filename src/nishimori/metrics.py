@@ -1,20 +1,8 @@
 """Scores of a classifier: how often it is right, how sure it is, and whether the two agree.
 
-`nishimori.evaluate` gives the usual ones together, from one reading of the data. Here every function
-takes ``(logits, labels)``, in that order and in any array library, and six keywords:
-
-``temperature=1.0``
-    Divide the logits by this first, so that one array serves before and after calibration.
-``sample_weight=None``
-    A weight of w counts a sample w times as much.
-``input="logits"``
-    Say "probabilities" if that is what the first argument holds; nothing is guessed. Each row is then divided by its sum.
-``classes=None``
-    The label of each column in order, where labels are not the column numbers 0, 1, ...
-``floor=None``
-    Smaller probabilities are raised to this; by default only exact zeros are raised, to the smallest number of their dtype.
-``ignore_index=None``
-    Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
+`nishimori.evaluate` gives the usual ones together, from one pass over the data. Here every function takes ``(logits, labels)``,
+in that order and in any array library, ``temperature``, by which logits are divided first, so that one array serves before and
+after calibration, and the keywords about data that `nishimori.rows` explains.
 
 Logits may have more dimensions before the classes, such as (sequences, tokens, vocabulary): each position is a sample. A flat
 array z of shape (n,) stands for the two logits (0, z), a flat array p of probabilities for (1 - p, p). Each function returns a

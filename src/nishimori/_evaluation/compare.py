@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
 from itertools import permutations
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from sklearn.base import clone
 
@@ -177,20 +177,20 @@ def data_sets(
     """
     floor = options.get("floor")
     fitted = _data(*validation, options, ("X_val", "y_val"))
-    used = floor_in(fitted) if is_auto(floor) else floor
+    used = cast("float | None", floor_in(fitted) if is_auto(floor) else floor)
     if test[0] is None:
         for name, value in zip(_OF_TEST_DATA, (*test, *test_options.values()), strict=True):
             if value is not None:
                 raise InputError(f"`{name}` must be left out where there is no `X_test`.")
-        return fitted, None, used  # type: ignore[return-value]
+        return fitted, None, used
     others = options.copy()
     others.update({**test_options, "floor": used})  # type: ignore[typeddict-item]
     measured = _data(*test, others, ("X_test", "y_test"))
     if measured.n_classes != fitted.n_classes:
         raise InputError(f"`X_test` must have {fitted.n_classes} classes, as `X_val` has, got {measured.n_classes}.")
     if used is not None and is_auto(floor) and floor_in(measured) is None:  # rows, which were told nothing
-        measured = with_floor(measured, used, "X_test")  # type: ignore[arg-type]
-    return fitted, measured, used  # type: ignore[return-value]
+        measured = with_floor(measured, used, "X_test")
+    return fitted, measured, used
 
 
 def floor_verdict(floor: float | None) -> str:
@@ -202,12 +202,14 @@ def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str])
     """Logits and labels as rows. `Rows` know what their numbers mean, and are told nothing but that a floor is to be chosen."""
     if not is_rows(logits):
         return open_rows_to_fit(logits, labels, names=names, **options)
-    kept: RowOptions = options.copy()
-    for name in ("input", "classes", "ignore_index", "shift_labels", "class_axis"):
-        kept.pop(name, None)  # type: ignore[misc]
-    if not is_auto(kept.get("floor")):
-        kept.pop("floor", None)
-    return open_rows_to_fit(logits, labels, names=names, **kept)
+    told: RowOptions = {"floor": "auto" if is_auto(options.get("floor")) else None}
+    # What rows bring themselves is refused where it is said again.
+    told |= {
+        "sample_weight": options.get("sample_weight"),
+        "clusters": options.get("clusters"),
+        "groups": options.get("groups"),
+    }
+    return open_rows_to_fit(logits, labels, names=names, **told)
 
 
 def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Calibrator:

@@ -120,20 +120,22 @@ def open_rows(
     ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what the user can do if
     the logits look like probabilities. All else is as for `rows`.
     """
-    said = {
-        names[1]: labels,
-        "sample_weight": sample_weight,
-        "clusters": clusters,
-        "groups": groups,
-        "input": None if isinstance(input, str) and input == "logits" else input,
-        "classes": classes,
-        "floor": floor,
-        "ignore_index": ignore_index,
-        "shift_labels": shift_labels or None,
-        "class_axis": None if class_axis == -1 else class_axis,
-    }
     if is_rows(logits):
-        return _as_they_are(logits, said | {"columns": columns, "read_ahead": read_ahead or None}, names[0])
+        said = {
+            names[1]: labels,
+            "sample_weight": sample_weight,
+            "clusters": clusters,
+            "groups": groups,
+            "input": None if isinstance(input, str) and input == "logits" else input,
+            "classes": classes,
+            "floor": floor,
+            "ignore_index": ignore_index,
+            "shift_labels": shift_labels or None,
+            "class_axis": None if class_axis == -1 else class_axis,
+            "columns": columns,
+            "read_ahead": read_ahead or None,
+        }
+        return _as_they_are(logits, said, names[0])
     if not isinstance(logits, TopK):  # which has no use for any floor, and says so
         refuse_auto(floor)
     meaning = ReadOptions(
@@ -147,10 +149,9 @@ def open_rows(
     )
     if columns is not None and not _is_table(logits):
         raise InputError(f"`columns` must be left out where `{names[0]}` is a {type(logits).__name__}: it is for tables.")
-    is_stream = not _is_stored(logits) and not _is_table(logits) and _yields_batches(logits, labels)
-    if read_ahead and not is_stream:
+    if read_ahead and not _is_stream(logits, labels):
         raise InputError(f"`read_ahead` must be left out where `{names[0]}` is a {type(logits).__name__}: it is for batches.")
-    if class_axis != -1 and not is_stream:
+    if class_axis != -1 and not _is_stream(logits, labels):
         if isinstance(logits, TopK) or in_pieces(logits, labels):
             raise InputError(f"`class_axis` must be -1 where `{names[0]}` is a {type(logits).__name__}. Put the classes last.")
         logits, meaning = classes_last(logits, class_axis, names[0]), replace(meaning, class_axis=-1)
@@ -220,6 +221,10 @@ def in_pieces(logits: Any, labels: Any = None) -> bool:
     if type(logits) is np.ndarray or is_rows(logits):  # the commonest cases, for which each check would count
         return False
     return _is_table(logits) or _is_stored(logits) or _yields_batches(logits, labels)
+
+
+def _is_stream(logits: Any, labels: Any) -> bool:
+    return in_pieces(logits, labels) and not _is_table(logits) and not _is_stored(logits)
 
 
 def _pieces(

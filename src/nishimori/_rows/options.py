@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, cleandoc, signature
+from textwrap import wrap
 from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
@@ -24,6 +25,9 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import is_whole
 from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
+
+# Of the texts in docstrings, which are indented.
+_WIDTH = 112
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -162,20 +166,9 @@ def with_options(docstring: str, options: Mapping[str, Option]) -> str:
     """A docstring whose entry ``**options`` is replaced by one entry per option."""
     lines = []
     for name, option in options.items():
-        lines += [f"{name} : {option.kind}", *(f"    {line}" for line in _wrapped(option.text))]
+        lines += [f"{name} : {option.kind}", *(f"    {line}" for line in wrap(option.text, _WIDTH, break_on_hyphens=False))]
     plain = cleandoc(docstring)
     return re.sub(r"^\*\*options\n(?:[ ]+.*\n?)*", lambda _: "\n".join(lines) + "\n", plain, count=1, flags=re.MULTILINE)
-
-
-def _wrapped(text: str, width: int = 112) -> list[str]:
-    lines, line = [], ""
-    for word in text.split():
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-    return [*lines, line]
 
 
 @dataclass(frozen=True)
