@@ -1,4 +1,4 @@
-"""Every error and warning that nishimori raises on purpose.
+"""Every error and warning that nishimori raises on purpose, and how they write the arguments that they name.
 
 ::
 
@@ -14,7 +14,46 @@
     FewErrorsWarning (UserWarning)    few samples decide the temperature, so it is uncertain
 
 All errors are `ValueError`, so code that catches scikit-learn's errors catches them too.
+
+An `InputError` keeps what it is about in parts, and its text is made from them in one place. So whoever knows more about the
+data (a file its lines, a loader its batches) adds it with `InputError.changed`, and nobody reads a text to find out. Arguments
+that a text names go through `setting`, which writes them as they are typed: in Python, or in the shell.
 """
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Any, Self
+
+_ABSENT: Any = object()
+
+Writer = Callable[..., str]
+"""How arguments are typed: a function of the name of one and, where a value is meant, of that."""
+
+
+def in_python(name: str, value: object = _ABSENT) -> str:
+    """An argument as it is typed in Python, such as `floor` or `input='probabilities'`."""
+    return f"`{name}`" if value is _ABSENT else f"`{name}={value!r}`"
+
+
+# For the whole process, and not in a context variable, because files are read in threads, whose errors count too.
+_writer: Writer = in_python
+
+
+def setting(name: str, value: object = _ABSENT) -> str:
+    """An argument, for a message, as its reader types it: `input='probabilities'`, or --input probabilities in the shell."""
+    return _writer(name) if value is _ABSENT else _writer(name, value)
+
+
+@contextmanager
+def arguments_written(writer: Writer) -> Iterator[None]:
+    """Messages that are made inside write arguments in another way."""
+    global _writer  # noqa: PLW0603 - see above
+    before, _writer = _writer, writer
+    try:
+        yield
+    finally:
+        _writer = before
 
 
 class NishimoriError(ValueError):
@@ -22,7 +61,81 @@ class NishimoriError(ValueError):
 
 
 class InputError(NishimoriError):
-    """An argument is not what it must be; the message names it and says what to do."""
+    """An argument is not what it must be; the message names it and says what to do.
+
+    Its text is "`argument` must `must`, got `got` in row `row`, column `column`. `remedy`".
+
+    Parameters
+    ----------
+    argument : str
+        The name of the argument. With a blank in it, another subject, such as "The network". Where ``must`` is left out, the
+        whole message.
+    must : str
+        What the argument must do, such as "be a positive number".
+    got : object, optional
+        What was passed instead, in words.
+    remedy : str
+        What to do: whole sentences.
+    row : int or tuple of int, optional
+        The row at fault, counted from 0; a position where rows have several dimensions.
+    column : int, optional
+        Its column.
+    place : str
+        Words in place of ``row`` and ``column``, such as "line 12, column 'z_3'".
+    where : str
+        Where the data come from, such as a file or "Batch 3". The text begins with it.
+    """
+
+    def __init__(
+        self,
+        argument: str,
+        must: str = "",
+        got: object = _ABSENT,
+        remedy: str = "",
+        *,
+        row: int | tuple[int, ...] | None = None,
+        column: int | None = None,
+        place: str = "",
+        where: str = "",
+    ) -> None:
+        super().__init__(argument, must)
+        self.argument = argument
+        self.must = must
+        self.got = None if got is _ABSENT else str(got)
+        self.remedy = remedy
+        self.row = row
+        self.column = column
+        self.place = place
+        self.where = where
+
+    def changed(self, **parts: Any) -> Self:
+        """The same error with other parts, such as ``where``."""
+        made = copy(self)
+        vars(made).update(parts)
+        return made.with_traceback(None)
+
+    def __str__(self) -> str:
+        said = self._subject()
+        if self.must:
+            said += f" must {self.must}" + ("" if self.got is None else f", got {self.got}")
+            said += f" in {place}." if (place := self.place or self._counted()) else "."
+        return " ".join(part for part in (self.where and f"{self.where}:", said, self.remedy) if part)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def _subject(self) -> str:
+        if not self.must or " " in self.argument:
+            return self.argument
+        written = setting(self.argument)
+        return written[:1].upper() + written[1:]
+
+    def _counted(self) -> str:
+        """The row and the column, counted from 0."""
+        if self.row is None:
+            return ""
+        row = f"row {self.row}" if isinstance(self.row, int) else f"row ({', '.join(map(str, self.row))})"
+        return row if self.column is None else f"{row}, column {self.column}"
 
 
 class NoRowsError(InputError):

@@ -81,18 +81,22 @@ class Choices:
         marked = arrays.on_host(numeric(right, "right"))
         if marked.shape == self.rows.shape and np.isnan(marked).any():
             first = int(np.argmax(np.isnan(marked)))
-            raise InputError(f"`right` must be True or False (1 or 0) for each choice, got nan for choice {first}.")
+            raise InputError("right", "be True or False (1 or 0) for each choice", got=f"nan for choice {first}")
         if marked.shape != self.rows.shape or not np.isin(marked, (0, 1)).all():
             raise InputError(
-                f"`right` must be True or False (1 or 0) for each of the {len(self.rows)} choices, got {_described(marked)}. "
-                "If you know the column of the right choice, it is the label."
+                "right",
+                f"be True or False (1 or 0) for each of the {len(self.rows)} choices",
+                got=_described(marked),
+                remedy="If you know the column of the right choice, it is the label.",
             )
         number = np.bincount(self.rows[marked != 0], minlength=len(self.ids))
         if (number != 1).any():
             first = int(np.argmax(number != 1))
             raise InputError(
-                f"`right` must mark one choice of each question, got {number[first]} for question "
-                f"{self.ids.tolist()[first]!r}. Drop such questions."
+                "right",
+                "mark one choice of each question",
+                got=f"{number[first]} for question {self.ids.tolist()[first]!r}",
+                remedy="Drop such questions.",
             )
         labels = np.empty(len(self.ids), np.int64)
         labels[self.rows[marked != 0]] = self.columns[marked != 0]
@@ -130,7 +134,7 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
     """
     name = "token_log_probabilities"
     if answer_ids is not None and mask is not None:
-        raise InputError("`mask` must be left out with `answer_ids`. Drop the tokens that belong to no answer.")
+        raise InputError("mask", "be left out with `answer_ids`", remedy="Drop the tokens that belong to no answer.")
     if answer_ids is not None:
         values = _checked(_flat(token_log_probabilities, name, "answer_ids"), name)
         ids, codes = _codes(answer_ids, len(values), "answer_ids", "token")
@@ -140,8 +144,10 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
     table = arrays.on_host(numeric(token_log_probabilities, name))
     if table.ndim != 2:
         raise InputError(
-            f"`{name}` must have shape (n_answers, n_tokens), got {table.shape}. For a flat array pass `answer_ids`, for one "
-            f"answer `[{name}]`."
+            name,
+            "have shape (n_answers, n_tokens)",
+            got=table.shape,
+            remedy=f"For a flat array pass `answer_ids`, for one answer `[{name}]`.",
         )
     kept = np.ones(table.shape, bool) if mask is None else _checked_mask(mask, table.shape)
     number = np.count_nonzero(kept, axis=1)
@@ -187,8 +193,12 @@ def log_odds(log_probabilities: Any, *, floor: float | None = None) -> HostArray
     if not np.isfinite(found).all():
         first = int(np.argmin(np.isfinite(found)))
         raise InputError(
-            f"`{name}` must be finite and below 0, got {values[first]:g} for answer {first}, whose log-odds are infinite. Pass "
-            "`floor`, the smallest probability that you consider possible: 6e-8 is the rounding error of float32."
+            name,
+            "be finite and below 0",
+            got=f"{values[first]:g} for answer {first}, whose log-odds are infinite",
+            remedy=(
+                "Pass `floor`, the smallest probability that you consider possible: 6e-8 is the rounding error of float32."
+            ),
         )
     return found
 
@@ -227,7 +237,10 @@ def choices(log_probabilities: Any, question_ids: Any) -> Choices:
     if (number < 2).any():
         first = int(np.argmax(number < 2))
         raise InputError(
-            f"Each question must have at least two choices, got one for question {ids.tolist()[first]!r}. Drop such questions."
+            "Each question",
+            "have at least two choices",
+            got=f"one for question {ids.tolist()[first]!r}",
+            remedy="Drop such questions.",
         )
     order = np.argsort(rows, kind="stable")
     columns = np.empty(len(rows), np.int64)
@@ -247,7 +260,7 @@ def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
                 "all tokens pass `answer_ids`."
             )
     if not parts:
-        raise InputError(f"`{name}` must hold at least one answer, got none.")
+        raise InputError(name, "hold at least one answer", got="none")
     lengths = np.array([len(part) for part in parts])
     _refuse_empty(lengths)
     values = [_checked(part, f"{name}[{number}]") for number, part in enumerate(parts)]
@@ -257,11 +270,11 @@ def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
 def _flat(x: Any, name: str, beside: str | None) -> HostArray:
     """A flat array of numbers on the host."""
     if isinstance(x, Answers):
-        raise InputError(f"`{name}` must be a flat array, got {x!r}. Pass `answers.log_probabilities`.")
+        raise InputError(name, "be a flat array", got=repr(x), remedy="Pass `answers.log_probabilities`.")
     values = arrays.on_host(numeric(x, name))
     if values.ndim != 1 or not len(values):
         also = f", as `{beside}`," if beside else ""
-        raise InputError(f"`{name}` must be a flat array{also} with at least one entry, got shape {values.shape}.")
+        raise InputError(name, f"be a flat array{also} with at least one entry", got=f"shape {values.shape}")
     return values
 
 
@@ -273,7 +286,9 @@ def _checked(values: HostArray, name: str) -> HostArray:
         place = tuple(int(number) for number in np.unravel_index(int(np.argmax(bad)), bad.shape))
         where = f"entry {place[0]}" if len(place) == 1 else f"row {place[0]}, column {place[1]}"
         remedy = "Take the logarithm of probabilities first" if 0 < wide[place] <= 1 else "Find where the model produced it"
-        raise InputError(f"`{name}` must be logarithms of probabilities, at most 0, got {wide[place]:g} in {where}. {remedy}.")
+        raise InputError(
+            name, "be logarithms of probabilities, at most 0", got=f"{wide[place]:g} in {where}", remedy=f"{remedy}."
+        )
     return np.minimum(wide, 0.0)
 
 
@@ -281,8 +296,10 @@ def _checked_mask(mask: Any, shape: tuple[int, ...]) -> HostArray:
     found = arrays.on_host(numeric(mask, "mask"))
     if found.shape != shape or not np.isin(found, (0, 1)).all():
         raise InputError(
-            f"`mask` must be True or False (1 or 0) for each token, of shape {shape}, got {_described(found)}. True marks the "
-            "tokens of the answer."
+            "mask",
+            f"be True or False (1 or 0) for each token, of shape {shape}",
+            got=_described(found),
+            remedy="True marks the tokens of the answer.",
         )
     kept: HostArray = found != 0
     return kept
@@ -295,7 +312,7 @@ def _described(array: HostArray) -> str:
 def _refuse_empty(n_tokens: HostArray) -> None:
     if not len(n_tokens) or not n_tokens.all():
         which = f"none in answer {int(np.argmin(n_tokens))}" if len(n_tokens) else "no answers"
-        raise InputError(f"Each answer must have at least one token, got {which}. Drop such answers, or check `mask`.")
+        raise InputError("Each answer", "have at least one token", got=which, remedy="Drop such answers, or check `mask`.")
 
 
 def _codes(ids: Any, length: int, name: str, per: str) -> tuple[HostArray, HostArray]:
@@ -303,14 +320,14 @@ def _codes(ids: Any, length: int, name: str, per: str) -> tuple[HostArray, HostA
     try:
         found = as_given(ids)
     except ValueError:
-        raise InputError(f"`{name}` must be a flat list, got rows of different lengths.") from None
+        raise InputError(name, "be a flat list", got="rows of different lengths") from None
     if found.shape != (length,):
-        raise InputError(f"`{name}` must have shape ({length},), one entry per {per}, got {found.shape}.")
+        raise InputError(name, f"have shape ({length},), one entry per {per}", got=found.shape)
     values = found.tolist()
     missing = next((place for place, value in enumerate(values) if is_absent(value)), None)
     if missing is not None:
-        raise InputError(f"`{name}` must not be missing, got {values[missing]} in entry {missing}. Drop that {per}.")
-    several = InputError(f"`{name}` must be all numbers or all text, got several types. Convert them to text.")
+        raise InputError(name, "not be missing", got=f"{values[missing]} in entry {missing}", remedy=f"Drop that {per}.")
+    several = InputError(name, "be all numbers or all text", got="several types", remedy="Convert them to text.")
     if len({isinstance(value, str) for value in values}) > 1:
         raise several
     try:

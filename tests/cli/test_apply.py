@@ -153,7 +153,7 @@ def test_single_precision_stays_single(place):
         ("apply c.json header.csv -o p.csv", "header.csv has the names of its columns, but no rows."),
         ("apply c.json broken.csv -o p.csv", "broken.csv, line 62: 1 field where the header has 6; the delimiter is ','."),
         ("apply c.json missing.csv -o p.csv", "missing.csv, line 5, column 'z_dog': got 'nan' for a score."),
-        ("apply c.json infinite.csv -o p.csv", "`scores` must not contain NaN or +inf, got inf in line 5, column 'z_dog'."),
+        ("apply c.json infinite.csv -o p.csv", "The scores must not contain NaN or +inf, got inf in line 5, column 'z_dog'."),
         (
             "apply d.json t.csv -o p.csv",
             "t.csv does not say which columns are scores: 'id', 'z_cat', 'split', 'z_dog', 'z_eel', 'target'. If the scores "

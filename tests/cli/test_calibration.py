@@ -139,7 +139,7 @@ def test_tables_keep_the_names_of_their_columns(run):
     assert "does not say which columns are scores" in err
     code, _, err = run("fit val.csv -o d.json --columns ant,bee,cat,dog")
     assert code == 1
-    assert "got 'bee' in line 2. For other labels pass the label of each column in order: --classes." in err
+    assert "got 'bee' in line 2. For other labels pass the label of each column in order as --classes." in err
     code, _, err = run("fit val.csv -o d.json --classes dog,cat,bee,ant")
     assert code == 1
     assert "--classes must be in the order of the columns" in err

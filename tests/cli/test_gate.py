@@ -101,7 +101,7 @@ def test_few_samples_or_constant_outputs_end_with_four(run, files):
 
 UNMADE = {
     "no file": ("nothing.npz", "There is no file nothing.npz."),
-    "NaN": ("bad.npz", "`scores` must not contain NaN or +inf, got nan in row 4, column 1 (counted from 0)."),
+    "NaN": ("bad.npz", "The scores must not contain NaN or +inf, got nan in row 4, column 1 (counted from 0)."),
     "no labels": ("test.csv --labels truth", "truth"),
     "a damaged calibration": ("test.npz --calibration damaged.json", "damaged.json is not a calibration file"),
     "not an archive": ("damaged.npz", "damaged.npz"),
@@ -238,7 +238,7 @@ REFUSED = {
     "bad data": (
         "bad.npz --max-gap 0.1",
         1,
-        "error: `scores` must not contain NaN or +inf, got nan in row 4, column 1 (counted from 0).",
+        "error: The scores must not contain NaN or +inf, got nan in row 4, column 1 (counted from 0).",
     ),
     "empty data": (
         "empty.npz --max-gap 0.1",

@@ -30,7 +30,7 @@ def test_apply_counts_rows_from_the_start_of_the_file(tmp_path, monkeypatch):
     np.savez(tmp_path / "test.npz", logits=scores)
     nishimori.from_temperature(2.0).save(tmp_path / "c.json")
     ended = shell.nishimori("apply c.json test.npz -o p.npz", place=tmp_path)
-    assert ended.err.startswith("error: `scores` must not contain NaN or +inf, got nan in row 24, column 1 (counted from 0).")
+    assert ended.err.startswith("error: The scores must not contain NaN or +inf, got nan in row 24, column 1 (counted from 0).")
     assert not (tmp_path / "p.npz").exists()
 
 

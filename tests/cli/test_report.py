@@ -186,7 +186,7 @@ def test_bad_files_are_refused_in_one_line(run, files):
     np.savez(files / "hollow.npz", logits=hollow, labels=TEST["codes"])
     np.savez(files / "empty.npz", logits=TEST["logits"][:0], labels=TEST["codes"][:0])
     assert refused(run("report val.npz hollow.npz")).startswith(
-        "error: hollow.npz: `scores` must not contain NaN or +inf, got nan in row 7, column 2 (counted from 0)."
+        "error: hollow.npz: The scores must not contain NaN or +inf, got nan in row 7, column 2 (counted from 0)."
     )
     assert refused(run("report val.npz empty.npz")) == (
         "error: 'logits' in empty.npz has nothing in it, its shape is (0, 4). Save it again with its rows."

@@ -127,7 +127,7 @@ def test_a_wider_range_finds_what_the_usual_one_does_not(place):
     assert ended.code == 1
     assert ended.err == (
         "error: The temperature must lie in the range of the sketch, got one above 22.63. Make the sketch with a wider range, "
-        "such as --temperatures 0.044,2.3e+02.\n"
+        "such as --temperatures 0.044,230.\n"
     )
     shell.nishimori("sketch hot.npz -o wide.npz --temperatures 0.1,1000", place=place)
     assert shell.nishimori("fit wide.npz -o c.json --method ec", place=place).code == 0
@@ -148,10 +148,10 @@ def bad(place, name, row):
     [
         (
             "sketch bad.npz -o s.npz",
-            "bad.npz: `scores` must not contain NaN or +inf, got nan in row 777, column 2 (counted from 0)",
+            "bad.npz: The scores must not contain NaN or +inf, got nan in row 777, column 2 (counted from 0)",
         ),
         ("sketch bad.csv -o s.npz", "bad.csv, line 779, column '2': got 'nan' for a score. Fill it in, or drop the row."),
-        ("sketch t.npz three.npz -o s.npz", "three.npz: `scores` must have 4 classes, as all rows before, got 3."),
+        ("sketch t.npz three.npz -o s.npz", "three.npz: The scores must have 4 classes, as all rows before, got 3."),
         (
             "sketch short.npz -o s.npz",
             "short.npz: The labels in 'labels' (option --labels) must have as many entries as there are rows of scores, 900, "

@@ -118,7 +118,7 @@ def test_names_from_files_cannot_steer_the_terminal(capsys, monkeypatch):
     _terminal.print_text(STEERING)
     _terminal.print_rows([{"name": STEERING, "number": 1}], STEERING)
     _terminal.print_table({STEERING: row}, STEERING)
-    with pytest.raises(SystemExit), _terminal.one_line_errors(set):
+    with pytest.raises(SystemExit), _terminal.one_line_errors():
         warn_and_fail(f"{STEERING}x")
     told = capsys.readouterr()
     assert told.out.count(SHOWN) == 5
@@ -157,7 +157,7 @@ def test_a_terminal_without_greek_letters_gets_question_marks(monkeypatch):
     for name, stream in streams.items():
         monkeypatch.setattr(sys, name, stream)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    with _terminal.one_line_errors(set):
+    with _terminal.one_line_errors():
         _terminal.print_text("α\udc80")
         _terminal.note("α\udc80")
     assert [stream.buffer.getvalue() for stream in streams.values()] == [rb"?\udc80" + b"\n"] * 2
@@ -212,7 +212,7 @@ def test_a_note_that_cannot_be_written_changes_nothing(ending, place):
         "import time\n"
         "from nishimori._support.progress import shown\n"
         "from nishimori.cli._terminal import note, one_line_errors, print_text\n"
-        "with one_line_errors(set), shown(True) as report:\n"
+        "with one_line_errors(), shown(True) as report:\n"
         "    time.sleep(0.2)\n"  # until `true` has ended
         "    note('a note')\n"
         "    report('progress', 1, 2)\n"
@@ -352,7 +352,7 @@ def interrupt():
 
 def test_ctrl_c_before_and_after_the_command_itself_is_an_interrupt_too(monkeypatch):
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    with pytest.raises(SystemExit) as end, _terminal.one_line_errors(set):
+    with pytest.raises(SystemExit) as end, _terminal.one_line_errors():
         interrupt()
     assert end.value.code == 130
 

@@ -30,10 +30,10 @@ def test_theory_finds_the_best_penalty_and_prints_json(run):
             "theory cubic --alpha 2 --penalty 1",
             "error: `teacher` must be one of logit, affine, constant, probit, got 'cubic'.\n",
         ),
-        ("theory logit --alpha -1 --penalty 1", "error: `alpha` must be a positive finite number, got -1.0.\n"),
-        ("theory logit --alpha 1 --penalty 0", "error: `penalty` must be a positive finite number, got 0.0.\n"),
+        ("theory logit --alpha -1 --penalty 1", "error: --alpha must be a positive finite number, got -1.0.\n"),
+        ("theory logit --alpha 1 --penalty 0", "error: --penalty must be a positive finite number, got 0.0.\n"),
         ("theory logit --alpha 1 --penalty much", "error: `--penalty` must be a number, error or loss, got 'much'.\n"),
-        ("theory logit --alpha 1 --penalty 1 --rho 0", "error: `rho` must be a positive finite number, got 0.0.\n"),
+        ("theory logit --alpha 1 --penalty 1 --rho 0", "error: --rho must be a positive finite number, got 0.0.\n"),
         (
             "paper run figure-9",
             f"error: There is no artefact 'figure-9' of the paper; there are {', '.join(paper.names())}.\n",

@@ -251,8 +251,8 @@ def test_a_run_that_could_not_write_its_logits_continues_from_its_last_epoch(tra
 BAD = {
     "data set": ("--dataset mnist", "There is no data set 'mnist'; there are svhn, cifar10, cifar100."),
     "network": ("--model resnet21", "There is no network 'resnet21'; there are resnet20, resnet32,"),
-    "device": ("--device gpu", "`device` must be a PyTorch device such as 'cpu' or 'cuda', got 'gpu'."),
-    "device that does not compute": ("--device meta", "`device` must be one that works on this machine, got 'meta'"),
+    "device": ("--device gpu", "--device must be a PyTorch device such as 'cpu' or 'cuda', got 'gpu'."),
+    "device that does not compute": ("--device meta", "--device must be one that works on this machine, got 'meta'"),
     "folder of images": ("--data nowhere", "There is no folder nowhere to read CIFAR-10 from. Choose one that exists."),
 }
 

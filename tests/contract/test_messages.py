@@ -183,11 +183,11 @@ EC().fit(X, put(y, 5, 0.5))
 EC().fit(X, put(y, 5, np.nan))
     `y` must be integers from 0 to 2, got nan: a label is missing in row 5. Drop such samples.
 EC().fit(X, np.array(NAMES)[y])
-    `y` must be integers from 0 to 2, got 'cat' in row 0. For other labels pass the label of each column in order:
-    `classes=[...]`.
+    `y` must be integers from 0 to 2, got 'cat' in row 0. For other labels pass the label of each column in order
+    as `classes`.
 EC().fit(X, y + 1j)
-    `y` must be integers from 0 to 2, got (2+1j) in row 0. For other labels pass the label of each column in order:
-    `classes=[...]`.
+    `y` must be integers from 0 to 2, got (2+1j) in row 0. For other labels pass the label of each column in order
+    as `classes`.
 TS().fit(put(X, (0, y[0]), -np.inf), y)
     `y` must not name a masked class for temperature scaling, got 1 samples whose true class has logit -inf: their
     loss is infinite at every T. Unmask the class, drop those samples, or use ExpectationConsistency, which counts

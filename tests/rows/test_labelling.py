@@ -204,7 +204,9 @@ def test_the_label_of_a_position_is_found_at_the_next_one():
 
 
 def test_labels_cannot_be_shifted_where_sequences_are_not_known():
-    with pytest.raises(InputError, match=r"^`shift_labels` needs `logits` of shape \(n_sequences, n_tokens, n_classes\), got"):
+    with pytest.raises(
+        InputError, match=r"^`logits` must have shape \(n_sequences, n_tokens, n_classes\) where `shift_labels` is True, got"
+    ):
         nishimori.rows(FLAT, TRUE, shift_labels=True, ignore_index=-100)
     with pytest.raises(InputError, match=r"^`shift_labels` must be True or False, got 'yes'\.$"):
         nishimori.rows(LOGITS, LABELS, shift_labels="yes", ignore_index=-100)
@@ -291,8 +293,8 @@ def test_the_score_is_the_share_of_right_tokens():
 
 def test_rows_are_named_by_their_position():
     given = scores(np.zeros((3, 4, 5, 2)))
-    assert given.row(0) == "row (0, 0, 0)"
-    assert given.row(2 * 20 + 3 * 5 + 4) == "row (2, 3, 4)"
+    assert given.row(0) == (0, 0, 0)
+    assert given.row(2 * 20 + 3 * 5 + 4) == (2, 3, 4)
     assert Labelling().is_plain
 
 

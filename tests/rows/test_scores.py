@@ -170,8 +170,8 @@ UNUSABLE = {
     "none": ([0, None, 2, 1], "`y` must be integers from 0 to 2, got None in row 1. A label is missing. Drop such samples."),
     "text": (
         ["0", "2", "x", "1"],
-        "`y` must be integers from 0 to 2, got 'x' in row 2. For other labels pass the label of each column in order: "
-        "`classes=[...]`.",
+        "`y` must be integers from 0 to 2, got 'x' in row 2. For other labels pass the label of each column in order as "
+        "`classes`.",
     ),
     "one-hot": (np.eye(3)[[0, 1, 2, 0]], f"{PER_SAMPLE}, which looks one-hot. Pass `y.argmax(axis=1)`."),
     "multi-hot": (

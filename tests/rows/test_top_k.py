@@ -32,7 +32,7 @@ def with_entry(row, column, value, table=P):
         (with_entry(1, 1, 10, IDS), P, 10, [0, 1, 2], "`indices` must be from 0 to 9, got 10 in row 1. Check"),
         (with_entry(1, 1, 2, IDS), P, 10, [0, 1, 2], "must list each class at most once per sample, got 2 twice in row 1"),
         (IDS, with_entry(1, 1, -0.1), 10, [0, 1, 2], "sum to at most 1, got a sum of 1.50484 in row 1. If these are logits"),
-        (IDS, with_entry(1, 1, -9.0), 10, [0, 1, 2], "row 1, where 8 classes that are not listed share 0.4: some of"),
+        (IDS, with_entry(1, 1, -9.0), 10, [0, 1, 2], "got 8 classes that are not listed and share 0.4, .* in row 1"),
         (IDS, P, 10, [0, 1, 12], "`labels` must be from 0 to 9, got 12 in row 2"),
     ],
 )  # fmt: skip
@@ -149,7 +149,7 @@ def filtered(log_p, k, p=None, dtype=np.float64):
 @pytest.mark.parametrize(("k", "p"), [(5, None), (20, None), (10, 0.5), (20, 0.9)])
 def test_lists_that_were_normalised_after_a_filter_are_refused_when_they_are_made(k, p, dtype):
     log_p, _ = drawn(14, n_classes=100)
-    with pytest.raises(nishimori.errors.InputError, match=r"sum to 1 in every row, such as .* from before the filter\."):
+    with pytest.raises(nishimori.errors.InputError, match=r"sum to 1 in every row, .* in row 0. .* from before the filter\."):
         nishimori.TopK(*filtered(log_p, k, p, dtype), 100)
 
 
@@ -174,7 +174,7 @@ def test_one_class_more_in_some_rows_is_the_sampled_class_and_is_refused():
     logs[inside, 5] = -np.inf
     assert 0 < inside.mean() < 1
     with pytest.raises(
-        nishimori.errors.InputError, match=r"got 6 classes in \d+ rows, .* and 5 in all others\. Some services \(vLLM\)"
+        nishimori.errors.InputError, match=r"got 5 classes in \d+ rows, and 6 in \d+, first in row \d+\. Some services \(vLLM\)"
     ):
         nishimori.TopK(ids, logs, 200)
     logs[:, 5] = -np.inf  # as the message says
@@ -182,7 +182,9 @@ def test_one_class_more_in_some_rows_is_the_sampled_class_and_is_refused():
 
 
 def test_a_row_whose_rest_does_not_fit_below_its_last_entry_is_refused_when_it_is_made():
-    with pytest.raises(nishimori.errors.InputError, match=r"some of them must be above it\. .* whatever its rank: replace its"):
+    with pytest.raises(
+        nishimori.errors.InputError, match=r"than the last listed one, 1e-06, in row 0\. .* whatever its rank: replace its"
+    ):
         nishimori.TopK([[0, 1, 2]], np.log([[0.5, 0.2, 1e-6]]), 1000)
 
 

@@ -9,7 +9,7 @@ from nishimori._fit.logistic import Coefficients, LogisticSearch, Overview, Regr
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Floor, Input
 from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning, NotConvergedError
+from nishimori.errors import InputError, InputWarning, NotConvergedError, setting
 from nishimori.maps.log_odds import LogOdds
 
 Variant = Literal["abm", "am", "ab"]
@@ -76,7 +76,7 @@ class Beta(BinaryCalibrator):
     @property
     def _terms(self) -> dict[str, str]:
         if self.variant not in get_args(Variant):
-            raise InputError(f"`variant` must be 'abm', 'am' or 'ab', got {self.variant!r}.")
+            raise InputError("variant", "be 'abm', 'am' or 'ab'", got=repr(self.variant))
         return {
             "abm": {"a": "ln p", "b": "-ln(1-p)", "c": "1"},
             "am": {"a": "s", "c": "1"},
@@ -116,7 +116,7 @@ class Beta(BinaryCalibrator):
             raise error
         notice(
             "The second class is not more likely where its score is larger, so that the calibrated probability does not depend "
-            "on the score. Check that `classes` or the columns of `X` have the order of the labels.",
+            f"on the score. Check that {setting('classes')} or the columns of {setting('X')} have the order of the labels.",
             InputWarning,
         )
         return search.least_loss(regression.only(()))

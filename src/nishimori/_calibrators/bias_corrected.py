@@ -20,7 +20,7 @@ from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning, NishimoriError, NotConvergedError
+from nishimori.errors import InputError, InputWarning, NishimoriError, NotConvergedError, setting
 from nishimori.maps.affine import Affine
 
 # The sums have a table of so many rows and columns: 800 MB.
@@ -32,10 +32,12 @@ _MOST_NAMED = 5
 # Where the observable of each condition is in a search for temperatures.
 _POSITIONS = {"ec": 0, "ts": 1}
 
-_SHRUNK = (
-    "The biases are shrunk towards zero, so that the standard errors of the equations do not apply. Fit with `shrink=False` to "
-    "have standard errors."
-)
+
+def _no_se_if_shrunk() -> str:
+    return (
+        "The biases are shrunk towards zero, so that the standard errors of the equations do not apply. Fit with "
+        f"{setting('shrink', False)} to have standard errors."
+    )
 
 
 class BiasCorrected(Calibrator):
@@ -156,13 +158,13 @@ class BiasCorrected(Calibrator):
             If a class can be separated perfectly and ``shrink`` is False: no finite biases fit best.
         """
         if self.method not in ("ec", "ts"):
-            raise InputError(f"`method` must be 'ec' or 'ts', got {self.method!r}.")
+            raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
         data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
         counts = counts or counts_in(data)
         refuse_sketch(data, "BiasCorrected")
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:
-            raise InputError(f"`X` must have at most {_MOST_CLASSES:,} classes for BiasCorrected, got {data.n_classes:,}.")
+            raise InputError("X", f"have at most {_MOST_CLASSES:,} classes for the method 'bias'", got=f"{data.n_classes:,}")
         matched = match(data, Confidence(), Energy(), label_name=self.label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
         matched.warn()
@@ -190,7 +192,7 @@ class BiasCorrected(Calibrator):
         self.parameters_se_ = None if errors is None else {"inverse_temperature": errors[0], "biases": errors[1]}
         self.why_no_se_ = None
         if errors is None:
-            self.why_no_se_ = _SHRUNK if self.shrink else too_many(1 + data.n_classes)
+            self.why_no_se_ = _no_se_if_shrunk() if self.shrink else too_many(1 + data.n_classes)
         return self._show()
 
     def _found(self, search: BiasSearch, matched: Match, *, counts: bool) -> Biases:
@@ -208,8 +210,10 @@ class BiasCorrected(Calibrator):
                 return Biases(point, 0.0, residual, self.method == "ec", None, sums)
         elif empty := self._named(sums.observed == 0):
             raise InputError(
-                f"`y` must have samples of every class with `shrink=False`, got none of {empty}: the bias of a class that "
-                "never occurs would be infinite. Use `shrink=True`, or leave the class out of `X`."
+                "y",
+                f"have samples of every class with {setting('shrink', False)}",
+                got=f"none of {empty}: the bias of a class that never occurs would be infinite",
+                remedy=f"Use {setting('shrink', True)}, or leave the class out of {setting('X')}.",
             )
         found = search.by_energy(start) if self.shrink else search.least_loss(start, class_labels(self.classes, n_classes))
         return search.by_confidence(found.point, counts=counts) if self.method == "ec" else found
@@ -252,7 +256,7 @@ class BiasCorrected(Calibrator):
         super().restore(record)
         values = record.provenance.estimates or {}
         layout, _ = Layout.of({"inverse_temperature": 1.0, "biases": np.zeros(self.n_features_in_)}, "BiasCorrected")
-        self.parameters_se_, self.why_no_se_ = errors_read(record, layout, _SHRUNK if self.shrink else None)
+        self.parameters_se_, self.why_no_se_ = errors_read(record, layout, _no_se_if_shrunk() if self.shrink else None)
         self.spread_ = values.get("spread")
         self.condition_ = "ec" if values.get("by_confidence") else "ts"
         return self._show()

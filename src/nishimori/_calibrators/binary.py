@@ -17,13 +17,15 @@ from nishimori._rows.scores import Floor, Input
 from nishimori._sums.census import CountZeros, warn_of_zeros
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError, NotConvergedError
+from nishimori.errors import InputError, NotConvergedError, setting
 from nishimori.maps.map import Map
 
-_SMOOTHED = (
-    "The labels are smoothed, which draws the parameters towards zero: a standard error would not say how far they are from "
-    "the true ones. Fit with `smooth_labels=False` to have standard errors."
-)
+
+def _no_se_if_smoothed() -> str:
+    return (
+        "The labels are smoothed, which draws the parameters towards zero: a standard error would not say how far they are "
+        f"from the true ones. Fit with {setting('smooth_labels', False)} to have standard errors."
+    )
 
 
 class BinaryCalibrator(Calibrator):
@@ -117,19 +119,23 @@ class BinaryCalibrator(Calibrator):
         self.n_passes_ = 1 + search.n_readings
         self.parameters_ = parameters
         self.parameters_se_ = None if errors is None else self._named(found.regression, errors)
-        self.why_no_se_ = _SMOOTHED if errors is None else None
+        self.why_no_se_ = _no_se_if_smoothed() if errors is None else None
         return self
 
     def _refuse_other_data(self, data: Rows, *, counts: bool) -> None:
         """Raise if these parameters cannot be fitted to such data."""
         if not isinstance(self.smooth_labels, bool | np.bool_):
-            raise InputError(f"`smooth_labels` must be True or False, got {self.smooth_labels!r}.")
+            raise InputError("smooth_labels", "be True or False", got=repr(self.smooth_labels))
         refuse_sketch(data, type(self).__name__)
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes != 2:
             raise InputError(
-                f"`X` must have two classes for {type(self).__name__}, got {data.n_classes}. Only binary classification is "
-                "supported. Use 'vector' or 'matrix', which work for any number of classes."
+                "X",
+                f"have two classes for the method {self.method_name!r}",
+                got=data.n_classes,
+                remedy=(
+                    "Only binary classification is supported. Use 'vector' or 'matrix', which work for any number of classes."
+                ),
             )
 
     def _smoothing(self, seen: Overview, *, counts: bool) -> tuple[float, float]:
@@ -144,13 +150,20 @@ class BinaryCalibrator(Calibrator):
         for rows, name in ((seen.negative, names[1]), (seen.positive, names[0])):
             if not rows.n_rows:
                 raise InputError(
-                    f"`{label_name}` must have samples of both classes, got only class {name!r}. Use more validation samples."
+                    label_name,
+                    "have samples of both classes",
+                    got=f"only class {name!r}",
+                    remedy="Use more validation samples.",
                 )
         if seen.is_constant:
             raise InputError(
-                f"`X` must have different scores, got the same log-odds {seen.negative.least:.4g} for all "
-                f"{seen.n_rows} samples: no function of them tells the classes apart. Check that "
-                "`X` holds the scores of the model."
+                "X",
+                "have different scores",
+                got=(
+                    f"the same log-odds {seen.negative.least:.4g} for all {seen.n_rows} samples: no function of them "
+                    "tells the classes apart"
+                ),
+                remedy="Check that `X` holds the scores of the model.",
             )
         if self._separates(seen) and not self.smooth_labels:
             self._explain(None)
@@ -170,7 +183,8 @@ class BinaryCalibrator(Calibrator):
             ) from error
         raise NotConvergedError(
             f"No finite parameters of {name} fit best. The usual cause is that the scores separate the two classes perfectly, "
-            "so that larger parameters always fit better. Use more validation samples, or `smooth_labels=True`."
+            "so that larger parameters always fit better. Use more validation samples, or "
+            f"{setting('smooth_labels', True)}."
         ) from error
 
     def _named(self, regression: Regression, values: HostArray) -> dict[str, float]:
@@ -188,7 +202,7 @@ class BinaryCalibrator(Calibrator):
         super().restore(record)
         layout = Layout(tuple((name, ()) for name in self._terms))
         self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
-        self.parameters_se_, self.why_no_se_ = errors_read(record, layout, _SMOOTHED if self.smooth_labels else None)
+        self.parameters_se_, self.why_no_se_ = errors_read(record, layout, _no_se_if_smoothed() if self.smooth_labels else None)
         return self
 
     def __sklearn_tags__(self) -> Any:

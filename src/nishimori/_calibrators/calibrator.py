@@ -229,7 +229,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         if is_rows(X):
             known = getattr(self, "n_features_in_", X.n_classes)
             if X.n_classes != known:
-                raise InputError(f"`{name}` must have {known} classes, as the calibrator has, got {X.n_classes}.")
+                raise InputError(name, f"have {known} classes, as the calibrator has", got=X.n_classes)
             return
         if not hasattr(self, "feature_names_in_"):
             refuse_permuted(column_names(X, name), self.classes)
@@ -239,13 +239,16 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
     def _check_names(self, X: Any, shape: tuple[int, ...], name: str = "X") -> None:
         if len(shape) == 1 and self.n_features_in_ != 2:
             raise InputError(
-                f"`{name}` must have {self.n_features_in_} columns, one per class, got shape {tuple(shape)}. "
-                f"Reshape your data: for one sample pass `[{name}]`."
+                name,
+                f"have {self.n_features_in_} columns, one per class",
+                got=f"shape {tuple(shape)}",
+                remedy=f"Reshape your data: for one sample pass `[{name}]`.",
             )
         if len(shape) > 2 and shape[-1] != self.n_features_in_:
             raise InputError(
-                f"`{name}` must have {self.n_features_in_} classes in its last dimension, as the calibrator has, got shape "
-                f"{tuple(shape)}."
+                name,
+                f"have {self.n_features_in_} classes in its last dimension, as the calibrator has",
+                got=f"shape {tuple(shape)}",
             )
         if len(shape) != 2 or (
             type(X) is np.ndarray and shape[1] == self.n_features_in_ and not hasattr(self, "feature_names_in_")
@@ -269,11 +272,13 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             check_is_fitted(self, "map_")  # raises
         if isinstance(X, TopK):
             raise InputError(
-                "`X` must hold a score for each class, got top-k log-probabilities. `TopK.probabilities(temperature)` gives "
-                "bounds on the probabilities of the listed classes."
+                "X",
+                "hold a score for each class",
+                got="top-k log-probabilities",
+                remedy="`TopK.probabilities(temperature)` gives bounds on the probabilities of the listed classes.",
             )
         if is_rows(X):
-            raise InputError("`X` must be an array, got a Rows object. Pass its logits.")
+            raise InputError("X", "be an array", got="a Rows object", remedy="Pass its logits.")
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
@@ -379,7 +384,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         if self.map_.needs_groups:
             return checked_groups(self.map_, given.per_row(groups, "groups"), given.n_samples)
         if groups is not None:
-            raise InputError("`groups` must be left out: this calibrator treats all groups alike.")
+            raise InputError("groups", "be left out: this calibrator treats all groups alike")
         return None
 
     def _from_logits(self, given: Scores, rule: Callable[[Array, Any], Array], groups: Any) -> Array:

@@ -23,8 +23,10 @@ def check_samples(found: ClassWeights, classes: Classes, *, label_name: str) -> 
     present = labels[found.weights > 0].tolist()
     if len(present) == 1:
         raise InputError(
-            f"`{label_name}` must hold samples of at least two classes, got only one class, {present[0]!r}. A curve would say "
-            "that every sample is of this class. Add samples of the others."
+            label_name,
+            "hold samples of at least two classes",
+            got=f"only one class, {present[0]!r}",
+            remedy="A curve would say that every sample is of this class. Add samples of the others.",
         )
     if empty := labels[found.weights == 0].tolist():
         which = f"class {empty[0]!r}: its curve is"

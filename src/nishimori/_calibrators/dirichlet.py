@@ -89,7 +89,7 @@ class Dirichlet(AffineScaling):
         if self.odir is None:
             return super()._strengths(parameters, temperature, weight)
         if not isinstance(self.penalty, str) or self.penalty != "auto":
-            raise InputError(f"`penalty` must be left out where `odir` is given, got {self.penalty!r}.")
+            raise InputError("penalty", "be left out where `odir` is given", got=repr(self.penalty))
         off_diagonal, bias = _pair(self.odir)
         # The mean over samples becomes a sum, λθ² becomes λ/2·θ², and factors are in units of one over the temperature.
         return 2 * weight * np.array([0.0, off_diagonal / temperature**2, bias])
@@ -110,5 +110,5 @@ def _pair(odir: object) -> tuple[float, float]:
         given = np.array("")
     strengths = given.astype(float) if given.dtype.kind in "iuf" else np.array(np.nan)
     if strengths.shape != (2,) or not (np.isfinite(strengths).all() and (strengths >= 0).all()):
-        raise InputError(f"`odir` must be two numbers that are not negative, (λ, μ), got {odir!r}.")
+        raise InputError("odir", "be two numbers that are not negative, (λ, μ)", got=repr(odir))
     return float(strengths[0]), float(strengths[1])

@@ -144,10 +144,10 @@ class FixedMap(Calibrator):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, ignore_index: int | None = None) -> Self:
         """Check the data and note its columns; the map stays as it is."""
         if not isinstance(self.map, Map):
-            raise InputError(f"`map` must be a Map, got {self.map!r}.")
+            raise InputError("map", "be a Map", got=repr(self.map))
         data = self.rows_from(X, y, sample_weight, ignore_index=ignore_index)
         if self.map.n_classes not in (None, data.n_classes):
-            raise InputError(f"`X` must have {self.map.n_classes} classes, as the map has, got {data.n_classes}.")
+            raise InputError("X", f"have {self.map.n_classes} classes, as the map has", got=data.n_classes)
         return self.learn(X, data, self.map, census(data).n_rows)
 
     @property

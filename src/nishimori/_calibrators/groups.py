@@ -145,11 +145,13 @@ class GroupConsistency(Calibrator):
         """
         observable = self._observable()
         if self.by == "prediction" and groups is not None:
-            raise InputError("`groups` must be left out with by='prediction', got some. Use GroupConsistency(by='groups').")
+            raise InputError(
+                "groups", "be left out with by='prediction'", got="some", remedy="Use GroupConsistency(by='groups')."
+            )
         data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
         counts = counts or counts_in(data)
         if isinstance(data, Sketch):
-            raise InputError("`X` must not be a sketch, which has no sums per group. Pass logits and labels.")
+            raise InputError("X", "not be a sketch, which has no sums per group", remedy="Pass logits and labels.")
         grouping = self._grouping(data)
         matched = match(data, observable, label_name=self.label_name(X), counts=counts)
         common, receipt = matched.chosen(0)
@@ -179,10 +181,10 @@ class GroupConsistency(Calibrator):
     def _observable(self) -> Confidence | Energy:
         """What is matched; refuses parameters that name nothing."""
         if self.by not in get_args(By):
-            raise InputError(f"`by` must be 'prediction' or 'groups', got {self.by!r}.")
+            raise InputError("by", "be 'prediction' or 'groups'", got=repr(self.by))
         found = BUILT_IN.get(self.method) if isinstance(self.method, str) else None
         if not isinstance(found, Confidence | Energy):
-            raise InputError(f"`method` must be 'ec' or 'ts', got {self.method!r}.")
+            raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
         return found
 
     def _grouping(self, data: Rows) -> Grouping:
@@ -191,8 +193,10 @@ class GroupConsistency(Calibrator):
         groups = groups_in(data)
         if groups is None:
             raise InputError(
-                "`groups` must name the group of each sample with by='groups', got none. Use by='prediction' for a temperature "
-                "per predicted class."
+                "groups",
+                "name the group of each sample with by='groups'",
+                got="none",
+                remedy="Use by='prediction' for a temperature per predicted class.",
             )
         return Grouping("groups", len(groups.names))
 

@@ -144,7 +144,7 @@ class HistogramBinning(Calibrator):
         n_curves = len(curve_columns(data.n_classes))
         if n_curves * self.n_bins > _MOST_BINS:
             raise InputError(
-                f"`n_bins` must be at most {_MOST_BINS // n_curves:,} for {n_curves:,} classes, got {self.n_bins:,}."
+                "n_bins", f"be at most {_MOST_BINS // n_curves:,} for {n_curves:,} classes", got=f"{self.n_bins:,}"
             )
         samples, bins, n_readings = self._sums(data)
         check_samples(samples, self.classes, label_name=self.label_name(X))

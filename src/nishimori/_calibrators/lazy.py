@@ -16,7 +16,7 @@ from nishimori.errors import InputError
 def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
     """What a method of a calibrator returns for an array of Dask, not yet computed."""
     if isnan(X.shape[-1]) and X.ndim > 1:
-        raise InputError("`X` must have a known number of classes. Call `X.compute_chunk_sizes()` first.")
+        raise InputError("X", "have a known number of classes", remedy="Call `X.compute_chunk_sizes()` first.")
     cut = Cut(X, {} if groups is None else {"groups": beside(groups, Cut(X, {}), "groups", "X")})
     like = _of_one_row(calibrator, method, X, has_groups=groups is not None)
     axes, column = tuple(range(cut.n_axes)), X.ndim
@@ -38,7 +38,9 @@ def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> Ho
     with collected():
         found = getattr(calibrator, method)(row, *([["?"]] if has_groups else []))
     if not isinstance(found, np.ndarray):
-        raise InputError('The output must be an array where `X` is a Dask array. Call `set_output(transform="default")`.')
+        raise InputError(
+            "The output", "be an array where `X` is a Dask array", remedy='Call `set_output(transform="default")`.'
+        )
     return found
 
 
@@ -63,5 +65,5 @@ class _Predict:
                 found: HostArray = getattr(self.calibrator, self.method)(rows, *(each.reshape(-1) for each in groups))
         except InputError as error:
             name = chunk_name([each[0] for each in places], table, counts_inside=True)
-            raise InputError(f"{name}: {error}") from None
+            raise error.changed(where=name) from None
         return found.reshape(*leading, *found.shape[1:])

@@ -47,7 +47,7 @@ def register(name: str, observable_or_class: Any) -> None:
     'logit'
     """
     if not isinstance(name, str) or not name or ":" in name or name != name.strip() or name == FIXED:
-        raise InputError(f"`name` must be a word without a colon, and not {FIXED!r}, got {name!r}.")
+        raise InputError("name", f"be a word without a colon, and not {FIXED!r}", got=repr(name))
     registry.add(name, _checked(observable_or_class, "`observable_or_class`"))
 
 
@@ -85,8 +85,8 @@ def unfitted(given: Any, name: str) -> Calibrator:
         copy: Calibrator = clone(given)
         return copy
     if isinstance(given, type) and issubclass(given, Calibrator):
-        raise InputError(f"`{name}` must be the name of a method or a calibrator, got a class. Pass `{given.__name__}()`.")
-    raise InputError(f"`{name}` must be the name of a method, such as 'ec', or a calibrator, got {given!r:.60}.")
+        raise InputError(name, "be the name of a method or a calibrator", got="a class", remedy=f"Pass `{given.__name__}()`.")
+    raise InputError(name, "be the name of a method, such as 'ec', or a calibrator", got=f"{given!r:.60}")
 
 
 def own_parameters(name: str) -> tuple[str, ...]:

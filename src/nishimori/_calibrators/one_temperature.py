@@ -130,8 +130,10 @@ class OneTemperature(Calibrator):
         """Choose the temperature from top-k log-probabilities; raises unless they determine it."""
         if not isinstance(observable, Confidence | TopN | Energy):
             raise InputError(
-                f"`X` must hold all logits for {type(observable).__name__}, got top-k log-probabilities. Use "
-                "ExpectationConsistency or TemperatureScaling."
+                "X",
+                f"hold all logits for {type(observable).__name__}",
+                got="top-k log-probabilities",
+                remedy="Use the method 'ec' or 'ts'.",
             )
         matched = BoundedMatch(data, observable, counts=counts)
         (found,) = matched.found
@@ -297,9 +299,7 @@ class Matched(OneTemperature):
     def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
         """The one that was passed."""
         if not isinstance(self.observable, Observable):
-            raise InputError(
-                f"`observable` must be an instance of a subclass of nishimori.Observable, got {self.observable!r}."
-            )
+            raise InputError("observable", "be an instance of a subclass of nishimori.Observable", got=repr(self.observable))
         return self.observable
 
     def method_params(self) -> dict[str, Any]:
@@ -309,7 +309,8 @@ class Matched(OneTemperature):
         names = list(signature(type(self.observable)).parameters)
         if lost := [name for name in names if not hasattr(self.observable, name)]:
             raise InputError(
-                f"`{type(self.observable).__name__}` must keep each parameter in an attribute of the same name to be saved, "
-                f"got none for {', '.join(lost)}."
+                type(self.observable).__name__,
+                "keep each parameter in an attribute of the same name to be saved",
+                got=f"none for {', '.join(lost)}",
             )
         return {name: plain(getattr(self.observable, name)) for name in names}

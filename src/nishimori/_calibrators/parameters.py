@@ -31,11 +31,11 @@ class Layout:
     def of(cls, given: Any, owner: str) -> tuple["Layout", HostArray]:
         """The layout of what `start` returned, and its numbers."""
         if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) and name for name in given):
-            raise InputError(f"`{owner}.start` must return a dictionary from names to numbers, got {given!r}.")
+            raise InputError(f"{owner}.start", "return a dictionary from names to numbers", got=repr(given))
         arrays = {name: np.asarray(numeric(np.atleast_1d(value), f"{owner}.start")) for name, value in given.items()}
         flat = np.concatenate([each.astype(float).ravel() for each in arrays.values()])
         if not flat.size or not np.isfinite(flat).all():
-            raise InputError(f"`{owner}.start` must return finite numbers, got {given!r}.")
+            raise InputError(f"{owner}.start", "return finite numbers", got=repr(given))
         return cls(tuple((name, np.shape(value)) for name, value in given.items())), flat
 
     @property
@@ -79,8 +79,9 @@ def refuse_sketch(data: Rows, name: str) -> None:
     """Raise if the data are a sketch, which holds sums of one temperature only."""
     if isinstance(data, Sketch):
         raise InputError(
-            f"`X` must not be a sketch for {name}: a sketch holds sums that determine one temperature, but not several "
-            "parameters. Pass the logits themselves."
+            "X",
+            (f"not be a sketch for {name}: a sketch holds sums that determine one temperature, but not several parameters"),
+            remedy="Pass the logits themselves.",
         )
 
 

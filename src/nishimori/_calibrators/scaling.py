@@ -23,16 +23,18 @@ from nishimori._rows.scores import Floor, Input
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 from nishimori.maps.affine import Affine
 from nishimori.maps.map import Map
 
 Penalty = Literal["auto"] | float | Sequence[float] | None
 
-_PENALISED = (
-    "The parameters are penalised, which draws them towards one temperature: a standard error would not say how far they are "
-    "from the true ones. Pass `penalty=None` for parameters without penalties."
-)
+
+def _no_se_if_penalised() -> str:
+    return (
+        "The parameters are penalised, which draws them towards one temperature: a standard error would not say how far they "
+        f"are from the true ones. Pass {setting('penalty', None)} for parameters without penalties."
+    )
 
 
 class AffineScaling(Calibrator):
@@ -151,13 +153,13 @@ class AffineScaling(Calibrator):
         strengths = given.astype(float) if given.dtype.kind in "iuf" else np.array(np.nan)
         if strengths.shape not in ((), (len(names),)) or not (np.isfinite(strengths).all() and (strengths >= 0).all()):
             several = f", or {len(names)} such numbers ({', '.join(names)})" if len(names) > 1 else ""
-            raise InputError(f"`penalty` must be 'auto', None, a number that is not negative{several}, got {self.penalty!r}.")
+            raise InputError("penalty", f"be 'auto', None, a number that is not negative{several}", got=repr(self.penalty))
         return np.broadcast_to(strengths, (len(names),)).copy()
 
     def _errors(self, data: Rows, point: AffinePoint, found: Minimum, *, counts: bool) -> HostArray | str:
         """The standard errors of all factors and biases, or why there are none."""
         if found.strengths.any():
-            return _PENALISED
+            return _no_se_if_penalised()
         number = point.scale.size + point.bias.size * self.has_bias
         if number > MOST_WITH_ERRORS:
             return too_many(number)
@@ -203,7 +205,7 @@ class AffineScaling(Calibrator):
             for ending in ("penalty", "determined")
         )
         self._describe(None)
-        reason = _PENALISED if any((self.penalties_ or {}).values()) else None
+        reason = _no_se_if_penalised() if any((self.penalties_ or {}).values()) else None
         self.parameters_se_, self.why_no_se_ = errors_read(record, self._layout(), reason)
         return self
 

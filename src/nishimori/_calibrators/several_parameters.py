@@ -188,5 +188,5 @@ class _MapFor:
     def __call__(self, x: HostArray) -> Map:
         map_ = self.calibrator.map_for(self.layout.named(x), self.n_classes)
         if not isinstance(map_, Map):
-            raise InputError(f"`{type(self.calibrator).__name__}.map_for` must return a nishimori.Map, got {map_!r}.")
+            raise InputError(f"{type(self.calibrator).__name__}.map_for", "return a nishimori.Map", got=repr(map_))
         return map_

@@ -144,7 +144,7 @@ def bootstrap(
     n_jobs = None if n_jobs is None else whole("n_jobs", n_jobs, 1)
     data = open_rows(logits, labels, **options)
     if counts_in(data):
-        raise InputError("`logits` must not be rows whose weights are counts: resamples are drawn from independent samples.")
+        raise InputError("logits", "not be rows whose weights are counts: resamples are drawn from independent samples")
     return _resampled(data, _observable(method, top_n, data), n_draws, seed, n_jobs)
 
 
@@ -162,12 +162,12 @@ def _observable(method: str | Observable, top_n: int, data: Rows) -> Observable:
     if isinstance(data, Sketch):
         raise InputError("`bootstrap` needs rows, and a sketch keeps only sums. Use the standard error of a fit to the sketch.")
     if top_n != 1 and method != "ec":
-        raise InputError(f"`top_n` must be 1 for the method {method!r}: only 'ec' has it.")
+        raise InputError("top_n", f"be 1 for the method {method!r}: only 'ec' has it")
     if isinstance(method, Observable):
         return method
     made = calibrator(method, **({} if top_n == 1 else {"top_n": top_n}))
     if not isinstance(made, OneTemperature):
-        raise InputError(f"`method` must be one that matches an observable, such as 'ec' or 'ts', got {method!r}.")
+        raise InputError("method", "be one that matches an observable, such as 'ec' or 'ts'", got=repr(method))
     return made.observable_for(data.n_classes)
 
 

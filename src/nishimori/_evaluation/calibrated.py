@@ -10,7 +10,7 @@ from nishimori._rows.options import RowOptions
 from nishimori._rows.rows import Rows, groups_in, is_rows
 from nishimori._rows.scores import check_input, refuse_auto
 from nishimori._support.numbers import temperature as checked_temperature
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -28,7 +28,7 @@ def chosen(temperature: Any, calibrator: Any) -> Any:
     if calibrator is None:
         return Temperature(1.0 if temperature is None else checked_temperature(temperature))
     if temperature is not None:
-        raise InputError("`temperature` must be left out where `calibrator` is given, which has its own.")
+        raise InputError("temperature", f"be left out where {setting('calibrator')} is given, which has its own")
     return calibrator
 
 
@@ -93,7 +93,7 @@ def _map_of(calibrator: Any, name: str) -> Map:
             remedy = f"Pass `temperature={calibrator!r}`."
         elif isinstance(calibrator, str | os.PathLike):
             remedy = "Pass `nishimori.load(path)` of a file, or `nishimori.calibrator(name)` after its `fit`."
-        raise InputError(f"`{name}` must be a fitted calibrator, got {calibrator!r}. {remedy}")
+        raise InputError(name, "be a fitted calibrator", got=repr(calibrator), remedy=remedy)
     return fitted
 
 
@@ -103,11 +103,11 @@ def _refuse_contradictions(calibrator: Any, options: RowOptions) -> None:
     if kind is not None:
         check_input(kind)
         if kind != calibrator.input:
-            raise InputError(f"`input` must be {calibrator.input!r}, which the calibrator was fitted to, got {kind!r}.")
+            raise InputError("input", f"be {calibrator.input!r}, which the calibrator was fitted to", got=repr(kind))
     if classes is not None:
         given, known = class_labels(classes).tolist(), getattr(calibrator, "classes_", None)
         if known is None or given != known.tolist():
             shown = "which has none" if known is None else known.tolist()
-            raise InputError(f"`classes` must be those of the calibrator, {shown}, got {given}.")
+            raise InputError("classes", f"be those of the calibrator, {shown}", got=given)
     if floor is not None and floor != calibrator.floor_:
-        raise InputError(f"`floor` must be that of the calibrator, {calibrator.floor_!r}, got {floor!r}.")
+        raise InputError("floor", f"be that of the calibrator, {calibrator.floor_!r}", got=repr(floor))

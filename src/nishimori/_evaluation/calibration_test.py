@@ -218,9 +218,9 @@ def calibration_test(
     EC and TS differ by 3.6 standard errors (p = 0.00037): one temperature does not describe this model.
     """
     if not isinstance(statistic, str) or statistic not in get_args(Statistic):
-        raise InputError(f"`statistic` must be one of {', '.join(map(repr, get_args(Statistic)))}, got {statistic!r}.")
+        raise InputError("statistic", f"be one of {', '.join(map(repr, get_args(Statistic)))}", got=repr(statistic))
     if statistic in ("energy", "temperatures") and options.get("groups") is not None:
-        raise InputError(f"`groups` must be left out for {statistic!r}, which treats all groups alike.")
+        raise InputError("groups", f"be left out for {statistic!r}, which treats all groups alike")
     if statistic == "temperatures":
         _refuse_given(temperature=temperature, calibrator=calibrator)
         data = open_rows(logits, labels, **options)
@@ -243,8 +243,10 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
     temperature = temperature_of(used)
     if statistic == "energy" and temperature is None:
         raise InputError(
-            "`calibrator` must divide logits by one temperature for 'energy', got one that does more. Use 'confidence' or "
-            "'spiegelhalter'."
+            "calibrator",
+            "divide logits by one temperature for 'energy'",
+            got="one that does more",
+            remedy="Use 'confidence' or 'spiegelhalter'.",
         )
     if isinstance(data, Sketch) and statistic in _IN_SKETCHES:
         found, census = _in_sketch(data, _IN_SKETCHES[statistic], temperature, counts=counts), data.census
@@ -252,9 +254,10 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
         found, census = deviation(data, _SCORES[statistic], used, counts=counts)
     if statistic == "energy" and census.n_at_masks:
         raise InputError(
-            f"`labels` must not name a masked class for 'energy', got {census.n_at_masks} samples whose true class has logit "
-            "-inf: no label is drawn there. Unmask the class, drop those samples, or use 'confidence', which counts them as "
-            "misses."
+            "labels",
+            "not name a masked class for 'energy'",
+            got=f"{census.n_at_masks} samples whose true class has logit -inf: no label is drawn there",
+            remedy="Unmask the class, drop those samples, or use 'confidence', which counts them as misses.",
         )
     return CalibrationTest(
         statistic=statistic,
@@ -272,7 +275,7 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
 def _in_sketch(data: Sketch, observable: Observable, temperature: float | None, *, counts: bool) -> Deviation:
     """The same from sums that were made before, which have the spread of gaps and not the variance under the model."""
     if temperature is None:
-        raise InputError("`calibrator` must divide logits by one temperature to be tested on a sketch. Pass logits.")
+        raise InputError("calibrator", "divide logits by one temperature to be tested on a sketch", remedy="Pass logits.")
     _refuse_one_cluster(data)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()
@@ -283,7 +286,7 @@ def _in_sketch(data: Sketch, observable: Observable, temperature: float | None, 
 def _refuse_one_cluster(data: Sketch) -> None:
     if data.n_clusters == 1:
         raise InputError(
-            "The sketch must hold at least two clusters for `calibration_test`, got one: there is no spread between them."
+            "The sketch", "hold at least two clusters for `calibration_test`", got="one: there is no spread between them"
         )
 
 
@@ -292,9 +295,9 @@ def _refuse_one_cluster(data: Sketch) -> None:
 
 def _refuse_dependence(data: Rows, counts: bool) -> None:
     if clusters_in(data) is not None:
-        raise InputError("`clusters` must be left out for 'ece', which redraws each label by itself. Use 'spiegelhalter'.")
+        raise InputError("clusters", "be left out for 'ece', which redraws each label by itself", remedy="Use 'spiegelhalter'.")
     if counts:
-        raise InputError("`counts` must be False for 'ece', which redraws each label once. Repeat the samples instead.")
+        raise InputError("counts", "be False for 'ece', which redraws each label once", remedy="Repeat the samples instead.")
 
 
 def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draws: int, seed: int) -> CalibrationTest:
@@ -332,7 +335,7 @@ def _distance(difference: float, error: float) -> float:
 def _refuse_given(**arguments: Any) -> None:
     for name, value in arguments.items():
         if value is not None:
-            raise InputError(f"`{name}` must be left out for 'temperatures', which compares the temperatures of EC and TS.")
+            raise InputError(name, "be left out for 'temperatures', which compares the temperatures of EC and TS")
 
 
 def temperatures_test(data: Rows, matched: Match, *, counts: bool) -> CalibrationTest:

@@ -18,7 +18,7 @@ from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
 from nishimori._support.intervals import Interval, interval_around, interval_in_ratio, number_behind
 from nishimori._support.numbers import between
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 Verdict = Literal["pass", "inconclusive", "cannot be judged", "fail"]
 """In the order in which they decide about several checks: the last one that occurs."""
@@ -122,8 +122,8 @@ def checked_bounds(bounds: dict[str, float | None]) -> dict[str, float]:
     """The bounds that are given, as numbers; at least one must be."""
     given = {name: _checked_bound(name, each) for name, each in bounds.items() if each is not None}
     if not given:
-        names = ", ".join(f"`max_{name}`" for name in bounds)
-        raise InputError(f"At least one bound must be given, such as `max_ece=0.02`, got none of {names}.")
+        names = ", ".join(setting(f"max_{name}") for name in bounds)
+        raise InputError("At least one bound", f"be given, such as {setting('max_ece', 0.02)}", got=f"none of {names}")
     return given
 
 
@@ -132,8 +132,9 @@ def _checked_bound(name: str, bound: Any) -> float:
     try:
         return between(f"max_{name}", bound, 0, _LARGEST[name])
     except InputError as error:
-        advice = f" For {bound:g} %, pass {bound / 100:g}." if is_in_percent(name, bound) else ""
-        raise InputError(f"{error}{advice}") from None
+        if is_in_percent(name, bound):
+            raise error.changed(remedy=f"For {bound:g} %, pass {bound / 100:g}.") from None
+        raise
 
 
 def is_in_percent(name: str, bound: Any) -> bool:
@@ -158,7 +159,8 @@ def check_of_card(name: str, bound: float, card: Scorecard, level: float) -> Che
     if name == "nll" and card.nll == inf:  # a true class is masked, and infinitely many samples cannot make up for it
         return Check(name, inf, bound, inf, inf, level, "a true class has probability 0")
     if known in card.why_no_se:
-        raise InputError(f"`max_{name}` needs the standard error of the {TITLES[name][0]}: {card.why_no_se[known]}")
+        needed = f"the standard error of the {TITLES[name][0]}"
+        raise InputError(f"{setting(f'max_{name}')} needs {needed}: {card.why_no_se[known]}")
     assert card.gaps is not None, "whose absence has a reason"
     if name == "gap":
         return Check(name, abs(card.gap), bound, *_gap(card, level), level, _direction(card.gap))

@@ -143,7 +143,7 @@ def _named(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> dict
     ``by_groups`` if the data name the group of each row, which the method "group" then uses.
     """
     if isinstance(methods, str | Calibrator) or not isinstance(methods, Sequence) or not methods:
-        raise InputError(f"`methods` must be a list of names or calibrators, such as ('none', 'ec'), got {methods!r}.")
+        raise InputError("methods", "be a list of names or calibrators, such as ('none', 'ec')", got=repr(methods))
     own = {"group": {"by": "groups"}} if by_groups else {}
     made = [
         clone(each) if isinstance(each, Calibrator) else calibrator(each, **meaning, **own.get(each, {})) for each in methods
@@ -155,7 +155,7 @@ def _named(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> dict
     full = [f"{each.method_name}({str(each).partition('(')[2]}".removesuffix("()") for each in made]
     names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
     if len(set(names)) < len(names):
-        raise InputError(f"`methods` must be different from each other, got {', '.join(names)}.")
+        raise InputError("methods", "be different from each other", got=", ".join(names))
     return dict(zip(names, made, strict=True))
 
 
@@ -164,7 +164,7 @@ def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
     for name, value in meaning.items():
         own = getattr(each, name)
         if own is not None and value is not None and list(own) != list(value) if name == "classes" else own != value:
-            raise InputError(f"`methods` must hold calibrators with `{name}` as it is for the data, {value!r}, got {own!r}.")
+            raise InputError("methods", f"hold calibrators with `{name}` as it is for the data, {value!r}", got=repr(own))
 
 
 def data_sets(
@@ -181,13 +181,13 @@ def data_sets(
     if test[0] is None:
         for name, value in zip(_OF_TEST_DATA, (*test, *test_options.values()), strict=True):
             if value is not None:
-                raise InputError(f"`{name}` must be left out where there is no `X_test`.")
+                raise InputError(name, "be left out where there is no `X_test`")
         return fitted, None, used
     others = options.copy()
     others.update({**test_options, "floor": used})  # type: ignore[typeddict-item]
     measured = _data(*test, others, ("X_test", "y_test"))
     if measured.n_classes != fitted.n_classes:
-        raise InputError(f"`X_test` must have {fitted.n_classes} classes, as `X_val` has, got {measured.n_classes}.")
+        raise InputError("X_test", f"have {fitted.n_classes} classes, as `X_val` has", got=measured.n_classes)
     if used is not None and is_auto(floor) and floor_in(measured) is None:  # rows, which were told nothing
         measured = with_floor(measured, used, "X_test")
     return fitted, measured, used
@@ -247,9 +247,7 @@ def _check_groups(data: Rows, maps: Mapping[str, Map], name: str) -> None:
     """Refuse data that do not say to which group a row belongs, if a method needs that; ``name`` is the argument's."""
     needy = [method for method, map_ in maps.items() if map_.needs_groups]
     if needy and groups_in(data) is None:
-        raise InputError(
-            f"`{name}` must name the group of each sample, because the method {needy[0]} has a temperature for each group."
-        )
+        raise InputError(name, f"name the group of each sample, because the method {needy[0]} has a temperature for each group")
     check_groups(data, list(maps.values()))
 
 

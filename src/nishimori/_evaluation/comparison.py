@@ -113,7 +113,7 @@ class Comparison:
         for each in self.methods:
             if each.method == method:
                 return each
-        raise InputError(f"The method must be one of {', '.join(each.method for each in self.methods)}, got {method!r}.")
+        raise InputError("The method", f"be one of {', '.join(each.method for each in self.methods)}", got=repr(method))
 
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.methods)

@@ -93,5 +93,5 @@ def temperature_curve(
 
 def _flat(grid: Any) -> list[Any]:
     if np.ndim(grid) != 1 or not len(grid):
-        raise InputError(f"`grid` must be a flat list of temperatures, got shape {np.shape(grid)}.")
+        raise InputError("grid", "be a flat list of temperatures", got=f"shape {np.shape(grid)}")
     return list(grid)

@@ -125,12 +125,12 @@ def decomposition(
 def _check(data: Rows, score: Any, of: Any, cv: Any) -> None:
     """Refuse what has no decomposition."""
     if not isinstance(score, str) or score not in get_args(Score):
-        raise InputError(f"`score` must be 'nll' or 'brier', got {score!r}.")
+        raise InputError("score", "be 'nll' or 'brier'", got=repr(score))
     check_claim(data, of, Decomposed)
     if cv is not None:
         whole("cv", cv, 2)
         if of == "all":
-            raise InputError("`cv` must be left out where `of` is 'all': one temperature does not overfit.")
+            raise InputError("cv", "be left out where `of` is 'all': one temperature does not overfit")
 
 
 def _split(score: float, refinement: float, uncertainty: float, temperature: float | None = None) -> Decomposition:
@@ -195,7 +195,7 @@ def _held_out(score: Score, outcomes: Outcomes, cv: int) -> float:
     """The mean score of claims that are recalibrated by the isotonic regression of the other folds."""
     claimed, true, weights = outcomes.in_order()
     if len(claimed) < 2 * cv:
-        raise InputError(f"`cv` must be at most half the number of samples, {len(claimed)}, got {cv}.")
+        raise InputError("cv", f"be at most half the number of samples, {len(claimed)}", got=cv)
     # Every cv-th of the ordered claims: each fold has claims of all sizes, and the order of the rows does not matter.
     fold = np.arange(len(claimed)) % cv
     total = 0.0

@@ -117,8 +117,10 @@ def _name_of(metric: Any) -> str:
         name = getattr(metric, "__name__", None)
     if not isinstance(name, str) or name not in known:
         raise InputError(
-            f"`metric` must be one of {', '.join(map(repr, known))}, or one of these functions, got {metric!r:.60}. Other "
-            "metrics have no standard error here."
+            "metric",
+            f"be one of {', '.join(map(repr, known))}, or one of these functions",
+            got=f"{metric!r:.60}",
+            remedy="Other metrics have no standard error here.",
         )
     return name
 
@@ -127,7 +129,7 @@ def _refuse_other_keywords(name: str, keywords: dict[str, dict[str, Any]]) -> No
     for owner, given in keywords.items():
         for keyword, value in given.items():
             if owner != name and value is not None:
-                raise InputError(f"`{keyword}` must be left out for {name!r}, got {value!r}: it is a keyword of {owner!r}.")
+                raise InputError(keyword, f"be left out for {name!r}", got=f"{value!r}: it is a keyword of {owner!r}")
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class Gate:
         for each in self.checks:
             if each.name == name:
                 return each
-        raise InputError(f"The check must be one of {', '.join(repr(each.name) for each in self.checks)}, got {name!r}.")
+        raise InputError("The check", f"be one of {', '.join(repr(each.name) for each in self.checks)}", got=repr(name))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.checks))
@@ -217,7 +217,7 @@ class Wanted:
     def __post_init__(self) -> None:
         whole("min_samples", self.min_samples, 1)
         if between("level", self.level, 0.5, 1) == 1:
-            raise InputError("`level` must be below 1, got 1: no data prove anything at that level. Pass 0.99, say.")
+            raise InputError("level", "be below 1", got="1: no data prove anything at that level", remedy="Pass 0.99, say.")
         checked_bounds(dict(self.bounds))
 
 
@@ -234,9 +234,11 @@ def judged(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Clas
     """The checks of a source after a map: one reading for all samples, and one more for groups."""
     bounds, level, counts = checked_bounds(dict(wanted.bounds)), wanted.level, counts or counts_in(data)
     if by not in get_args(By):
-        raise InputError(f"`by` must be 'prediction' or 'groups', got {by!r}.")
+        raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
     if isinstance(data, Sketch) and "group_gap" in bounds:
-        raise InputError("`max_group_gap` must be left out for a sketch, which has no sums per group. Pass logits and labels.")
+        raise InputError(
+            "max_group_gap", "be left out for a sketch, which has no sums per group", remedy="Pass logits and labels."
+        )
     options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": counts}
     (card,) = scorecards(data, [map_], **options)
     names, reason = [each for each in TITLES if each in bounds], _why_not_judged(data, map_, card, wanted, counts=counts)

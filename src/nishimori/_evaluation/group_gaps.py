@@ -108,7 +108,7 @@ class GroupGaps(RankedTable):
         for each in self.groups:
             if each.name == name:
                 return each
-        raise InputError(f"The group must be one of those with samples, got {name!r}.")
+        raise InputError("The group", "be one of those with samples", got=repr(name))
 
     def __iter__(self) -> Iterator[GroupGap]:
         return iter(self.groups)
@@ -207,16 +207,18 @@ def group_gaps(
     8.4 points, now 0.8
     """
     if by not in get_args(By):
-        raise InputError(f"`by` must be 'prediction' or 'groups', got {by!r}.")
+        raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
     between("level", level, 0, 1)
     used, groups, classes = chosen(temperature, calibrator), options.get("groups"), options.get("classes")
     data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
     if isinstance(data, Sketch):
-        raise InputError("`logits` must not be a sketch, which has no sums per group. Pass logits and labels.")
+        raise InputError("logits", "not be a sketch, which has no sums per group", remedy="Pass logits and labels.")
     if by == "prediction" and groups is not None and not map_.needs_groups:
         raise InputError(
-            "`groups` must be left out with by='prediction', unless the calibrator has a temperature for each group, got some. "
-            "Pass by='groups' to measure each of them."
+            "groups",
+            "be left out with by='prediction', unless the calibrator has a temperature for each group",
+            got="some",
+            remedy="Pass by='groups' to measure each of them.",
         )
     names = names_of_groups(data, by, getattr(used, "classes", None) if classes is None else classes)
     return gaps_after(data, [map_], by, names, level, counts=counts_in(data, options))[0]
@@ -242,8 +244,10 @@ def names_of_groups(data: Rows, by: By, classes: Classes) -> list[Any]:
     groups = groups_in(data)
     if groups is None:
         raise InputError(
-            "`groups` must name the group of each sample with by='groups', got none. Use by='prediction' for the predicted "
-            "classes."
+            "groups",
+            "name the group of each sample with by='groups'",
+            got="none",
+            remedy="Use by='prediction' for the predicted classes.",
         )
     return list(groups.names)
 

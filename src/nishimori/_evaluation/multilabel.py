@@ -16,7 +16,7 @@ from nishimori._evaluation.label_sums import LabelSums, MeasureLabels
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.entry import loaded
 from nishimori._rows.labels import Classes
-from nishimori._rows.scores import SAY_PROBABILITIES, Input
+from nishimori._rows.scores import Input
 from nishimori._sums.reliability import check_bins, uniform_edges
 from nishimori._support.intervals import two_sided
 from nishimori._support.optional import require
@@ -107,7 +107,7 @@ class MultilabelScorecard(RankedTable):
         for each in self.labels:
             if each.name == name:
                 return each
-        raise InputError(f"The label must be one of those that are known for some sample, got {name!r}.")
+        raise InputError("The label", "be one of those that are known for some sample", got=repr(name))
 
     def __iter__(self) -> Iterator[LabelScore]:
         return iter(self.labels)
@@ -205,7 +205,7 @@ def evaluate_multilabel(
     if calibrator is None:
         map_: Map = Temperature(1.0)
         scores = scores_in(logits, "logits" if input is None else input, floor, "logits")
-        warn_of_probabilities(scores, SAY_PROBABILITIES)
+        warn_of_probabilities(scores)
     else:
         map_ = _map_of(calibrator, {"names": names, "missing": missing, "input": input, "floor": floor})
         names, missing = calibrator.classes_, calibrator.missing
@@ -231,10 +231,12 @@ def _measured(
 def _map_of(calibrator: Any, given: dict[str, Any]) -> Map:
     """The map of a fitted calibrator of labels; refuses anything else, and arguments that the calibrator has itself."""
     if not isinstance(calibrator, MultilabelCalibrator) or not hasattr(calibrator, "maps_"):
-        raise InputError(f"`calibrator` must be a fitted MultilabelCalibrator, got {calibrator!r:.60}. Call its `fit` first.")
+        raise InputError(
+            "calibrator", "be a fitted MultilabelCalibrator", got=f"{calibrator!r:.60}", remedy="Call its `fit` first."
+        )
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"`{name}` must be left out where `calibrator` is given, which has its own.")
+            raise InputError(name, "be left out where `calibrator` is given, which has its own")
     maps = LabelMaps(calibrator.maps_)
     return calibrator.maps_[0] if maps.is_shared else maps
 

@@ -170,12 +170,13 @@ def differences_of(
     """
     if isinstance(data, Sketch):
         raise InputError(
-            "`logits` must not be a sketch for paired differences: it keeps sums for each temperature, and not how two vary "
-            "together. Pass logits and labels."
+            "logits",
+            ("not be a sketch for paired differences: it keeps sums for each temperature, and not how two vary together"),
+            remedy="Pass logits and labels.",
         )
     check_bins(n_bins, strategy)
     if n_bins > MOST_BINS:
-        raise InputError(f"`n_bins` must be at most {MOST_BINS} for differences, got {n_bins}.")
+        raise InputError("n_bins", f"be at most {MOST_BINS} for differences", got=n_bins)
     edges = edges_for(data, tuple(maps), n_bins, strategy)
     sums, together, groups = (
         each.items for each in data.gather(_Compare(tuple(maps), edges, tuple(pairs), counts, tally)).items

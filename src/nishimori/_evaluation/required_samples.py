@@ -126,7 +126,7 @@ def _of_temperatures(pilot: Temperatures, method: str | None) -> _Pilot:
     """From the temperature of one of both methods."""
     name = "ec" if method is None else method
     if not isinstance(name, str) or name not in BUILT_IN:
-        raise InputError(f"`method` must be 'ec' or 'ts', got {method!r}.")
+        raise InputError("method", "be 'ec' or 'ts'", got=repr(method))
     T, error = (pilot.ec, pilot.ec_se) if name == "ec" else (pilot.ts, pilot.ts_se)
     if T is None:
         raise InputError(f"`pilot` must have the temperature of {name!r}, got none: {getattr(pilot, f'why_no_{name}')}")
@@ -136,11 +136,11 @@ def _of_temperatures(pilot: Temperatures, method: str | None) -> _Pilot:
 def _of_calibrator(pilot: Any, method: str | None) -> _Pilot:
     """From a calibrator, which has one method."""
     if method is not None:
-        raise InputError("`method` must be left out where `pilot` is a calibrator, which has its own.")
+        raise InputError("method", "be left out where `pilot` is a calibrator, which has its own")
     T, n_samples = getattr(pilot, "temperature_", None), getattr(pilot, "n_samples_", None)
     if T is None or not n_samples:
         raise InputError(
-            f"`pilot` must be a calibrator that was fitted to samples, or the result of `temperatures`, got {pilot!r}."
+            "pilot", "be a calibrator that was fitted to samples, or the result of `temperatures`", got=repr(pilot)
         )
     if pilot.method == "adaptive":
         return _Pilot("ec", _of_adapted(Adapted.from_estimates(pilot.estimates() or {})), n_samples)
@@ -153,8 +153,10 @@ def _of_adapted(found: Adapted | None) -> float:
         return _known(None)  # a file whose estimates were removed
     if found.log_ec is None:
         raise InputError(
-            "`pilot` must have the temperature of 'ec', got an AdaptiveConsistency for whose samples none exists. Fit it to "
-            "more samples, or use TemperatureScaling."
+            "pilot",
+            "have the temperature of 'ec'",
+            got="an AdaptiveConsistency for whose samples none exists",
+            remedy="Fit it to more samples, or use TemperatureScaling.",
         )
     return sqrt(_known(found.ec_variance))
 
@@ -162,7 +164,9 @@ def _of_adapted(found: Adapted | None) -> float:
 def _known(error: float | None) -> float:
     if error is None:
         raise InputError(
-            "`pilot` must know the standard error of its temperature, got none, as from a fixed temperature or an earlier "
-            "version. Fit a calibrator to validation samples."
+            "pilot",
+            "know the standard error of its temperature",
+            got="none, as from a fixed temperature or an earlier version",
+            remedy="Fit a calibrator to validation samples.",
         )
     return error

@@ -23,7 +23,7 @@ from nishimori._sums.scores import SCORES, CollectClaims, MeasureScores, ScoreSu
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, interval_around, interval_in_ratio, interval_of_share, number_behind
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 
@@ -172,7 +172,7 @@ class Scorecard:
         0.022 0.005 0.000 0.034
         """
         if not isinstance(name, str) or name not in METRICS:
-            raise InputError(f"`name` must be one of {', '.join(map(repr, METRICS))}, got {name!r}.")
+            raise InputError("name", f"be one of {', '.join(map(repr, METRICS))}", got=repr(name))
         if name in self.why_no_se:
             raise InputError(f"`interval` needs the standard error of {name}, which is not known: {self.why_no_se[name]}")
         assert self.gaps is not None, "whose absence has a reason"
@@ -276,7 +276,7 @@ def scorecards(
     check_bins(n_bins, strategy)
     if isinstance(data, Sketch):
         if counts:
-            raise InputError("`counts` must be False for a sketch, which keeps sums for independent samples.")
+            raise InputError("counts", "be False for a sketch, which keeps sums for independent samples")
         return [_card_of_sketch(data, map_, n_bins, strategy) for map_ in maps]
     if strategy == "quantile" and (n_rows := data.n_rows) is not None:
         step = max(1, _CLAIMS_AT_ONCE // n_rows)
@@ -335,9 +335,9 @@ def _card_of_sketch(data: Sketch, map_: Map, n_bins: int, strategy: Strategy) ->
     """The same from sums that were made before."""
     temperature = temperature_of(map_)
     if (n_bins, strategy) != (15, "uniform"):
-        raise InputError(f"`n_bins` must be 15 and `strategy` 'uniform' for a sketch, got {n_bins} and {strategy!r}.")
+        raise InputError("n_bins", f"be 15 and {setting('strategy')} 'uniform' for a sketch", got=f"{n_bins} and {strategy!r}")
     if temperature is None:
-        raise InputError("`calibrator` must divide logits by one temperature to be evaluated on a sketch. Pass logits.")
+        raise InputError("calibrator", "divide logits by one temperature to be evaluated on a sketch", remedy="Pass logits.")
     census, found = data.census, data.score(temperature)
     warn_of_zeros(census.n_at_zeros, census.n_rows, "the loss")
     absent = dict.fromkeys(("confidence", "brier", "nll"), "a sketch does not keep its squares. Pass logits and labels.")

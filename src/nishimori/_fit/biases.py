@@ -25,7 +25,7 @@ from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._fit.random_effects import variance_limit
 from nishimori._rows.rows import Rows
 from nishimori._support.arrays import HostArray
-from nishimori.errors import NotConvergedError
+from nishimori.errors import NotConvergedError, setting
 
 ROUNDS = 20
 """How often the top classes are taken again before the search gives up."""
@@ -116,7 +116,7 @@ class BiasSearch:
         parameters = Parameters(self.data.n_classes, is_matrix=False, has_scale=False)
         sums, temperature = self.sums(start), 1 / start.beta
         unit = sums.weight / sums.weight_squares  # so that the scale of weights does not matter
-        search = AffineSearch(self.data, parameters, temperature, unit, np.zeros(1), names, "`shrink=True`")
+        search = AffineSearch(self.data, parameters, temperature, unit, np.zeros(1), names, setting("shrink", True))
         minimum = search.minimum()
         self.n_readings += search.n_readings
         biases = minimum.theta[1:] - minimum.theta[1:].mean()

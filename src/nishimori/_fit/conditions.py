@@ -110,6 +110,7 @@ def refuse_masks(are_there: bool) -> None:
     """Raise if some class of some row is masked."""
     if are_there:
         raise InputError(
-            "`X` must not have masked classes (-inf) where numbers are added to classes. Use a method with temperatures only, "
-            "such as 'ec' or 'group'."
+            "X",
+            "not have masked classes (-inf) where numbers are added to classes",
+            remedy="Use a method with temperatures only, such as 'ec' or 'group'.",
         )

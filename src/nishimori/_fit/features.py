@@ -66,10 +66,10 @@ class Family:
         table = arrays.on_host(numeric(given, name)).astype(np.float64)
         if table.shape != shape:
             raise InputError(
-                f"`{name}` must return an array of shape {shape}, one number per row, class and parameter, got {table.shape}."
+                name, f"return an array of shape {shape}, one number per row, class and parameter", got=table.shape
             )
         if not np.isfinite(table).all():
-            raise InputError(f"`{name}` must be finite, got NaN or infinity.")
+            raise InputError(name, "be finite", got="NaN or infinity")
         return table
 
 
@@ -135,10 +135,13 @@ class CheckFeatures:
         size = np.abs(change).max() + np.abs(told).max()
         if not np.abs(change - told).max() <= 1e-6 * size + 1e-12 * np.abs(before).max():
             raise InputError(
-                f"`{self.family.name}.features` must be the derivative of what the map of `map_for` returns by each parameter, "
-                f"and not depend on the parameters: a step changes the mapped logits by up to {np.abs(change).max():.3g}, but "
-                f"by up to {np.abs(told).max():.3g} according to `features`, and the two differ by up to "
-                f"{np.abs(change - told).max():.3g}."
+                f"{self.family.name}.features",
+                (
+                    "be the derivative of what the map of `map_for` returns by each parameter, and not depend on the "
+                    f"parameters: a step changes the mapped logits by up to {np.abs(change).max():.3g}, but by up to "
+                    f"{np.abs(told).max():.3g} according to `features`, and the two differ by up to "
+                    f"{np.abs(change - told).max():.3g}"
+                ),
             )
         return Checked()
 

@@ -72,7 +72,7 @@ def open_rows_to_fit(
     others["floor"] = None
     data = open_rows(logits, labels, names=names, **others)
     if floor_in(data) is not None:
-        raise InputError(f"`floor` must be left out where `{names[0]}` has its own, {floor_in(data)!r}, got 'auto'.")
+        raise InputError("floor", f"be left out where `{names[0]}` has its own, {floor_in(data)!r}", got="'auto'")
     return with_floor(data, choose_floor(data, names[0]), names[0])
 
 
@@ -82,9 +82,13 @@ def with_floor(data: Any, floor: float, name: str) -> Rows:
     found: Rows | None = None if raise_to is None else raise_to(floor)
     if found is None:
         raise InputError(
-            f"`floor` must be a number where `{name}` is a {type(data).__name__}, got 'auto', which needs the probability of "
-            "each sample, several times. Choose it on a part of the data that fits in memory: "
-            "`nishimori.temperatures(probabilities, labels, input='probabilities', floor='auto').floor`."
+            "floor",
+            f"be a number where `{name}` is a {type(data).__name__}",
+            got="'auto', which needs the probability of each sample, several times",
+            remedy=(
+                "Choose it on a part of the data that fits in memory: `nishimori.temperatures(probabilities, labels, "
+                "input='probabilities', floor='auto').floor`."
+            ),
         )
     return found
 

@@ -274,9 +274,10 @@ def _betas_to_judge(observable: Observable, start: float) -> tuple[float, ...]:
 
 def _masked_labels(census: Census, label_name: str) -> InputError:
     return InputError(
-        f"`{label_name}` must not name a masked class for temperature scaling, got {census.n_at_masks} samples whose true "
-        "class has logit -inf: their loss is infinite at every T. Unmask the class, drop those samples, or use "
-        "ExpectationConsistency, which counts them as misses."
+        label_name,
+        "not name a masked class for temperature scaling",
+        got=f"{census.n_at_masks} samples whose true class has logit -inf: their loss is infinite at every T",
+        remedy="Unmask the class, drop those samples, or use the method 'ec', which counts them as misses.",
     )
 
 
@@ -322,8 +323,10 @@ def _falling(moments: Moments) -> InputError | None:
     everywhere = not (slopes > _FALLS * largest).any()
     remedy = "Return the negative of its values." if everywhere else "Choose one whose mean grows as T falls."
     return InputError(
-        f"`{type(moments.observable).__name__}` must have a mean under the model that grows as T falls, got one that falls "
-        f"around T = {T:.4g}, so several temperatures, or none, may match the labels. {remedy}"
+        type(moments.observable).__name__,
+        "have a mean under the model that grows as T falls",
+        got=f"one that falls around T = {T:.4g}, so several temperatures, or none, may match the labels",
+        remedy=remedy,
     )
 
 
@@ -706,7 +709,7 @@ def _match_in_sketch(
 ) -> Match:
     """The same from sums that were made before: nothing is read."""
     if right is not None:
-        raise InputError(f"`top_n` must be 1 for a sketch, which counts right answers of the top class, got {right.n}.")
+        raise InputError("top_n", "be 1 for a sketch, which counts right answers of the top class", got=right.n)
     if counts and data.n_clusters is not None:
         raise counts_of_clusters()
     found: list[Root | NishimoriError] = []

@@ -61,9 +61,7 @@ class BoundedMatch:
         self._asked = tuple(each for each in observables if not isinstance(each, Energy) or not data.n_unknown)
         right = next((each for each in observables if isinstance(each, TopN)), None)
         if right is not None and right.n > data.n_listed:
-            raise InputError(
-                f"`top_n` must be at most the number of listed classes per sample, {data.n_listed}, got {right.n}."
-            )
+            raise InputError("top_n", f"be at most the number of listed classes per sample, {data.n_listed}", got=right.n)
         searched = self._asked or (Confidence(),)  # which counts the rows
         name = data.labels_name
         self.even = match(data.even, *searched, right=right, label_name=name, counts=counts)
@@ -147,18 +145,27 @@ class BoundedMatch:
 
     def _unknown_labels(self) -> InputError:
         return InputError(
-            f"`label_log_probabilities` must be given for temperature scaling where a true class is not listed, which is so in "
-            f"{self.data.n_unknown} of {self.data.n_rows} samples: such a class can have any log-probability below the last "
-            "one that is listed. Pass it to TopK, or use ExpectationConsistency."
+            "label_log_probabilities",
+            (
+                "be given for temperature scaling where a true class is not listed, which is so in "
+                f"{self.data.n_unknown} of {self.data.n_rows} samples: such a class can have any log-probability "
+                "below the last one that is listed"
+            ),
+            remedy="Pass it to TopK, or use the method 'ec'.",
         )
 
     def _too_wide(self, bounds: Interval, se: float | None) -> InputError:
         error = "not known" if se is None else f"{se:.3g}"
         return InputError(
-            f"`log_probabilities` must list more classes: those that are not listed leave every temperature from "
-            f"{bounds.low:.4g} to {bounds.high:.4g} possible, which is not narrower than its standard error, {error}. Ask the "
-            f"model for more log-probabilities per sample than {self.data.given.k}, or use the bounds, which "
-            "`nishimori.temperatures` returns."
+            "log_probabilities",
+            (
+                f"list more classes: those that are not listed leave every temperature from {bounds.low:.4g} to "
+                f"{bounds.high:.4g} possible, which is not narrower than its standard error, {error}"
+            ),
+            remedy=(
+                f"Ask the model for more log-probabilities per sample than {self.data.given.k}, or use the bounds, "
+                "which `nishimori.temperatures` returns."
+            ),
         )
 
 

@@ -114,7 +114,7 @@ def kernel_for(array: Array, n_elements: int | None = None) -> Kernel:
     wanted = os.environ.get(_VARIABLE, "")
     if wanted and wanted not in _NAMES:
         raise InputError(
-            f"`{_VARIABLE}` must be {', '.join(_NAMES[:-1])} or {_NAMES[-1]}, got {wanted!r}. Correct or unset it."
+            _VARIABLE, f"be {', '.join(_NAMES[:-1])} or {_NAMES[-1]}", got=repr(wanted), remedy="Correct or unset it."
         )
     if wanted in able:
         return named(wanted)

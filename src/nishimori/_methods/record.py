@@ -99,7 +99,9 @@ class Record:
         """Store as JSON; never a partial file."""
         classes, params = self.provenance.classes, self.provenance.params
         if classes is not None and not all(isinstance(c, str | int | float | bool) and _is_text(str(c)) for c in classes):
-            raise InputError("`classes` must be text or numbers to be saved as JSON. Rename them, or pickle the calibrator.")
+            raise InputError(
+                "classes", "be text or numbers to be saved as JSON", remedy="Rename them, or pickle the calibrator."
+            )
         if not all(map(_is_plain, params.values())):
             raise InputError(
                 f"The parameters of {self.provenance.method!r} must be numbers, text or lists of them to be saved as JSON, got "

@@ -41,7 +41,7 @@ def add(name: str, target: Any) -> None:
     taken = imported(_BUILT_IN[name]) if name in _BUILT_IN else _known.get(name, target)
     if taken != target:
         other = taken.__name__ if isinstance(taken, type) else repr(taken)
-        raise InputError(f"`name` must be new, got {name!r}, which is the name of {other}. Choose another name.")
+        raise InputError("name", "be new", got=f"{name!r}, which is the name of {other}", remedy="Choose another name.")
     if name not in _BUILT_IN:
         _known[name] = target
 
@@ -91,7 +91,7 @@ def imported(path: str) -> Any:
         for part in name.split("."):
             target = getattr(target, part)
     except Exception as error:  # whatever the module does when it is imported
-        raise InputError(f"`{path}` must be importable as package.module:Name, got {type(error).__name__}: {error}.") from None
+        raise InputError(path, "be importable as package.module:Name", got=f"{type(error).__name__}: {error}") from None
     return target
 
 

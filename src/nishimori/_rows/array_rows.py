@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori._kernels.kernel import kernel_for
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.labels import RowName, check_number_of_clusters, cluster_codes, row_name
+from nishimori._rows.labels import RowIndex, check_number_of_clusters, cluster_codes, row_index
 from nishimori._rows.rows import Rows, T, is_fused
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
@@ -23,7 +23,7 @@ _FUSED_ROWS = 2**16
 _FUSED_NUMBERS = 2**26
 
 
-def clusters_of(clusters: Any, weights: HostArray, row: RowName = row_name) -> Clusters:
+def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = row_index) -> Clusters:
     """The clusters of some rows, at least two of which must have a positive weight."""
     codes = cluster_codes(clusters, weights, row)
     check_number_of_clusters(len(np.unique(codes[weights > 0])))

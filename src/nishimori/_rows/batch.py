@@ -14,7 +14,7 @@ import numpy as np
 
 from nishimori._kernels.block import RowsNearBeta
 from nishimori._kernels.kernel import Kernel, kernel_for
-from nishimori._rows.labels import RowName, coded, row_name
+from nishimori._rows.labels import RowIndex, coded, row_index
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 
@@ -86,7 +86,7 @@ class Groups:
     names: tuple[Any, ...]
 
     @classmethod
-    def coded(cls, groups: Any, n_rows: int, row: RowName = row_name) -> "Groups":
+    def coded(cls, groups: Any, n_rows: int, row: RowIndex = row_index) -> "Groups":
         """From the name of the group of each row: text or numbers."""
         names, codes = coded(groups, n_rows, "group", row)
         return cls(codes, tuple(names.tolist()))

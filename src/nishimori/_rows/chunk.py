@@ -39,7 +39,7 @@ class Part:
 
     sums: Any = None
     found: Found = field(default_factory=Found)
-    refusal: str | None = None
+    refusal: InputError | None = None
     told: tuple[Told, ...] = ()
 
     def __add__(self, later: "Part") -> "Part":
@@ -100,7 +100,7 @@ class ChunkReading:
                     total += Part(sums, Found.of(rows, self.trusted, are_computed=True))
             return replace(total, told=tuple(told))
         except InputError as error:
-            return Part(refusal=f"{chunk_name(places, blocks[0])}: {error}")
+            return Part(refusal=error.changed(where=chunk_name(places, blocks[0])))
         except Exception as error:
             error.add_note(f"nishimori was reading {chunk_name(places, blocks[0])}.")
             raise
@@ -186,7 +186,7 @@ class Naming:
                 found.append(ChunkNames(different, np.bincount(codes, counted) > 0))
             return Part(_Several(tuple(found)))
         except InputError as error:
-            return Part(refusal=f"{chunk_name(places, first)}: {error}")
+            return Part(refusal=error.changed(where=chunk_name(places, first)))
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ def _codes(values: Any, names: HostArray | None, what: str) -> HostArray:
     codes = np.minimum(np.searchsorted(names, given), len(names) - 1)
     if (names[codes] != given).any():
         raise InputError(
-            f"`{what}s` must be the same in every reading, got others than before. Call `{what}s.persist()` first."
+            f"{what}s", "be the same in every reading", got="others than before", remedy=f"Call `{what}s.persist()` first."
         )
     return codes
 
@@ -237,8 +237,10 @@ def _refuse_other_lengths(block: Array, given: Mapping[str, Any], meaning: ReadO
         if tuple(values.shape) != leading:
             called = meaning.names[1] if name == "labels" else name
             raise InputError(
-                f"`{called}` must have chunks of the same lengths as `{meaning.names[0]}`, got shape {tuple(values.shape)} "
-                f"for {leading}. Call `compute_chunk_sizes()` of both first."
+                called,
+                f"have chunks of the same lengths as `{meaning.names[0]}`",
+                got=f"shape {tuple(values.shape)} for {leading}",
+                remedy="Call `compute_chunk_sizes()` of both first.",
             )
 
 

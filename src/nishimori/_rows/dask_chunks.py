@@ -166,8 +166,10 @@ def beside(values: Any, cut: Cut, name: str, score_name: str) -> Any:
         if not is_lazy or tuple(given.numblocks) != tuple(map(len, leading)):
             chunks = f"{given.numblocks} chunks" if is_lazy else f"a {type(values).__name__}"
             raise InputError(
-                f"`{name}` must have the chunks of `{score_name}`, {tuple(map(len, leading))} of unknown sizes, got {chunks}. "
-                f"{remedy}"
+                name,
+                f"have the chunks of `{score_name}`, {tuple(map(len, leading))} of unknown sizes",
+                got=chunks,
+                remedy=remedy,
             )
         return given
     if len(shape) > 1 and given.shape == shape[:1] and name not in _PER_ROW:
@@ -176,8 +178,9 @@ def beside(values: Any, cut: Cut, name: str, score_name: str) -> Any:
         return dask("array").broadcast_to(column, shape, chunks=leading)
     if tuple(given.shape) != shape:
         raise InputError(
-            f"`{name}` must have shape {shape}, as `{score_name}` before the classes, one entry per sample, got "
-            f"{tuple(given.shape)}."
+            name,
+            f"have shape {shape}, as `{score_name}` before the classes, one entry per sample",
+            got=tuple(given.shape),
         )
     return _in_chunks(given, leading)
 

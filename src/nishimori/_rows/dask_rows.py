@@ -61,8 +61,9 @@ class DaskRows(Rows):
 
     def __iter__(self) -> Iterator[Batch]:
         raise InputError(
-            f"`{self.meaning.names[0]}` must not be a Dask array here, because this needs each row and not only sums. Pass "
-            "`clusters`, whose sums are enough, or arrays in memory."
+            self.meaning.names[0],
+            "not be a Dask array here, because this needs each row and not only sums",
+            remedy="Pass `clusters`, whose sums are enough, or arrays in memory.",
         )
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
@@ -88,14 +89,18 @@ class DaskRows(Rows):
         known = dask().delayed(self._known, pure=False, traverse=False)
         part = self.cut.summed(reading, conclude=conclude, known=known)
         if part.refusal is not None:
-            raise InputError(part.refusal)
+            raise part.refusal
         for message, category in part.told:
             notice(message, category)
         if self._found is not None and not self._found.agrees(part.found):
             raise InputError(
-                f"`{self.meaning.names[0]}` must give the same rows in every reading, got {part.found.n_counted} rows of "
-                f"weight {part.found.weight:.10g} after {self._found.n_counted} of weight {self._found.weight:.10g}, or other "
-                "labels. If chunks are drawn at random, call `persist()` first."
+                self.meaning.names[0],
+                "give the same rows in every reading",
+                got=(
+                    f"{part.found.n_counted} rows of weight {part.found.weight:.10g} after {self._found.n_counted} of "
+                    f"weight {self._found.weight:.10g}, or other labels"
+                ),
+                remedy="If chunks are drawn at random, call `persist()` first.",
             )
         if self._found is not None and not self._found.logits.agrees(part.found.logits):
             raise self._found.logits.other_logits(part.found.logits, self.meaning.names[0], _PERSIST)
@@ -146,7 +151,7 @@ def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
     dtype = numeric(np.empty(0, logits.dtype), name).dtype
     *rows, n_columns = logits.shape if logits.ndim > 1 else (*logits.shape, 1)
     if isnan(n_columns):
-        raise InputError(f"`{name}` must have a known number of classes. Call `{name}.compute_chunk_sizes()` first.")
+        raise InputError(name, "have a known number of classes", remedy=f"Call `{name}.compute_chunk_sizes()` first.")
     n_rows = 1 if any(map(isnan, rows)) else prod(rows)
     shape = (n_rows,) if logits.ndim == 1 else (n_rows, n_columns)
     found = scores_of(np.broadcast_to(np.zeros((), dtype), shape), input=meaning.input, name=name, floor=meaning.floor)
@@ -166,7 +171,7 @@ def _numbered(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Known:
     naming = Naming(wanted, tuple(cut.others), meaning)
     part = cut.summed(naming, scores=False)
     if part.refusal is not None:
-        raise InputError(part.refusal)
+        raise part.refusal
     if part.sums is None or not part.sums.items[0].counted.any():
         raise _nothing_counts(meaning)
     found = dict(zip(wanted, part.sums.items, strict=True))

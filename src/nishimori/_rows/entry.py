@@ -22,7 +22,7 @@ from nishimori._rows.npy_files import Mapped, NpyFile
 from nishimori._rows.options import ReadOptions, RowOptions, classes_last, takes_rows
 from nishimori._rows.pieces import Pieces
 from nishimori._rows.rows import Rows, is_rows, refuse_counted_clusters
-from nishimori._rows.scores import SAY_PROBABILITIES, Floor, Input, check_input, refuse_auto, warn_if_probabilities
+from nishimori._rows.scores import Floor, Input, check_input, refuse_auto, warn_if_probabilities
 from nishimori._rows.stored_rows import Chunked, Stored, StoredRows
 from nishimori._rows.stream_rows import WHAT_A_BATCH_IS, StreamRows
 from nishimori._rows.table_rows import Columns, TableRows
@@ -113,12 +113,12 @@ def open_rows(
     read_ahead: bool = False,
     progress: bool | None = None,
     names: tuple[str, str] = ("logits", "labels"),
-    probability_remedy: str = SAY_PROBABILITIES,
+    probability_remedy: str = "",
 ) -> Rows:
     """What the user passed, as `Rows`; those pass as they are.
 
-    ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what the user can do if
-    the logits look like probabilities. All else is as for `rows`.
+    ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what to do if the
+    logits look like probabilities, where it is not to say so. All else is as for `rows`.
     """
     if is_rows(logits):
         said = {
@@ -148,12 +148,14 @@ def open_rows(
         class_axis=class_axis,
     )
     if columns is not None and not _is_table(logits):
-        raise InputError(f"`columns` must be left out where `{names[0]}` is a {type(logits).__name__}: it is for tables.")
+        raise InputError("columns", f"be left out where `{names[0]}` is a {type(logits).__name__}: it is for tables")
     if read_ahead and not _is_stream(logits, labels):
-        raise InputError(f"`read_ahead` must be left out where `{names[0]}` is a {type(logits).__name__}: it is for batches.")
+        raise InputError("read_ahead", f"be left out where `{names[0]}` is a {type(logits).__name__}: it is for batches")
     if class_axis != -1 and not _is_stream(logits, labels):
         if isinstance(logits, TopK) or in_pieces(logits, labels):
-            raise InputError(f"`class_axis` must be -1 where `{names[0]}` is a {type(logits).__name__}. Put the classes last.")
+            raise InputError(
+                "class_axis", f"be -1 where `{names[0]}` is a {type(logits).__name__}", remedy="Put the classes last."
+            )
         logits, meaning = classes_last(logits, class_axis, names[0]), replace(meaning, class_axis=-1)
     parts = {"clusters": clusters, "groups": groups}
     found = _opened(logits, labels, sample_weight, parts, meaning, columns, read_ahead, progress)
@@ -212,7 +214,7 @@ def _as_they_are(found: Rows, said: Mapping[str, Any], name: str) -> Rows:
     kind = getattr(found, "kind", "Rows object")
     for each, value in said.items():
         if value is not None:
-            raise InputError(f"`{each}` must be left out where `{name}` is a {kind}, which brings its own.")
+            raise InputError(each, f"be left out where `{name}` is a {kind}, which brings its own")
     return found
 
 
@@ -244,19 +246,19 @@ def _pieces(
     check_input(meaning.input, meaning.floor)
     if parts["clusters"] is not None:
         raise InputError(
-            f"`clusters` must be left out where `{meaning.names[0]}` yields batches. Add each batch to a Sketch, with "
-            "`sketch.update(logits, labels, clusters=...)`, and fit to the sketch."
+            "clusters",
+            f"be left out where `{meaning.names[0]}` yields batches",
+            remedy=("Add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`, and fit to the sketch."),
         )
     if parts["groups"] is not None:
         raise InputError(
-            f"`groups` must be left out where `{meaning.names[0]}` yields batches, which do not say which rows they hold. Pass "
-            "arrays, or a table with a column of groups."
+            "groups",
+            f"be left out where `{meaning.names[0]}` yields batches, which do not say which rows they hold",
+            remedy="Pass arrays, or a table with a column of groups.",
         )
     for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight}.items():
         if value is not None:
-            raise InputError(
-                f"`{name}` must be left out where `{meaning.names[0]}` yields batches, each of which is {WHAT_A_BATCH_IS}."
-            )
+            raise InputError(name, f"be left out where `{meaning.names[0]}` yields batches, each of which is {WHAT_A_BATCH_IS}")
     return StreamRows(logits, meaning, progress=progress, read_ahead=read_ahead)
 
 
@@ -301,8 +303,10 @@ def _refuse_samples(value: Any, labels: Any, name: str) -> None:
     by_number = hasattr(value, "__getitem__") and hasattr(value, "__len__") and not hasattr(value, "__iter__")
     if by_number and labels is None and not _is_array_like(value):
         raise InputError(
-            f"`{name}` must yield batches, got a {type(value).__name__}, which gives one sample at a time. Pass a loader, such "
-            "as `torch.utils.data.DataLoader(dataset, batch_size=1000)`."
+            name,
+            "yield batches",
+            got=f"a {type(value).__name__}, which gives one sample at a time",
+            remedy="Pass a loader, such as `torch.utils.data.DataLoader(dataset, batch_size=1000)`.",
         )
 
 
@@ -323,7 +327,7 @@ def _from_table(
     given = {meaning.names[1]: labels, "sample_weight": sample_weight, **parts}
     for name, value in given.items():
         if value is not None and not isinstance(value, str):
-            raise InputError(f"`{name}` must be the name of a column of {path}, got a {type(value).__name__}.")
+            raise InputError(name, f"be the name of a column of {path}", got=f"a {type(value).__name__}")
     check_input(meaning.input, meaning.floor)
     scores = [columns] if isinstance(columns, str) else columns
     chosen = Columns(scores=scores, labels=labels or "labels", weights=sample_weight, **parts)

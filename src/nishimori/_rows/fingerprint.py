@@ -93,10 +93,16 @@ class Fingerprint:
     def other_logits(self, later: "Fingerprint", name: str, remedy: str) -> InputError:
         """The error if they are not the same; ``name`` is that of the data, and ``remedy`` what the user can do."""
         return InputError(
-            f"`{name}` must give the same logits in every pass over the data, got logits that change from one pass to the next "
-            f"while rows and labels stay the same: by {self.change(later):.2g} of their scale, where rounding stays below "
-            f"{_LIMIT:g}. Likely causes are random augmentation, dropout, sampling, or a generator that is not started again "
-            f"with the same seed. {remedy}"
+            name,
+            "give the same logits in every pass over the data",
+            got=(
+                "logits that change from one pass to the next while rows and labels stay the same: by "
+                f"{self.change(later):.2g} of their scale, where rounding stays below {_LIMIT:g}"
+            ),
+            remedy=(
+                "Likely causes are random augmentation, dropout, sampling, or a generator that is not started again "
+                f"with the same seed. {remedy}"
+            ),
         )
 
 

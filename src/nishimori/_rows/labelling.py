@@ -14,7 +14,7 @@ from nishimori._rows.labels import flat_labels, numeric_weights
 from nishimori._rows.scores import Scores
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import is_whole
-from nishimori.errors import InputError, NoRowsError
+from nishimori.errors import InputError, NoRowsError, setting
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Labelling:
 
     def __post_init__(self) -> None:
         if self.ignore_index is not None and not is_whole(self.ignore_index):
-            raise InputError(f"`ignore_index` must be a whole number, such as -100, got {self.ignore_index!r}.")
+            raise InputError("ignore_index", "be a whole number, such as -100", got=repr(self.ignore_index))
         if not isinstance(self.shift_labels, bool | np.bool_):
-            raise InputError(f"`shift_labels` must be True or False, got {self.shift_labels!r}.")
+            raise InputError("shift_labels", "be True or False", got=repr(self.shift_labels))
 
     @property
     def is_plain(self) -> bool:
@@ -46,8 +46,9 @@ class Labelling:
         flat = flat_labels(labels, scores, name)
         if self.shift_labels and len(scores.leading) < 2:
             raise InputError(
-                f"`shift_labels` needs `{scores.name}` of shape (n_sequences, n_tokens, n_classes), got "
-                f"{tuple(scores.array.shape)}: it is not known where a sequence ends."
+                scores.name,
+                "have shape (n_sequences, n_tokens, n_classes) where `shift_labels` is True",
+                got=f"{tuple(scores.array.shape)}: it is not known where a sequence ends",
             )
         flat, counted = self.counted(flat, scores.leading)
         if weights is None or not counted.any():
@@ -74,7 +75,7 @@ class Labelling:
             return
         if self.ignore_index is not None and labels is not None and _differ(labels, self.ignore_index).any():
             raise NoRowsError(
-                "`sample_weight` must be positive for some sample whose label is not `ignore_index`, got only zeros."
+                "sample_weight", f"be positive for some sample whose label is not {setting('ignore_index')}", got="only zeros"
             )
         raise error
 
@@ -83,7 +84,7 @@ class Labelling:
         if self.is_plain:
             return None
         what = "only labels that do not count" if self.shift_labels else f"only {self.ignore_index}"
-        return NoRowsError(f"`{name}` must hold at least one label that is not `ignore_index`, got {what}.")
+        return NoRowsError(name, f"hold at least one label that is not {setting('ignore_index')}", got=what)
 
 
 def _differ(labels: HostArray, ignored: int) -> HostArray:

@@ -5,6 +5,7 @@ Labels take little memory compared with logits, so they stay on the host and eac
 
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from math import isnan
 from typing import Any
 
@@ -15,21 +16,21 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import refuse_hidden
 from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning, NoRowsError
+from nishimori.errors import InputError, InputWarning, NoRowsError, setting
 
 Classes = Sequence[Any] | HostArray | None
 
-RowName = Callable[[int], str]
-"""What a row is called in messages."""
+RowIndex = Callable[[int], int | tuple[int, ...]]
+"""The index of a row among all rows, for messages: its number, or its position where rows have several dimensions."""
 
 # Fewer clusters give a standard error that is much too small; from the second number on, 95 % intervals of T cover 94 %
 # (bench/results/cluster_coverage.md).
 _FEW_CLUSTERS, _ENOUGH_CLUSTERS = 10, 40
 
 
-def row_name(number: int) -> str:
-    """The usual name of a row."""
-    return f"row {number}"
+def row_index(number: int) -> int:
+    """The usual index of a row, which is its number."""
+    return number
 
 
 def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
@@ -39,20 +40,20 @@ def class_labels(classes: Classes, n_classes: int | None = None) -> HostArray:
         return np.arange(n_classes)
     if isinstance(classes, str | bytes | Mapping) or not (hasattr(classes, "__len__") and hasattr(classes, "__getitem__")):
         shown = repr(classes) if isinstance(classes, str | bytes | int | float) else f"a {type(classes).__name__}"
-        raise InputError(f"`classes` must be a list with the label of each column in order, got {shown}.")
+        raise InputError("classes", "be a list with the label of each column in order", got=shown)
     try:
         values = as_given(classes).tolist()
     except ValueError:
         values = [[]]  # lists of different lengths
     if not isinstance(values, list) or any(isinstance(value, list | tuple | set | Mapping) for value in values):
-        raise InputError("`classes` must be a flat list with the label of each column in order, got a nested one.")
+        raise InputError("classes", "be a flat list with the label of each column in order", got="a nested one")
     if n_classes is not None and len(values) != n_classes:
-        raise InputError(f"`classes` must name {n_classes} classes, one per column in order, got {len(values)}.")
+        raise InputError("classes", f"name {n_classes} classes, one per column in order", got=len(values))
     if len(values) < 2:
-        raise InputError(f"`classes` must name at least 2 classes, got {len(values)}.")
+        raise InputError("classes", "name at least 2 classes", got=len(values))
     if len(set(values)) != len(values):
         twice = next(value for i, value in enumerate(values) if value in values[:i])
-        raise InputError(f"`classes` must name each class once, got {twice!r} more than once.")
+        raise InputError("classes", "name each class once", got=f"{twice!r} more than once")
     one_type = len({type(value) for value in values}) == 1
     return np.asarray(values) if one_type else np.array(values, dtype=object)
 
@@ -64,7 +65,7 @@ def column_names(X: Any, name: str = "X") -> list[str] | None:
     if not any(texts):
         return None
     if not all(texts) or len(set(names)) != len(names):
-        raise InputError(f"`{name}` must have columns with distinct names, all of them text or none, got {names}. Rename them.")
+        raise InputError(name, "have columns with distinct names, all of them text or none", got=names, remedy="Rename them.")
     return names
 
 
@@ -75,8 +76,10 @@ def refuse_permuted(columns: Sequence[str] | None, classes: Classes) -> None:
     wanted = [str(label) for label in class_labels(classes).tolist()]
     if list(columns) != wanted and sorted(columns) == sorted(wanted):
         raise InputError(
-            f"`classes` must be in the order of the columns, got {wanted} for the columns {list(columns)}. "
-            f"Pass `classes={list(columns)}`."
+            "classes",
+            "be in the order of the columns",
+            got=f"{wanted} for the columns {list(columns)}",
+            remedy=f"Pass {setting('classes', list(columns))}.",
         )
 
 
@@ -98,15 +101,17 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
     """The column of each label; ``rows`` are the labels' row numbers."""
     if classes is not None:
         return _positions(labels, class_labels(classes, scores.n_classes), name, rows, scores)
-    refusal = f"`{name}` must be integers from 0 to {scores.n_classes - 1}, got"
-    labels = _whole(labels, refusal, lambda place: scores.row(int(rows[place])))
+    labels = _whole(labels, name, scores.n_classes, lambda place: scores.row(int(rows[place])))
     outside = ~((labels >= 0) & (labels < scores.n_classes))
     if outside.any():
         first = int(np.argmax(outside))
         remedy = _remedy(labels, labels[first], scores.n_classes)
         raise InputError(
-            f"`{name}` must be from 0 to {scores.n_classes - 1}, got {labels[first]:.6g} in {scores.row(int(rows[first]))}. "
-            f"{remedy}"
+            name,
+            f"be from 0 to {scores.n_classes - 1}",
+            got=f"{labels[first]:.6g}",
+            remedy=remedy,
+            row=scores.row(int(rows[first])),
         )
     return labels.astype(np.int64, copy=False)
 
@@ -116,10 +121,10 @@ def _remedy(labels: HostArray, found: Any, n_classes: int) -> str:
     if labels.min() == 1 and labels.max() == n_classes:
         return "Labels start at 0: subtract 1."
     if are_signs(labels, n_classes):
-        return "For the labels -1 and 1 pass `classes=[-1, 1]`."
+        return f"For the labels -1 and 1 pass {setting('classes', [-1, 1])}."
     if found >= 0:
         return "Check that every class has its column."
-    leave_out = f"To leave out all samples with this label, pass `ignore_index={found:.6g}`."
+    leave_out = f"To leave out all samples with this label, pass {setting('ignore_index', int(found))}."
     may_be_class = found == -1 and (len(np.unique(labels)) == n_classes or (labels == -1).all())
     return f"If it is a class, number the classes from 0. {leave_out}" if may_be_class else leave_out
 
@@ -129,26 +134,27 @@ def are_signs(labels: HostArray, n_classes: int) -> bool:
     return n_classes == 2 and bool((abs(labels) == 1).all()) and -1 in labels and 1 in labels
 
 
-def _whole(labels: HostArray, refusal: str, row: RowName) -> HostArray:
-    """Whole numbers, or the error that begins with ``refusal``."""
+def _whole(labels: HostArray, name: str, n_classes: int, row: RowIndex) -> HostArray:
+    """Whole numbers; which of them are columns is not checked."""
+    refused = partial(InputError, name, f"be integers from 0 to {n_classes - 1}")
     if labels.dtype == object and all(_is_number(value) for value in labels.tolist()):
         try:
             labels = labels.astype(np.float64)  # a column of a data frame, say
         except OverflowError:
-            raise InputError(f"{refusal} a whole number too large for any class.") from None
+            raise refused(got="a whole number too large for any class") from None
     if arrays.kind(labels) in ("other", "complex"):
         unread = next((i for i, value in enumerate(labels.tolist()) if not _reads_as_number(value)), 0)
-        remedy = "For other labels pass the label of each column in order: `classes=[...]`."
+        remedy = f"For other labels pass the label of each column in order as {setting('classes')}."
         if _is_missing(labels.tolist()[unread]):
             remedy = "A label is missing. Drop such samples."
-        raise InputError(f"{refusal} {labels.tolist()[unread]!r} in {row(unread)}. {remedy}")
+        raise refused(got=repr(labels.tolist()[unread]), remedy=remedy, row=row(unread))
     broken = ~((labels == np.floor(labels)) & np.isfinite(labels)) if arrays.kind(labels) == "float" else np.array(False)
     if broken.any() and np.isnan(labels[broken][0]):
-        raise InputError(f"{refusal} nan: a label is missing in {row(int(np.argmax(broken)))}. Drop such samples.")
+        raise refused(got="nan: a label is missing", remedy="Drop such samples.", row=row(int(np.argmax(broken))))
     if broken.any():
-        raise InputError(
-            f"{refusal} {labels[broken][0]:.6g}: labels are classes, not continuous values. "
-            "Check that scores and labels are not swapped."
+        raise refused(
+            got=f"{labels[broken][0]:.6g}: labels are classes, not continuous values",
+            remedy="Check that scores and labels are not swapped.",
         )
     return labels
 
@@ -174,27 +180,30 @@ def flat_labels(y: Any, scores: Scores, name: str) -> HostArray:
     if y is None:
         # scikit-learn's checks want these words of an estimator.
         wanted = "this requires y to be passed, but the target y is None" if name == "y" else "pass it"
-        raise InputError(f"`{name}` must be the true class of each sample, got None: {wanted}.")
+        raise InputError(name, "be the true class of each sample", got=f"None: {wanted}")
     refuse_hidden(y, name)
     try:
         labels = as_given(y)
     except ValueError:
-        raise InputError(f"`{name}` must be a flat list of labels, got rows of different lengths.") from None
+        raise InputError(name, "be a flat list of labels", got="rows of different lengths") from None
     if scores.leading and labels.shape != (scores.n_samples,):
         return _flattened(labels, scores, name)
     if labels.ndim == 2 and scores.is_binary_score and labels.shape[1] > 1:
         raise InputError(
-            f"`{name}` must be one label per sample, got a table of shape {labels.shape} after a flat array of scores. "
-            "Swap the two arguments: scores come first."
+            name,
+            "be one label per sample",
+            got=f"a table of shape {labels.shape} after a flat array of scores",
+            remedy="Swap the two arguments: scores come first.",
         )
     if labels.ndim == 2 and labels.shape[1] == scores.n_classes:
-        raise InputError(f"`{name}` must be one label per sample, got shape {labels.shape}{_if_one_hot(labels, name)}")
+        why, remedy = _if_one_hot(labels, name)
+        raise InputError(name, "be one label per sample", got=f"shape {labels.shape}{why}", remedy=remedy)
     n_samples = scores.n_samples
     if labels.ndim != 1:
-        remedy = f" Pass `{name}.ravel()`." if labels.size == n_samples else ""
-        raise InputError(f"`{name}` must be one label per sample, shape ({n_samples},), got shape {labels.shape}.{remedy}")
+        remedy = f"Pass `{name}.ravel()`." if labels.size == n_samples else ""
+        raise InputError(name, f"be one label per sample, shape ({n_samples},)", got=f"shape {labels.shape}", remedy=remedy)
     if len(labels) != n_samples:
-        raise InputError(f"`{name}` must have as many entries as there are rows of scores, {n_samples}, got {len(labels)}.")
+        raise InputError(name, f"have as many entries as there are rows of scores, {n_samples}", got=len(labels))
     return labels
 
 
@@ -207,20 +216,24 @@ def _flattened(labels: HostArray, scores: Scores, name: str) -> HostArray:
     if labels.shape == (*shape[:1], *shape[2:]):
         remedy = f"Put the classes last: pass `{scores.name}` with its dimension 1 moved to the end, as `movedim(1, -1)` does."
     raise InputError(
-        f"`{name}` must have shape {scores.leading}, as `{scores.name}` before the classes, got {labels.shape}. {remedy}"
+        name,
+        f"have shape {scores.leading}, as `{scores.name}` before the classes",
+        got=labels.shape,
+        remedy=remedy,
     )
 
 
-def _if_one_hot(labels: HostArray, name: str) -> str:
-    """What to do with a table of labels as wide as that of the scores."""
+def _if_one_hot(labels: HostArray, name: str) -> tuple[str, str]:
+    """What a table of labels as wide as that of the scores looks like, and what to do with it."""
     if labels.dtype.kind in "biuf" and ((labels == 0) | (labels == 1)).all():
         if (labels.sum(axis=1) == 1).all():
-            return f", which looks one-hot. Pass `{name}.argmax(axis=1)`."
+            return ", which looks one-hot", f"Pass `{name}.argmax(axis=1)`."
         return (
-            ", with several true classes, or none, in some rows. For labels that do not exclude each other use "
-            "nishimori.MultilabelCalibrator and nishimori.evaluate_multilabel, in Python."
+            ", with several true classes, or none, in some rows",
+            "For labels that do not exclude each other use nishimori.MultilabelCalibrator and nishimori.evaluate_multilabel, "
+            "in Python.",
         )
-    return ". Pass the true class of each sample."
+    return "", "Pass the true class of each sample."
 
 
 def as_given(values: Any) -> HostArray:
@@ -239,33 +252,39 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray
     if (indices < 0).any():
         first = int(np.argmax(indices < 0))
         found = labels.tolist()[first]
-        remedy = "Add it to `classes` if it has a column, or drop those samples."
+        remedy = f"Add it to {setting('classes')} if it has a column, or drop those samples."
         if _is_missing(found):
             remedy = "A label is missing. Drop such samples."
-        raise InputError(f"`{name}` must be among `classes`, got {found!r} in {scores.row(int(rows[first]))}. {remedy}")
+        row = scores.row(int(rows[first]))
+        raise InputError(name, f"be among {setting('classes')}", got=repr(found), remedy=remedy, row=row)
     return indices
 
 
-def checked_weights(sample_weight: Any, n_samples: int, row: RowName = row_name) -> HostArray:
-    """One float64 weight per sample; ones if none were given. ``row`` names a sample in messages."""
+def checked_weights(sample_weight: Any, n_samples: int, row: RowIndex = row_index) -> HostArray:
+    """One float64 weight per sample; ones if none were given. ``row`` is the index of a sample in messages."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1), (n_samples,))  # ones that take no memory
     weights = numeric_weights(sample_weight)
     if weights.shape != (n_samples,):
-        raise InputError(f"`sample_weight` must have shape ({n_samples},), one weight per sample, got {weights.shape}.")
+        raise InputError("sample_weight", f"have shape ({n_samples},), one weight per sample", got=weights.shape)
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         first = int(np.argmax(bad))
         raise InputError(
-            f"`sample_weight` must be finite and not negative, got {weights[first]:.6g} in {row(first)}. "
-            "A weight counts copies of a sample: give 0 to samples that must not count."
+            "sample_weight",
+            "be finite and not negative",
+            got=f"{weights[first]:.6g}",
+            remedy="A weight counts copies of a sample: give 0 to samples that must not count.",
+            row=row(first),
         )
     if not weights.any():
-        raise NoRowsError("`sample_weight` must be positive for some sample, got only zeros.")
+        raise NoRowsError("sample_weight", "be positive for some sample", got="only zeros")
     if not 1e-60 < weights.max() < 1e60:  # so that fourth powers stay in the range of float64
         raise InputError(
-            f"The largest `sample_weight` must lie between 1e-60 and 1e60, got {weights.max():.6g}. "
-            "Divide all weights by their mean."
+            "The largest `sample_weight`",
+            "lie between 1e-60 and 1e60",
+            got=f"{weights.max():.6g}",
+            remedy="Divide all weights by their mean.",
         )
     return weights
 
@@ -276,12 +295,12 @@ def numeric_weights(sample_weight: Any) -> HostArray:
     try:
         given: HostArray = arrays.on_host(arrays.as_array(sample_weight))
         if arrays.kind(given) == "complex":
-            raise InputError("`sample_weight` must be real, got complex numbers.")
+            raise InputError("sample_weight", "be real", got="complex numbers")
         return given.astype(np.float64)
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"`sample_weight` must hold one number per sample, but one could not be read: {error}.") from None
+        raise InputError("sample_weight", f"hold one number per sample, but one could not be read: {error}") from None
 
 
 def spelled_as(labels: HostArray, classes: Sequence[Any] | None) -> Any:
@@ -327,7 +346,7 @@ def _spelled(value: Any, known: set[str]) -> str:
     return whole if whole in known else text
 
 
-def cluster_codes(clusters: Any, weights: HostArray, row: RowName = row_name) -> HostArray:
+def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = row_index) -> HostArray:
     """A whole number for the cluster of each sample; samples of weight zero may have any cluster, and get 0."""
     (kept,) = np.nonzero(weights)
     codes = np.zeros(len(weights), dtype=np.int64)
@@ -336,7 +355,7 @@ def cluster_codes(clusters: Any, weights: HostArray, row: RowName = row_name) ->
 
 
 def coded(
-    values: Any, n_samples: int, what: str, row: RowName = row_name, kept: HostArray | None = None
+    values: Any, n_samples: int, what: str, row: RowIndex = row_index, kept: HostArray | None = None
 ) -> tuple[HostArray, HostArray]:
     """The different values that samples have, in order, and the place of each sample's value among them.
 
@@ -348,23 +367,24 @@ def coded(
     try:
         given: HostArray = as_given(values)
     except ValueError:
-        raise InputError(f"`{name}` must be a flat list, got rows of different lengths.") from None
+        raise InputError(name, "be a flat list", got="rows of different lengths") from None
     if given.shape != (n_samples,):
-        raise InputError(f"`{name}` must have shape ({n_samples},), one {what} per sample, got {given.shape}.")
+        raise InputError(name, f"have shape ({n_samples},), one {what} per sample", got=given.shape)
     if kept is not None and len(kept) < n_samples:
         given, every = given[kept], row
         row = lambda place: every(int(kept[place]))  # noqa: E731 - the name of the place among all samples
     absent = next((i for i, value in enumerate(given.tolist()) if is_absent(value)), None) if given.dtype == object else None
     if absent is not None:
         found = "None" if given[absent] is None else "NaN"
-        raise InputError(f"`{name}` must not be missing, got {found} in {row(absent)}. Give that row a {what}.")
+        raise InputError(name, "not be missing", got=found, remedy=f"Give that row a {what}.", row=row(absent))
     try:
         missing = given != given  # noqa: PLR0124 - NaN, in arrays of any type
         different, codes = np.unique(given, return_inverse=True)
     except TypeError:
-        raise InputError(f"`{name}` must hold values of one type, such as numbers or text.") from None
+        raise InputError(name, "hold values of one type, such as numbers or text") from None
     if missing.any():
-        raise InputError(f"`{name}` must not be missing, got NaN in {row(int(np.argmax(missing)))}. Give that row a {what}.")
+        first = int(np.argmax(missing))
+        raise InputError(name, "not be missing", got="NaN", remedy=f"Give that row a {what}.", row=row(first))
     return different, codes
 
 
@@ -372,8 +392,13 @@ def refuse_name(values: Any, what: str) -> None:
     """Refuse the name of a column where there are only arrays."""
     if isinstance(values, str):
         raise InputError(
-            f"`{what}s` must be the {what} of each sample, got the text {values!r}. Names of columns are for files; for a data "
-            f"frame, pass the column itself, such as `frame[{values!r}]`, and the scores without it."
+            f"{what}s",
+            f"be the {what} of each sample",
+            got=f"the text {values!r}",
+            remedy=(
+                "Names of columns are for files; for a data frame, pass the column itself, such as "
+                f"`frame[{values!r}]`, and the scores without it."
+            ),
         )
 
 
@@ -407,8 +432,10 @@ def check_number_of_clusters(number: int) -> None:
     """Refuse one cluster, and warn of few: how different clusters are is what a standard error is made of."""
     if number < 2:
         raise InputError(
-            "`clusters` must name at least two clusters, got one: the spread between clusters is what a standard error is "
-            "made of. Leave it out if samples are independent."
+            "clusters",
+            "name at least two clusters",
+            got="one: the spread between clusters is what a standard error is made of",
+            remedy="Leave it out if samples are independent.",
         )
     if number < _FEW_CLUSTERS:
         notice(

@@ -19,7 +19,7 @@ import numpy as np
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.labelling import PLAIN, Labelling
 from nishimori._rows.labels import Classes, checked_weights, class_indices, numeric_weights
-from nishimori._rows.scores import SAY_PROBABILITIES, Floor, Input, Scores, scores
+from nishimori._rows.scores import Floor, Input, Scores, scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import is_whole
@@ -148,7 +148,7 @@ def takes_rows(
             for name, value in options.items():
                 if name in refused:
                     if value is not None and value is not OPTIONS[name].default:
-                        raise InputError(f"`{name}` must be left out of `{function.__name__}`: {refused[name]}.")
+                        raise InputError(name, f"be left out of `{function.__name__}`: {refused[name]}")
                 elif name not in names:
                     raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
             return function(*arguments, **options)
@@ -175,14 +175,15 @@ def with_options(docstring: str, options: Mapping[str, Option]) -> str:
 class ReadOptions:
     """What was said about scores and labels, for those who read them; ``names`` are what the caller's signature calls the two.
 
-    ``probability_remedy`` is what the user can do if the logits look like probabilities. ``labelling`` says which rows count.
+    ``probability_remedy`` is what to do if the logits look like probabilities, where it is not to say so.
+    ``labelling`` says which rows count.
     """
 
     input: Input = "logits"
     classes: Classes = None
     floor: float | None = None
     names: tuple[str, str] = ("logits", "labels")
-    probability_remedy: str = SAY_PROBABILITIES
+    probability_remedy: str = ""
     labelling: Labelling = PLAIN
     class_axis: int = -1
 
@@ -208,7 +209,7 @@ class ReadOptions:
         """
         table = self.scores(array)
         if n_classes is not None and table.n_classes != n_classes:
-            raise InputError(f"`{self.names[0]}` must have {n_classes} classes, as in the rows before, got {table.n_classes}.")
+            raise InputError(self.names[0], f"have {n_classes} classes, as in the rows before", got=table.n_classes)
         labels, sample_weight = self.labelling.applied(labels, sample_weight, table, self.names[1])
         if sample_weight is not None and _is_zero(sample_weight, table.n_samples):
             nothing: HostArray = np.zeros(table.n_samples)
@@ -230,8 +231,9 @@ def classes_last(logits: Any, class_axis: Any, name: str) -> Any:
     n_dimensions = len(array.shape)
     if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or n_dimensions < 2:
         raise InputError(
-            f"`class_axis` must be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}, got "
-            f"{class_axis!r}."
+            "class_axis",
+            f"be the number of a dimension of `{name}`, which has the shape {tuple(array.shape)}",
+            got=repr(class_axis),
         )
     axis = int(class_axis) % n_dimensions
     order = (*(each for each in range(n_dimensions) if each != axis), axis)

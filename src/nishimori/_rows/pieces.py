@@ -116,8 +116,8 @@ class Pieces(Rows, Generic[P]):
         """The rows of a piece, with checked labels and weights, or None if it has none."""
 
     @abstractmethod
-    def placed(self, text: str, piece: P) -> str:
-        """An error message about a piece, with its place."""
+    def place(self, error: InputError, piece: P) -> InputError:
+        """An error about the rows of a piece, with the place of the piece."""
 
     @abstractmethod
     def nothing(self) -> InputError:
@@ -242,8 +242,13 @@ class Pieces(Rows, Generic[P]):
         if first == again:
             first, again = f"{first}", "as many rows with other labels"
         return InputError(
-            f"`{self.name}` must give the same rows in every reading, got {again} after {first}. Check that no "
-            "iterator inside it is used up, and that rows are not drawn at random or dropped, as by `drop_last`."
+            self.name,
+            "give the same rows in every reading",
+            got=f"{again} after {first}",
+            remedy=(
+                "Check that no iterator inside it is used up, and that rows are not drawn at random or dropped, as "
+                "by `drop_last`."
+            ),
         )
 
     @contextmanager
@@ -252,4 +257,4 @@ class Pieces(Rows, Generic[P]):
         try:
             yield
         except InputError as error:
-            raise InputError(self.placed(str(error), piece)) from None
+            raise self.place(error, piece) from None

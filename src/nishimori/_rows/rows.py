@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, TypeVar
 from nishimori._kernels.kernel import Kernel
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._support.progress import Report, silent
-from nishimori.errors import InputError, NoRowsError
+from nishimori.errors import InputError, NoRowsError, setting
 
 
 class Sum(Protocol):
@@ -123,7 +123,7 @@ def applied(data: Any, function: Callable[[Rows], R]) -> R:
 
 def without_rows() -> NoRowsError:
     """The error if there is nothing to sum."""
-    return NoRowsError("The data must have at least one row of positive weight, got none.")
+    return NoRowsError("The data", "have at least one row of positive weight", got="none")
 
 
 def clusters_in(data: Any) -> Clusters | None:
@@ -166,7 +166,7 @@ def refuse_counted_clusters(data: Any, *, counts: bool) -> None:
 
 def counts_of_clusters() -> InputError:
     """The error if weights are counts where rows belong to clusters."""
-    return InputError("`counts` must be False where `clusters` is given: copies of a sample belong to its cluster.")
+    return InputError("counts", f"be False where {setting('clusters')} is given: copies of a sample belong to its cluster")
 
 
 def is_fused(pass_: Callable[[Batch], Any], kernel: Kernel) -> bool:

@@ -18,15 +18,16 @@ from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numbers import between
 from nishimori._support.numeric import check_shape, numeric
 from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning
+from nishimori.errors import InputError, InputWarning, setting
 
 Input = Literal["logits", "probabilities"]
 
 Floor = float | Literal["auto"] | None
 """The lowest probability; "auto" where it is chosen from the data, see `_fit.floors`."""
 
-SAY_PROBABILITIES = "pass `input='probabilities'`"
-"""What to do if logits look like probabilities, where the function takes ``input``."""
+
+class NotProbabilitiesError(InputError):
+    """Scores that were said to be probabilities are not."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ class Scores:
         """Whether the rows cannot be seen as one dimension without a copy; they are then copied a block at a time."""
         return len(self.array.shape) > 2
 
-    def row(self, number: int) -> str:
-        """The name of a row in messages: its number or, where there are several leading dimensions, its position."""
+    def row(self, number: int) -> int | tuple[int, ...]:
+        """The index of a row in messages: its number or, where there are several leading dimensions, its position."""
         if not self.leading:
-            return f"row {number}"
+            return number
         inner = np.unravel_index(number % prod(self.leading[1:]), self.leading[1:])
-        return f"row ({', '.join(map(str, (number // prod(self.leading[1:]), *inner)))})"
+        return (number // prod(self.leading[1:]), *map(int, inner))
 
     def per_row(self, values: Any, name: str | None = None) -> Any:
         """One value per row: flat if they have the leading shape, repeated if they have only its first dimensions.
@@ -85,9 +86,7 @@ class Scores:
             return np.repeat(arrays.on_host(given).reshape(-1), prod(self.leading[len(shape) :]))
         if name is not None and shape != (self.n_samples,):
             shorter = " or ".join(str(self.leading[:length]) for length in range(len(self.leading) - 1, 0, -1))
-            raise InputError(
-                f"`{name}` must have shape {self.leading}, one per position, or {shorter}, one per sequence, got {shape}."
-            )
+            raise InputError(name, f"have shape {self.leading}, one per position, or {shorter}, one per sequence", got=shape)
         return values
 
     def restored(self, rows: Array) -> Array:
@@ -234,8 +233,9 @@ def scores_of(array: Array, *, input: Input, name: str, floor: float | None = No
     found = Scores(array, input, name, floor, leading)
     if floor is not None and floor * found.n_classes >= 1:
         raise InputError(
-            f"`floor` must be below 1/{found.n_classes}, or it could change which of {found.n_classes} classes is predicted, "
-            f"got {floor!r}."
+            "floor",
+            f"be below 1/{found.n_classes}, or it could change which of {found.n_classes} classes is predicted",
+            got=repr(floor),
         )
     return found
 
@@ -249,31 +249,38 @@ def refuse_auto(floor: Any) -> None:
     """Refuse to choose a floor where nothing is fitted."""
     if is_auto(floor):
         raise InputError(
-            "`floor` must be a number or None where nothing is fitted, got 'auto': it would be tuned on the labels that it "
-            "scores. Fit a calibrator with `floor='auto'` to other data and pass `calibrator=`, whose floor is then used, or "
-            "pass a number."
+            "floor",
+            "be a number or None where nothing is fitted",
+            got="'auto': it would be tuned on the labels that it scores",
+            remedy=(
+                f"Fit a calibrator with {setting('floor', 'auto')} to other data and pass it as {setting('calibrator')}: its "
+                "floor is then used. Or pass a number."
+            ),
         )
 
 
 def check_input(input: Any, floor: Any = None, *, fits: bool = False) -> None:
     """Refuse any other word, and a floor that cannot be one; it may be "auto" where something is fitted (``fits``)."""
     if not isinstance(input, str) or input not in get_args(Input):
-        raise InputError(f"`input` must be 'logits' or 'probabilities', got {input!r}.")
+        raise InputError("input", "be 'logits' or 'probabilities'", got=repr(input))
     if floor is None:
         return
     if input == "logits":
-        raise InputError("`floor` must be left out for logits: it is the lowest probability. Pass `input='probabilities'`.")
+        raise InputError(
+            "floor", "be left out for logits: it is the lowest probability", remedy=f"Pass {setting('input', 'probabilities')}."
+        )
     if is_auto(floor) and fits:
         return
     refuse_auto(floor)
     if not between("floor", floor, 0, 0.5) > 0:
-        raise InputError("`floor` must be positive, got 0. Leave it out to raise only exact zeros.")
+        raise InputError("floor", "be positive", got="0", remedy="Leave it out to raise only exact zeros.")
 
 
-def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None = None) -> None:
+def warn_if_probabilities(given: Scores, remedy: str = "", weights: HostArray | None = None) -> None:
     """Warn when logits look like probabilities, and say what to do; nothing is guessed, they are used as the caller said.
 
-    Rows of weight zero may hold anything. Probabilities of labels that do not exclude each other have another remedy.
+    Without a ``remedy`` it is to say so. Rows of weight zero may hold anything. Probabilities of labels that do not exclude
+    each other have another remedy.
     """
     enough = _ENOUGH_FLAT if given.is_binary_score else _ENOUGH_ROWS
     if given.input != "logits" or given.n_samples < enough or arrays.kind(given.array) != "float":
@@ -302,6 +309,7 @@ def warn_if_probabilities(given: Scores, remedy: str, weights: HostArray | None 
                 InputWarning,
             )
         return
+    remedy = remedy or f"pass {setting('input', 'probabilities')}"
     notice(f"{what}, as probabilities do. If these are probabilities, {remedy}; they are used as logits.", InputWarning)
 
 
@@ -327,25 +335,34 @@ def _check_logits(scores: Scores, values: Array, numbers: Sequence[int] | HostAr
     bad = ~(usual | masked)
     if bool(xp.any(bad & xp.isfinite(values))):
         raise InputError(
-            f"`{name}` must lie between -{LARGEST:g} and {LARGEST:g}, got {_first(scores, values, bad, numbers)}. "
-            "Pass -inf to mask a class."
+            name,
+            f"lie between -{LARGEST:g} and {LARGEST:g}",
+            **_first(scores, values, bad, numbers),
+            remedy="Pass -inf to mask a class.",
         )
     if bool(xp.any(bad)):
         raise InputError(
-            f"`{name}` must not contain NaN or +inf, got {_first(scores, values, bad, numbers)}. "
-            "Drop those rows or find where the model produced them; -inf is allowed and masks a class."
+            name,
+            "not contain NaN or +inf",
+            **_first(scores, values, bad, numbers),
+            remedy="Drop those rows or find where the model produced them; -inf is allowed and masks a class.",
         )
     if scores.is_binary_score:
         raise InputError(
-            f"`{name}` must be finite where one score stands for two classes, got {_first(scores, values, masked, numbers)}. "
-            "Clip the scores, or pass two columns."
+            name,
+            "be finite where one score stands for two classes",
+            **_first(scores, values, masked, numbers),
+            remedy="Clip the scores, or pass two columns.",
         )
     empty = xp.all(masked, axis=1)
     if bool(xp.any(empty)):
         row = int(numbers[int(np.argmax(arrays.on_host(empty)))])
         raise InputError(
-            f"`{name}` must leave each sample at least one class, got only -inf in {scores.row(row)}. Unmask its classes or "
-            "drop it."
+            name,
+            "leave each sample at least one class",
+            got="only -inf",
+            remedy="Unmask its classes or drop it.",
+            row=scores.row(row),
         )
     return True
 
@@ -356,8 +373,10 @@ def _refuse_rounded(scores: Scores, values: Array, numbers: Sequence[int] | Host
     rounded = (xp.abs(values) > _WHOLE) & (values != -inf)
     if bool(xp.any(rounded)):
         raise InputError(
-            f"`{scores.name}` of type {arrays.dtype_name(scores.array)} must lie between -2**53 and 2**53, where float64 is "
-            f"exact, got {_first(scores, values, rounded, numbers)}. Subtract the largest score of each row first."
+            f"`{scores.name}` of type {arrays.dtype_name(scores.array)}",
+            "lie between -2**53 and 2**53, where float64 is exact",
+            **_first(scores, values, rounded, numbers),
+            remedy="Subtract the largest score of each row first.",
         )
 
 
@@ -366,28 +385,33 @@ def _check_probabilities(scores: Scores, values: Array, numbers: Sequence[int] |
     xp, name = namespace(values), scores.name
     if bool(xp.any(xp.isnan(values))):
         found = _first(scores, values, xp.isnan(values), numbers)
-        raise InputError(f"`{name}` must not contain NaN, got {found}. Drop those rows or find where the model produced them.")
+        raise InputError(name, "not contain NaN", **found, remedy="Drop those rows or find where the model produced them.")
     outside = ~((values >= 0) & (values <= 1 + _SLACK))
-    remedy = "If these are logits, pass `input='logits'`."
+    remedy = f"If these are logits, pass {setting('input', 'logits')}."
     if bool(xp.any(outside)):
-        raise InputError(f"`{name}` must be between 0 and 1, got {_first(scores, values, outside, numbers)}. {remedy}")
+        raise NotProbabilitiesError(name, "be between 0 and 1", **_first(scores, values, outside, numbers), remedy=remedy)
     if scores.is_binary_score:
         if bool(xp.any(values > 1)):
-            raise InputError(f"`{name}` must be between 0 and 1, got {_first(scores, values, values > 1, numbers)}. {remedy}")
+            raise NotProbabilitiesError(
+                name, "be between 0 and 1", **_first(scores, values, values > 1, numbers), remedy=remedy
+            )
         return
     totals = xp.sum(values, axis=1)
     off = xp.abs(totals - 1) > scores.slack
     if bool(xp.any(off)):
         row = int(np.argmax(arrays.on_host(off)))
-        raise InputError(
-            f"`{name}` must sum to 1 over classes, got {float(totals[row]):.6g} in {scores.row(int(numbers[row]))}. {remedy} "
-            "If each class has a sigmoid of its own, use nishimori.MultilabelCalibrator."
+        raise NotProbabilitiesError(
+            name,
+            "sum to 1 over classes",
+            got=f"{float(totals[row]):.6g}",
+            remedy=f"{remedy} If each class has a sigmoid of its own, use nishimori.MultilabelCalibrator.",
+            row=scores.row(int(numbers[row])),
         )
 
 
-def _first(scores: Scores, values: Array, bad: Array, numbers: Sequence[int] | HostArray) -> str:
-    """The first offending entry, in words."""
+def _first(scores: Scores, values: Array, bad: Array, numbers: Sequence[int] | HostArray) -> dict[str, Any]:
+    """The first offending entry, as parts of an `InputError`."""
     where = np.argwhere(arrays.on_host(bad))[0]
     value = float(arrays.on_host(values)[tuple(where)])
-    column = f", column {where[1]}" if len(where) > 1 else ""
-    return f"{value:.6g} in {scores.row(int(numbers[where[0]]))}{column}"
+    column = int(where[1]) if len(where) > 1 else None
+    return {"got": f"{value:.6g}", "row": scores.row(int(numbers[where[0]])), "column": column}

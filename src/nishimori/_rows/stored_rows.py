@@ -121,9 +121,9 @@ class StoredRows(Pieces[_StoredBlock]):
         scores = replace(self.meaning.scores(native), leading=self._leading)
         return ArrayRows(scores, self.labels[rows], self.weights[rows], first_row, self.n_rows, clusters, groups)
 
-    def placed(self, text: str, piece: _StoredBlock) -> str:  # noqa: ARG002 - rows are counted through all pieces
-        """The message as it is."""
-        return text
+    def place(self, error: InputError, piece: _StoredBlock) -> InputError:  # noqa: ARG002 - rows count through all pieces
+        """The error as it is."""
+        return error
 
     def nothing(self) -> InputError:
         """Never raised: an array without rows is refused when the rows are opened."""

@@ -54,40 +54,44 @@ class StreamRows(Pieces[_Numbered]):
         """The rows of one batch; None if it is empty."""
         batch = piece.batch
         if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
-            raise InputError(f"each batch must be {WHAT_A_BATCH_IS}, got {_described(batch)}.")
+            raise InputError("each batch", f"be {WHAT_A_BATCH_IS}", got=_described(batch))
         array, labels, weights = (*batch, None)[:3]
         shape = tuple(getattr(array, "shape", (1,)))
         if 0 in (shape[:-1] or shape):
             return None
         return self.meaning.rows(array, labels, weights, n_classes=self._n_classes)
 
-    def placed(self, text: str, piece: _Numbered) -> str:
-        """The number of the batch, from 0, before the message, whose rows count from 0 in each batch."""
-        return in_batch(piece.number, text)
+    def place(self, error: InputError, piece: _Numbered) -> InputError:
+        """The error with the number of the batch; both batches and the rows of each count from 0."""
+        return in_batch(piece.number, error)
 
     def nothing(self) -> InputError:
         """There was no batch, or only empty ones."""
-        return NoRowsError(f"`{self.meaning.names[0]}` must yield at least one batch with rows, got none.")
+        return NoRowsError(self.meaning.names[0], "yield at least one batch with rows", got="none")
 
 
-def in_batch(number: int, text: object) -> str:
-    """A message that names the batch, from 0."""
-    return f"Batch {number}: {text}"
+def in_batch(number: int, error: InputError) -> InputError:
+    """An error that names the batch, from 0."""
+    return error.changed(where=f"Batch {number}")
 
 
 def factory(batches: Any, name: str) -> Callable[[], Iterable[Any]]:
     """A function that starts a new reading."""
     if isinstance(batches, Iterator):
         raise InputError(
-            f"`{name}` must be readable more than once, got a {type(batches).__name__}, which is used up after one reading. "
-            "Pass a function that makes a new one, such as `lambda: batches()`."
+            name,
+            "be readable more than once",
+            got=f"a {type(batches).__name__}, which is used up after one reading",
+            remedy="Pass a function that makes a new one, such as `lambda: batches()`.",
         )
     if isinstance(batches, Iterable):
         return lambda: batches
     if not callable(batches):
         raise InputError(
-            f"`{name}` must be an iterable of batches or a function that returns one, got a {type(batches).__name__}. Each "
-            f"batch is {WHAT_A_BATCH_IS}."
+            name,
+            "be an iterable of batches or a function that returns one",
+            got=f"a {type(batches).__name__}",
+            remedy=f"Each batch is {WHAT_A_BATCH_IS}.",
         )
     _refuse_arguments(batches, name)
     return lambda: _iterable(batches(), name)
@@ -100,8 +104,9 @@ def _refuse_arguments(make: Callable[..., Any], name: str) -> None:
         return
     if needed:
         raise InputError(
-            f"`{name}` must be an array of scores or a function without arguments that returns batches, got "
-            f"{getattr(make, '__name__', type(make).__name__)!r}, which needs {', '.join(needed)}."
+            name,
+            "be an array of scores or a function without arguments that returns batches",
+            got=f"{getattr(make, '__name__', type(make).__name__)!r}, which needs {', '.join(needed)}",
         )
 
 
@@ -112,8 +117,10 @@ def _is_plain(parameter: Any) -> bool:
 def _iterable(made: Any, name: str) -> Iterable[Any]:
     if not isinstance(made, Iterable):
         raise InputError(
-            f"`{name}` must return an iterable of batches where it is a function, got a {type(made).__name__}. Each batch is "
-            f"{WHAT_A_BATCH_IS}."
+            name,
+            "return an iterable of batches where it is a function",
+            got=f"a {type(made).__name__}",
+            remedy=f"Each batch is {WHAT_A_BATCH_IS}.",
         )
     return made
 

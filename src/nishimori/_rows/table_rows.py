@@ -5,7 +5,6 @@ are read again for each reading.
 """
 
 import os
-import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
@@ -27,8 +26,6 @@ from nishimori.errors import FormatError, InputError
 
 # Bytes of numbers that are kept.
 KEPT = 2**28
-
-_ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,20 +139,26 @@ class TableRows(Pieces[_Part]):
             return spelled_as(labels, classes)
         return [ignored if each == str(ignored) else each for each in spelled_as(labels, [*classes, str(ignored)])]
 
-    def placed(self, text: str, piece: _Part) -> str:
-        """The file, and its lines and columns in place of rows and numbers of columns."""
-        names, lines = self.names, piece.lines
-
-        def place(found: re.Match[str]) -> str:
-            row = int(found[1])
-            where = f"in row {row}" if lines is None else f"in line {lines[row - piece.first_row]}"
-            return where if found[2] is None or names is None else f"{where}, column {names[int(found[2])]!r}"
-
-        return f"{piece.path}: {_ROW.sub(place, text)}"
+    def place(self, error: InputError, piece: _Part) -> InputError:
+        """The error with the file, and with its lines and columns in place of rows and numbers of columns."""
+        return place_in_table(error, piece.lines, self.names, piece.first_row).changed(where=str(piece.path))
 
     def nothing(self) -> InputError:
         """Never raised: a table without rows is refused when it is read."""
         raise AssertionError
+
+
+def place_in_table(error: InputError, lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0) -> InputError:
+    """An error about a row, with its line and the name of its column, where the table has them.
+
+    ``lines`` are those of the rows from ``first_row`` on.
+    """
+    if not isinstance(error.row, int):
+        return error
+    place = f"row {error.row}" if lines is None else f"line {lines[error.row - first_row]}"
+    if error.column is not None:
+        place += f", column {error.column if columns is None else repr(columns[error.column])}"
+    return error.changed(place=place)
 
 
 def flat(scores: HostArray) -> HostArray:

@@ -16,7 +16,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.numbers import whole
 from nishimori._support.numeric import numeric
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 _SLACK = 1e-3
 """By how much a probability, or a sum of probabilities, may be too large: log-probabilities are often rounded."""
@@ -113,21 +113,23 @@ class TopK:
         classes = arrays.on_host(numeric(indices, "indices"))
         if logs.ndim < 2:
             raise InputError(
-                f"`log_probabilities` must have shape (n_samples, k), got {logs.shape}. For one sample pass a list."
+                "log_probabilities", "have shape (n_samples, k)", got=logs.shape, remedy="For one sample pass a list."
             )
         if classes.shape != logs.shape:
-            raise InputError(f"`indices` must have the shape of `log_probabilities`, {logs.shape}, got {classes.shape}.")
+            raise InputError("indices", f"have the shape of `log_probabilities`, {logs.shape}", got=classes.shape)
         if not logs.size:
-            raise InputError(f"`log_probabilities` must have at least one row and one column, got shape {logs.shape}.")
+            raise InputError("log_probabilities", "have at least one row and one column", got=f"shape {logs.shape}")
         k = int(logs.shape[-1])
         size = whole("vocabulary_size", vocabulary_size, 2, _MOST_CLASSES)
         if k >= size:
             raise InputError(
-                f"`log_probabilities` must list fewer classes than `vocabulary_size`, {size}, got {k} per sample. If they list "
-                "all classes, put them in the order of the classes and pass them as logits."
+                "log_probabilities",
+                f"list fewer classes than `vocabulary_size`, {size}",
+                got=f"{k} per sample",
+                remedy="If they list all classes, put them in the order of the classes and pass them as logits.",
             )
         if arrays.kind(classes) == "float" and not (classes == np.floor(classes)).all():
-            raise InputError("`indices` must be whole numbers, the positions of the listed classes in the vocabulary.")
+            raise InputError("indices", "be whole numbers, the positions of the listed classes in the vocabulary")
         leading = logs.shape[:-1] if logs.ndim > 2 else ()
         flat = logs.reshape(-1, k)
         self.scores = ListedScores(flat, "logits", "log_probabilities", leading=leading, vocabulary_size=size)
@@ -236,7 +238,7 @@ class TopK:
         given = arrays.on_host(numeric(values, name))
         wanted = self.scores.leading or (self.scores.n_samples,)
         if given.shape != wanted:
-            raise InputError(f"`{name}` must have shape {wanted}, one number per sample, got {given.shape}.")
+            raise InputError(name, f"have shape {wanted}, one number per sample", got=given.shape)
         flat: HostArray = given.reshape(-1).astype(np.float64)
         return flat
 
@@ -260,11 +262,18 @@ class TopK:
         if (masses <= _RENORMALISED).all() and telling.any():
             i = int(np.argmax(telling))
             raise InputError(
-                f"`log_probabilities` must be those of the softmax over the whole vocabulary, got lists that sum to 1 in every "
-                f"row, such as {n_listed[i]} classes down to a probability of {least[i]:.3g} in {self._row(numbers, telling)}, "
-                f"although {self.vocabulary_size - n_listed[i]} classes are not listed. They were probably normalised again "
-                "after a top-k or top-p filter, and give wrong temperatures. Pass log-probabilities from before the filter. If "
-                "the other classes have probability 0, pass logits of all classes with -inf for these."
+                "log_probabilities",
+                "be those of the softmax over the whole vocabulary",
+                got=(
+                    f"lists that sum to 1 in every row, although {self.vocabulary_size - n_listed[i]} classes are not listed, "
+                    f"such as {n_listed[i]} classes down to a probability of {least[i]:.3g}"
+                ),
+                row=self._row(numbers, telling),
+                remedy=(
+                    "They were probably normalised again after a top-k or top-p filter, and give wrong temperatures. "
+                    "Pass log-probabilities from before the filter. If the other classes have probability 0, pass logits "
+                    "of all classes with -inf for these."
+                ),
             )
 
     def _refuse_extra_entries(self, n_listed: HostArray, numbers: HostArray) -> None:
@@ -272,11 +281,15 @@ class TopK:
         longer = n_listed == self.k
         if self.k > 1 and 0 < longer.mean() < _MOST_EXTRA and (n_listed[~longer] == self.k - 1).all():
             raise InputError(
-                f"`log_probabilities` must list the most probable classes only, got {self.k} classes in "
-                f"{int(longer.sum())} rows, the first of them {self._row(numbers, longer)}, and {self.k - 1} in all others. "
-                "Some services (vLLM) add the sampled or the true class to its list where it is not among the most probable. "
-                f"Replace the smallest log-probability of rows of {self.k} classes by -inf, and pass those of true classes as "
-                "`label_log_probabilities`."
+                "log_probabilities",
+                "list the most probable classes only",
+                got=(f"{self.k - 1} classes in {int((~longer).sum())} rows, and {self.k} in {int(longer.sum())}, first"),
+                row=self._row(numbers, longer),
+                remedy=(
+                    "Some services (vLLM) add the sampled or the true class to its list where it is not among the most "
+                    f"probable. Replace the smallest log-probability of rows of {self.k} classes by -inf, and pass those "
+                    "of true classes as `label_log_probabilities`."
+                ),
             )
 
     def _checked(self, numbers: HostArray) -> HostArray:
@@ -285,27 +298,30 @@ class TopK:
         if self._is_checked[numbers].all():
             known: HostArray = np.minimum(logs, 0.0)
             return known
-        self._refuse(np.isnan(logs), logs, numbers, "must not be NaN", "Fill up rows that list fewer classes with -inf.")
+        self._refuse(np.isnan(logs), logs, numbers, "not be NaN", "Fill up rows that list fewer classes with -inf.")
         self._refuse(
             (logs > _SLACK) | (logs == np.inf),
             logs,
             numbers,
-            "must be at most 0",
+            "be at most 0",
             "Pass natural logarithms of probabilities that sum to 1 over the whole vocabulary.",
         )
         self._refuse(
             (logs <= _NOT_LISTED) & (logs > -np.inf),
             logs,
             numbers,
-            "must be the log-probabilities of listed classes",
+            "be the log-probabilities of listed classes",
             f"Some services return {_NOT_LISTED:.0f} for a class that they do not list: pass -inf there.",
         )
         listed = logs > -np.inf
         empty = np.logical_not(listed.any(axis=1))
         if empty.any():
             raise InputError(
-                f"`log_probabilities` must list at least one class per sample, got only -inf in {self._row(numbers, empty)}. "
-                "Give such samples weight zero, or a label that `ignore_index` names."
+                "log_probabilities",
+                "list at least one class per sample",
+                got="only -inf",
+                row=self._row(numbers, empty),
+                remedy=f"Give such samples weight zero, or a label that {setting('ignore_index')} names.",
             )
         self._check_indices(self._indices[numbers], listed, numbers)
         capped: HostArray = np.minimum(logs, 0.0)
@@ -316,14 +332,18 @@ class TopK:
         if outside.any():
             found, row = int(indices[outside][0]), self._row(numbers, np.any(outside, axis=1))
             raise InputError(
-                f"`indices` must be from 0 to {self.vocabulary_size - 1}, got {found} in {row}. Check `vocabulary_size`."
+                "indices",
+                f"be from 0 to {self.vocabulary_size - 1}",
+                got=found,
+                remedy="Check `vocabulary_size`.",
+                row=row,
             )
         # What is not listed gets a number of its own, which no class has.
         distinct = np.sort(np.where(listed, indices, -1 - np.arange(self.k)), axis=1)
         repeated = distinct[:, 1:] == distinct[:, :-1]
         if repeated.any():
             found, row = int(distinct[:, 1:][repeated][0]), self._row(numbers, repeated.any(axis=1))
-            raise InputError(f"`indices` must list each class at most once per sample, got {found} twice in {row}.")
+            raise InputError("indices", "list each class at most once per sample", got=f"{found} twice", row=row)
 
     def _tails(self, logs: HostArray, numbers: HostArray) -> Tails:
         """What the listed classes leave."""
@@ -332,9 +352,11 @@ class TopK:
         above = total > 1 + _SLACK
         if above.any():
             raise InputError(
-                f"`log_probabilities` must be of probabilities that sum to at most 1, got a sum of {total[above][0]:.6g} in "
-                f"{self._row(numbers, above)}. If these are logits, subtract the logarithm of the sum of exponentials over the "
-                "whole vocabulary."
+                "log_probabilities",
+                "be of probabilities that sum to at most 1",
+                got=f"a sum of {total[above][0]:.6g}",
+                row=self._row(numbers, above),
+                remedy="If these are logits, subtract the logarithm of the sum of exponentials over the whole vocabulary.",
             )
         ceilings = np.min(logs, axis=1, where=listed, initial=0.0)
         slacks = self.rounding(numbers) * total + (self.k + 4) * _EPS
@@ -347,11 +369,18 @@ class TopK:
         if impossible.any():
             i = int(np.argmax(impossible))
             raise InputError(
-                f"`log_probabilities` must list the most probable classes, got a least probability of "
-                f"{np.exp(ceilings[i]):.3g} in {self._row(numbers, impossible)}, where {others[i]:.0f} classes that are not "
-                f"listed share {masses[i]:.3g}: some of them must be above it. Check `vocabulary_size`, and that no listed "
-                "class was dropped or has another temperature. Some services (vLLM) add the sampled or the true class to the "
-                "list whatever its rank: replace its log-probability by -inf."
+                "log_probabilities",
+                "list the most probable classes",
+                got=(
+                    f"{others[i]:.0f} classes that are not listed and share {masses[i]:.3g}, although none of them can be more "
+                    f"probable than the last listed one, {np.exp(ceilings[i]):.3g},"
+                ),
+                row=self._row(numbers, impossible),
+                remedy=(
+                    "Check `vocabulary_size`, and that no listed class was dropped or has another temperature. Some "
+                    "services (vLLM) add the sampled or the true class to the list whatever its rank: replace its "
+                    "log-probability by -inf."
+                ),
             )
         return Tails(others.astype(np.float64), np.clip(masses, 0.0, most), ceilings, slacks)
 
@@ -369,17 +398,22 @@ class TopK:
         if different.any():
             i = int(np.argmax(different))
             raise InputError(
-                f"`{name}` must be the log-probability that is listed for the true class, {own[i]:.6g}, got {given[i]:.6g} in "
-                f"{self._row(numbers, different)}. Check that labels and log-probabilities are of the same samples."
+                name,
+                f"be the log-probability that is listed for the true class, {own[i]:.6g}",
+                got=f"{given[i]:.6g}",
+                row=self._row(numbers, different),
+                remedy="Check that labels and log-probabilities are of the same samples.",
             )
         added = known & ~listed
         above = added & ~(given <= tails.ceilings + tolerance)
         if above.any():
             i = int(np.argmax(above))
             raise InputError(
-                f"`{name}` must be at most the least listed log-probability, {tails.ceilings[i]:.6g}, where the true class is "
-                f"not listed, got {given[i]:.6g} in {self._row(numbers, above)}. Check that labels and log-probabilities are "
-                "of the same samples."
+                name,
+                f"be at most the least listed log-probability, {tails.ceilings[i]:.6g}, where the true class is not listed",
+                got=f"{given[i]:.6g}",
+                row=self._row(numbers, above),
+                remedy="Check that labels and log-probabilities are of the same samples.",
             )
         label_logs = np.where(added, np.minimum(given, tails.ceilings), -np.inf)
         left = np.where(added, np.maximum(tails.masses - np.exp(label_logs), 0.0), tails.masses)
@@ -391,11 +425,11 @@ class TopK:
     ) -> None:
         if bad.any():
             row = self._row(numbers, np.any(bad.reshape(len(bad), -1), axis=1))
-            raise InputError(f"`{name}` {wanted}, got {values[bad][0]:.6g} in {row}. {remedy}")
+            raise InputError(name, wanted, got=f"{values[bad][0]:.6g}", remedy=remedy, row=row)
 
-    def _row(self, numbers: HostArray, bad: HostArray) -> str:
-        """The name of the first bad row."""
+    def _row(self, numbers: HostArray, bad: HostArray) -> int | tuple[int, ...]:
+        """The index of the first bad row."""
         return self.scores.row(int(numbers[int(np.argmax(bad))]))
 
 
-_NO_LOG = ("must be between -9999 and 0", "Pass NaN where the log-probability of the true class is not known.")
+_NO_LOG = ("be between -9999 and 0", "Pass NaN where the log-probability of the true class is not known.")

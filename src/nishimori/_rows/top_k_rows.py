@@ -208,7 +208,7 @@ def open_top_k(given: TopK, labels: Any, sample_weight: Any, parts: Mapping[str,
     usual = {"input": None if meaning.input == "logits" else meaning.input, "floor": meaning.floor}
     for argument, value in {"groups": parts["groups"], **usual}.items():
         if value is not None:
-            raise InputError(f"`{argument}` must be left out for top-k log-probabilities.")
+            raise InputError(argument, "be left out for top-k log-probabilities")
     scores, name, clusters = given.scores, meaning.names[1], parts["clusters"]
     labels, sample_weight = meaning.labelling.applied(labels, sample_weight, scores, name)
     meaning.labelling.refuse_nothing(sample_weight, name, labels)

@@ -12,7 +12,7 @@ from nishimori._rows.rows import Rows
 from nishimori._sums.observables import Confidence, TopN
 from nishimori._sums.passes import Mean
 from nishimori._support.warnings import notice
-from nishimori.errors import FewErrorsWarning, InputWarning
+from nishimori.errors import FewErrorsWarning, InputWarning, setting
 
 _FEW = 10
 
@@ -161,11 +161,11 @@ def warn_of_zeros(n_at_zeros: int, n_samples: int, what: str, *, fits: bool = Fa
     ``fits`` where something is fitted, so that the floor can be chosen from the data.
     """
     if n_at_zeros:
-        choice = ", or `floor='auto'`" if fits else ""
+        choice = f", or {setting('floor', 'auto')}" if fits else ""
         notice(
             f"The true class has probability 0 in {n_at_zeros} of {n_samples} samples, so {what} depends on what 0 is replaced "
-            "by: here the smallest positive number of its dtype. Pass `floor=`, the lowest probability that you consider "
-            f"possible{choice}.",
+            f"by: here the smallest positive number of its dtype. Pass {setting('floor')}, the lowest probability that you "
+            f"consider possible{choice}.",
             InputWarning,
         )
 
@@ -176,7 +176,7 @@ def verdict_on_zeros(where: str, what: str, *, fits: bool = False) -> str:
     They do wherever there are any, however few: a zero stands for a loss of 708 (float64) or 87 (float32), of which a
     temperature, a mean loss and their standard errors are made, and that number is arbitrary.
     """
-    remedy = "Pass `floor='auto'`, or as `floor`" if fits else "Pass as `floor`"
+    remedy = f"Pass {setting('floor', 'auto')}, or as {setting('floor')}" if fits else f"Pass as {setting('floor')}"
     return (
         f"The true class has probability 0 in {where}, which decides {what}: 0 is replaced by the smallest positive number of "
         f"its dtype, which is arbitrary. {remedy} the lowest probability that you consider possible."

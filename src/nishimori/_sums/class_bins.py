@@ -91,8 +91,10 @@ def cluster_squares(data: Rows, edges: HostArray, frequencies: HostArray) -> Hos
     assert clusters is not None, "asked for only where there are clusters"
     if frequencies.size * clusters.number > MOST_CLUSTER_SUMS:
         raise InputError(
-            f"`clusters` must be fewer for {frequencies.size:,} bins in all classes: at most "
-            f"{MOST_CLUSTER_SUMS // frequencies.size:,}, got {clusters.number:,}. Leave `clusters` out, or use fewer bins."
+            "clusters",
+            (f"be fewer for {frequencies.size:,} bins in all classes: at most {MOST_CLUSTER_SUMS // frequencies.size:,}"),
+            got=f"{clusters.number:,}",
+            remedy="Leave `clusters` out, or use fewer bins.",
         )
     values = data.gather(ClusterResiduals(edges, frequencies)).values
     squares: HostArray = np.einsum("bc,bc->b", values, values).reshape(frequencies.shape)

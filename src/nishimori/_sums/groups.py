@@ -40,8 +40,10 @@ class Grouping:
         assert batch.clusters is not None, "asked for only where there are clusters"
         if self.number * batch.clusters.number > MOST_CLUSTER_SUMS:
             raise InputError(
-                f"`clusters` must be at most {MOST_CLUSTER_SUMS // self.number:,} where there are {self.number:,} groups, got "
-                f"{batch.clusters.number:,}. Join small clusters."
+                "clusters",
+                f"be at most {MOST_CLUSTER_SUMS // self.number:,} where there are {self.number:,} groups",
+                got=f"{batch.clusters.number:,}",
+                remedy="Join small clusters.",
             )
         return codes * batch.clusters.number + batch.clusters.codes
 

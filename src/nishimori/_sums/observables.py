@@ -20,7 +20,7 @@ from nishimori._sums.gibbs import Gibbs
 from nishimori._support import arrays
 from nishimori._support.arrays import Array
 from nishimori._support.numeric import numeric
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 
 class Gap(NamedTuple):
@@ -87,13 +87,14 @@ class Observable(ABC):
             raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
         table = arrays.on_host(numeric(values, name)).astype(np.float64)
         if table.shape != host.shape:
-            raise InputError(f"`{name}` must return an array of the shape of `logits`, {host.shape}, got {table.shape}.")
+            raise InputError(name, f"return an array of the shape of `logits`, {host.shape}", got=table.shape)
         if not (np.isfinite(table) | (host == -inf)).all():
-            raise InputError(f"`{name}` must be finite wherever the logit is, got NaN or infinity.")
+            raise InputError(name, "be finite wherever the logit is", got="NaN or infinity")
         if not np.isfinite(table[np.arange(len(host)), arrays.on_host(batch.labels)]).all():
             raise InputError(
-                f"`{name}` must be finite at the true class of each row. If that class is masked, return the value that counts "
-                "there."
+                name,
+                "be finite at the true class of each row",
+                remedy="If that class is masked, return the value that counts there.",
             )
         return _Tabulated(arrays.beside(table, batch.double))
 
@@ -234,7 +235,7 @@ class TopN(Observable):
         what = "correctly" if self.n == 1 else f"within their top {self.n}"
         if observed >= 0:
             samples = "the only sample is" if n_samples == 1 else f"all {n_samples} samples are"
-            smaller = "." if self.n == 1 else ", or a smaller `top_n`."
+            smaller = "." if self.n == 1 else f", or a smaller {setting('top_n')}."
             return (
                 f"{samples} classified {what}, so {self._confidence} could reach accuracy only at T = 0. {_MORE_DATA}{smaller}"
             )

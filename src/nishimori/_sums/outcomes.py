@@ -144,10 +144,10 @@ def check_claim(data: Rows, of: Any, known: Any = OneClaim) -> None:
     """Refuse claims of which there is not one per row."""
     names = get_args(known)
     if not isinstance(of, str) or of not in names:
-        raise InputError(f"`of` must be {_either(names)}, got {of!r}.")
+        raise InputError("of", f"be {_either(names)}", got=repr(of))
     if of == "positive" and data.n_classes != 2:
         others = _either(tuple(name for name in names if name != "positive"))
-        raise InputError(f"`of` must be {others} for {data.n_classes} classes: only a binary problem has a positive class.")
+        raise InputError("of", f"be {others} for {data.n_classes} classes: only a binary problem has a positive class")
 
 
 def _either(names: tuple[str, ...]) -> str:

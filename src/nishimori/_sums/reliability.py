@@ -116,7 +116,7 @@ class Reliability:
     def error(self, norm: Norm = "l1") -> float:
         """The calibration error: mean, root mean square or maximum of abs(gap) over bins, averaged over groups."""
         if not isinstance(norm, str) or norm not in get_args(Norm):
-            raise InputError(f"`norm` must be 'l1', 'l2' or 'max', got {norm!r}.")
+            raise InputError("norm", "be 'l1', 'l2' or 'max'", got=repr(norm))
         groups = np.unique(self.group)
         return float(np.mean([self._error(self.group == group, norm) for group in groups]))
 
@@ -278,13 +278,13 @@ def check_bins(n_bins: Any, strategy: Any) -> None:
     """Refuse bins that cannot be made."""
     whole("n_bins", n_bins, 1, _MOST_BINS)
     if not isinstance(strategy, str) or strategy not in get_args(Strategy):
-        raise InputError(f"`strategy` must be 'uniform' or 'quantile', got {strategy!r}.")
+        raise InputError("strategy", "be 'uniform' or 'quantile'", got=repr(strategy))
 
 
 def _check_claims(data: Rows, of: Any) -> None:
     if not isinstance(of, str) or of not in get_args(Of):
-        raise InputError(f"`of` must be 'top', 'positive' or 'classwise', got {of!r}.")
+        raise InputError("of", "be 'top', 'positive' or 'classwise'", got=repr(of))
     if of == "positive" and data.n_classes != 2:
         raise InputError(
-            f"`of` must be 'top' or 'classwise' for {data.n_classes} classes: only a binary problem has a positive class."
+            "of", f"be 'top' or 'classwise' for {data.n_classes} classes: only a binary problem has a positive class"
         )

@@ -108,7 +108,7 @@ class Scored:
         n_bins = self.edges.shape[1] - 1
         if n_bins * clusters.number > MOST_CLUSTER_SUMS:
             most = MOST_CLUSTER_SUMS // clusters.number
-            raise InputError(f"`n_bins` must be at most {most} where there are {clusters.number} clusters, got {n_bins}.")
+            raise InputError("n_bins", f"be at most {most} where there are {clusters.number} clusters", got=n_bins)
         places = self.claims.places[:, 0] * clusters.number + clusters.codes
         gaps = np.bincount(places, weights * self.misses, n_bins * clusters.number).reshape(n_bins, clusters.number)
         return ClusterGapSpread(ClusterSums(gaps), np.bincount(clusters.codes, weights, clusters.number))

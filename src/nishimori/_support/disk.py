@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nishimori.errors import InputError, NishimoriError
+from nishimori.errors import InputError, NishimoriError, setting
 
 # O_NOFOLLOW does not exist everywhere. O_EXCL refuses links too, so nothing is lost.
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -39,7 +39,7 @@ def check_target(target: Path, *, overwrite: bool) -> None:
 
 
 def _exists(target: Path) -> FileExistsError:
-    return FileExistsError(f"{target} exists. Pass `overwrite=True` to replace it.")
+    return FileExistsError(f"{target} exists. Pass {setting('overwrite', True)} to replace it.")
 
 
 @contextmanager

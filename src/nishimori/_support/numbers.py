@@ -24,7 +24,7 @@ def whole(name: str, value: Any, least: int, most: int | None = None, *, which_i
     """``value`` as an int, if it is a whole number from ``least`` to ``most``, ``which_is`` what the message says."""
     if not is_whole(value) or value < least or (most is not None and value > most):
         wanted = f"of at least {least}" if most is None else f"from {least} to {most}" + (which_is and f", {which_is}")
-        raise InputError(f"`{name}` must be a whole number {wanted}, got {value!r}.")
+        raise InputError(name, f"be a whole number {wanted}", got=repr(value))
     return int(value)
 
 
@@ -32,14 +32,14 @@ def positive(name: str, value: Any) -> float:
     """``value`` as a float, if it is a positive finite number."""
     number = _real(value)
     if not (isfinite(number) and number > 0):
-        raise InputError(f"`{name}` must be a positive finite number, got {value!r}.")
+        raise InputError(name, "be a positive finite number", got=repr(value))
     return between(name, number, _LEAST, _MOST)
 
 
 def between(name: str, value: Any, low: float, high: float) -> float:
     """``value`` as a float, if it lies between the two, both included."""
     if not low <= _real(value) <= high:
-        raise InputError(f"`{name}` must lie between {low:g} and {high:g}, got {value!r}.")
+        raise InputError(name, f"lie between {low:g} and {high:g}", got=repr(value))
     return float(value)
 
 
@@ -50,7 +50,7 @@ def temperature(value: Any, name: str = "temperature") -> float:
     except (TypeError, ValueError, OverflowError):
         number = nan
     if not (0 < number < inf and 1 / number < inf):
-        raise InputError(f"`{name}` must be a finite positive number, got {value!r}.")
+        raise InputError(name, "be a finite positive number", got=repr(value))
     return number
 
 

@@ -18,14 +18,14 @@ def numeric(x: Any, name: str) -> Array:
     try:
         array = arrays.as_array(x)
     except ValueError:
-        raise InputError(f"`{name}` must be a rectangular array of numbers, got rows of different lengths.") from None
+        raise InputError(name, "be a rectangular array of numbers", got="rows of different lengths") from None
     if arrays.dtype_name(array).startswith(("float8_", "float6_", "float4_", "q")):
         raise InputError(
-            f"`{name}` must not be of type {arrays.dtype_name(array)}, which is too coarse. Convert it to float32."
+            name, f"not be of type {arrays.dtype_name(array)}, which is too coarse", remedy="Convert it to float32."
         )
     if arrays.kind(array) == "complex":
         raise InputError(
-            f"`{name}` must be real, got {arrays.dtype_name(array)}. Complex data not supported: pass `{name}.real`."
+            name, "be real", got=arrays.dtype_name(array), remedy=f"Complex data not supported: pass `{name}.real`."
         )
     if arrays.kind(array) == "other":
         return _from_objects(array, name)
@@ -34,11 +34,13 @@ def numeric(x: Any, name: str) -> Array:
 
 def _refuse_no_array(x: Any, name: str) -> None:
     if x is None:
-        raise InputError(f"`{name}` must be an array of scores, got None.")
+        raise InputError(name, "be an array of scores", got="None")
     if isinstance(x, str | os.PathLike):
-        raise InputError(f"`{name}` must be an array of scores, got {os.fspath(x)!r}. If that is a file, load it first.")
+        raise InputError(name, "be an array of scores", got=repr(os.fspath(x)), remedy="If that is a file, load it first.")
     if isinstance(x, Mapping):
-        raise InputError(f"`{name}` must be an array of scores, got a {type(x).__name__} of {list(x)}. Pass one of its arrays.")
+        raise InputError(
+            name, "be an array of scores", got=f"a {type(x).__name__} of {list(x)}", remedy="Pass one of its arrays."
+        )
     refuse_hidden(x, name)
 
 
@@ -47,33 +49,39 @@ def _from_objects(array: Array, name: str) -> Array:
         try:
             return array.astype(np.float64)
         except (TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"`{name}` must hold numbers, but one could not be read: {error}.") from None
+            raise InputError(name, f"hold numbers, but one could not be read: {error}") from None
     what = "text" if array.dtype.kind in "US" else f"an array of type {arrays.dtype_name(array)}"
-    raise InputError(f"`{name}` must hold numbers, got {what}. Convert it first, for example with `{name}.astype(float)`.")
+    raise InputError(name, "hold numbers", got=what, remedy=f"Convert it first, for example with `{name}.astype(float)`.")
 
 
 def refuse_hidden(x: Any, name: str) -> None:
     """Refuse arrays that do not show all their entries: conversion would change their meaning."""
     if arrays.is_sparse(x):
-        raise InputError(f"`{name}` must be a dense array, got a sparse one. Pass `{name}.toarray()` or `{name}.to_dense()`.")
+        raise InputError(
+            name, "be a dense array", got="a sparse one", remedy=f"Pass `{name}.toarray()` or `{name}.to_dense()`."
+        )
     if arrays.is_without_values(x):
-        raise InputError(f"`{name}` must be a dense array with values, got a nested or a meta tensor. Pass an ordinary tensor.")
+        raise InputError(
+            name, "be a dense array with values", got="a nested or a meta tensor", remedy="Pass an ordinary tensor."
+        )
     if arrays.has_hidden_entries(x):
-        raise InputError(f"`{name}` must not hide entries, got a NumPy masked array. Pass `{name}.filled(value)`.")
+        raise InputError(name, "not hide entries", got="a NumPy masked array", remedy=f"Pass `{name}.filled(value)`.")
 
 
 def check_shape(shape: tuple[int, ...], name: str) -> None:
     """Refuse shapes without rows, or with fewer than two columns."""
     other = "(..., n_classes)" if len(shape) > 2 else "(n_samples,) for a binary score"
-    wanted = f"`{name}` must have shape (n_samples, n_classes), or {other}"
+    must = f"have shape (n_samples, n_classes), or {other}"
     if not shape:
-        raise InputError(f"{wanted}, got shape (). Reshape your data: for one sample pass `[{name}]`.")
+        raise InputError(name, must, got="shape ()", remedy=f"Reshape your data: for one sample pass `[{name}]`.")
+    # scikit-learn's checks want the words about a minimum.
     if 0 in (shape[:-1] or shape):
-        raise NoRowsError(f"{wanted}, got 0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required.")
+        raise NoRowsError(name, must, got=f"0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required")
     if len(shape) > 1 and shape[-1] < 2:
         column = f"{name}[:, 0]" if len(shape) == 2 else f"{name}.reshape(-1)"
-        remedy = f" If it is the score of the positive class, pass it as `{column}`." if shape[-1] else ""
         raise InputError(
-            f"{wanted}, one column per class, got {shape[-1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is "
-            f"required.{remedy}"
+            name,
+            f"{must}, one column per class",
+            got=f"{shape[-1]} feature(s) (shape={tuple(shape)}) while a minimum of 2 is required",
+            remedy=f"If it is the score of the positive class, pass it as `{column}`." if shape[-1] else "",
         )

@@ -25,7 +25,7 @@ def silent(what: str, done: int, total: int | None) -> None:
 def shown(progress: bool | None) -> Iterator[Report]:
     """A report that draws a bar, which disappears when the work is done or fails."""
     if progress is not None and not isinstance(progress, bool):
-        raise InputError(f"`progress` must be None, True or False, got {progress!r}.")
+        raise InputError("progress", "be None, True or False", got=repr(progress))
     if progress is False:
         yield silent
         return

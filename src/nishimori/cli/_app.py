@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from types import FrameType
 from typing import Annotated, Any
@@ -17,7 +18,8 @@ from nishimori._support.escape import printable
 from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _gate, _methods, _paper, _report, _sketch, _theory
 from nishimori.cli._help import FLAG, epilog
 from nishimori.cli._terminal import one_line_errors, print_text
-from nishimori.errors import InputError
+from nishimori.cli._wording import in_shell
+from nishimori.errors import InputError, arguments_written
 
 app = typer.Typer(
     help="Make classifiers honest about their confidence: fit a temperature, apply it, and see the difference.",
@@ -61,7 +63,7 @@ def _version(
 
 def run() -> None:
     """Run the command that was typed and end the program with its exit code."""
-    with one_line_errors(_options), _cleaning_up_when_stopped():
+    with arguments_written(in_shell(cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
         _refuse_empty_paths(sys.argv[1:])
         try:
             code = app(standalone_mode=False)
@@ -78,7 +80,7 @@ def _refuse_empty_paths(words: list[str]) -> None:
     for word, after in pairwise([*words, "more"]):
         option, sign, value = word.partition("=")
         if option in _PATH_OPTIONS and not (value if sign else after):
-            raise InputError(f"`{option}` must be a path, got ''.")
+            raise InputError(option, "be a path", got="''")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import refuse_permuted, spelled_as
 from nishimori._rows.rows import Reported, Rows
-from nishimori._rows.scores import SAY_PROBABILITIES, Input, check_input, is_auto
+from nishimori._rows.scores import Input, check_input, is_auto
 from nishimori._rows.tables.block import listed
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import shown
@@ -55,7 +55,7 @@ def opened_rows(
         _refuse_other_labels(truth, data.weights, None if calibrator is None or calibrator.classes is None else known)
         given: dict[str, Any] = {"input": kind, "classes": known, "floor": floor, "names": ("scores", "labels")}
         given |= {"clusters": data.clusters, "groups": data.groups, "counts": counts}
-        remedy = SAY_PROBABILITIES if calibrator is None else FIT_AGAIN
+        remedy = "" if calibrator is None else FIT_AGAIN
         rows = open_rows(data.scores, truth, data.weights, probability_remedy=remedy, **given)
         if calibrator is not None:
             rows.groups = GroupNames(calibrator.map_).spelled(rows.groups)
@@ -80,8 +80,11 @@ def _refuse_other_labels(labels: Any, weights: HostArray | None, classes: Sequen
     if rows:
         other = list(dict.fromkeys(labels[row] for row in rows))
         raise InputError(
-            f"`labels` must be among the classes of the calibration, {listed(classes)}, got {listed(other)}, first in row "
-            f"{rows[0]}. Name the right column with --labels, drop these samples, or fit again."
+            "labels",
+            f"be among the classes of the calibration, {listed(classes)}",
+            got=f"{listed(other)}, first",
+            row=rows[0],
+            remedy="Name the right column with --labels, drop these samples, or fit again.",
         )
 
 

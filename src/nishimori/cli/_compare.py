@@ -30,9 +30,7 @@ from nishimori.cli._options import (
     names_from,
     split,
 )
-from nishimori.cli._sketch_file import about_sketches
 from nishimori.cli._terminal import JsonOption, MarkdownOption, heard, print_json, print_lines, print_tabular, print_text
-from nishimori.cli._wording import with_options
 
 MethodsOption = Annotated[
     str, typer.Option(help="Names of methods, comma-separated; none is the model as it is.", metavar="NAMES")
@@ -88,18 +86,17 @@ def compare(
     with heard() as told, shown(None) as report:
         told_rows = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != ".", counts), counts)
         sets = [opened(each, told_rows, report) for each in data_sets(files)]
-        with about_sketches():
-            found = nishimori.compare(
-                sets[0],
-                X_test=sets[1] if len(sets) > 1 else None,
-                methods=split(methods),
-                classes=known,
-                floor="auto" if is_auto(floor) else None,  # the data know a number
-                level=level,
-                target=target,
-                n_bins=n_bins,
-                strategy=strategy,
-            )
+        found = nishimori.compare(
+            sets[0],
+            X_test=sets[1] if len(sets) > 1 else None,
+            methods=split(methods),
+            classes=known,
+            floor="auto" if is_auto(floor) else None,  # the data know a number
+            level=level,
+            target=target,
+            n_bins=n_bins,
+            strategy=strategy,
+        )
     _show(found, told, "json" if as_json else "markdown" if markdown else "latex" if latex else "text")
 
 
@@ -113,4 +110,4 @@ def _show(found: Comparison, told: list[str], form: Literal["json", "markdown", 
             if table is not None:
                 print_tabular(table)
         for verdict in found.verdicts:
-            print_text(with_options(verdict))
+            print_text(verdict)

@@ -84,7 +84,7 @@ class Located(Reported):
             with _files.located(self._file.lines, self._file.columns, labels=self._labels, files=self._file.files):
                 return super().gather(pass_, report)
         except InputError as error:
-            raise InputError(f"{self._path}: {error}") from None
+            raise error.changed(where=str(self._path)) from None
 
 
 def opened(files: list[Path], told: Told, report: Report) -> Rows | Sketch:
@@ -103,7 +103,7 @@ def opened(files: list[Path], told: Told, report: Report) -> Rows | Sketch:
             options |= {"clusters": data.clusters, "groups": data.groups, "counts": told.counts}
             rows = open_rows(_in_memory(data.scores), spelled_as(data.labels, known), data.weights, **options)
     except InputError as error:
-        raise InputError(f"{files[0]}: {error}") from None
+        raise error.changed(where=str(files[0])) from None
     return Located(rows, data, files[0], column, report)
 
 

@@ -47,7 +47,7 @@ from nishimori.cli._options import (
     names_from,
     split,
 )
-from nishimori.cli._sketch_file import about_sketches, opened_sketch
+from nishimori.cli._sketch_file import opened_sketch
 from nishimori.cli._terminal import (
     ForceOption,
     JsonOption,
@@ -58,7 +58,6 @@ from nishimori.cli._terminal import (
     print_table,
     print_text,
 )
-from nishimori.cli._wording import with_options
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -220,7 +219,7 @@ def _show(results: _Results, about: dict[str, Any], wanted: _EvalRequest) -> Non
         print_json(told | about)
     else:
         if caveat := cards["before"].caveat:
-            print_text(with_options(caveat))
+            print_text(caveat)
         print_table(results.rows())
         print_text(_about_ece(cards, level))
         if results.by_group:
@@ -236,7 +235,7 @@ def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     _check_plot(wanted.plot, overwrite=wanted.force)
     maps = _maps(calibrator)
-    with heard() as told, about_sketches():
+    with heard() as told:
         if calibrator is not None:
             calibrator.check_columns(sums, "sketch")
         found = scorecards(sums, list(maps.values()), n_bins=wanted.n_bins, strategy=wanted.strategy)

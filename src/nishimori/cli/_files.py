@@ -4,7 +4,6 @@ A file is a set of named arrays or columns. The caller says which name is which;
 names in the file. No code in a file is run. Labels and weights are read at once, scores whenever they are needed, in blocks.
 """
 
-import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.parquet_folder import parquet_files
 from nishimori._rows.pieces import rows_per_piece
 from nishimori._rows.stored_rows import KeptScores, Stored
-from nishimori._rows.table_rows import KEPT, flat
+from nishimori._rows.table_rows import KEPT, flat, place_in_table
 from nishimori._rows.tables.block import listed
 from nishimori._rows.tables.files import ENDINGS, is_table
 from nishimori._support.arrays import HostArray
@@ -50,8 +49,6 @@ SUFFIXES = (*_arrays.SUFFIXES, *ENDINGS)
 _WITH_GROUPS = "Pass a file of scores and groups, such as .npz."
 # Rows that say whether an array can be what an option would make of it.
 _LOOKED_AT = 100
-
-_ROW = re.compile(r"in row (\d+)(?:, column (\d+))?")
 
 
 def calibrator_in(path: Path) -> Any:
@@ -295,25 +292,17 @@ def located(
     try:
         yield
     except InputError as error:
-
-        def place(found: re.Match[str]) -> str:
-            row, column = int(found[1]), None if found[2] is None else int(found[2])
-            if lines is not None and not 0 <= row - first_row < len(lines):
-                return found[0]  # part of a value that the message quotes
-            if lines is None and columns is None and column is not None:
-                return f"in row {row}, column {column} (counted from 0)"
-            where = f"in {_row(row, files)} (counted from 0)" if lines is None else f"in line {lines[row - first_row]}"
-            if column is None:
-                return where
-            return f"{where}, column {column if columns is None else repr(columns[column])}"
-
-        text = _ROW.sub(place, str(error))
-        if labels is not None and text.startswith("`labels` must"):
-            text = text.replace("`labels`", f"The labels in {labels!r} (option --labels)", 1)
-        raise InputError(text) from None
+        if labels is not None and error.argument in ("labels", "y"):
+            error = error.changed(argument=f"The labels in {labels!r} (option --labels)")
+        if lines is None and isinstance(error.row, int):
+            raise error.changed(place=_place(error.row, error.column, columns, files)) from None
+        raise place_in_table(error, lines, columns, first_row) from None
 
 
-def _row(row: int, files: Sequence[tuple[int, Path]]) -> str:
-    """The number of a row, in its own file if there are several."""
+def _place(row: int, column: int | None, columns: Sequence[str] | None, files: Sequence[tuple[int, Path]]) -> str:
+    """A row of a file without lines, in its own file if there are several, and how it is counted."""
     before = [(first, path) for first, path in files if first <= row]
-    return f"row {row - before[-1][0]} of {before[-1][1]}" if before else f"row {row}"
+    named = f"row {row - before[-1][0]} of {before[-1][1]}" if before else f"row {row}"
+    if columns is None or column is None:
+        return f"{named}{'' if column is None else f', column {column}'} (counted from 0)"
+    return f"{named} (counted from 0), column {columns[column]!r}"

@@ -40,9 +40,8 @@ from nishimori.cli._options import (
     names_from,
     split,
 )
-from nishimori.cli._sketch_file import about_sketches, opened_sketch
+from nishimori.cli._sketch_file import opened_sketch
 from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, note_columns, print_json, print_text
-from nishimori.cli._wording import with_options
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
@@ -178,7 +177,7 @@ def _fit_to_sketch(sums: Sketch, output: Path, wanted: "_FitRequest", *, counts:
     """The same from the sums that the command sketch has written."""
     calibrator = wanted.calibrator(sums.input, sums.classes, sums.floor)
     _check_output(output, overwrite=force)
-    with heard() as told, about_sketches():
+    with heard() as told:
         _learn(calibrator, sums, counts=counts)
     calibrator.save(output, overwrite=force)
     _show(calibrator, wanted.top_n, output, told, as_json=as_json)
@@ -252,9 +251,8 @@ def _value(text: str) -> Any:
 
 
 def _fitted(calibrator: Any) -> dict[str, Any]:
-    """What the method keeps besides a temperature; sentences name options."""
-    found = {name: getattr(calibrator, f"{name}_") for name in _FITTED if hasattr(calibrator, f"{name}_")}
-    return {name: with_options(value) if isinstance(value, str) else value for name, value in found.items()}
+    """What the method keeps besides a temperature."""
+    return {name: getattr(calibrator, f"{name}_") for name in _FITTED if hasattr(calibrator, f"{name}_")}
 
 
 def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json: bool) -> None:

@@ -43,7 +43,7 @@ from nishimori.cli._options import (
     names_from,
     split,
 )
-from nishimori.cli._sketch_file import about_sketches, opened_sketch
+from nishimori.cli._sketch_file import opened_sketch
 from nishimori.cli._terminal import ForceOption, JsonOption, error_text, heard, json_text, note, print_json, print_lines
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -370,8 +370,7 @@ def _judged_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Ga
     """The same from the sums that the command sketch has written."""
     calibrator = None if calibration is None else _files.calibrator_in(calibration)
     agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
-    with about_sketches():
-        if calibrator is None:
-            return judged(sums, Temperature(1.0), wanted, "prediction")
-        calibrator.check_columns(sums, "sketch")
-        return judged(sums, calibrator.map_, wanted, "prediction")
+    if calibrator is None:
+        return judged(sums, Temperature(1.0), wanted, "prediction")
+    calibrator.check_columns(sums, "sketch")
+    return judged(sums, calibrator.map_, wanted, "prediction")

@@ -39,7 +39,6 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._python_lines import python_lines
-from nishimori.cli._sketch_file import about_sketches
 from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_lines, print_text
 from nishimori.errors import InputError
 
@@ -151,8 +150,7 @@ def _made(sets: Sequence[list[Path]], told: Told, options: dict[str, Any]) -> "n
         data = [*before, last]
         _refuse_other_classes(data, sets)
         names = last.ids if isinstance(last, Located) else None
-        with about_sketches():
-            found = nishimori.Report(data[0], X_test=data[1] if len(data) > 1 else None, ids=names, **options)
+        found = nishimori.Report(data[0], X_test=data[1] if len(data) > 1 else None, ids=names, **options)
     about = found.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
     return nishimori.Report.from_dict(about | {"code": python_lines(sets, told), "warnings": warned})

@@ -183,7 +183,8 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{path}: {str(error).replace('`logits`', '`scores`')}") from None
+        argument = "scores" if error.argument == "logits" else error.argument
+        raise error.changed(where=str(path), argument=argument) from None
 
 
 def _show(made: Sketch, output: Path, told: list[str], *, as_json: bool) -> None:

@@ -1,16 +1,12 @@
 """Sketches among the files that commands are given."""
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori.errors import InputError
-
-_RANGE = re.compile(r"`temperatures=\(([^,]+), ([^)]+)\)`")
 
 
 def opened_sketch(files: Sequence[Path], *options: Any) -> Sketch | None:
@@ -25,13 +21,3 @@ def opened_sketch(files: Sequence[Path], *options: Any) -> Sketch | None:
             "--classes, or pass them to nishimori sketch."
         )
     return Sketch.load(files[0])
-
-
-@contextmanager
-def about_sketches() -> Iterator[None]:
-    """Name the file, and the option of the command sketch in errors about the range of temperatures."""
-    try:
-        yield
-    except InputError as error:
-        text = str(error).replace("`X` must not be a sketch", "The file must not be a sketch")
-        raise InputError(_RANGE.sub(r"--temperatures \1,\2", text)) from None

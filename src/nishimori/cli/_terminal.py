@@ -12,7 +12,7 @@ import sys
 import textwrap
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from math import isfinite
@@ -30,7 +30,6 @@ from nishimori._support.progress import say
 from nishimori._support.tables import Tabular, decimals_of
 from nishimori.cli._help import FLAG, OUTPUT
 from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
-from nishimori.cli._wording import command_options, with_options
 from nishimori.errors import NishimoriError
 
 JsonOption = Annotated[
@@ -251,9 +250,8 @@ def _print_listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None
 
 
 @contextmanager
-def one_line_errors(options: Callable[[], set[str]]) -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
     """Show warnings and errors as one line each; the latter end the program with code 1."""
-    command_options.set(options)
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -295,17 +293,12 @@ def _led_to(error: BaseException | None, cause: type[BaseException]) -> bool:
     return False
 
 
-def error_text(error: Exception) -> str:
-    """What happened in one line, in the words of the shell."""
-    return with_options(_in_words(error))
-
-
 def _fail(message: str) -> NoReturn:
     say(_brief(message), label="error:", style="bold red")
     sys.exit(1)
 
 
-def _in_words(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What happened, in one line."""
     text = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror:
@@ -331,7 +324,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _in_one_line(message: Warning | str) -> str:
-    return _brief(with_options(" ".join(str(message).split())))
+    return _brief(" ".join(str(message).split()))
 
 
 def _brief(text: str) -> str:

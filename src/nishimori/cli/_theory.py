@@ -36,7 +36,7 @@ def theory(
     from nishimori.theory import TEACHERS, optimal_penalty, state_evolution  # noqa: PLC0415 - SciPy takes a while to import
 
     if teacher not in TEACHERS:
-        raise InputError(f"`teacher` must be one of {', '.join(TEACHERS)}, got {teacher!r}.")
+        raise InputError("teacher", f"be one of {', '.join(TEACHERS)}", got=repr(teacher))
     who = TEACHERS[teacher](temperature, rho)
     if penalty in ("error", "loss"):
         level = optimal_penalty(who, alpha, minimise="error" if penalty == "error" else "loss")
@@ -58,4 +58,4 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(f"`--penalty` must be a number, error or loss, got {text!r}.") from None
+        raise InputError("--penalty", "be a number, error or loss", got=repr(text)) from None

@@ -1,105 +1,62 @@
-"""Messages of the library in the words of the shell: options in place of the Python arguments that they name."""
+"""Arguments as options: what messages of the library call the Python arguments that they name, in the words of the shell."""
 
-import ast
-import re
 import shlex
-from collections.abc import Callable
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
-command_options: ContextVar[Callable[[], set[str]]] = ContextVar("command_options", default=set)
-"""The options of the command that runs."""
+from nishimori.errors import Writer, in_python
 
-# Errors and warnings of the library name Python arguments; in the shell these options stand for them.
-_OPTIONS = {
-    "`overwrite=True`": "--force",
-    "`temperatures`": "--temperatures",
-    "`input='logits'`": "--input logits",
-    "`input='probabilities'`": "--input probabilities",
-    "`input`": "--input",
-    "`classes=[...]`": "--classes",
-    "`classes`": "--classes",
-    "`top_n`": "--top-n",
-    "`n_bins`": "--n-bins",
-    "`strategy`": "--strategy",
-    "`methods`": "--methods",
-    "`clusters`": "--clusters",
-    "`groups`": "--groups",
-    "`test_groups`": "--groups",
-    "`counts`": "--counts",
-    "`shrink=False`": "--param shrink=false",
-    "`penalty=None`": "--param penalty=null",
-    "`level`": "--level",
-    "`max_ece`": "--max-ece",
-    "`max_gap`": "--max-gap",
-    "`max_error`": "--max-error",
-    "`max_brier`": "--max-brier",
-    "`max_nll`": "--max-nll",
-    "`max_group_gap`": "--max-group-gap",
-    "`min_samples`": "--min-samples",
-    "`by`": "--by",
-    "`target`": "--target",
-    "`floor`": "--floor",
-    "`floor='auto'`": "--floor auto",
-    "`floor=`": "--floor",
-    "`ignore_index`": "--ignore-index",
-    "`columns`": "--columns",
-    "`ignore`": "--ignore",
-    "`delimiter=';'`": "--delimiter ';'",
-    "`delimiter='\\t'`": "--delimiter tab",
-    "`delimiter='|'`": "--delimiter '|'",
-    "`delimiter=','`": "--delimiter ','",
-    "`delimiter`": "--delimiter",
-    "`decimal=','`": "--decimal ','",
-    "`decimal='.'`": "--decimal '.'",
-    "`decimal`": "--decimal",
-    "`smooth_labels=True`": "--param smooth_labels=true",
-    "`smooth_labels=False`": "--param smooth_labels=false",
-    "`calibrator`": "--calibration",
-    "`folder`": "-o",
-    "`path`": "-o",
-    "`data=`": "--data",
-    "`train=True`": "--train",
-    "`model`": "--model",
-    "`fraction`": "--fraction",
-    "`epochs`": "--epochs",
+# Options whose names are not those of their arguments; a value is added to those that take one.
+_NAMES = {
+    "calibrator": "--calibration",
+    "folder": "-o",
+    "overwrite": "--force",
+    "path": "-o",
+    "sample_weight": "--weights",
+    "test_groups": "--groups",
 }
 
-# What does not follow the name of a class, as in "Isotonic regression", which is the name of a method.
-_NO_CLASS = r"(?![\w('`]| (?:regression|scaling|calibration)\b)"
+# Arguments of calibrators, which one option passes on.
+_PARAMETERS = {"penalty", "shrink", "smooth_labels"}
 
-# The scores, which Python passes as an argument, are in a file.
-_FILES = {"`X` must": "The file must", "`X` holds": "the file holds"}
+# What is in files, and no option.
+_IN_FILES = {"X": "the file", "y": "the labels", "scores": "the scores", "labels": "the labels"}
 
-
-def with_options(message: str) -> str:
-    """A message of the library, with the command's options in place of the arguments that it names."""
-    known = command_options.get()()
-    for option in {"--classes", "--columns"} & known:  # "Pass `classes=['a', 'b']`" with the names themselves
-        message = re.sub(rf"`{option[2:]}=(\[['\"\d-].*?\])`", partial(_typed, option), message)
-    if "--ignore-index" in known:
-        message = re.sub(r"`ignore_index=(-?\d+)`", r"--ignore-index \1", message)
-    for argument, option in _OPTIONS.items():
-        if option.split()[0] in known:
-            message = message.replace(argument, option)
-    if "--method" in known:
-        for name, option in _class_options().items():
-            message = re.sub(rf"(?<![\w.`]){name}{_NO_CLASS}", option, message)
-    for argument, words in _FILES.items():
-        message = message.replace(argument, words)
-    return message
+# Of another command, `sketch`, which made the file.
+_ELSEWHERE = {"--temperatures"}
 
 
-def _class_options() -> dict[str, str]:
-    """The option that asks for each class of calibrators."""
-    from nishimori._methods.registry import by_class_name  # noqa: PLC0415 - only messages that name a method need it
-
-    return {class_name: f"--method {name}" for class_name, name in by_class_name().items()}
+def in_shell(options: Callable[[], set[str]]) -> Writer:
+    """How arguments are written where a command runs that has these options."""
+    return partial(_option, options)
 
 
-def _typed(option: str, found: re.Match[str]) -> str:
-    """An option with the texts or numbers of the Python list that was found, as it is typed."""
-    names = [str(each) for each in ast.literal_eval(found[1])]
+def _option(options: Callable[[], set[str]], name: str, *value: Any) -> str:
+    """An argument as an option, with a value if one is given; as in Python if the command does not have it."""
+    if name in _IN_FILES:
+        return _IN_FILES[name]
+    known = options()
+    if name in _PARAMETERS and "--param" in known:
+        return f"--param {name}" if not value else f"--param {name}={_json(value[0])}"
+    found = _NAMES.get(name, f"--{name.replace('_', '-')}")
+    if found not in known | _ELSEWHERE:
+        return in_python(name, *value)
+    return found if not value or value[0] is True else _typed(found, value[0])
+
+
+def _typed(found: str, value: Any) -> str:
+    """An option with its value as it is typed."""
+    if found in ("--delimiter", "--decimal"):
+        return f"{found} tab" if value == "\t" else f"{found} '{value}'"
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return f"{found} {shlex.quote(str(value))}"
+    names = [f"{each:g}" if isinstance(each, float) else str(each) for each in value]
     if any("," in name or name != " ".join(name.split()) for name in names):  # which would be read as other names
-        return f"{option} with new names: a comma separates names, so rename the columns"
-    return f"{option} {shlex.quote(','.join(names))}"
+        return f"{found} with new names: a comma separates names, so rename the columns"
+    return f"{found} {shlex.quote(','.join(names))}"
+
+
+def _json(value: Any) -> str:
+    """A value of --param, which is JSON."""
+    return {True: "true", False: "false", None: "null"}.get(value, str(value))

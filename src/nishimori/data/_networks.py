@@ -55,7 +55,7 @@ class Network:
 def check_ending(path: str | os.PathLike[str]) -> None:
     """Refuse a name that `nishimori.data.load` would not recognise as a file."""
     if not os.fspath(path).endswith(ENDING):
-        raise InputError(f"`path` must end in {ENDING}, got {os.fspath(path)!r}.")
+        raise InputError("path", f"end in {ENDING}", got=repr(os.fspath(path)))
 
 
 def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) -> None:
@@ -67,8 +67,9 @@ def write(network: Network, path: str | os.PathLike[str], *, overwrite: bool) ->
             logits, labels = np.asarray(labelled.logits), np.asarray(labelled.labels)
             if not _fit(logits, labels) or labels.dtype.kind not in "iu":
                 raise InputError(
-                    f"`{part}` must have logits of shape (n, n_classes) and n integer labels, got {logits.shape} and "
-                    f"{labels.dtype} of shape {labels.shape}."
+                    part,
+                    "have logits of shape (n, n_classes) and n integer labels",
+                    got=f"{logits.shape} and {labels.dtype} of shape {labels.shape}",
                 )
             arrays[f"{part}_logits"], arrays[f"{part}_labels"] = logits, _small(labels)
     text = json.dumps({**network.provenance, "name": network.name}, ensure_ascii=False)

@@ -34,7 +34,7 @@ class WithBias(WideMap):
     def __post_init__(self) -> None:
         values, bias = numbers(getattr(self, self.factors), self.factors), numbers(self.bias, "bias")
         if bias.ndim != 1 or len(bias) < 2:
-            raise InputError(f"`bias` must have one number per class, got shape {bias.shape}.")
+            raise InputError("bias", "have one number per class", got=f"shape {bias.shape}")
         self.check_shape(values.shape, len(bias))
         object.__setattr__(self, self.factors, values)
         object.__setattr__(self, "bias", bias)
@@ -76,13 +76,14 @@ class WithBias(WideMap):
     def _unmasked_drops(self, logits: Array) -> Array:
         """Logits minus the largest of their row in float64; refuses masks and another number of classes."""
         if int(logits.shape[1]) != self.n_classes:
-            raise InputError(f"`logits` must have {self.n_classes} classes, as the map has, got {int(logits.shape[1])}.")
+            raise InputError("logits", f"have {self.n_classes} classes, as the map has", got=int(logits.shape[1]))
         drops = in_double(logits)
         drops = drops - row_max(drops)  # exact, whatever constant a row has
         if bool(namespace(drops).any(drops == -inf)):
             raise InputError(
-                "`logits` must not have masked classes (-inf) where a map adds up several classes. Use a method with "
-                "temperatures only, such as 'ec' or 'group'."
+                "logits",
+                "not have masked classes (-inf) where a map adds up several classes",
+                remedy="Use a method with temperatures only, such as 'ec' or 'group'.",
             )
         return drops
 
@@ -110,7 +111,7 @@ class Affine(WithBias):
     def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
         n = n_classes
         if shape not in ((), (n,), (n, n)):
-            raise InputError(f"`scale` must be a number, or have shape ({n},) or ({n}, {n}), got {shape}.")
+            raise InputError("scale", f"be a number, or have shape ({n},) or ({n}, {n})", got=shape)
 
     @property
     def in_words(self) -> str:
@@ -144,7 +145,7 @@ class LogAffine(WithBias):
 
     def check_shape(self, shape: tuple[int, ...], n_classes: int) -> None:
         if shape != (n_classes, n_classes):
-            raise InputError(f"`matrix` must have shape {(n_classes, n_classes)}, got {shape}.")
+            raise InputError("matrix", f"have shape {(n_classes, n_classes)}", got=shape)
 
     @property
     def in_words(self) -> str:

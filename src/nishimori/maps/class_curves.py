@@ -45,7 +45,7 @@ class ClassCurves(Map):
 
     def __post_init__(self) -> None:
         if not isinstance(self.interpolation, str) or self.interpolation not in get_args(Interpolation):
-            raise InputError(f"`interpolation` must be 'linear' or 'constant', got {self.interpolation!r}.")
+            raise InputError("interpolation", "be 'linear' or 'constant'", got=repr(self.interpolation))
         knots, values = _curves(self.knots, "knots"), _curves(self.values, "values")
         if len(knots) != len(values) or len(knots) == 2:
             raise InputError(
@@ -61,12 +61,12 @@ class ClassCurves(Map):
         is_linear = self.interpolation == "linear"
         wanted = len(knots) if is_linear else len(knots) - 1
         if len(values) != wanted:
-            raise InputError(f"`values` must have {wanted} numbers for {len(knots)} knots, got {len(values)}.")
+            raise InputError("values", f"have {wanted} numbers for {len(knots)} knots", got=len(values))
         steps = np.diff(knots)
         if (steps < 0).any() or (is_linear and (steps == 0).any()):
-            raise InputError(f"`knots` must increase, got {knots.tolist()!r:.60}.")
+            raise InputError("knots", "increase", got=f"{knots.tolist()!r:.60}")
         if not is_linear and (knots[0] != 0 or knots[-1] != 1):
-            raise InputError(f"`knots` must start with 0 and end with 1, got {knots[0]:g} and {knots[-1]:g}.")
+            raise InputError("knots", "start with 0 and end with 1", got=f"{knots[0]:g} and {knots[-1]:g}")
 
     @property
     def n_classes(self) -> int:
@@ -90,7 +90,7 @@ class ClassCurves(Map):
     def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """The logarithms of the new probabilities."""
         if int(logits.shape[1]) != self.n_classes:
-            raise InputError(f"`logits` must have {self.n_classes} classes, as the map has, got {int(logits.shape[1])}.")
+            raise InputError("logits", f"have {self.n_classes} classes, as the map has", got=int(logits.shape[1]))
         with np.errstate(divide="ignore"):  # zeros, which some curves have
             return like(np.log(self._normalised(logits)), logits)
 
@@ -130,9 +130,9 @@ def bin_of(claimed: HostArray, edges: HostArray) -> HostArray:
 def _curves(given: Any, name: str) -> tuple[HostArray, ...]:
     """One array of numbers between 0 and 1 per curve."""
     if not isinstance(given, list | tuple) or not given:
-        raise InputError(f"`{name}` must be a list of lists of numbers, got {given!r:.60}.")
+        raise InputError(name, "be a list of lists of numbers", got=f"{given!r:.60}")
     found = tuple(numbers(each, name) for each in given)
     for each in found:
         if each.ndim != 1 or each.min() < 0 or each.max() > 1:
-            raise InputError(f"`{name}` must hold lists of numbers between 0 and 1, got {each.tolist()!r:.60}.")
+            raise InputError(name, "hold lists of numbers between 0 and 1", got=f"{each.tolist()!r:.60}")
     return found

@@ -57,7 +57,7 @@ class ClassTemperatures(_PerRow):
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperatures", temperatures(self.temperatures))
         if len(self.temperatures) < 2:
-            raise InputError(f"`temperatures` must have one number per class, got {len(self.temperatures)}.")
+            raise InputError("temperatures", "have one number per class", got=len(self.temperatures))
 
     def row_temperatures(self, logits: Array, groups: Any) -> Array:  # noqa: ARG002 - the prediction is the group
         """The temperature of the predicted class of each row."""
@@ -109,7 +109,7 @@ class GroupTemperatures(_PerRow):
         object.__setattr__(self, "common", checked_temperature(self.common, "common"))
         if len(self.groups) != len(self.temperatures):
             numbers = f"{len(self.groups)} groups and {len(self.temperatures)} temperatures"
-            raise InputError(f"`temperatures` must have one number per group, got {numbers}.")
+            raise InputError("temperatures", "have one number per group", got=numbers)
         object.__setattr__(self, "_places", {name: place for place, name in enumerate(self.groups)})
 
     def row_temperatures(self, logits: Array, groups: Any) -> Array:
@@ -152,5 +152,5 @@ def checked_groups(map_: Map, groups: Any, n_rows: int) -> Groups:
 
 def _coded(groups: Any, n_rows: int) -> Groups:
     if groups is None:
-        raise InputError("`groups` must name the group of each sample: the calibrator has a temperature for each group.")
+        raise InputError("groups", "name the group of each sample: the calibrator has a temperature for each group")
     return groups if isinstance(groups, Groups) else Groups.coded(groups, n_rows)

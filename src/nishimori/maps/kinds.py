@@ -34,9 +34,9 @@ def claims_to_check(map_: Map) -> bool:
 def from_parameters(kind: Any, parameters: Any) -> Map:
     """The map that a file describes; raises `InputError` if it describes none."""
     if not isinstance(kind, str) or kind not in _SAVED:
-        raise InputError(f"`kind` must be one of {', '.join(KINDS)}, got {kind!r}.")
+        raise InputError("kind", f"be one of {', '.join(KINDS)}", got=repr(kind))
     wanted = {each.name for each in fields(_SAVED[kind]) if each.init}
     if not isinstance(parameters, dict) or set(parameters) != wanted:
-        raise InputError(f"`parameters` must hold {', '.join(sorted(wanted))}, got {parameters!r:.60}.")
+        raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
     found: Map = _SAVED[kind].described(parameters)
     return found

@@ -42,7 +42,7 @@ class LogOdds(WideMap):
     def __post_init__(self) -> None:
         for name, value in self.parameters.items():
             if np.ndim(value):
-                raise InputError(f"`{name}` must be a number, got {value!r:.60}.")
+                raise InputError(name, "be a number", got=f"{value!r:.60}")
             object.__setattr__(self, name, float(numbers(value, name)))
 
     @property
@@ -77,12 +77,13 @@ class LogOdds(WideMap):
 def log_odds(logits: Array) -> Array:
     """The log-odds of the second of two classes in each row, in float64."""
     if int(logits.shape[1]) != 2:
-        raise InputError(f"`logits` must have two classes, as the map has, got {int(logits.shape[1])}.")
+        raise InputError("logits", "have two classes, as the map has", got=int(logits.shape[1]))
     wide = in_double(logits)
     if bool(namespace(wide).any(wide == -inf)):
         raise InputError(
-            "`logits` must not have masked classes (-inf), because log-odds would be infinite. Leave out the rows with a "
-            "single possible class."
+            "logits",
+            "not have masked classes (-inf), because log-odds would be infinite",
+            remedy="Leave out the rows with a single possible class.",
         )
     return wide[:, 1] - wide[:, 0]
 

@@ -40,7 +40,7 @@ class Mixture(WideMap):
         object.__setattr__(self, "temperature", checked_temperature(self.temperature))
         weights = numbers(self.weights, "weights")
         if weights.shape != (3,) or (weights < 0).any() or abs(weights.sum() - 1) > _ROUNDING:
-            raise InputError(f"`weights` must be three numbers from 0 to 1 whose sum is 1, got {self.weights!r:.80}.")
+            raise InputError("weights", "be three numbers from 0 to 1 whose sum is 1", got=f"{self.weights!r:.80}")
         if abs(weights.sum() - 1) > _EXACT:  # else a file that was written and read again would have other digits
             weights = weights / weights.sum()
             weights.flags.writeable = False

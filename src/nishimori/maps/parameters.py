@@ -17,7 +17,7 @@ def number_in(parameters: Mapping[str, Any], name: str) -> Any:
     """One plain number."""
     value = parameters[name]
     if type(value) not in (int, float):
-        raise InputError(f"`{name}` must be a number, got {value!r}.")
+        raise InputError(name, "be a number", got=repr(value))
     return value
 
 
@@ -29,7 +29,7 @@ def numbers(values: Any, name: str) -> HostArray:
     except (TypeError, ValueError, OverflowError):
         found = np.empty(0)
     if not found.size or not np.isfinite(found).all():
-        raise InputError(f"`{name}` must hold finite numbers, got {values!r:.60}.")
+        raise InputError(name, "hold finite numbers", got=f"{values!r:.60}")
     found.flags.writeable = False
     return found
 
@@ -38,7 +38,7 @@ def temperatures(values: Any, name: str = "temperatures") -> HostArray:
     """A flat list of temperatures."""
     found = numbers(values, name)
     if found.ndim != 1:
-        raise InputError(f"`{name}` must be a flat list, got shape {found.shape}.")
+        raise InputError(name, "be a flat list", got=f"shape {found.shape}")
     for value in found.tolist():
         temperature(value, name)
     return found
@@ -48,7 +48,7 @@ def group_names(values: Any) -> tuple[Any, ...]:
     """The names of groups: text or numbers, each once."""
     names = tuple(values.tolist() if isinstance(values, np.ndarray) else values) if isinstance(values, _LISTS) else ()
     if not names or not all(isinstance(each, str) or (isinstance(each, int | float) and abs(each) < inf) for each in names):
-        raise InputError(f"`groups` must be a list of text or numbers, got {values!r:.60}.")
+        raise InputError("groups", "be a list of text or numbers", got=f"{values!r:.60}")
     if len(set(names)) < len(names):
-        raise InputError(f"`groups` must name each group once, got {values!r:.60}.")
+        raise InputError("groups", "name each group once", got=f"{values!r:.60}")
     return names

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nishimori._support.optional import require
 from nishimori._support.progress import Report, shown_or_told
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 from nishimori.paper import _runs
 from nishimori.paper._artefact import Artefact, Finding, Scale
 from nishimori.paper._claim import Claim
@@ -101,7 +101,8 @@ def run(
     chosen = artefact(name)
     if data is not None and not train:
         raise InputError(
-            "`data=` is only for training. Pass `train=True` to train, or leave out `data=` to use the bundled logits."
+            f"{setting('data')} is only for training. Pass {setting('train', True)} to train, or leave "
+            f"out {setting('data')} to use the bundled logits."
         )
     networks = Path(folder) / "networks" if train and chosen.networks() else None
     with shown_or_told(progress, report) as told:

@@ -14,7 +14,7 @@ from nishimori._support.disk import check_folder, check_target, new_file
 from nishimori._support.json import JsonError, read_json
 from nishimori._support.optional import require
 from nishimori._support.progress import Report, silent
-from nishimori.errors import FormatError, InputError
+from nishimori.errors import FormatError, InputError, setting
 from nishimori.paper._artefact import Artefact, Finding, Pieces, Row, Scale
 
 # What a run's file must have. The pieces are checked by the artefact that made them, when it uses them.
@@ -52,7 +52,7 @@ class Store:
         if found != self.header:
             raise FileExistsError(
                 f"{self.path} holds another run ({_brief(found)}), not this one ({_brief(self.header)}). "
-                "Repeat that run, pass another `folder`, or pass `overwrite=True` to replace it."
+                f"Repeat that run, pass another {setting('folder')}, or pass {setting('overwrite', True)} to replace it."
             )
         self.pieces, self.complete = content["pieces"], content["complete"]
 
@@ -131,11 +131,13 @@ def read(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = read_json(path)
     except JsonError as error:
-        raise FormatError(f"{path} is damaged: {error}. Remove it, or pass `overwrite=True` to replace it.") from None
+        raise FormatError(
+            f"{path} is damaged: {error}. Remove it, or pass {setting('overwrite', True)} to replace it."
+        ) from None
     if not isinstance(content, dict) or not all(isinstance(content.get(key), kind) for key, kind in _SCHEMA.items()):
-        raise FormatError(f"{path} is not a result of `nishimori.paper.run`. Remove it, or pass another `folder`.")
+        raise FormatError(f"{path} is not a result of `nishimori.paper.run`. Remove it, or pass another {setting('folder')}.")
     if not all(isinstance(value, _SCALAR) for value in content["settings"].values()):
-        raise FormatError(f"{path} is not a result of `nishimori.paper.run`. Remove it, or pass another `folder`.")
+        raise FormatError(f"{path} is not a result of `nishimori.paper.run`. Remove it, or pass another {setting('folder')}.")
     return content
 
 
@@ -148,7 +150,9 @@ def _of(path: Path) -> Iterator[None]:
         raise
     except Exception as error:  # pieces may have any shape, and each artefact fails in its own way on others
         brief = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        raise FormatError(f"{path} is damaged: {brief}. Remove it, or pass `overwrite=True` to replace it.") from error
+        raise FormatError(
+            f"{path} is damaged: {brief}. Remove it, or pass {setting('overwrite', True)} to replace it."
+        ) from error
 
 
 def _findings(artefact: Artefact, pieces: Pieces) -> Sequence[Finding]:
@@ -168,7 +172,8 @@ def _path(artefact: Artefact, folder: Path) -> Path:
 def _finished(artefact: Artefact, path: Path) -> Pieces:
     if not path.is_file():
         raise FileNotFoundError(
-            f"There is no {path}. Run {artefact.name} with this `folder` first, or leave out `folder` to compute it now."
+            f"There is no {path}. Run {artefact.name} with this {setting('folder')} first, or "
+            f"leave out {setting('folder')} to compute it now."
         )
     content = read(path)
     if not content["complete"]:
@@ -176,7 +181,7 @@ def _finished(artefact: Artefact, path: Path) -> Pieces:
     if content.get("version") != nishimori.__version__:
         raise InputError(
             f"{path} was written by version {content['version']:.40}, and this is version {nishimori.__version__}. "
-            f"Run {artefact.name} again with `overwrite=True`."
+            f"Run {artefact.name} again with {setting('overwrite', True)}."
         )
     pieces: Pieces = content["pieces"]
     return pieces

@@ -76,15 +76,17 @@ def _by_name(found: Any) -> dict[str | None, GroupGaps]:
         {str(name): each for name, each in found.items()} if isinstance(found, Mapping) else {None: found}
     )
     if not results:
-        raise InputError("`found` must hold at least one result, got an empty dict.")
+        raise InputError("found", "hold at least one result", got="an empty dict")
     for each in results.values():
         if not isinstance(each, GroupGaps):
             raise InputError(
-                f"`found` must be a GroupGaps, or several by name, got {type(each).__name__}. Pass "
-                "`nishimori.group_gaps(logits, labels)`."
+                "found",
+                "be a GroupGaps, or several by name",
+                got=type(each).__name__,
+                remedy="Pass `nishimori.group_gaps(logits, labels)`.",
             )
     if len({each.by for each in results.values()}) > 1:
-        raise InputError("`found` must hold results of the same `by`, got 'prediction' and 'groups'.")
+        raise InputError("found", "hold results of the same `by`", got="'prediction' and 'groups'")
     return results
 
 

@@ -83,7 +83,7 @@ def reliability_diagram(
 def _set_scale(ax: "Axes", scale: Any, curves: Sequence[Reliability]) -> tuple[float, float]:
     """Scale and limit both axes; the values between which everything is drawn."""
     if not isinstance(scale, str) or scale not in get_args(Scale):
-        raise InputError(f"`scale` must be 'linear' or 'logit', got {scale!r}.")
+        raise InputError("scale", "be 'linear' or 'logit'", got=repr(scale))
     border = (0.0, 1.0) if scale == "linear" else _logit_border(ax, curves)
     limits = (-_MARGIN, 1 + _MARGIN)
     if scale == "logit":
@@ -113,10 +113,13 @@ def _by_name(curve: Any, label: str | None, color: Any, marker: str | None) -> d
         for argument, value in (("label", label), ("color", color), ("marker", marker)):
             if value is not None:
                 raise InputError(
-                    f"`{argument}` must be left out where `curve` is a dict, got {value!r}. Draw one curve at a time instead."
+                    argument,
+                    "be left out where `curve` is a dict",
+                    got=repr(value),
+                    remedy="Draw one curve at a time instead.",
                 )
         if not curve:
-            raise InputError("`curve` must hold at least one curve, got an empty dict.")
+            raise InputError("curve", "hold at least one curve", got="an empty dict")
         return {str(name): _checked(each) for name, each in curve.items()}
     return {label: _checked(curve)}
 
@@ -126,11 +129,17 @@ def _checked(curve: Any) -> Reliability:
         curve = curve.reliability
     if not isinstance(curve, Reliability):
         raise InputError(
-            f"`curve` must be a Reliability, a Scorecard or a dict of them, got {type(curve).__name__}. "
-            "Pass `nishimori.metrics.reliability(logits, labels)`, or call `nishimori.plot.calibration(logits, labels)`."
+            "curve",
+            "be a Reliability, a Scorecard or a dict of them",
+            got=type(curve).__name__,
+            remedy=(
+                "Pass `nishimori.metrics.reliability(logits, labels)`, or call `nishimori.plot.calibration(logits, labels)`."
+            ),
         )
     if curve.group.any():
-        raise InputError("`curve` must hold one claim per sample, got classwise claims. Use `of='top'` or `of='positive'`.")
+        raise InputError(
+            "curve", "hold one claim per sample", got="classwise claims", remedy="Use `of='top'` or `of='positive'`."
+        )
     return curve
 
 

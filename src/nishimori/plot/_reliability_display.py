@@ -6,6 +6,7 @@ import numpy as np
 
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels
+from nishimori._rows.scores import NotProbabilitiesError
 from nishimori._sums.reliability import Of, Reliability, Strategy, reliability_of
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -224,14 +225,18 @@ def _probabilities_of(estimator: Any, X: Any) -> Any:
     if isinstance(estimator, type) or not hasattr(estimator, "predict_proba"):
         kind = f"the class {estimator.__name__}" if isinstance(estimator, type) else kind
         raise InputError(
-            f"`estimator` must be a fitted classifier with `predict_proba`, got {kind}. Calibrate its scores first, or pass "
-            "probabilities to `ReliabilityDisplay.from_predictions`."
+            "estimator",
+            "be a fitted classifier with `predict_proba`",
+            got=kind,
+            remedy="Calibrate its scores first, or pass probabilities to `ReliabilityDisplay.from_predictions`.",
         )
     found = estimator.predict_proba(X)
     if isinstance(found, list):
         raise InputError(
-            f"`estimator` must predict one class per sample, got {len(found)} outputs. Pass the probabilities of one output to "
-            "`ReliabilityDisplay.from_predictions`."
+            "estimator",
+            "predict one class per sample",
+            got=f"{len(found)} outputs",
+            remedy="Pass the probabilities of one output to `ReliabilityDisplay.from_predictions`.",
         )
     return found
 
@@ -251,7 +256,7 @@ def _curve_of(
     else:
         known = class_labels(classes, int(table.shape[-1])).tolist()
         if pos_label is not None and pos_label not in known:
-            raise InputError(f"`pos_label` must be one of the classes {', '.join(map(repr, known))}, got {pos_label!r}.")
+            raise InputError("pos_label", f"be one of the classes {', '.join(map(repr, known))}", got=repr(pos_label))
         top = _measured(table, labels, names, classes, "top", measured)  # which also checks the other columns and all labels
         if pos_label is None:
             return top, None
@@ -267,10 +272,10 @@ def _measured(
     try:
         data = open_rows(table, labels, sample_weight, input="probabilities", classes=classes, names=(names[1], names[0]))
         return reliability_of(data, beta=1.0, n_bins=n_bins, strategy=strategy, of=of)
-    except InputError as error:
+    except NotProbabilitiesError as error:
         # The library's remedy is an argument that scikit-learn's displays do not have.
-        remedy = "pass their softmax, such as `scipy.special.softmax(logits, axis=1)`"
-        raise InputError(str(error).replace("pass `input='logits'`", remedy)) from None
+        remedy = "If these are logits, pass their softmax, such as `scipy.special.softmax(logits, axis=1)`."
+        raise error.changed(remedy=remedy) from None
 
 
 def _labels(y: Any, names: tuple[str, str]) -> HostArray:
@@ -280,10 +285,10 @@ def _labels(y: Any, names: tuple[str, str]) -> HostArray:
         f"Pass true classes first: `from_predictions({', '.join(names)})`." if names is _OF_PREDICTIONS else "Pass labels."
     )
     if found.ndim != 1:
-        raise InputError(f"`{names[0]}` must be one label per sample, got shape {found.shape}. {swapped}")
+        raise InputError(names[0], "be one label per sample", got=f"shape {found.shape}", remedy=swapped)
     if found.dtype.kind == "f" and (found[np.isfinite(found)] % 1 != 0).any():
         broken = found[np.isfinite(found)]
-        raise InputError(f"`{names[0]}` must be labels, got {broken[broken % 1 != 0][0]:.6g}. {swapped}")
+        raise InputError(names[0], "be labels", got=f"{broken[broken % 1 != 0][0]:.6g}", remedy=swapped)
     return found
 
 
@@ -293,10 +298,11 @@ def _positive(labels: HostArray, pos_label: Any) -> Any:
     if pos_label is None:
         if not (set(known) <= {0, 1} or set(known) <= {-1, 1}):
             raise InputError(
-                "`pos_label` must be the class that the flat array of probabilities is about, if labels are not 0 and 1, or "
-                f"-1 and 1, got None for the labels {', '.join(map(repr, known[:5]))}."
+                "pos_label",
+                "be the class that the flat array of probabilities is about, if labels are not 0 and 1, or -1 and 1",
+                got=f"None for the labels {', '.join(map(repr, known[:5]))}",
             )
         return 1
     if pos_label not in known:
-        raise InputError(f"`pos_label` must be one of the labels {', '.join(map(repr, known[:5]))}, got {pos_label!r}.")
+        raise InputError("pos_label", f"be one of the labels {', '.join(map(repr, known[:5]))}", got=repr(pos_label))
     return pos_label

@@ -32,8 +32,10 @@ def temperature_curve(curve: TemperatureCurve, *, ax: "Axes | None" = None) -> "
     """
     if not isinstance(curve, TemperatureCurve):
         raise InputError(
-            f"`curve` must be a TemperatureCurve, got {type(curve).__name__}. "
-            "Pass `nishimori.temperature_curve(logits, labels)`."
+            "curve",
+            "be a TemperatureCurve",
+            got=type(curve).__name__,
+            remedy="Pass `nishimori.temperature_curve(logits, labels)`.",
         )
     ax = axes_for("temperature_curve", (5.6, 4.2), ax)
     right = ax.twinx()

@@ -86,7 +86,7 @@ class Report:
         whole("n_bins", n_bins, 1, _MOST_BINS)
         given = (X_test, y_test, test_weight, test_clusters, test_groups)
         if X_test is None and any(each is not None for each in given):
-            raise InputError("`X_test` must be given where other arguments speak of test data, got None.")
+            raise InputError("X_test", "be given where other arguments speak of test data", got="None")
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((X_val, y_val), (X_test, y_test), options, test_options)
         kind, classes, floor = options.get("input") or "logits", options.get("classes"), options.get("floor")
@@ -124,7 +124,7 @@ class Report:
         """
         known = results.get("format") if isinstance(results, Mapping) else None
         if type(known) is not int or known != FORMAT:
-            raise InputError(f"`results` must be what `to_dict` of a report gave, of format {FORMAT}, got {brief(results)}.")
+            raise InputError("results", f"be what `to_dict` of a report gave, of format {FORMAT}", got=brief(results))
         check_results(results)
         made = cls.__new__(cls)
         made._results = with_present_names(plain(results))
@@ -169,7 +169,7 @@ class Report:
     def _text(self, ending: str) -> str:
         made = {".html": self.to_html, ".htm": self.to_html, ".md": self.to_markdown, ".json": self.to_json}.get(ending)
         if made is None:
-            raise InputError(f"`path` must end in .html, .md or .json, got a name that ends in {ending!r}.")
+            raise InputError("path", "end in .html, .md or .json", got=f"a name that ends in {ending!r}")
         return made()
 
     def __str__(self) -> str:

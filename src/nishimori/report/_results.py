@@ -184,7 +184,7 @@ def _checked_ids(ids: Any, n_rows: int | None) -> list[Any] | None:
         return None
     listed = np.asarray(ids)
     if listed.ndim != 1 or len(listed) != n_rows:
-        raise InputError(f"`ids` must hold one id per sample that is measured, {n_rows} in all, got shape {listed.shape}.")
+        raise InputError("ids", f"hold one id per sample that is measured, {n_rows} in all", got=f"shape {listed.shape}")
     found: list[Any] = listed.tolist()
     return found
 

@@ -95,8 +95,12 @@ def bayes_optimal(
     assumed = teacher.temperature if temperature is None else positive("temperature", temperature)
     if assumed != teacher.temperature and not teacher.log_concave:
         raise InputError(
-            f"`temperature` must be the teacher's own, {teacher.temperature:g}, got {assumed:g}: log σ* of the "
-            f"{type(teacher).__name__} teacher is not concave, so the equations are not proven at other temperatures."
+            "temperature",
+            f"be the teacher's own, {teacher.temperature:g}",
+            got=(
+                f"{assumed:g}: log σ* of the {type(teacher).__name__} teacher is not concave, so the equations are "
+                "not proven at other temperatures"
+            ),
         )
     return _at(teacher, alpha, assumed, tol, _optimal_start(teacher, alpha))
 
@@ -158,8 +162,9 @@ def _channel(teacher: Teacher, temperature: float) -> Channel:
         weight = 2 * s_step * normal(s)
         if (weight * truth.value) @ (value == 0) > _NEGLIGIBLE:
             raise InputError(
-                f"`temperature` must be nearer to the teacher's {teacher.temperature:g}, got {temperature:g}: the likelihood "
-                "of some labels is below the smallest float64."
+                "temperature",
+                f"be nearer to the teacher's {teacher.temperature:g}",
+                got=f"{temperature:g}: the likelihood of some labels is below the smallest float64",
             )
         m_hat = signal * float((weight * truth.slope) @ force)
         weight = weight * truth.value

@@ -95,7 +95,7 @@ def gamp(
     T = teacher.temperature if temperature is None else positive("temperature", temperature)
     tol = tolerance(tol)
     if start is not None and start.weights.shape != x.shape[1:]:
-        raise InputError(f"`start` must be a solution in {x.shape[1]} dimensions, like `x`, got one in {len(start.weights)}.")
+        raise InputError("start", f"be a solution in {x.shape[1]} dimensions, like `x`", got=f"one in {len(start.weights)}")
     signed = x * y[:, None]  # a sample with label -1 is equivalent to its negative with label +1
     mean, v = (np.zeros(x.shape[1]), teacher.rho) if start is None else (start.weights, start.v)
     return _iterated(signed, teacher, T, tol, mean, v)

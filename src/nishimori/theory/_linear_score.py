@@ -178,7 +178,7 @@ class LinearScore:
     def _taus(self, T: Any) -> Array:
         temperatures = _floats("T", T)
         if not ((temperatures >= 1e-30) & (temperatures <= 1e30)).all():
-            raise InputError(f"`T` must lie between 1e-30 and 1e30, got {T}.")
+            raise InputError("T", "lie between 1e-30 and 1e30", got=T)
         return sqrt(self.q) / temperatures
 
     def _mean(self, T: Any, integrand: Callable[[Array, Array], Array]) -> Any:
@@ -253,20 +253,20 @@ def check_overlaps(teacher: Teacher, m: Any, q: Any) -> None:
     """Refuse overlaps that no weights can have."""
     bound = sqrt(teacher.rho * positive("q", q))
     if not (isinstance(m, Real) and abs(float(m)) < bound):
-        raise InputError(f"`m` must be a number of absolute value below sqrt(rho * q) = {bound:g}, got {m!r}.")
+        raise InputError("m", f"be a number of absolute value below sqrt(rho * q) = {bound:g}", got=repr(m))
 
 
 def _floats(name: str, value: Any) -> Array:
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"`{name}` must be a number or an array of numbers, got {value!r}.") from None
+        raise InputError(name, "be a number or an array of numbers", got=repr(value)) from None
 
 
 def _inside(name: str, level: Any) -> Array:
     values = _floats(name, level)
     if not ((values > 0) & (values < 1)).all():
-        raise InputError(f"`{name}` must lie strictly between 0 and 1, got {level}.")
+        raise InputError(name, "lie strictly between 0 and 1", got=level)
     return values
 
 

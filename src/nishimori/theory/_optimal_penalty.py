@@ -49,7 +49,7 @@ def optimal_penalty(
     teacher = as_teacher(teacher)
     alpha, tol = positive("alpha", alpha), tolerance(tol)
     if minimise not in ("error", "loss"):
-        raise InputError(f'`minimise` must be "error" or "loss", got {minimise!r}.')
+        raise InputError("minimise", 'be "error" or "loss"', got=repr(minimise))
     channel = regression(teacher)
     known = cold(teacher, alpha, 1.0, tol).x
 

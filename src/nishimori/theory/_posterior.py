@@ -153,8 +153,12 @@ def check_log_concave(teacher: Teacher) -> None:
     """Refuse a teacher for which the equations are not proven at temperatures other than its own."""
     if not teacher.log_concave:
         raise InputError(
-            f"`teacher` must have a log-concave likelihood, got {type(teacher).__name__}: "
-            "without it the equations are not proven at temperatures other than the teacher's own."
+            "teacher",
+            "have a log-concave likelihood",
+            got=(
+                f"{type(teacher).__name__}: without it the equations are not proven at temperatures other than the "
+                "teacher's own"
+            ),
         )
 
 

@@ -85,7 +85,7 @@ def state_evolution(
     alpha, penalty, tol = positive("alpha", alpha), positive("penalty", penalty), tolerance(tol)
     if start is not None:
         if not isinstance(start, StateEvolution):
-            raise InputError(f"`start` must be a result of `state_evolution`, got {start!r}.")
+            raise InputError("start", "be a result of `state_evolution`", got=repr(start))
         try:
             found = solve(Problem(regression(teacher), alpha, penalty), _packed(start), tol)
         except NotConvergedError:  # too far away
@@ -114,7 +114,7 @@ def sweep(
     [0.439, 0.419, 0.394]
     """
     if not isinstance(alphas, Iterable):
-        raise InputError(f"`alphas` must be an iterable of numbers, got {alphas!r}.")
+        raise InputError("alphas", "be an iterable of numbers", got=repr(alphas))
     results: list[StateEvolution] = []
     for alpha in alphas:
         results.append(state_evolution(teacher, alpha, penalty, tol=tol, start=results[-1] if results else None))

@@ -277,8 +277,9 @@ def as_teacher(teacher: Teacher | str) -> Teacher:
     if isinstance(teacher, str) and teacher in TEACHERS:
         return TEACHERS[teacher]()
     raise InputError(
-        f"`teacher` must be one of {', '.join(TEACHERS)}, or an instance of a subclass of nishimori.theory.Teacher, "
-        f"got {teacher!r}."
+        "teacher",
+        f"be one of {', '.join(TEACHERS)}, or an instance of a subclass of nishimori.theory.Teacher",
+        got=repr(teacher),
     )
 
 

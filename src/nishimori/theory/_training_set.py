@@ -43,11 +43,12 @@ def labelled(x: Any, y: Any) -> tuple[Array, Array]:
         raise InputError(f"`x` and `y` must be arrays of numbers, but NumPy cannot convert them: {error}.") from None
     if samples.ndim != 2 or not samples.size or labels.shape != samples.shape[:1]:
         raise InputError(
-            "`x` must have shape (n_samples, d) and `y` shape (n_samples,), with at least one sample and one column, "
-            f"got shapes {samples.shape} and {labels.shape}."
+            "x",
+            "have shape (n_samples, d) and `y` shape (n_samples,), with at least one sample and one column",
+            got=f"shapes {samples.shape} and {labels.shape}",
         )
     if not np.isfinite(samples).all():
-        raise InputError("`x` must be finite, got NaN or infinity.")
+        raise InputError("x", "be finite", got="NaN or infinity")
     if not (np.abs(labels) == 1).all():
-        raise InputError(f"`y` must contain only the labels +1 and -1, got {np.unique(labels)[:5].tolist()}.")
+        raise InputError("y", "contain only the labels +1 and -1", got=np.unique(labels)[:5].tolist())
     return samples, labels

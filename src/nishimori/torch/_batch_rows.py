@@ -52,7 +52,7 @@ class BatchRows:
         """The column of the true class of each row. Labels of other classes are refused."""
         if are_signs(self.labels[self.counted], self.scores.n_classes):
             raise InputError(
-                "`labels` must be 0 and 1 for two classes, got -1 and 1. Make the loader yield `(labels + 1) // 2`."
+                "labels", "be 0 and 1 for two classes", got="-1 and 1", remedy="Make the loader yield `(labels + 1) // 2`."
             )
         return class_indices(self.labels, None, self.scores, "labels", self.weights)
 
@@ -87,7 +87,7 @@ class BatchRows:
         try:
             yield
         except InputError as error:
-            raise InputError(in_batch(self.number, error)) from None
+            raise in_batch(self.number, error) from None
 
 
 def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, labelling: Labelling) -> BatchRows | None:
@@ -107,7 +107,7 @@ def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, 
         scores = replace(scores, leading=leading if len(leading) > 1 else ())
         plain, weights = labelling.applied(labels.reshape(-1).cpu().numpy(), None, scores, "labels")
     except InputError as error:
-        raise InputError(in_batch(number, error)) from None
+        raise in_batch(number, error) from None
     names = {
         what: None if values is None else _names_of(values, scores, what, number)
         for what, values in (("groups", returned.groups), ("clusters", returned.clusters))
@@ -119,14 +119,15 @@ def _check_logits(logits: Tensor, before: tuple[int, ...] | None, number: int) -
     """Refuse logits without rows, or with other columns, one per class, than in the batches before."""
     if logits.ndim == 0:
         raise InputError(
-            f"`model` must return logits of shape (n, n_classes) or (n,), got a single number in batch {number}. Return one "
-            "row per sample."
+            "model",
+            "return logits of shape (n, n_classes) or (n,)",
+            got=f"a single number in batch {number}",
+            remedy="Return one row per sample.",
         )
     shape = tuple(logits.shape)
     if before is not None and _n_columns(shape) != _n_columns(before):
         raise InputError(
-            f"`model` must return the same number of classes for every batch, got shape {shape} in batch {number} after "
-            f"{before}."
+            "model", "return the same number of classes for every batch", got=f"shape {shape} in batch {number} after {before}"
         )
 
 
@@ -142,8 +143,10 @@ def _labels_of(target: Any, logits: Tensor, number: int) -> Tensor:
         found = found.float() if found.dtype == torch.bfloat16 else found  # which NumPy does not have
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
-            f"The labels of each batch must be class indices, got a {type(target).__name__} that is not numeric in batch "
-            f"{number}. Make the loader yield a tensor of integers from 0 to n_classes - 1."
+            "The labels of each batch",
+            "be class indices",
+            got=f"a {type(target).__name__} that is not numeric in batch {number}",
+            remedy="Make the loader yield a tensor of integers from 0 to n_classes - 1.",
         ) from None
     shape, given = tuple(found.shape), tuple(logits.shape)
     wanted = given[:-1] if logits.ndim > 1 else given
@@ -171,7 +174,7 @@ def _refused(found: Tensor, wanted: tuple[int, ...], given: tuple[int, ...], num
             remedy = "They are one-hot: make the loader yield `labels.argmax(dim=1)`."
     elif found.ndim == 0:
         remedy = "The loader seems to yield single samples: pass it a `batch_size`."
-    raise InputError(f"The labels of each batch must have shape {wanted}, got {shape} in batch {number}. {remedy}")
+    raise InputError("The labels of each batch", f"have shape {wanted}", got=f"{shape} in batch {number}", remedy=remedy)
 
 
 def _names_of(names: Any, scores: Scores, what: str, number: int) -> HostArray:
@@ -189,5 +192,5 @@ def _names_of(names: Any, scores: Scores, what: str, number: int) -> HostArray:
     try:
         coded(names if isinstance(names, list | tuple) and not scores.leading else found, len(found), what.removesuffix("s"))
     except InputError as error:
-        raise InputError(in_batch(number, error)) from None
+        raise in_batch(number, error) from None
     return np.array(found)

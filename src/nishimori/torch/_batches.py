@@ -59,27 +59,35 @@ class Rule(NamedTuple):
         """Refuse what cannot be used before the first batch is read."""
         if self.forward is not None and not callable(self.forward):
             raise InputError(
-                f"`forward` must be a function of the model and a batch, got an object of type "
-                f"{type(self.forward).__name__}. Pass {_FORWARD}."
+                "forward",
+                "be a function of the model and a batch",
+                got=f"an object of type {type(self.forward).__name__}",
+                remedy=f"Pass {_FORWARD}.",
             )
         if self.forward is not None and self.labels != LABELS:
             raise InputError(
-                f"`labels` must be left out where `forward` is passed, got {self.labels!r}: `forward` returns the labels."
+                "labels", "be left out where `forward` is passed", got=f"{self.labels!r}: `forward` returns the labels"
             )
         if self.clusters is not None and not isinstance(self.clusters, str):
             raise InputError(
-                "`clusters` must be the key of the clusters, such as the numbers of documents, in each batch, got an "
-                f"object of type {type(self.clusters).__name__}. Make the loader yield them with each batch."
+                "clusters",
+                "be the key of the clusters, such as the numbers of documents, in each batch",
+                got=f"an object of type {type(self.clusters).__name__}",
+                remedy="Make the loader yield them with each batch.",
             )
         if self.forward is not None and self.clusters is not None:
             raise InputError(
-                f"`clusters` must be left out where `forward` is passed, got {self.clusters!r}: `forward` returns the "
-                f"clusters. Pass {_WITH_CLUSTERS}."
+                "clusters",
+                "be left out where `forward` is passed",
+                got=f"{self.clusters!r}: `forward` returns the clusters",
+                remedy=f"Pass {_WITH_CLUSTERS}.",
             )
         if self.forward is None and self.needs_groups:
             raise InputError(
-                "`forward` must return the group of each sample where each group has its own temperature (by='groups'), got "
-                f"no `forward`. Pass {_WITH_GROUPS}."
+                "forward",
+                "return the group of each sample where each group has its own temperature (by='groups')",
+                got="no `forward`",
+                remedy=f"Pass {_WITH_GROUPS}.",
             )
 
     def apply(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
@@ -96,9 +104,13 @@ class Rule(NamedTuple):
             raise
         except Exception as error:
             raise InputError(
-                f"`model` must accept the batches of `loader`, got {short(error)} in batch {number}. The batch is "
-                f"{structure(batch)}, and it was passed as `{_call(batch, self._taken)}`. To call the model in another way, "
-                f"pass `forward`, {_example(batch, self.labels)}"
+                "model",
+                "accept the batches of `loader`",
+                got=f"{short(error)} in batch {number}",
+                remedy=(
+                    f"The batch is {structure(batch)}, and it was passed as `{_call(batch, self._taken)}`. To call the "
+                    f"model in another way, pass `forward`, {_example(batch, self.labels)}"
+                ),
             ) from error
         remedy = f"Pass {_FORWARD}, which picks the logits; or wrap the model in a module that does."
         return Returned(logits_of(output, remedy), target, None, clusters)
@@ -139,8 +151,10 @@ class Rule(NamedTuple):
             raise
         except Exception as error:
             raise InputError(
-                f"`forward` must return the {wanted} of each batch, got {short(error)} in batch {number}. The batch is "
-                f"{structure(batch)}."
+                "forward",
+                f"return the {wanted} of each batch",
+                got=f"{short(error)} in batch {number}",
+                remedy=f"The batch is {structure(batch)}.",
             ) from error
         if isinstance(returned, Mapping) and {"logits", LABELS} <= set(returned) <= set(Returned._fields):
             found = Returned(**returned)
@@ -148,12 +162,14 @@ class Rule(NamedTuple):
             found = Returned(*returned)
         else:
             raise InputError(
-                f"`forward` must return the {wanted} of each batch, got {described(returned)} in batch {number}. "
-                f"{_remedy(returned, parts)}"
+                "forward",
+                f"return the {wanted} of each batch",
+                got=f"{described(returned)} in batch {number}",
+                remedy=_remedy(returned, parts),
             )
         if self.needs_groups and found.groups is None:
             raise InputError(
-                f"`forward` must return the {wanted} of each batch, got {described(returned)} without groups in batch {number}."
+                "forward", f"return the {wanted} of each batch", got=f"{described(returned)} without groups in batch {number}"
             )
         return found._replace(logits=logits_of(found.logits, "Return the tensor of logits first.", who="forward"))
 
@@ -187,15 +203,19 @@ def batches(loader: Any) -> Iterable[Any]:
     """``loader`` itself, or the batches of a tuple of tensors; anything that yields no batches is refused."""
     if isinstance(loader, Dataset) and not isinstance(loader, IterableDataset):
         raise InputError(
-            f"`loader` must yield batches, got a {type(loader).__name__}, which yields samples. "
-            "Pass `torch.utils.data.DataLoader(dataset, batch_size=256)`."
+            "loader",
+            "yield batches",
+            got=f"a {type(loader).__name__}, which yields samples",
+            remedy="Pass `torch.utils.data.DataLoader(dataset, batch_size=256)`.",
         )
     if isinstance(loader, tuple) and len(loader) > 1 and isinstance(loader[0], Tensor | np.ndarray):
         return _of_tensors(loader)
     if not isinstance(loader, Iterable) or isinstance(loader, Tensor | np.ndarray | Mapping | str):
         raise InputError(
-            f"`loader` must yield batches of inputs and labels, got an object of type {type(loader).__name__}. "
-            "Pass a `torch.utils.data.DataLoader`, or the tensors as a tuple `(X, y)`."
+            "loader",
+            "yield batches of inputs and labels",
+            got=f"an object of type {type(loader).__name__}",
+            remedy="Pass a `torch.utils.data.DataLoader`, or the tensors as a tuple `(X, y)`.",
         )
     return loader
 
@@ -210,14 +230,18 @@ def _of_tensors(parts: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     if not all(isinstance(part, Tensor) and part.ndim for part in whole):
         kinds = " and ".join(type(part).__name__ for part in parts)
         raise InputError(
-            f"`loader` must hold tensors where it is a tuple `(X, y)`, got {kinds}. Convert each with "
-            "`torch.as_tensor(X, dtype=torch.float32)`; pass a sequence of batches as a list."
+            "loader",
+            "hold tensors where it is a tuple `(X, y)`",
+            got=kinds,
+            remedy="Convert each with `torch.as_tensor(X, dtype=torch.float32)`; pass a sequence of batches as a list.",
         )
     lengths = [len(part) for part in whole]
     if len(set(lengths)) > 1:
         raise InputError(
-            f"`loader` must hold one entry per sample in each tensor of `(X, y)`, got {' and '.join(map(str, lengths))} "
-            "entries. Pass a sequence of batches as a list."
+            "loader",
+            "hold one entry per sample in each tensor of `(X, y)`",
+            got=f"{' and '.join(map(str, lengths))} entries",
+            remedy="Pass a sequence of batches as a list.",
         )
     return list(zip(*(part.split(_ROWS_PER_BATCH) for part in whole), strict=True)) if lengths[0] else []
 
@@ -227,27 +251,39 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
     if isinstance(batch, Mapping):
         if labels not in batch:
             raise InputError(
-                f"`labels` must be the key of the labels in each batch, got {labels!r} for a batch with the keys {list(batch)}."
-                " Pass the right key, or make the loader yield the labels."
+                "labels",
+                "be the key of the labels in each batch",
+                got=f"{labels!r} for a batch with the keys {list(batch)}",
+                remedy="Pass the right key, or make the loader yield the labels.",
             )
         if clusters is not None and clusters not in batch:
             raise InputError(
-                f"`clusters` must be the key of the clusters in each batch, got {clusters!r} for batch {number} with the keys "
-                f"{list(batch)}. Pass the right key. The Trainer of Hugging Face drops columns that the model does not take, "
-                "unless `remove_unused_columns=False`."
+                "clusters",
+                "be the key of the clusters in each batch",
+                got=f"{clusters!r} for batch {number} with the keys {list(batch)}",
+                remedy=(
+                    "Pass the right key. The Trainer of Hugging Face drops columns that the model does not take, unless "
+                    "`remove_unused_columns=False`."
+                ),
             )
         inputs = {key: value for key, value in batch.items() if key not in (labels, clusters)}
         return inputs, batch[labels], None if clusters is None else batch[clusters]
     if not isinstance(batch, tuple | list) or len(batch) < 2:
         raise InputError(
-            f"`loader` must yield inputs and labels together, got {described(batch)}. Make it yield tuples (x, y), or dicts "
-            f"with the labels under the key {labels!r}; for other batches pass {_FORWARD}. Pass plain tensors as a tuple "
-            "`(X, y)`."
+            "loader",
+            "yield inputs and labels together",
+            got=described(batch),
+            remedy=(
+                f"Make it yield tuples (x, y), or dicts with the labels under the key {labels!r}; for other batches "
+                f"pass {_FORWARD}. Pass plain tensors as a tuple `(X, y)`."
+            ),
         )
     if clusters is not None:
         raise InputError(
-            f"`clusters` must be left out where batches are not mappings, got {clusters!r} for {described(batch)} in batch "
-            f"{number}. Make the loader yield dicts, or pass {_WITH_CLUSTERS}."
+            "clusters",
+            "be left out where batches are not mappings",
+            got=f"{clusters!r} for {described(batch)} in batch {number}",
+            remedy=f"Make the loader yield dicts, or pass {_WITH_CLUSTERS}.",
         )
     return tuple(batch[:-1]), batch[-1], None
 

@@ -140,7 +140,7 @@ def _refuse_other_calls(ranks: Exchange, own: str) -> None:
     other = next((rank for rank, each in enumerate(said) if each != said[0]), None)
     if other is not None:
         raise InputError(
-            f"All ranks must call `calibrate` with the same arguments, got {said[0]} on rank 0; {said[other]} on rank {other}."
+            "All ranks", "call `calibrate` with the same arguments", got=f"{said[0]} on rank 0; {said[other]} on rank {other}"
         )
 
 
@@ -155,9 +155,10 @@ def _unfitted(method: "str | Calibrator") -> "Calibrator":
         return nishimori.calibrator(method)
     if method.input != "logits":
         raise InputError(
-            f"`method` must take logits, as the network returns them, got an object of type "
-            f"{type(method).__name__} with "
-            f"`input={method.input!r}`. Leave `input` out."
+            "method",
+            "take logits, as the network returns them",
+            got=f"an object of type {type(method).__name__} with `input={method.input!r}`",
+            remedy="Leave `input` out.",
         )
     copied: Calibrator = clone(method)
     return copied

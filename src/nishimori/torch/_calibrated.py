@@ -337,19 +337,31 @@ def _map_in(value: Any) -> Map:
     if _is_fitted(value):
         if value.floor_ is not None:
             raise InputError(
-                f"`temperature` must be a calibrator without a `floor`, got `floor={value.floor_!r}`, to which it raises "
-                "probabilities before it calibrates them; logits of a network are not raised. Fit it without `floor`."
+                "temperature",
+                "be a calibrator without a `floor`",
+                got=(
+                    f"`floor={value.floor_!r}`, to which it raises probabilities before it calibrates them; logits of a "
+                    "network are not raised"
+                ),
+                remedy="Fit it without `floor`.",
             )
         return value.map_
     if hasattr(value, "maps_"):
         raise InputError(
-            "`temperature` must be a calibrator of classes that exclude each other, got a MultilabelCalibrator. Use "
-            "`torch.sigmoid(model(x) / torch.tensor(calibrator.temperatures_))`, or `calibrator.predict_proba(model(x))`."
+            "temperature",
+            "be a calibrator of classes that exclude each other",
+            got="a MultilabelCalibrator",
+            remedy=(
+                "Use `torch.sigmoid(model(x) / torch.tensor(calibrator.temperatures_))`, or "
+                "`calibrator.predict_proba(model(x))`."
+            ),
         )
     if hasattr(value, "fit") and hasattr(value, "predict_proba"):
         raise InputError(
-            f"`temperature` must be a number, a map or a fitted calibrator, got a {type(value).__name__} that is not fitted. "
-            "Call its `fit`, or `calibrate(model, loader, method=calibrator)`."
+            "temperature",
+            "be a number, a map or a fitted calibrator",
+            got=f"a {type(value).__name__} that is not fitted",
+            remedy="Call its `fit`, or `calibrate(model, loader, method=calibrator)`.",
         )
     return Temperature(number(value, "temperature"))
 
@@ -362,8 +374,12 @@ def _check_free(model: nn.Module) -> None:
         taken = False
     if taken:
         raise InputError(
-            "`model` must not have an argument `groups` of its own where each group has its own temperature, because "
-            "`calibrated(x, groups=groups)` passes the groups of the samples. Wrap the network in a module that renames it."
+            "model",
+            (
+                "not have an argument `groups` of its own where each group has its own temperature, because "
+                "`calibrated(x, groups=groups)` passes the groups of the samples"
+            ),
+            remedy="Wrap the network in a module that renames it.",
         )
 
 
@@ -377,6 +393,8 @@ def _check_same(mine: MapModule, loaded: MapModule | None) -> None:
     got = "one temperature" if loaded is None else loaded.described()
     if mine.described() != got:
         raise InputError(
-            f"The state dict must hold {mine.described()}, as this Calibrated does, got {got}. Load it into "
-            "`Calibrated(model)`, which takes any map."
+            "The state dict",
+            f"hold {mine.described()}, as this Calibrated does",
+            got=got,
+            remedy="Load it into `Calibrated(model)`, which takes any map.",
         )

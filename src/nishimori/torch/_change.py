@@ -92,20 +92,26 @@ class Mixing:
         K, n_out = len(self.bias), len(weight)
         if n_out != K and (n_out, K) != (1, 2):
             raise InputError(
-                f"The last layer must have one output per class of the affine map, which has {K}, got {head} with {n_out}. "
-                "Pass the layer that computes the logits."
+                "The last layer",
+                f"have one output per class of the affine map, which has {K}",
+                got=f"{head} with {n_out}",
+                remedy="Pass the layer that computes the logits.",
             )
         if isinstance(layer, nn.Linear):
             return
         if layer.groups != 1:
             raise InputError(
-                f"The last layer must compute every class from the same features, got {head}, a convolution in "
-                f"{layer.groups} groups, which cannot mix classes. Instead, {INSTEAD}."
+                "The last layer",
+                "compute every class from the same features",
+                got=f"{head}, a convolution in {layer.groups} groups, which cannot mix classes",
+                remedy=f"Instead, {INSTEAD}.",
             )
         if not is_checked:  # what follows it, such as average pooling with padding, may change a bias
             raise InputError(
-                f"`probe` must be passed to fold an affine map into a convolution, got none for {head}: only the logits of "
-                "some inputs show that its outputs are the classes. Call `calibrated.fold(probe=x)`."
+                "probe",
+                "be passed to fold an affine map into a convolution",
+                got=f"none for {head}: only the logits of some inputs show that its outputs are the classes",
+                remedy="Call `calibrated.fold(probe=x)`.",
             )
 
     def adds_bias(self, layer: nn.Module) -> bool:
@@ -158,5 +164,5 @@ def change_of(map_: Map) -> Change:
         return Mixing.of(map_)
     why = _WHY.get(type(map_), f"a map of the kind {map_.kind!r}. Instead,")
     raise InputError(
-        f"The map must be one temperature or an affine function of the logits to be folded into weights, got {why} {INSTEAD}."
+        "The map", "be one temperature or an affine function of the logits to be folded into weights", got=f"{why} {INSTEAD}"
     )

@@ -40,7 +40,7 @@ class Exchange:
         self._group = group
         self.rank = dist.get_rank(group)
         if self.rank < 0:
-            raise InputError("`group` must be a process group that this rank belongs to, got one of other ranks.")
+            raise InputError("group", "be a process group that this rank belongs to", got="one of other ranks")
         self.size = dist.get_world_size(group)
         self._device = _device_of(group)
 

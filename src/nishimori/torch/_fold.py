@@ -77,8 +77,10 @@ def _check_uncalibrated(model: nn.Module) -> None:
     if path is not None:
         got, owner = (f"one that contains a Calibrated at `{path}`", f"`model.{path}.") if path else ("a Calibrated", "its `")
         raise InputError(
-            f"`model_or_layer` must be a network or a layer, got {got}, which divides its logits by a temperature of its own. "
-            f"Call {owner}fold()`, which folds that temperature."
+            "model_or_layer",
+            "be a network or a layer",
+            got=f"{got}, which divides its logits by a temperature of its own",
+            remedy=f"Call {owner}fold()`, which folds that temperature.",
         )
 
 
@@ -88,7 +90,11 @@ def _check_unfolded(head: Head, temperature: float) -> None:
     name, what = ("folded_temperature", f"{folded:.4g}") if folded is not None else ("folded_map", "an affine map")
     if hasattr(head.layer, name):
         raise InputError(
-            f"`T` must be folded only once, got {temperature:.4g} for {head}, which already has {what} folded in. If the "
-            "new T was found with the folded weights, call `Calibrated(model, T).fold()`. If the weights were replaced after "
-            f"folding, delete the attribute `{name}` of the layer."
+            "T",
+            "be folded only once",
+            got=f"{temperature:.4g} for {head}, which already has {what} folded in",
+            remedy=(
+                "If the new T was found with the folded weights, call `Calibrated(model, T).fold()`. If the weights "
+                f"were replaced after folding, delete the attribute `{name}` of the layer."
+            ),
         )

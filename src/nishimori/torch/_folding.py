@@ -83,8 +83,13 @@ def _first_logits(model: nn.Module, probe: Any) -> Tensor:
         raise
     except Exception as error:
         raise InputError(
-            f"`probe` must hold inputs that the network accepts, got {short(error)}. The probe is {structure(probe)}. Pass a "
-            "tensor, a tuple of positional arguments or a dict of keyword arguments, without labels."
+            "probe",
+            "hold inputs that the network accepts",
+            got=short(error),
+            remedy=(
+                f"The probe is {structure(probe)}. Pass a tensor, a tuple of positional arguments or a dict of "
+                "keyword arguments, without labels."
+            ),
         ) from error
 
 
@@ -99,8 +104,10 @@ def _check_probe(logits: Tensor) -> None:
     if not live.isfinite().all() or not live.any():
         what = "only zeros" if live.isfinite().all() else "NaN or +inf"
         raise InputError(
-            f"`probe` must give finite logits that are not all zero, got {what} before folding. Check the inputs, or run the "
-            "network in a wider dtype: the largest float16 is 65,504."
+            "probe",
+            "give finite logits that are not all zero",
+            got=f"{what} before folding",
+            remedy="Check the inputs, or run the network in a wider dtype: the largest float16 is 65,504.",
         )
 
 
@@ -116,9 +123,13 @@ def _check_logits(after: Tensor, expected: Tensor, change: Change, head: Head) -
             else "are not finite"
         )
         raise InputError(
-            f"The logits of the network must be the output of {head}, but after folding the logits on `probe` {what}. The "
-            "folding was undone. If another layer computes the logits, pass that layer; if a nonlinear function follows, "
-            f"{INSTEAD}. Rounding in {head.layer.weight.dtype} can also cause this: fold in a wider dtype."
+            "The logits of the network",
+            f"be the output of {head}, but after folding the logits on `probe` {what}",
+            remedy=(
+                "The folding was undone. If another layer computes the logits, pass that layer; if a nonlinear "
+                f"function follows, {INSTEAD}. Rounding in {head.layer.weight.dtype} can also cause this: fold in a "
+                "wider dtype."
+            ),
         )
 
 

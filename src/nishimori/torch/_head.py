@@ -98,13 +98,15 @@ def _last(at: Head, model: nn.Module, fold: str) -> Head:
         heads = list(named)  # a wrapper: DataParallel, a compiled module, a LightningModule
     if not heads:
         raise InputError(
-            f"The last layer of the network must be called {', '.join(_NAMES[:-2])} or {_NAMES[-2]}, got a "
-            f"{type(module).__name__} with the submodules {list(named)}. {_candidates(at, model, fold)}"
+            "The last layer of the network",
+            f"be called {', '.join(_NAMES[:-2])} or {_NAMES[-2]}",
+            got=f"a {type(module).__name__} with the submodules {list(named)}",
+            remedy=_candidates(at, model, fold),
         )
     rivals = heads if len(heads) > 1 else [heads[0], *_rivals(heads[0], named)]
     if len(rivals) > 1:
         paths = " and ".join(repr(_join(at.name, name)) for name in rivals)
-        raise InputError(f"The network must have one candidate for its last layer, got {paths}. {_name_one(fold)}")
+        raise InputError("The network", "have one candidate for its last layer", got=paths, remedy=_name_one(fold))
     return _last(Head(_join(at.name, heads[0]), named[heads[0]]), model, fold)
 
 
@@ -114,7 +116,7 @@ def _tail(at: Head) -> Head:
         if not isinstance(each, _TRANSPARENT):
             return Head(_join(at.name, name), each)
     raise InputError(
-        f"The network must end in a linear layer, got {_kind(at)} without one. Pass the layer itself; or {INSTEAD}."
+        "The network", "end in a linear layer", got=f"{_kind(at)} without one", remedy=f"Pass the layer itself; or {INSTEAD}."
     )
 
 
@@ -148,13 +150,17 @@ def _check_plain(head: Head) -> None:
         raise _refused(head, "its weights are quantised", "Fold before quantising")
     if isinstance(layer, nn.Softmax | nn.Softmax2d | nn.Sigmoid):
         raise InputError(
-            f"The network must return logits, got {kind} at its end. Remove it: calibration needs the scores before the "
-            "softmax."
+            "The network",
+            "return logits",
+            got=f"{kind} at its end",
+            remedy="Remove it: calibration needs the scores before the softmax.",
         )
     if not isinstance(layer, _LINEAR):
         raise InputError(
-            f"The network must end in a linear layer, got {kind}. Pass the last linear layer if its outputs are the logits; or "
-            f"{INSTEAD}."
+            "The network",
+            "end in a linear layer",
+            got=kind,
+            remedy=f"Pass the last linear layer if its outputs are the logits; or {INSTEAD}.",
         )
     if isinstance(layer.weight, UninitializedParameter):
         raise _refused(head, "it has no weights yet", "Call the model once before folding")
@@ -175,7 +181,9 @@ def _is_quantised(layer: nn.Module) -> bool:
 
 
 def _refused(head: Head, why: str, remedy: str) -> InputError:
-    return InputError(f"The network must end in a plain linear layer, got {_kind(head)}: {why}. {remedy}; or {INSTEAD}.")
+    return InputError(
+        "The network", "end in a plain linear layer", got=f"{_kind(head)}: {why}", remedy=f"{remedy}; or {INSTEAD}."
+    )
 
 
 def _check_unshared(model: nn.Module, head: Head) -> None:
@@ -187,9 +195,13 @@ def _check_unshared(model: nn.Module, head: Head) -> None:
         users = [path for path, each in model.named_parameters(remove_duplicate=False) if _same_memory(each, mine)]
         if len(users) > 1:
             raise InputError(
-                f"The network must not share the {name} of its last layer, got one tensor for "
-                f"{' and '.join(f'`{user}`' for user in users)}, as with tied embeddings: folding would change both. "
-                f"Give the last layer its own copy; or {INSTEAD}."
+                "The network",
+                f"not share the {name} of its last layer",
+                got=(
+                    f"one tensor for {' and '.join(f'`{user}`' for user in users)}, as with tied embeddings: folding "
+                    "would change both"
+                ),
+                remedy=f"Give the last layer its own copy; or {INSTEAD}.",
             )
 
 

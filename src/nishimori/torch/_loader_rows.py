@@ -34,8 +34,10 @@ class LoaderRows(Pieces[BatchRows]):
         """``has_names`` says whether there are groups or clusters."""
         if isinstance(reading.batches, Iterator):
             raise InputError(
-                "`loader` must be readable more than once where `reread=True`, got an object of "
-                f"type {type(reading.batches).__name__}, which is used up after one reading. Pass a DataLoader."
+                "loader",
+                "be readable more than once where `reread=True`",
+                got=f"an object of type {type(reading.batches).__name__}, which is used up after one reading",
+                remedy="Pass a DataLoader.",
             )
         super().__init__(ReadOptions(probability_remedy=NO_SOFTMAX), progress=progress, read_ahead=False)
         self._loader = reading
@@ -79,9 +81,9 @@ class LoaderRows(Pieces[BatchRows]):
             clusters = Clusters(codes, self.clusters.number)
         return piece.rows(clusters, groups)
 
-    def placed(self, text: str, piece: BatchRows) -> str:
+    def place(self, error: InputError, piece: BatchRows) -> InputError:
         """The number of the batch, from 0, before the message."""
-        return in_batch(piece.number, text)
+        return in_batch(piece.number, error)
 
     def nothing(self) -> InputError:
         """Never raised, because a reading without rows is refused by itself."""
@@ -94,9 +96,7 @@ def _coded(names: HostArray, counted: HostArray, known: Sequence[Any], what: str
     different, which = np.unique(names[counted], return_inverse=True)
     others = [name for name in different.tolist() if name not in places]
     if others:
-        raise InputError(
-            f"`{what}` must be the same in every reading of the loader, got {others[0]!r}, which was not there before."
-        )
+        raise InputError(what, "be the same in every reading of the loader", got=f"{others[0]!r}, which was not there before")
     codes = np.zeros(len(names), dtype=np.int64)
     codes[counted] = np.array([places[name] for name in different.tolist()], dtype=np.int64)[which]
     return codes

@@ -25,12 +25,17 @@ def logits_of(output: Any, remedy: str, who: str = "model") -> Tensor:
         logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
     if not isinstance(logits, Tensor):
         raise InputError(
-            f"`{who}` must return a tensor of logits, an object with `.logits` or a dict with the key 'logits', got "
-            f"{described(output)}. {remedy}"
+            who,
+            "return a tensor of logits, an object with `.logits` or a dict with the key 'logits'",
+            got=described(output),
+            remedy=remedy,
         )
     if not logits.is_floating_point():
         raise InputError(
-            f"`{who}` must return logits, got {logits.dtype}. Return the scores before the softmax, not the predicted classes."
+            who,
+            "return logits",
+            got=logits.dtype,
+            remedy="Return the scores before the softmax, not the predicted classes.",
         )
     return logits
 
@@ -62,8 +67,13 @@ def refuse_number(logits: Tensor) -> Tensor:
     """The logits themselves, unless they are a single number, which has neither rows nor classes."""
     if not logits.ndim:
         raise InputError(
-            "`model` must return logits of shape (n, n_classes), with any number of dimensions in place of n, or (n,) or (n, "
-            "1) for a binary score, got a single number. Return one row per sample."
+            "model",
+            (
+                "return logits of shape (n, n_classes), with any number of dimensions in place of n, or (n,) or (n, "
+                "1) for a binary score"
+            ),
+            got="a single number",
+            remedy="Return one row per sample.",
         )
     return logits
 
@@ -79,13 +89,13 @@ def check_classes(logits: Tensor, n_classes: int | None) -> None:
     if logits.ndim < 2 or last_size(logits) != n_classes:
         # The size of a dimension that is exported for any size is a symbol.
         sizes = [size if type(size) is int else "n" for size in logits.shape]
-        raise InputError(_other_classes(sizes, n_classes))
+        raise _other_classes(sizes, n_classes)
 
 
-def _other_classes(sizes: Sequence[int | str], n_classes: int) -> str:
-    """The message that the last dimension of the logits does not hold the classes, and what to do."""
+def _other_classes(sizes: Sequence[int | str], n_classes: int) -> InputError:
+    """The error that the last dimension of the logits does not hold the classes, and what to do."""
     shape = f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
-    got = f"got shape {shape}" if len(sizes) < 2 else f"got {sizes[-1]} in shape {shape}"
+    got = f"shape {shape}" if len(sizes) < 2 else f"{sizes[-1]} in shape {shape}"
     if n_classes in sizes[1:]:
         place = sizes.index(n_classes, 1)
         remedy = (
@@ -96,7 +106,8 @@ def _other_classes(sizes: Sequence[int | str], n_classes: int) -> str:
         remedy = "Return one row per sample: for a single sample, pass a batch of one."
     else:
         remedy = "Use the network that the map was fitted to, or calibrate this one."
-    return f"`model` must return logits whose last dimension holds the {n_classes} classes of the map, {got}. {remedy}"
+    must = f"return logits whose last dimension holds the {n_classes} classes of the map"
+    return InputError("model", must, got=got, remedy=remedy)
 
 
 def last_size(values: Tensor) -> int:

@@ -204,8 +204,9 @@ def check_unmasked(drops: Tensor, because: str = "the affine map adds up several
     captured = drops.is_cuda and torch.cuda.is_current_stream_capturing()
     if not is_in_graph() and not captured and not drops.is_meta and (drops == -torch.inf).any():
         raise InputError(
-            f"`model` must return logits without masked classes (-inf), because {because}. Use a method with temperatures "
-            "only, such as 'ec' or 'group'."
+            "model",
+            f"return logits without masked classes (-inf), because {because}",
+            remedy="Use a method with temperatures only, such as 'ec' or 'group'.",
         )
 
 
@@ -300,7 +301,7 @@ class MixtureModule(MapModule):
     def check(self, logits: Tensor) -> None:
         """Any number of classes will do."""
         if not logits.ndim:
-            raise InputError("`model` must return logits of shape (n, n_classes) or (n,), got a single number.")
+            raise InputError("model", "return logits of shape (n, n_classes) or (n,)", got="a single number")
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - the same for all
         """The logarithm of the mixture of each row; for a score, the difference of the two."""
@@ -386,7 +387,7 @@ class GroupTemperaturesModule(MapModule):
     def check(self, logits: Tensor) -> None:
         """Any number of classes will do."""
         if not logits.ndim:
-            raise InputError("`model` must return logits of shape (n, n_classes) or (n,), got a single number.")
+            raise InputError("model", "return logits of shape (n, n_classes) or (n,)", got="a single number")
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:
         """The logits, divided by the temperature of the group of each entry of the first dimension, or of each position."""
@@ -399,13 +400,18 @@ class GroupTemperaturesModule(MapModule):
         """What each row is divided by. The names are looked up on the host, so this is not part of a compiled graph."""
         if is_in_graph():
             raise InputError(
-                "`calibrated` must not have one temperature per group to be exported, because names of groups are looked up "
-                "outside of the graph. Export one network per group: `Calibrated(model, T)` with the T of the group."
+                "calibrated",
+                (
+                    "not have one temperature per group to be exported, because names of groups are looked up outside of "
+                    "the graph"
+                ),
+                remedy="Export one network per group: `Calibrated(model, T)` with the T of the group.",
             )
         if groups is None:
             raise InputError(
-                "`groups` must name the group of each sample, because each group has its own temperature. Pass them by name "
-                "after the arguments of the network: `calibrated(x, groups=groups)`."
+                "groups",
+                "name the group of each sample, because each group has its own temperature",
+                remedy="Pass them by name after the arguments of the network: `calibrated(x, groups=groups)`.",
             )
         known, map_ = coded_groups(groups, logits), self.map
         map_.warn_of_others(known)
@@ -457,8 +463,10 @@ def module_for(map_: Map, device: torch.device | None) -> MapModule:
     if kind is None:
         known = ", ".join(each.__name__ for each in _MODULES)
         raise InputError(
-            f"The map must be one of Temperature, {known}, got a {type(map_).__name__}, which PyTorch modules cannot apply. "
-            "Use the calibrator itself on the logits that `collect` returns."
+            "The map",
+            f"be one of Temperature, {known}",
+            got=f"a {type(map_).__name__}, which PyTorch modules cannot apply",
+            remedy="Use the calibrator itself on the logits that `collect` returns.",
         )
     return kind.of(map_, device)
 

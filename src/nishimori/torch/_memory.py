@@ -90,9 +90,13 @@ class Memory:
         """Refuse a method for which sums are not enough."""
         if chosen.traits is None or not chosen.traits.from_sketch:
             raise InputError(
-                "`method` must be one that can be fitted to sums, such as 'adaptive', 'ec' or 'ts', where logits take more "
-                f"than `keep_up_to` = {self.keep_up_to:,.0f} bytes, as they do from batch {number} on, got "
-                f"{chosen.method_name!r}, which needs all rows. {INSTEAD}"
+                "method",
+                (
+                    "be one that can be fitted to sums, such as 'adaptive', 'ec' or 'ts', where logits take more than "
+                    f"`keep_up_to` = {self.keep_up_to:,.0f} bytes, as they do from batch {number} on"
+                ),
+                got=f"{chosen.method_name!r}, which needs all rows",
+                remedy=INSTEAD,
             )
 
 

@@ -94,8 +94,10 @@ def _call_folded_copy(call: _Call, kwargs: Mapping[str, Any]) -> Callable[..., A
     change = _change(call)
     if kwargs.get("state_dict") is not None:
         raise InputError(
-            f"`state_dict` must be left out of `{call.name}`, got one: its weights do not contain {call.map_.in_words}. Call "
-            "`calibrated.fold()` first, and pass the state dict of the folded network."
+            "state_dict",
+            f"be left out of `{call.name}`",
+            got=f"one: its weights do not contain {call.map_.in_words}",
+            remedy="Call `calibrated.fold()` first, and pass the state dict of the folded network.",
         )
     method: Callable[..., Any] = getattr(_folded_copy(call, change), call.name)
     return method
@@ -106,8 +108,9 @@ def _change(call: _Call) -> Change:
         return change_of(call.map_)
     except InputError as error:
         raise InputError(
-            f"`{call.name}` must write calibrated weights, but {call.map_.in_words} cannot be folded into them. {error} Save "
-            "`calibrated.state_dict()`, which contains the map."
+            call.name,
+            f"write calibrated weights, but {call.map_.in_words} cannot be folded into them",
+            remedy=f"{error} Save `calibrated.state_dict()`, which contains the map.",
         ) from error
 
 
@@ -121,9 +124,15 @@ def _folded_copy(call: _Call, change: Change) -> nn.Module:
     except Exception as error:
         contained = "T" if isinstance(change, Division) else "the map"
         raise InputError(
-            f"`{call.name}` must write calibrated weights, but {call.map_.in_words} could not be folded into a copy of the "
-            f"network: {str(error).rstrip('.')}. Call `calibrated.fold(layer, probe=x)` with the layer that computes the "
-            f"logits and some inputs x, then `{call.name}`; or save `calibrated.state_dict()`, which contains {contained}."
+            call.name,
+            (
+                f"write calibrated weights, but {call.map_.in_words} could not be folded into a copy of the network: "
+                f"{str(error).rstrip('.')}"
+            ),
+            remedy=(
+                "Call `calibrated.fold(layer, probe=x)` with the layer that computes the logits and some inputs x, "
+                f"then `{call.name}`; or save `calibrated.state_dict()`, which contains {contained}."
+            ),
         ) from error
     return copied
 

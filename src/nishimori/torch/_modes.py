@@ -62,8 +62,10 @@ def _switched(model: nn.Module) -> list[tuple[nn.Module, bool]]:
     except Exception as error:
         _set_flags(modes)
         raise InputError(
-            f"`model` must support `model.eval()`, got a {type(model).__name__} that does not: {str(error).rstrip('.')}. "
-            "If it was exported, calibrate it before exporting."
+            "model",
+            "support `model.eval()`",
+            got=f"a {type(model).__name__} that does not: {str(error).rstrip('.')}",
+            remedy="If it was exported, calibrate it before exporting.",
         ) from error
     return modes
 

@@ -126,23 +126,30 @@ class _Served(nn.Module):
 def _check(calibrated: Any, output: Any) -> None:
     if not isinstance(calibrated, Calibrated):
         raise InputError(
-            f"`calibrated` must be a Calibrated, got a {type(calibrated).__name__}. Pass the result of `calibrate`, or wrap a "
-            "network that needs no temperature: `Calibrated(model)`."
+            "calibrated",
+            "be a Calibrated",
+            got=f"a {type(calibrated).__name__}",
+            remedy="Pass the result of `calibrate`, or wrap a network that needs no temperature: `Calibrated(model)`.",
         )
     if output not in get_args(Output):
-        raise InputError(f"`output` must be 'logits' or 'probabilities', got {output!r}.")
+        raise InputError("output", "be 'logits' or 'probabilities'", got=repr(output))
     check_calibrated_once(calibrated)
     if isinstance(calibrated.mapping, GroupTemperaturesModule):
         raise InputError(
-            "`calibrated` must not have one temperature per group, because an ONNX file cannot look up names of groups. Write "
-            "one file per group: `to_onnx(Calibrated(model, T), args, path)` with the T of the group."
+            "calibrated",
+            "not have one temperature per group, because an ONNX file cannot look up names of groups",
+            remedy="Write one file per group: `to_onnx(Calibrated(model, T), args, path)` with the T of the group.",
         )
     size = sum(each.nbytes for each in (*calibrated.parameters(), *calibrated.buffers()))
     if size > _LARGEST:
         raise InputError(
-            f"`calibrated` must have at most 2 GiB of weights, got {size / 2**30:.1f} GiB, which one ONNX file cannot hold. "
-            "Call `torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the weights to a "
-            "second file."
+            "calibrated",
+            "have at most 2 GiB of weights",
+            got=f"{size / 2**30:.1f} GiB, which one ONNX file cannot hold",
+            remedy=(
+                "Call `torch.onnx.export(calibrated.eval(), args, path, output_names=['logits'])`, which writes the "
+                "weights to a second file."
+            ),
         )
 
 
@@ -150,11 +157,11 @@ def _check_order(args: Any, path: Any) -> None:
     """Refuse arguments in another order, and a path that does not end in .onnx."""
     order = "The order is `to_onnx(calibrated, args, path)`."
     if isinstance(args, str | os.PathLike):
-        raise InputError(f"`args` must hold example inputs of the network, got {os.fspath(args)!r}. {order}")
+        raise InputError("args", "hold example inputs of the network", got=repr(os.fspath(args)), remedy=order)
     if not isinstance(path, str | os.PathLike):
-        raise InputError(f"`path` must be the name of a file, got a {type(path).__name__}. {order}")
+        raise InputError("path", "be the name of a file", got=f"a {type(path).__name__}", remedy=order)
     if os.path.splitext(os.fspath(path))[1].lower() != ".onnx":
-        raise InputError(f"`path` must end in .onnx, got {os.fspath(path)!r}.")
+        raise InputError("path", "end in .onnx", got=repr(os.fspath(path)))
 
 
 def _any_batch(value: Any) -> Any:

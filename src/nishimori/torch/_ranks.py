@@ -87,7 +87,7 @@ def across_ranks(
 def _own(logits: Any, labels: Any, options: RowOptions) -> Rows | None:
     """What this rank has; None if it has no rows."""
     if isinstance(logits, Sketch):
-        raise InputError("`logits` must not be a sketch. Add the sketches of all ranks with `nishimori.torch.reduced`.")
+        raise InputError("logits", "not be a sketch", remedy="Add the sketches of all ranks with `nishimori.torch.reduced`.")
     try:
         return None if logits is None else open_rows(logits, labels, **options)
     except NoRowsError:
@@ -99,7 +99,7 @@ def ranks_in(group: "bool | dist.ProcessGroup") -> Exchange:
     # `torch.distributed.group.WORLD` is None before there is a process group. A rank that is not in a group has another object.
     is_group = dist.is_available() and (isinstance(group, dist.ProcessGroup) or group is dist.GroupMember.NON_GROUP_MEMBER)
     if not isinstance(group, bool) and not is_group:
-        raise InputError(f"`across_ranks` must be True, False or a process group, got {group!r:.60}.")
+        raise InputError("across_ranks", "be True, False or a process group", got=f"{group!r:.60}")
     return Exchange(None if isinstance(group, bool) else group)
 
 
@@ -112,8 +112,12 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
     def made() -> KeptLogits | Summed | Rows | None:
         if isinstance(model, DistributedDataParallel):
             raise InputError(
-                "`model` must be the network inside of DistributedDataParallel, whose calls wait for other ranks, which may "
-                "have fewer batches. Pass `model.module`."
+                "model",
+                (
+                    "be the network inside of DistributedDataParallel, whose calls wait for other ranks, which may have "
+                    "fewer batches"
+                ),
+                remedy="Pass `model.module`.",
             )
         try:
             found = own()
@@ -145,7 +149,7 @@ def _summed(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Summed:
     if mine is None:
         return Summed(kind, None)
     if not isinstance(mine, KeptLogits):
-        raise InputError("`reread` must be the same on every rank, got True here, and False on a rank that has a sketch.")
+        raise InputError("reread", "be the same on every rank", got="True here, and False on a rank that has a sketch")
     names = None if mine.clusters is None else np.unique(mine.clusters).tolist()
     return Summed(kind.update(mine.logits, mine.labels, clusters=mine.clusters), names)
 

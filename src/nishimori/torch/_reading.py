@@ -73,8 +73,13 @@ class LoaderReading:
                     yield found
         if not n_rows:
             raise NoRowsError(
-                f"`loader` must yield at least one batch{'' if shape is None else ' with rows'}, got none. Check that its "
-                "dataset is not empty and that `drop_last` does not drop the only batch; a generator can be read only once."
+                "loader",
+                f"yield at least one batch{'' if shape is None else ' with rows'}",
+                got="none",
+                remedy=(
+                    "Check that its dataset is not empty and that `drop_last` does not drop the only batch; a generator "
+                    "can be read only once."
+                ),
             )
         if not n_counted:
             self.rule.labelling.refuse_nothing(np.zeros(1), "labels")
@@ -99,8 +104,9 @@ class LoaderReading:
 def _check_clusters(before: bool, clusters: Any, number: int) -> None:
     if before != (clusters is not None):
         raise InputError(
-            f"`forward` must return clusters for every batch or for none, got {'none' if before else 'some'} in batch {number} "
-            f"after {'some' if before else 'none'}."
+            "forward",
+            "return clusters for every batch or for none",
+            got=f"{'none' if before else 'some'} in batch {number} after {'some' if before else 'none'}",
         )
 
 
@@ -113,7 +119,9 @@ def _placed(model: nn.Module, device: torch.device | str) -> torch.device:
         raise
     except Exception as error:
         raise InputError(
-            f"`device` must be a device on which the network can run here, got {str(device)!r} ({short(error)}). Leave it out "
-            "to run where the weights are."
+            "device",
+            "be a device on which the network can run here",
+            got=f"{str(device)!r} ({short(error)})",
+            remedy="Leave it out to run where the weights are.",
         ) from error
     return place

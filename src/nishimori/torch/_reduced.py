@@ -69,7 +69,7 @@ def _check_kinds(ranks: Exchange, sketch: Sketch) -> None:
 
     def own() -> tuple[Sketch, int | None]:
         if not isinstance(sketch, Sketch):
-            raise InputError(f"`sketch` must be a nishimori.Sketch, got an object of type {type(sketch).__name__}.")
+            raise InputError("sketch", "be a nishimori.Sketch", got=f"an object of type {type(sketch).__name__}")
         return without_its_rows(sketch), sketch.n_classes if sketch.n_samples else None
 
     kinds = list(ranks.values(own))

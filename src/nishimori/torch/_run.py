@@ -23,7 +23,7 @@ def check_module(model: Any, name: str = "model") -> None:
     """Refuse anything that is not a network."""
     if not isinstance(model, nn.Module):
         got = "the class itself, not an instance" if isinstance(model, type) else f"a {type(model).__name__}"
-        raise InputError(f"`{name}` must be a torch.nn.Module, got {got}.")
+        raise InputError(name, "be a torch.nn.Module", got=got)
 
 
 def number(value: float | Tensor, name: str) -> float:

@@ -49,8 +49,11 @@ def _coded(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostArray] | No
     """The names of the clusters of this rank, and the place of each row's cluster among them."""
     if clusters_in(rows) is not None:
         raise InputError(
-            "`clusters` must be passed to `nishimori.torch.across_ranks`, beside arrays of logits and labels: their names are "
-            "needed to find the rows of the same cluster on other ranks."
+            "clusters",
+            (
+                "be passed to `nishimori.torch.across_ranks`, beside arrays of logits and labels: their names are "
+                "needed to find the rows of the same cluster on other ranks"
+            ),
         )
     if rows is None or clusters is None:
         return None
@@ -85,9 +88,10 @@ def check_apart(ranks: Exchange, n_rows: int, clusters: Sequence[Any] | None) ->
         for name in names or ():
             if found.setdefault(name, rank) != rank:
                 raise InputError(
-                    "`clusters` must not be spread over ranks where logits take more than `keep_up_to`, got cluster "
-                    f"{name!r} on ranks {found[name]} and {rank}. Give all rows of a cluster to one rank, or raise "
-                    "`keep_up_to`."
+                    "clusters",
+                    "not be spread over ranks where logits take more than `keep_up_to`",
+                    got=f"cluster {name!r} on ranks {found[name]} and {rank}",
+                    remedy="Give all rows of a cluster to one rank, or raise `keep_up_to`.",
                 )
     if len({float if isinstance(name, int | float) else type(name) for name in found}) > 1:
         raise _mixed("clusters")
@@ -138,4 +142,4 @@ def _common(names: Sequence[HostArray | None], what: str) -> HostArray:
 
 
 def _mixed(what: str) -> InputError:
-    return InputError(f"`{what}` must be of one type on all ranks, such as numbers or text, got several.")
+    return InputError(what, "be of one type on all ranks, such as numbers or text", got="several")

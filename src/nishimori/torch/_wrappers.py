@@ -41,8 +41,10 @@ def check_alone(model: nn.Module, map_: Map) -> None:
         inner = each.map if each in _living else None
         if inner is not None and temperature_of(inner) != 1 and None in (temperature_of(inner), temperature_of(map_)):
             raise InputError(
-                f"The network must not contain another Calibrated to fold {map_.in_words}, got one at `{path}` that applies "
-                f"{inner.in_words} after the last layer. Fold that one first, by its own `fold()`; or {INSTEAD}."
+                "The network",
+                f"not contain another Calibrated to fold {map_.in_words}",
+                got=f"one at `{path}` that applies {inner.in_words} after the last layer",
+                remedy=f"Fold that one first, by its own `fold()`; or {INSTEAD}.",
             )
 
 
@@ -57,7 +59,11 @@ def check_calibrated_once(wrapper: Any) -> None:
         return
     rule, still = ("calibrated", f"applies {map_.in_words}") if T is None else ("divided by T", f"divides by {T:.4g}")
     raise InputError(
-        f"The logits must be {rule} only once, got a network with {wrapper._folded_outside}, while its `Calibrated` still "
-        f"{still}. Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To fold and "
-        "keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
+        "The logits",
+        f"be {rule} only once",
+        got=f"a network with {wrapper._folded_outside}, while its `Calibrated` still {still}",
+        remedy=(
+            "Use the network itself, `calibrated.model`, or wrap it again: `Calibrated(calibrated.model)`. To "
+            "fold and keep the wrapper, call `calibrated.fold()`, which sets its temperature to 1."
+        ),
     )

@@ -176,7 +176,7 @@ def test_another_decimal_mark_is_refused_and_named(written, cell, decimal, delim
         ("1", ".", "`delimiter` must be one character"),
         ("", ".", "`delimiter` must be one character"),
         (";", ";", "`decimal` must be '.' or ',', got ';'."),
-        (",", ",", "`delimiter` and `decimal` must be different, got ',' for both."),
+        (",", ",", "`delimiter` must be another mark than `decimal`, got ',' for both."),
         (None, ",", "`decimal` must be another mark than the delimiter, ','. Pass `delimiter=';'`."),
     ],
 )

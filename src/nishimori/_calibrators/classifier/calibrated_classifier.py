@@ -269,7 +269,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if self.ensemble == "auto":
             return not is_frozen
         if not isinstance(self.ensemble, bool | np.bool_):
-            raise InputError(f"`ensemble` must be True, False or 'auto', got {self.ensemble!r}.")
+            raise InputError("ensemble", "be True, False or 'auto'", got=repr(self.ensemble))
         return bool(self.ensemble)
 
     def _metadata(self, estimator: Any, calibrator: Calibrator, given: dict[str, Any], fit_params: dict[str, Any]) -> Metadata:

@@ -25,19 +25,24 @@ def prepared(given: Any, scorer: Scorer, floor: Floor, name: str = "calibrator")
     known = made.get_params(deep=False)
     if known["input"] == "probabilities" and scorer.input == "logits":
         raise InputError(
-            f"`{name}` must take logits, because the scores come from `{scorer.method}`, got input='probabilities'. Leave "
-            "`input` out, or pass `response='predict_proba'`."
+            name,
+            f"take logits, because the scores come from `{scorer.method}`",
+            got="input='probabilities'",
+            remedy="Leave `input` out, or pass `response='predict_proba'`.",
         )
     if made.traits is not None and made.traits.n_classes == "two" and len(scorer.classes) > 2:
         raise InputError(
-            f"`{name}` must be a method for any number of classes, because there are {len(scorer.classes)} classes, got "
-            f"{made.method_name!r}, which is for two. Use 'vector' or 'matrix', for example."
+            name,
+            f"be a method for any number of classes, because there are {len(scorer.classes)} classes",
+            got=f"{made.method_name!r}, which is for two",
+            remedy="Use 'vector' or 'matrix', for example.",
         )
     classes = known["classes"]
     if classes is not None and class_labels(classes).tolist() != scorer.classes.tolist():
         raise InputError(
-            f"`{name}` must leave `classes` out, because the classifier knows them, got {list(classes)!r} where they are "
-            f"{scorer.classes.tolist()!r}."
+            name,
+            "leave `classes` out, because the classifier knows them",
+            got=f"{list(classes)!r} where they are {scorer.classes.tolist()!r}",
         )
     made.set_params(input=scorer.input, classes=scorer.classes, **_floor(made, known, scorer, floor, name))
     return made
@@ -51,16 +56,18 @@ def _floor(made: Calibrator, known: Mapping[str, Any], scorer: Scorer, floor: An
         chooses = scorer.input == "probabilities" and not made.is_fixed and known.get("floor", 0.0) is None
         return {"floor": "auto"} if chooses else {}
     if isinstance(floor, bool) or not isinstance(floor, Real):
-        raise InputError(f"`floor` must be a number, 'auto' or None, got {floor!r}.")
+        raise InputError("floor", "be a number, 'auto' or None", got=repr(floor))
     if scorer.input == "logits":
         raise InputError(
-            f"`floor` must be left out, because the scores come from `{scorer.method}` and have none, got {floor!r}. It raises "
-            "probabilities: pass `response='predict_proba'` if you want them."
+            "floor",
+            f"be left out, because the scores come from `{scorer.method}` and have none",
+            got=repr(floor),
+            remedy="It raises probabilities: pass `response='predict_proba'` if you want them.",
         )
     if "floor" not in known:
-        raise InputError(f"`floor` must be left out: the `{name}` does not take it.")
+        raise InputError("floor", f"be left out: the `{name}` does not take it")
     if known["floor"] not in (None, floor):
-        raise InputError(f"`floor` must be passed once, got {floor!r}, and {known['floor']!r} of the `{name}`.")
+        raise InputError("floor", "be passed once", got=f"{floor!r}, and {known['floor']!r} of the `{name}`")
     return {"floor": floor}
 
 
@@ -113,7 +120,8 @@ class Calibration:
         except InputError as error:
             if not where:
                 raise
-            raise InputError(f"{error} This is about the test part of {part.name}.") from None
+            about = f"This is about the test part of {part.name}."
+            raise error.changed(remedy=f"{error.remedy} {about}".strip()) from None
 
     def _solution(self, part: FoldScores, where: str) -> Calibrator:
         """The calibrator, or with a warning the fallback; raises if none has a solution."""

@@ -47,19 +47,23 @@ def folds_of(cv: Any, X: Any, y: HostArray, split: Mapping[str, Any]) -> list[Fo
     """The folds that ``cv`` makes, each with all classes in its training part."""
     if isinstance(cv, str) and cv == "prefit":
         raise InputError(
-            "`cv` must be a number of folds, a splitter or pairs of rows, got 'prefit'. Leave it out, and wrap the fitted "
-            "classifier in `sklearn.frozen.FrozenEstimator` instead."
+            "cv",
+            "be a number of folds, a splitter or pairs of rows",
+            got="'prefit'",
+            remedy="Leave it out, and wrap the fitted classifier in `sklearn.frozen.FrozenEstimator` instead.",
         )
     labels, counts = np.unique(y, return_counts=True)
     n_folds = 5 if cv is None else cv
     if isinstance(n_folds, Integral) and counts.max() < int(n_folds):
         raise InputError(
-            f"`cv` must be at most the number of samples of the most frequent class, {counts.max()}, got {n_folds}. Use fewer "
-            "folds or more samples."
+            "cv",
+            f"be at most the number of samples of the most frequent class, {counts.max()}",
+            got=n_folds,
+            remedy="Use fewer folds or more samples.",
         )
     pairs = list(check_cv(n_folds, y, classifier=True).split(X, y, **split))
     if not pairs:
-        raise InputError("`cv` must give at least one pair of training and test rows, got none.")
+        raise InputError("cv", "give at least one pair of training and test rows", got="none")
     # Boolean masks are allowed by scikit-learn; a row number is what everything below needs.
     numbered = [tuple(_row_numbers(part) for part in pair) for pair in pairs]
     folds = [Fold(train, test, f"fold {i} of {len(pairs)}") for i, (train, test) in enumerate(numbered, start=1)]
@@ -75,13 +79,17 @@ def _row_numbers(part: Any) -> HostArray:
 
 def _refuse_missing(fold: Fold, y: HostArray, labels: HostArray, counts: HostArray) -> None:
     if not len(fold.test):
-        raise InputError(f"`cv` must leave samples to calibrate with in each fold, got none in {fold.name}.")
+        raise InputError("cv", "leave samples to calibrate with in each fold", got=f"none in {fold.name}")
     missing = ~np.isin(labels, y[fold.train])
     if missing.any():
         raise InputError(
-            f"`cv` must leave samples of each class to train with, got none of {first_names(labels[missing].tolist())} in "
-            f"{fold.name}, so that the classifier would give no score for it. `y` has {counts[missing].min()} in all. Use "
-            "stratified folds, more samples of the class, or drop it."
+            "cv",
+            "leave samples of each class to train with",
+            got=(
+                f"none of {first_names(labels[missing].tolist())} in {fold.name}, so that the classifier would give "
+                "no score for it"
+            ),
+            remedy=f"`y` has {counts[missing].min()} in all. Use stratified folds, more samples of the class, or drop it.",
         )
 
 
@@ -90,8 +98,10 @@ def refuse_repeated(folds: Sequence[Fold]) -> None:
     rows = np.concatenate([fold.test for fold in folds])
     if len(np.unique(rows)) < len(rows):
         raise InputError(
-            "`cv` must test each sample at most once with ensemble=False, because all scores are pooled, got a sample in "
-            "several test parts. Use StratifiedKFold, or ensemble=True."
+            "cv",
+            "test each sample at most once with ensemble=False, because all scores are pooled",
+            got="a sample in several test parts",
+            remedy="Use StratifiedKFold, or ensemble=True.",
         )
 
 
@@ -124,8 +134,9 @@ def _fold_scores(
     unknown = ~np.isin(scorer.classes, known_classes(estimator))
     if unknown.any():
         raise InputError(
-            f"`estimator` must know all classes that it was fitted to, got {type(estimator).__name__} without "
-            f"{first_names(tuple(scorer.classes[unknown].tolist()))} in {fold.name}."
+            "estimator",
+            "know all classes that it was fitted to",
+            got=(f"{type(estimator).__name__} without {first_names(tuple(scorer.classes[unknown].tolist()))} in {fold.name}"),
         )
     scores = scorer(estimator, test_x, f" of the test part of {fold.name}")
     return FoldScores(estimator if keep else None, fold.test, scores, fold.name)

@@ -44,9 +44,14 @@ def by_name(
     """The arguments of `fit` without routing: weights to both, groups to the splitter, clusters to the calibrator."""
     if getattr(calibrator, "by", None) == "groups":
         raise InputError(
-            "`calibrator` must get groups of its own with by='groups', got none. Without metadata routing, `groups` go to the "
-            "splitter: see `sklearn.set_config(enable_metadata_routing=True)`, and request them with "
-            "`set_fit_request(groups=True)`."
+            "calibrator",
+            "get groups of its own with by='groups'",
+            got="none",
+            remedy=(
+                "Without metadata routing, `groups` go to the splitter: see "
+                "`sklearn.set_config(enable_metadata_routing=True)`, and request them with "
+                "`set_fit_request(groups=True)`."
+            ),
         )
     for_estimator, for_calibrator = dict(params), {}
     if sample_weight is not None:
@@ -62,7 +67,7 @@ def by_name(
             )
     if clusters is not None:
         if "clusters" not in signature(calibrator.fit).parameters:
-            raise InputError(f"`clusters` must be left out: {type(calibrator).__name__}.fit does not take it.")
+            raise InputError("clusters", f"be left out: {type(calibrator).__name__}.fit does not take it")
         for_calibrator["clusters"] = clusters
     return Metadata(for_estimator, {} if groups is None else {"groups": groups}, for_calibrator)
 

@@ -54,8 +54,10 @@ class Scorer:
             return scores if own.tolist() == self.classes.tolist() else -scores
         if scores.ndim != 2 or scores.shape[1] != len(own):
             raise InputError(
-                f"`estimator` must give one score per class from `{self.method}`, shape (n_samples, {n_classes}), got shape "
-                f"{scores.shape} from {_name(estimator)}. Choose another `response`."
+                "estimator",
+                f"give one score per class from `{self.method}`, shape (n_samples, {n_classes})",
+                got=f"shape {scores.shape} from {_name(estimator)}",
+                remedy="Choose another `response`.",
             )
         _refuse_not_finite(estimator, self.method, scores, place)
         column = {label: i for i, label in enumerate(own.tolist())}
@@ -69,17 +71,19 @@ class Scorer:
         """
         if self.method == "decision_function" and len(self.classes) > 2 and _is_one_vs_one(estimator):
             raise InputError(
-                f"`estimator` must give one decision value per class, got {_name(estimator)} with "
-                "decision_function_shape='ovo', which gives one per pair of classes. Set decision_function_shape='ovr'."
+                "estimator",
+                "give one decision value per class",
+                got=f"{_name(estimator)} with decision_function_shape='ovo', which gives one per pair of classes",
+                remedy="Set decision_function_shape='ovr'.",
             )
 
 
 def score_method(estimator: Any, response: Any) -> str:
     """The name of the method that gives scores; refuses an estimator that has none."""
     if isinstance(estimator, type):
-        raise InputError(f"`estimator` must be a classifier, got a class. Pass `{estimator.__name__}()`.")
+        raise InputError("estimator", "be a classifier", got="a class", remedy=f"Pass `{estimator.__name__}()`.")
     if response not in get_args(Response):
-        raise InputError(f"`response` must be one of {', '.join(map(repr, get_args(Response)))}, got {response!r}.")
+        raise InputError("response", f"be one of {', '.join(map(repr, get_args(Response)))}", got=repr(response))
     tried = _PREFERRED if response == "auto" else (response,)
     found = next((name for name in tried if hasattr(estimator, name)), None)
     if found is None:
@@ -89,11 +93,13 @@ def score_method(estimator: Any, response: Any) -> str:
             else ""
         )
         raise InputError(
-            f"`estimator` must be a classifier with `{'` or `'.join(tried)}`, got {_name(estimator)}, which has "
-            f"{'neither' if len(tried) > 1 else 'none'}. Pass a classifier that gives scores or probabilities.{later}"
+            "estimator",
+            f"be a classifier with `{'` or `'.join(tried)}`",
+            got=f"{_name(estimator)}, which has {'neither' if len(tried) > 1 else 'none'}",
+            remedy=f"Pass a classifier that gives scores or probabilities.{later}",
         )
     if not hasattr(estimator, "fit"):
-        raise InputError(f"`estimator` must have a method `fit`, got {_name(estimator)}.")
+        raise InputError("estimator", "have a method `fit`", got=_name(estimator))
     return found
 
 
@@ -104,14 +110,18 @@ def known_classes(estimator: Any) -> HostArray:
             check_is_fitted(estimator)
         except NotFittedError:
             raise InputError(
-                "`estimator` must be fitted before it is frozen, got a FrozenEstimator that is not fitted. Fit the classifier "
-                "first."
+                "estimator",
+                "be fitted before it is frozen",
+                got="a FrozenEstimator that is not fitted",
+                remedy="Fit the classifier first.",
             ) from None
     found = getattr(estimator, "classes_", None)
     if found is None or isinstance(found, list):
         raise InputError(
-            f"`estimator` must be a classifier that has `classes_` after `fit`, got {_name(estimator)}. Pass a classifier of "
-            "one target."
+            "estimator",
+            "be a classifier that has `classes_` after `fit`",
+            got=_name(estimator),
+            remedy="Pass a classifier of one target.",
         )
     return np.asarray(found)
 

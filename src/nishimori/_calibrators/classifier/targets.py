@@ -23,25 +23,29 @@ def flat_targets(y: Any) -> HostArray:
     """One label per sample, as a flat NumPy array; refuses what is not a classification."""
     if y is None:
         raise InputError(
-            "`y` must be the true class of each sample, got None: this requires y to be passed, but the target y is None."
+            "y", "be the true class of each sample", got="None: this requires y to be passed, but the target y is None"
         )
     try:
         assert_all_finite(y, input_name="y")  # a number that is none, before `type_of_target` compares it with others
     except ValueError as error:
         found = str(error).partition("\n")[0].rstrip(".")
-        raise InputError(f"`y` must hold a class for each sample. {found}. Drop such samples.") from None
+        raise InputError("y", "hold a class for each sample", remedy=f"{found}. Drop such samples.") from None
     if _is_mixed(y):  # which `type_of_target` cannot sort
         raise InputError(
-            "`y` must hold one class per sample. Some labels are missing (None), or numbers and text are mixed. Drop samples "
-            "without a label, and use only numbers or only text."
+            "y",
+            "hold one class per sample",
+            remedy=(
+                "Some labels are missing (None), or numbers and text are mixed. Drop samples without a label, and "
+                "use only numbers or only text."
+            ),
         )
     kind = type_of_target(y, input_name="y")
     if kind not in ("binary", "multiclass"):
         remedy = _REMEDY.get(kind, "Pass one class per sample, as numbers or text.")
-        raise InputError(f"`y` must hold one class per sample. Unknown label type: {kind}. {remedy}")
+        raise InputError("y", "hold one class per sample", remedy=f"Unknown label type: {kind}. {remedy}")
     flat: HostArray = column_or_1d(y, warn=True)
     if len(flat) == 0:
-        raise InputError("`y` must be the true class of each sample, got 0 samples.")
+        raise InputError("y", "be the true class of each sample", got="0 samples")
     return flat
 
 
@@ -61,11 +65,13 @@ def classes_of(y: HostArray, sample_weight: Any, known: HostArray | None) -> Hos
         strange = found[~np.isin(found, known)]
         if len(strange):
             raise InputError(
-                f"`y` must hold classes that the frozen classifier knows, {first_names(tuple(known.tolist()))}, got "
-                f"{first_names(tuple(strange.tolist()))}. Drop those samples, or fit the classifier to all classes."
+                "y",
+                f"hold classes that the frozen classifier knows, {first_names(tuple(known.tolist()))}",
+                got=first_names(tuple(strange.tolist())),
+                remedy="Drop those samples, or fit the classifier to all classes.",
             )
     counted = found if sample_weight is None else np.unique(y[checked_weights(sample_weight, len(y)) > 0])
     if len(counted) < 2:
         of_weight = " of positive weight" if len(counted) < len(found) else ""
-        raise InputError(f"`y` must have samples{of_weight} of at least 2 classes, got one class, {counted.tolist()[0]!r}.")
+        raise InputError("y", f"have samples{of_weight} of at least 2 classes", got=f"one class, {counted.tolist()[0]!r}")
     return found if known is None else known

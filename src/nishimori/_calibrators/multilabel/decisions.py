@@ -25,7 +25,7 @@ from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numeric import numeric
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 # Sums per cluster are as long as there are samples, and are added once per block: few large blocks keep that cheap.
 _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 2**13, 2**18, 64
@@ -202,9 +202,9 @@ def decisions(
     n_samples = len(targets)
     weights = checked_weights(loaded(sample_weight), n_samples)
     if int(np.count_nonzero(weights)) < 2:
-        raise InputError(f"`X` must have at least two samples of positive weight, got n_samples = {n_samples}.")
+        raise InputError("X", "have at least two samples of positive weight", got=f"n_samples = {n_samples}")
     if not ((targets != UNKNOWN) & (weights > 0)[:, None]).any():
-        raise InputError("Some label of some sample must be known, got none.")
+        raise InputError("Some label of some sample", "be known", got="none")
     together = Clusters(np.arange(n_samples), n_samples)
     if clusters is not None:
         together = clusters_of(loaded(clusters), weights)
@@ -215,12 +215,14 @@ def scores_in(X: Any, input: Input, floor: float | None, name: str = "X") -> Sco
     """A table of scores, one column per label, whose type and shape have been checked; it may lie outside the memory."""
     check_input(input, floor)
     if arrays.is_lazy(X):
-        raise InputError(f"`{name}` must be in memory or in a file, got a Dask array. Pass `{name}.compute()`.")
+        raise InputError(name, "be in memory or in a file", got="a Dask array", remedy=f"Pass `{name}.compute()`.")
     array: Any = stored(X)
     if is_rows(X) or (array is None and in_pieces(X)):
         raise InputError(
-            f"`{name}` must be an array of shape (n_samples, n_labels), the path of a .npy file or an array in chunks, got a "
-            f"{type(X).__name__}. Batches and tables cannot be read here: collect the scores first."
+            name,
+            "be an array of shape (n_samples, n_labels), the path of a .npy file or an array in chunks",
+            got=f"a {type(X).__name__}",
+            remedy="Batches and tables cannot be read here: collect the scores first.",
         )
     if array is None:
         array = numeric(X, name)
@@ -229,18 +231,21 @@ def scores_in(X: Any, input: Input, floor: float | None, name: str = "X") -> Sco
     shape = tuple(int(length) for length in array.shape)
     if len(shape) != 2:
         raise InputError(
-            f"`{name}` must have shape (n_samples, n_labels), got {shape}. Reshape your data: for one label pass "
-            f"`{name}.reshape(-1, 1)`, for one sample `[{name}]`."
+            name,
+            "have shape (n_samples, n_labels)",
+            got=shape,
+            remedy=f"Reshape your data: for one label pass `{name}.reshape(-1, 1)`, for one sample `[{name}]`.",
         )
     if not all(shape):
         raise InputError(
-            f"`{name}` must have at least one sample and one label, got {shape[0]} sample(s) and {shape[1]} feature(s) "
-            f"(shape={shape}) while a minimum of 1 is required."
+            name,
+            "have at least one sample and one label",
+            got=f"{shape[0]} sample(s) and {shape[1]} feature(s) (shape={shape}) while a minimum of 1 is required",
         )
     return Scores(array, input, name, floor)
 
 
-def warn_of_probabilities(scores: Scores, remedy: str) -> None:
+def warn_of_probabilities(scores: Scores, remedy: str = "") -> None:
     """Warn when logits look like probabilities."""
     if isinstance(scores.array, Stored):
         return
@@ -262,7 +267,7 @@ def check_values(values: Array, scores: Scores, places: HostArray, n_labels: int
         bad = ~((values >= 0) & (values <= 1))
         if not bool(xp.any(bad)):
             return
-        wanted, remedy = "probabilities between 0 and 1", "If these are logits, pass `input='logits'`."
+        wanted, remedy = "probabilities between 0 and 1", f"If these are logits, pass {setting('input', 'logits')}."
     first = int(np.argmax(arrays.on_host(bad)))
     row, column = divmod(int(places[first]), n_labels)
-    raise InputError(f"`{name}` must be {wanted}, got {float(values[first]):.6g} in row {row}, column {column}. {remedy}")
+    raise InputError(name, f"be {wanted}", got=f"{float(values[first]):.6g}", remedy=remedy, row=row, column=column)

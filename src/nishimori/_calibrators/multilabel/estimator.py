@@ -18,7 +18,7 @@ from nishimori._calibrators.multilabel.targets import check_missing, label_names
 from nishimori._fit.floors import choose_floor
 from nishimori._rows.entry import loaded
 from nishimori._rows.labels import Classes, column_names
-from nishimori._rows.scores import SAY_PROBABILITIES, Floor, Input, Scores, check_input, is_auto
+from nishimori._rows.scores import Floor, Input, Scores, check_input, is_auto
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
@@ -190,7 +190,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         y = loaded(y)
         targets = label_table(y, (int(n_samples), int(n_labels)), missing)
         names = label_names(self.labels, X, y, int(n_labels))
-        warn_of_probabilities(scores, SAY_PROBABILITIES)
+        warn_of_probabilities(scores)
         rows = decisions(targets, names, sample_weight, clusters, scores)
         return rows.with_floor(choose_floor(rows, "X")) if is_auto(self.floor) else rows
 

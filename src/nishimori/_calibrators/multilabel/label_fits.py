@@ -64,8 +64,10 @@ def binary_method(calibrator: Any) -> Calibrator:
     for name in ("input", "classes", "floor"):
         if getattr(made, name) != ("logits" if name == "input" else None):
             raise InputError(
-                f"The calibrator inside must leave out `{name}`, got {getattr(made, name)!r}. Pass `input` and `floor` to the "
-                "MultilabelCalibrator."
+                "The calibrator inside",
+                f"leave out `{name}`",
+                got=repr(getattr(made, name)),
+                remedy="Pass `input` and `floor` to the MultilabelCalibrator.",
             )
     return made
 
@@ -73,7 +75,7 @@ def binary_method(calibrator: Any) -> Calibrator:
 def check_parameters(parameters: Any) -> None:
     """Refuse any other word."""
     if not isinstance(parameters, str) or parameters not in get_args(Sharing):
-        raise InputError(f"`parameters` must be 'shared', 'per_label' or 'shrunk', got {parameters!r}.")
+        raise InputError("parameters", "be 'shared', 'per_label' or 'shrunk'", got=repr(parameters))
 
 
 def fitted(method: Calibrator, parameters: Sharing, rows: Decisions) -> LabelFit:
@@ -103,8 +105,11 @@ def _shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
     observable = BUILT_IN.get(method.method_name)
     if not isinstance(observable, Confidence | Energy) or method.method_params() not in ({}, {"top_n": 1}):
         raise InputError(
-            f"`parameters` must be 'shared' or 'per_label' for the method {method.method_name!r}: only the temperatures of "
-            "'ec' and 'ts' can be shrunk."
+            "parameters",
+            (
+                f"be 'shared' or 'per_label' for the method {method.method_name!r}: only the temperatures of 'ec' and "
+                "'ts' can be shrunk"
+            ),
         )
     found = _on_all(method, rows)
     common = found.temperature_
@@ -195,14 +200,14 @@ def _options(fit: Callable[..., Any], column: Column) -> dict[str, Any]:
     if column.clusters is None:
         return options
     if "clusters" not in signature(fit).parameters:
-        raise InputError("`clusters` must be left out with this calibrator, which has no standard errors.")
+        raise InputError("clusters", "be left out with this calibrator, which has no standard errors")
     return options | {"clusters": column.clusters}
 
 
 def _check_map(map_: Map) -> None:
     """Refuse maps that do not treat each decision by itself."""
     if map_.needs_groups or map_.n_classes not in (None, 2):
-        raise InputError(f"`calibrator` must have a map of two classes without groups, got one of the kind {map_.kind!r}.")
+        raise InputError("calibrator", "have a map of two classes without groups", got=f"one of the kind {map_.kind!r}")
 
 
 def _named(rows: Decisions, flags: HostArray) -> list[Any]:

@@ -67,8 +67,9 @@ class LabelRecord:
             text.encode()
         except (TypeError, UnicodeEncodeError):
             raise InputError(
-                "The names of the labels and the parameters of the method must be text and numbers to be saved as JSON. Rename "
-                "them, or pickle the calibrator."
+                "The names of the labels and the parameters of the method",
+                "be text and numbers to be saved as JSON",
+                remedy="Rename them, or pickle the calibrator.",
             ) from None
         with new_file(path, overwrite=overwrite) as temporary:
             temporary.write_text(text, encoding="utf-8")

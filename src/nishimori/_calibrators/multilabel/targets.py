@@ -32,7 +32,7 @@ def label_table(y: Any, shape: tuple[int, int], missing: float | None, name: str
             remedy = f"If this label is not known, pass `missing={told}`."
             if not (given == 0).any() and (given == 1).any() and not np.isnan(value):
                 remedy = f"For the labels -1 and 1 pass `({name} + 1) // 2`."
-        raise InputError(f"`{name}` must hold 0 and 1, got {value:.6g} in row {row}, column {column}. {remedy}")
+        raise InputError(name, "hold 0 and 1", got=f"{value:.6g}", remedy=remedy, row=row, column=column)
     return table
 
 
@@ -41,7 +41,7 @@ def check_missing(missing: Any) -> float | None:
     if missing is None:
         return None
     if isinstance(missing, bool) or not isinstance(missing, int | float | np.number) or missing in (0, 1):
-        raise InputError(f"`missing` must be a number other than 0 and 1, such as -1 or float('nan'), got {missing!r}.")
+        raise InputError("missing", "be a number other than 0 and 1, such as -1 or float('nan')", got=repr(missing))
     return float(missing)
 
 
@@ -50,22 +50,23 @@ def _table(y: Any, shape: tuple[int, int], name: str) -> HostArray:
     if y is None:
         # scikit-learn's checks want these words of an estimator.
         wanted = "this requires y to be passed, but the target y is None" if name == "y" else "pass it"
-        raise InputError(f"`{name}` must say which labels each sample has, got None: {wanted}.")
+        raise InputError(name, "say which labels each sample has", got=f"None: {wanted}")
     refuse_hidden(y, name)
-    wanted = f"`{name}` must have shape {shape}, one row per sample and one column per label"
+    must = f"have shape {shape}, one row per sample and one column per label"
     try:
         given: HostArray = arrays.on_host(arrays.as_array(y))
         if given.dtype == object:
             given = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{wanted}, of 0 and 1, got entries that are not numbers, or rows of different lengths.") from None
+        got = "entries that are not numbers, or rows of different lengths"
+        raise InputError(name, f"{must}, of 0 and 1", got=got) from None
     if arrays.kind(given) in ("other", "complex"):
-        raise InputError(f"{wanted}, of 0 and 1, got {arrays.dtype_name(given)}.")
+        raise InputError(name, f"{must}, of 0 and 1", got=arrays.dtype_name(given))
     if given.shape != shape:
         remedy = ""
         if given.ndim == 1:
-            remedy = " Where each sample has one true class, use nishimori.ExpectationConsistency."
-        raise InputError(f"{wanted}, got {given.shape}.{remedy}")
+            remedy = "Where each sample has one true class, use nishimori.ExpectationConsistency."
+        raise InputError(name, must, got=given.shape, remedy=remedy)
     return given
 
 
@@ -87,12 +88,12 @@ def given_names(labels: Classes, n_labels: int | None = None) -> tuple[Any, ...]
     if labels is None:
         return None
     if isinstance(labels, str | bytes | Mapping) or not isinstance(labels, Sequence | np.ndarray):
-        raise InputError(f"`labels` must be a list with the name of each label, got {labels!r:.60}.")
+        raise InputError("labels", "be a list with the name of each label", got=f"{labels!r:.60}")
     names = tuple(labels.tolist() if isinstance(labels, np.ndarray) else labels)
     if not all(isinstance(each, str) or (isinstance(each, int | float) and abs(each) < inf) for each in names):
-        raise InputError(f"`labels` must be text or numbers, got {list(names)!r:.60}.")
+        raise InputError("labels", "be text or numbers", got=f"{list(names)!r:.60}")
     if len(set(names)) < len(names):
-        raise InputError(f"`labels` must name each label once, got {list(names)!r:.60}.")
+        raise InputError("labels", "name each label once", got=f"{list(names)!r:.60}")
     if n_labels is not None and len(names) != n_labels:
-        raise InputError(f"`labels` must name {n_labels} labels, one per column of `X`, got {len(names)}.")
+        raise InputError("labels", f"name {n_labels} labels, one per column of `X`", got=len(names))
     return names

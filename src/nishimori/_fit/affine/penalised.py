@@ -25,7 +25,7 @@ from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, Loss, LossSum
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows, Sum
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError, NotConvergedError
+from nishimori.errors import InputError, NotConvergedError, setting
 
 T = TypeVar("T", bound=Sum)
 
@@ -109,8 +109,13 @@ class AffineSearch:
     unit: float
     given: HostArray | None
     names: HostArray | None = None
-    remedy: str = "`penalty='auto'`"
+    own_remedy: str = ""
     n_readings: int = field(default=0, init=False)
+
+    @property
+    def _remedy(self) -> str:
+        """What to use where the data can be separated perfectly."""
+        return self.own_remedy or setting("penalty", "auto")
 
     @property
     def is_exact(self) -> bool:
@@ -143,15 +148,16 @@ class AffineSearch:
         if len(empty):
             which = f"{self._named(empty)} {'has' if len(empty) == 1 else 'have'}"
             raise InputError(
-                f"The `penalty` of the biases must be positive where a class has no samples: {which} none. Use "
-                "`penalty='auto'`, or more data."
+                "The `penalty` of the biases",
+                f"be positive where a class has no samples: {which} none",
+                remedy=f"Use {setting('penalty', 'auto')}, or more data.",
             )
 
     def not_found(self) -> NotConvergedError:
         """The error where the search did not end."""
         return NotConvergedError(
             f"The search did not converge in {self.n_readings} readings: the loss still falls, as it does where data can be "
-            f"separated perfectly. Use {self.remedy}, or more data."
+            f"separated perfectly. Use {self._remedy}, or more data."
         )
 
     def separated(self, effects: HostArray, frequencies: HostArray) -> NotConvergedError:
@@ -162,7 +168,7 @@ class AffineSearch:
         return NotConvergedError(
             f"No finite parameters fit best: {self._named(places)}, with {'weights' if several else 'a weight'} of {weights} "
             f"out of {frequencies.sum():.4g}, can be separated from the other samples perfectly, so that parameters grow "
-            f"without limit. Use {self.remedy}, or more samples of {'these classes' if several else 'this class'}."
+            f"without limit. Use {self._remedy}, or more samples of {'these classes' if several else 'this class'}."
         )
 
     def _named(self, places: HostArray) -> str:
@@ -385,5 +391,5 @@ def _rounded() -> NotConvergedError:
     return NotConvergedError(
         "The search did not converge: the logits differ so much, or so little, between samples that float64 cannot "
         "hold the curvature of the loss, as those of naive Bayes classifiers may. Use a method with temperatures only, "
-        "such as 'ec' or 'group', or pass probabilities with `input='probabilities'` and a `floor`."
+        f"such as 'ec' or 'group', or pass probabilities with {setting('input', 'probabilities')} and a {setting('floor')}."
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from nishimori._rows.tables.block import listed
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 _PATTERN = re.compile(r"[*?\[]")
 _ROW_NUMBERS = ("Unnamed: ", "__index_level_")
@@ -80,12 +80,10 @@ def matched(patterns: Sequence[str], names: Sequence[str], *, argument: str, whe
             found = [name for name in names if fnmatchcase(name, pattern)]
         if not found:
             what = "no column that matches" if _PATTERN.search(pattern) else "no column"
-            raise InputError(f"{where} has {what} {pattern!r}, only {listed(names)}. Name yours with `{argument}`.")
+            raise InputError(f"{where} has {what} {pattern!r}, only {listed(names)}. Name yours with {setting(argument)}.")
         for name in found:
             if name in chosen:
-                raise InputError(
-                    f"`{argument}` must name each column once, got {name!r} from {chosen[name]!r} and {pattern!r}."
-                )
+                raise InputError(argument, "name each column once", got=f"{name!r} from {chosen[name]!r} and {pattern!r}")
             chosen[name] = pattern
     return list(chosen)
 
@@ -95,7 +93,7 @@ def named(patterns: Sequence[str], names: Sequence[str], special: dict[str, str]
     chosen = matched(patterns, names, argument="columns", where=where)
     for name in chosen:
         if name in special:
-            raise InputError(f"`columns` must name columns of scores, got {name!r}, which is the column of {special[name]}.")
+            raise InputError("columns", "name columns of scores", got=f"{name!r}, which is the column of {special[name]}")
     if len(chosen) != len(patterns):  # a pattern leaves the order to the file
         _refuse_disorder(chosen, classes)
     return chosen
@@ -170,13 +168,15 @@ def _refuse_disorder(names: Sequence[str], classes: Sequence[Any] | None) -> Non
         wanted = [str(label) for label in classes]
         if rest != wanted and sorted(rest) == sorted(wanted):
             raise InputError(
-                f"`classes` must be in the order of the columns, got {wanted} for the columns {list(names)}. "
-                f"Pass `classes={rest}`."
+                "classes",
+                "be in the order of the columns",
+                got=f"{wanted} for the columns {list(names)}",
+                remedy=f"Pass {setting('classes', rest)}.",
             )
     elif all(each.isdecimal() for each in rest):
         order = sorted(range(len(rest)), key=lambda place: int(rest[place]))
         if order != list(range(len(rest))):
-            remedy = "Name each of them in that order with `columns`, without a pattern."
+            remedy = f"Name each of them in that order with {setting('columns')}, without a pattern."
             if len(names) <= _TYPED:
-                remedy = f"Pass `columns={[names[place] for place in order]}`."
-            raise InputError(f"The columns of scores must be in the order of their numbers, got {listed(names)}. {remedy}")
+                remedy = f"Pass {setting('columns', [names[place] for place in order])}."
+            raise InputError("The columns of scores", "be in the order of their numbers", got=listed(names), remedy=remedy)

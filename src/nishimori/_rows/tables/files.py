@@ -11,7 +11,7 @@ from nishimori._rows.tables.block import Table
 from nishimori._rows.tables.columnar import Feather, Parquet
 from nishimori._rows.tables.json_lines import JsonLines
 from nishimori._rows.tables.text import Text
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _FEATHER = (".feather", ".arrow", ".ipc")
@@ -44,7 +44,8 @@ def open_table(path: Path, *, delimiter: str | None = None, decimal: str = ".") 
     if is_text(path):
         return Text(path, delimiter, decimal)
     if delimiter is not None or decimal != ".":
-        raise InputError(f"`delimiter` and `decimal` must be left out for {path}: only .csv and .tsv files have them.")
+        both = f"{setting('delimiter')} and {setting('decimal')}"
+        raise InputError(both, f"be left out for {path}: only .csv and .tsv files have them")
     if name.endswith(".jsonl"):
         return JsonLines(path)
     return Parquet(path) if name.endswith(".parquet") else Feather(path)

@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._rows.tables.block import Block, Column, Table, check_names, no_rows
 from nishimori._support.arrays import HostArray
-from nishimori.errors import FormatError, InputError
+from nishimori.errors import FormatError, InputError, setting
 
 # Cells in a block: 2**17 take about 12 MB as Python's text.
 CELLS = 2**17
@@ -33,15 +33,15 @@ MISSING = {"", "NA", "N/A", "null", "None", "<NA>"}
 def checked_delimiter(delimiter: str | None, decimal: str) -> str | None:
     """One character, or None; "tab" and a backslash with t are spellings of the tab."""
     if decimal not in (".", ","):
-        raise InputError(f"`decimal` must be '.' or ',', got {decimal!r}.")
+        raise InputError("decimal", "be '.' or ','", got=repr(decimal))
     if delimiter is None:
         return None
     if delimiter in ("tab", "\\t"):
         return "\t"
     if len(delimiter) != 1 or delimiter in '"\r\n\0 ' or delimiter.isalnum():
-        raise InputError(f"`delimiter` must be one character, such as ';', or the word tab, got {delimiter!r}.")
+        raise InputError("delimiter", "be one character, such as ';', or the word tab", got=repr(delimiter))
     if delimiter == decimal:
-        raise InputError(f"`delimiter` and `decimal` must be different, got {delimiter!r} for both.")
+        raise InputError("delimiter", f"be another mark than {setting('decimal')}", got=f"{delimiter!r} for both")
     return delimiter
 
 
@@ -58,7 +58,9 @@ class Text(Table):
         self.decimal = decimal
         self.delimiter = checked_delimiter(delimiter, decimal) or delimiter_of(path)
         if self.delimiter == decimal:
-            raise InputError(f"`decimal` must be another mark than the delimiter, {decimal!r}. Pass `delimiter=';'`.")
+            raise InputError(
+                "decimal", f"be another mark than the delimiter, {decimal!r}", remedy=f"Pass {setting('delimiter', ';')}."
+            )
         self._file: IO[bytes] | None = None
         try:
             self.names = [name.strip() for name in next(self._rows(), (0, []))[1]]
@@ -75,7 +77,7 @@ class Text(Table):
             if other in header and other != self.delimiter:
                 raise FormatError(
                     f"{self.path} has one column, {header!r:.60}: the delimiter is {self.delimiter!r}. "
-                    f"Pass `delimiter={other!r}`."
+                    f"Pass {setting('delimiter', other)}."
                 )
 
     def blocks(self) -> Iterator[Block]:
@@ -106,7 +108,8 @@ class Text(Table):
         n, wanted, mark = len(row), len(self.names), repr(self.delimiter)
         remedy = f"Put text that contains {mark} in quotes."
         if self.delimiter == "," and n > wanted:
-            remedy = "If its decimal mark is a comma, use another delimiter: `delimiter=';'` with `decimal=','`."
+            marks = f"{setting('delimiter', ';')} with {setting('decimal', ',')}"
+            remedy = f"If its decimal mark is a comma, use another delimiter: {marks}."
         found = "1 field" if n == 1 else f"{n} fields"
         return FormatError(
             f"{self.path}, line {line}: {found} where the header has {wanted}; the delimiter is {mark}. {remedy}"
@@ -206,7 +209,7 @@ class _TextBlock(Block):
             other = "," if self._decimal == "." else "."
             remedy = "Correct it, or choose other columns."
             if _is_number(text.translate(str.maketrans(",.", ".,")) if self._decimal == "." else text):
-                remedy = f"The decimal mark is {self._decimal!r}; pass `decimal={other!r}`."
+                remedy = f"The decimal mark is {self._decimal!r}; pass {setting('decimal', other)}."
             raise FormatError(f"{self.where(row, index)}: {text!r:.60} is not a number. {remedy}") from None
 
 

@@ -12,7 +12,7 @@ from nishimori._sums.sketch.contents import N_BINS, OFFSETS, Contents, different
 from nishimori._sums.sketch.grid import Grid, Polynomial
 from nishimori._support.arrays import HostArray
 from nishimori._support.roots import Point, Root
-from nishimori.errors import InputError, NishimoriError, NotConvergedError
+from nishimori.errors import InputError, NishimoriError, NotConvergedError, setting
 
 # If polynomials of two orders differ by a larger part of a sum of squares, there is no standard error. The better one is then
 # usually right to a tenth of that.
@@ -87,9 +87,12 @@ def _curve(inner: Moments, grid: Grid, place: float, number: int) -> Polynomial:
 
 
 def _out_of_range(where: str, end: float, wider: tuple[float, float]) -> InputError:
+    rounded = tuple(float(f"{each:.2g}") for each in wider)
     return InputError(
-        f"The temperature must lie in the range of the sketch, got one {where} {end:.4g}. Make the sketch with a wider range, "
-        f"such as `temperatures=({wider[0]:.2g}, {wider[1]:.2g})`."
+        "The temperature",
+        "lie in the range of the sketch",
+        got=f"one {where} {end:.4g}",
+        remedy=f"Make the sketch with a wider range, such as {setting('temperatures', rounded)}.",
     )
 
 
@@ -176,8 +179,10 @@ def scores_at(temperature: float, contents: Contents, grid: Grid) -> NodeScores:
     if not grid.holds(temperature):
         low, high = grid.temperatures
         raise InputError(
-            f"`temperature` must lie in the range of the sketch, from {low:.4g} to {high:.4g}, got {temperature!r}. "
-            "Make the sketch with a wider range: pass `temperatures=(low, high)`."
+            "temperature",
+            f"lie in the range of the sketch, from {low:.4g} to {high:.4g}",
+            got=repr(temperature),
+            remedy=f"Make the sketch with a wider range of {setting('temperatures')}.",
         )
     place = min(max(grid.place(-log(temperature)), 0.0), float(len(grid.betas) - 1))
     if abs(place - round(place)) < _AT_A_NODE:
@@ -211,8 +216,10 @@ def gap_at_node(
     if abs(nodes[position] * temperature - 1) > _SAME:
         per_octave = round(log(2) / log(nodes[2] / nodes[1]))
         raise InputError(
-            f"`temperature` must be one of the sketch's grid, 1 and factors of 2**(1/{per_octave}), got {temperature:g}. "
-            f"The nearest is {1 / nodes[position]:.17g}."
+            "temperature",
+            f"be one of the sketch's grid, 1 and factors of 2**(1/{per_octave})",
+            got=f"{temperature:g}",
+            remedy=f"The nearest is {1 / nodes[position]:.17g}.",
         )
     pair = pairs(len(contents.observed)).index((which, which))
     total, squares = float(moments.excess[position]), float(contents.products[pair, 0 if counts else 1, position])

@@ -56,7 +56,7 @@ class SketchArchive(NamedTuple):
     def in_memory(cls, data: Any) -> "SketchArchive":
         """That of bytes, which some engines hand over as a bytearray or a view."""
         if not isinstance(data, bytes | bytearray | memoryview):
-            raise InputError(f"`data` must be bytes, got {type(data).__name__}. Pass what `Sketch.to_bytes` returned.")
+            raise InputError("data", "be bytes", got=type(data).__name__, remedy="Pass what `Sketch.to_bytes` returned.")
         return cls(BytesIO(data), "`data`", "Make it again with `Sketch.to_bytes`.")
 
 
@@ -73,7 +73,7 @@ def packed(about: Mapping[str, Any], state: Mapping[str, HostArray]) -> bytes:
 def write(path: str | os.PathLike[str], data: bytes, *, overwrite: bool) -> None:
     """Write an archive to a new file."""
     if Path(path).suffix.lower() != ".npz":
-        raise InputError(f"`path` must end in .npz, got {os.fspath(path)!r}.")
+        raise InputError("path", "end in .npz", got=repr(os.fspath(path)))
     with new_file(path, overwrite=overwrite) as temporary:
         temporary.write_bytes(data)
 

@@ -40,15 +40,14 @@ class Grid:
     @classmethod
     def over(cls, temperatures: Any, per_octave: Any = PER_OCTAVE) -> "Grid":
         """The smallest grid that holds all temperatures from the lower to the higher of two."""
-        wanted = "`temperatures` must be the lowest and the highest temperature that a fit can find"
+        must = "be the lowest and the highest temperature that a fit can find"
         try:
             low, high = (checked_temperature(each, "temperatures") for each in temperatures)
         except (TypeError, ValueError):
-            raise InputError(f"{wanted}, such as (0.05, 20), got {temperatures!r}.") from None
+            raise InputError("temperatures", f"{must}, such as (0.05, 20)", got=repr(temperatures)) from None
         if not (low >= _LOWEST and 2 * low <= high <= _HIGHEST):
-            raise InputError(
-                f"{wanted}, from {_LOWEST:g} to {_HIGHEST:g} and the highest at least twice the lowest, got {temperatures!r}."
-            )
+            limits = f"from {_LOWEST:g} to {_HIGHEST:g} and the highest at least twice the lowest"
+            raise InputError("temperatures", f"{must}, {limits}", got=repr(temperatures))
         density = whole("nodes_per_octave", per_octave, PER_OCTAVE, _MOST_PER_OCTAVE)
         # A hundredth of a node of slack, so that the range of a grid gives the same grid again.
         return cls(floor(-density * log2(high) + 0.01), ceil(-density * log2(low) - 0.01), density)

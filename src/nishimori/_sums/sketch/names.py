@@ -15,21 +15,21 @@ def names_of(observables: Iterable[Observable]) -> list[str]:
 
 def observables_from(observables: Any, archive: str | None = None, wanted: list[str] | None = None) -> tuple[Observable, ...]:
     """Observables by their names; those of an archive of that name must be the ``wanted`` ones."""
-    names = f"must be names from {', '.join(BUILT_IN)}, or instances of subclasses of nishimori.Observable"
+    must = f"be names from {', '.join(BUILT_IN)}, or instances of subclasses of nishimori.Observable"
     if isinstance(observables, str | Observable) or not isinstance(observables, Iterable):
-        raise InputError(f"`observables` {names}, in a tuple, got {observables!r}.")
+        raise InputError("observables", f"{must}, in a tuple", got=repr(observables))
     found = []
     for each in observables:
         known = BUILT_IN.get(each) if isinstance(each, str) else each
         if archive is not None and known is None:
             raise InputError(f"{archive} is a sketch of {', '.join(wanted or ())}. Pass these as `observables`, in this order.")
         if not isinstance(known, Observable):
-            raise InputError(f"`observables` {names}, got {each!r}.")
+            raise InputError("observables", must, got=repr(each))
         if known in found:
-            raise InputError(f"`observables` must be distinct, got {each!r} more than once.")
+            raise InputError("observables", "be distinct", got=f"{each!r} more than once")
         found.append(known)
     if not found:
-        raise InputError(f"`observables` {names}, got none.")
+        raise InputError("observables", must, got="none")
     if wanted is not None and names_of(found) != wanted:
         raise InputError(f"{archive} is a sketch of {', '.join(wanted)}. Pass these as `observables`, in this order.")
     return tuple(found)

@@ -95,8 +95,13 @@ class Sketch:
     ) -> None:
         if is_auto(floor):
             raise InputError(
-                "`floor` must be a number or None for a sketch, got 'auto': sums are made once, for one floor. Choose it on "
-                "some of the rows: `nishimori.temperatures(probabilities, labels, input='probabilities', floor='auto').floor`."
+                "floor",
+                "be a number or None for a sketch",
+                got="'auto': sums are made once, for one floor",
+                remedy=(
+                    "Choose it on some of the rows: `nishimori.temperatures(probabilities, labels, "
+                    "input='probabilities', floor='auto').floor`."
+                ),
             )
         check_input(input, floor)
         self._survey = Survey(Grid.over(temperatures, nodes_per_octave), observables_from(observables))
@@ -150,7 +155,7 @@ class Sketch:
         try:
             data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, **meaning)
             if self.n_samples and data.n_classes != self.n_classes:
-                raise InputError(f"`logits` must have {self.n_classes} classes, as all rows before, got {data.n_classes}.")
+                raise InputError("logits", f"have {self.n_classes} classes, as all rows before", got=data.n_classes)
             added = data.gather(self._survey) if clusters is None else self._clustered(data, clusters)
         except NoRowsError:
             # As in a batch of padding. Without weights or labels to ignore there are no rows at all, which is a mistake.
@@ -166,7 +171,7 @@ class Sketch:
     def _clustered(self, data: Rows, clusters: Any) -> Contents:
         if not isinstance(data, ArrayRows):
             raise InputError(
-                "`clusters` must be left out where `logits` is a Rows object or a Dask array. Pass an array in memory."
+                "clusters", "be left out where `logits` is a Rows object or a Dask array", remedy="Pass an array in memory."
             )
         codes = cluster_codes(data.scores.per_row(clusters, "clusters"), data.weights, data.scores.row)
         order = np.argsort(codes, kind="stable")
@@ -231,7 +236,7 @@ class Sketch:
         found = {name: np.shape(array) for name, array in arrays.items()}
         wanted = {name: (int(np.prod(shape)),) for name, shape in shapes.items()}
         if found != wanted:
-            raise InputError(f"`state` must hold arrays of the shapes {wanted}, got {found}.")
+            raise InputError("state", f"hold arrays of the shapes {wanted}", got=found)
         held = (np.array(arrays[name], dtype=np.float64).reshape(shape) for name, shape in shapes.items())
         self._contents = Contents(*held)
 
@@ -310,7 +315,9 @@ class Sketch:
     def _held(self) -> Contents:
         """What is in the sketch, which must be something."""
         if not self.n_samples:
-            raise InputError("The sketch must hold at least one row of positive weight, got none. Call its `update` first.")
+            raise InputError(
+                "The sketch", "hold at least one row of positive weight", got="none", remedy="Call its `update` first."
+            )
         return self._contents
 
     @property
@@ -343,8 +350,10 @@ class Sketch:
             held, (name,) = names_of(self.observables), names_of([observable])
             given = ", ".join(f'"{each}"' if each in BUILT_IN else each for each in (*held, name))
             raise InputError(
-                f"The sketch must hold the observable {name} to fit it, got one that holds {', '.join(held)}. Make the sketch "
-                f"with `observables=({given})`."
+                "The sketch",
+                f"hold the observable {name} to fit it",
+                got=f"one that holds {', '.join(held)}",
+                remedy=f"Make the sketch with `observables=({given})`.",
             )
         i, contents = self.observables.index(observable), self._held
         betas = self._survey.judged

@@ -63,8 +63,10 @@ class Stream:
             self._check_kind(name)
             if name in self._codes and name != self._open:
                 raise InputError(
-                    "`clusters` must follow each other: all rows of a cluster must be in one batch or in consecutive batches, "
-                    f"got cluster {name!r} again after others. {self._remedy}"
+                    "clusters",
+                    "follow each other: all rows of a cluster must be in one batch or in consecutive batches",
+                    got=f"cluster {name!r} again after others",
+                    remedy=self._remedy,
                 )
             codes[place] = self._codes.setdefault(name, len(self._codes))
         self._open = next(reversed(self._codes), None)
@@ -75,5 +77,5 @@ class Stream:
         """Refuse numbers beside text: they are never equal, so that the text 7 and the number 7 would be two clusters."""
         kind = float if isinstance(name, int | float) else type(name)
         if self._kind not in (None, kind):
-            raise InputError("`clusters` must hold values of one type, such as numbers or text.")
+            raise InputError("clusters", "hold values of one type, such as numbers or text")
         self._kind = kind

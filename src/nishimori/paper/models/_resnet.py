@@ -33,9 +33,9 @@ class ResNet(nn.Module):
         super().__init__()
         blocks, rest = divmod(depth - 2, 6)
         if rest or blocks < 1:
-            raise InputError(f"`depth` must be 6 n + 2, such as 20 or 56, got {depth}.")
+            raise InputError("depth", "be 6 n + 2, such as 20 or 56", got=depth)
         if shortcut not in get_args(Shortcut):
-            raise InputError(f"`shortcut` must be 'pad' or 'conv', got {shortcut!r}.")
+            raise InputError("shortcut", "be 'pad' or 'conv'", got=repr(shortcut))
         self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
         self.layer1 = _stage(16, 16, blocks, 1, shortcut)

@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from nishimori._support.progress import Report, silent
-from nishimori.errors import FormatError
+from nishimori.errors import FormatError, setting
 
 _TIMEOUT = 60  # seconds without receiving a byte
 _CHUNK = 1 << 18
@@ -70,7 +70,7 @@ def fetch(files: Sequence[PublicFile], folder: Path, *, report: Report = silent)
     missing = [file for file in files if not (folder / file.name).exists()]
     for i, file in enumerate(missing):
         urls = " and ".join(each.url for each in missing[i:])
-        advice = f"Or download {urls} by other means to {folder}, or pass a folder with the images as `data=`."
+        advice = f"Or download {urls} by other means to {folder}, or pass a folder with the images as {setting('data')}."
         part = folder / f"{file.name}.part"
         _receive(file, part, advice, report)
         _accept(file, part, advice)

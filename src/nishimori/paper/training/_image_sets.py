@@ -57,7 +57,7 @@ def image_set(name: str, folder: str | os.PathLike[str] | None = None, *, report
         Called with what is being read or downloaded, how much is done (files or bytes), and the total.
     """
     if name not in ORIGINALS:
-        raise InputError(f"`name` must be one of {', '.join(ORIGINALS)}, got {name!r}.")
+        raise InputError("name", f"be one of {', '.join(ORIGINALS)}", got=repr(name))
     original = ORIGINALS[name]
     if folder is None:
         place = cache_folder() / name

@@ -18,7 +18,7 @@ from nishimori._support.arrays import HostArray
 from nishimori._support.disk import check_target, new_file
 from nishimori.data import Labelled, Network, _tensors
 from nishimori.data._stored import damage
-from nishimori.errors import FormatError, InputError
+from nishimori.errors import FormatError, InputError, setting
 from nishimori.paper import models
 from nishimori.paper.training._image_sets import Images, ImageSet
 from nishimori.paper.training._pixels import Pixels
@@ -94,7 +94,7 @@ def _resume(training: Training, path: Path, header: dict[str, Any]) -> None:
     if found != header:
         other = ", ".join(key for key in header if found[key] != header[key])
         raise InputError(
-            f"{path} is the checkpoint of another run (it differs in: {other}). Remove it, or pass another `folder`."
+            f"{path} is the checkpoint of another run (it differs in: {other}). Remove it, or pass another {setting('folder')}."
         )
     with damage(f"{path} is damaged: it does not hold the state of a training. Remove it to start over."):
         training.restore(content["state"], _progress(content["progress"], training.recipe.epochs))
@@ -118,7 +118,9 @@ def _checkpoint(path: Path) -> dict[str, Any]:
     except FormatError as error:
         raise FormatError(f"{path} is not a checkpoint, or damaged ({_first(error)}). Remove it to start over.") from None
     if not isinstance(content, dict) or not {"progress", "state"} <= set(content):
-        raise FormatError(f"{path} is not a checkpoint of `nishimori.paper.train`. Remove it, or pass another `folder`.")
+        raise FormatError(
+            f"{path} is not a checkpoint of `nishimori.paper.train`. Remove it, or pass another {setting('folder')}."
+        )
     return content
 
 
@@ -162,7 +164,8 @@ def loaded(weights: str | os.PathLike[str], model: str, n_classes: int) -> nn.Mo
         network.load_state_dict(state)
     except Exception:  # the message of PyTorch lists every name that does not match
         raise FormatError(
-            f"{path} does not hold the weights of a {model} for {n_classes} classes: names or shapes differ. Pass its `model`."
+            f"{path} does not hold the weights of a {model} for {n_classes} classes: names or shapes "
+            f"differ. Pass its {setting('model')}."
         ) from None
     return network
 

@@ -10,7 +10,7 @@ from nishimori._support.numbers import whole
 from nishimori._support.progress import Report, shown_or_told
 from nishimori.data import Network, _tensors, load, save
 from nishimori.data._networks import check_ending
-from nishimori.errors import InputError
+from nishimori.errors import InputError, setting
 from nishimori.paper import models
 from nishimori.paper._names import NetworkName
 from nishimori.paper.training import _networks
@@ -124,7 +124,7 @@ def _recipe(dataset: str, model: str, fraction: float | None, epochs: int | None
     """The paper's recipe with the caller's changes; wrong names are refused before any image is read."""
     models.check(model)
     if fraction is not None and not (isinstance(fraction, float) and 0 < fraction < 1):
-        raise InputError(f"`fraction` must be a number between 0 and 1, got {fraction!r}.")
+        raise InputError("fraction", "be a number between 0 and 1", got=repr(fraction))
     chosen = replace(recipe(dataset, model), fraction=fraction)
     if epochs is None:
         return chosen
@@ -153,7 +153,9 @@ def train_missing(
         about = load(path).provenance
         wanted = {"recipe": chosen.settings(), "seed": seed}
         if other := [key for key, value in wanted.items() if about.get(key) != value]:
-            raise InputError(f"{path} was trained with another {' and '.join(other)}. Remove it, or pass another `folder`.")
+            raise InputError(
+                f"{path} was trained with another {' and '.join(other)}. Remove it, or pass another {setting('folder')}."
+            )
 
 
 def logits(

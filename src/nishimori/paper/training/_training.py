@@ -236,7 +236,7 @@ def part(images: ImageSet, fraction: float | None) -> Images:
     n = round(fraction * (n_train + n_validation)) if 0 < fraction <= 1 else 0
     if not 0 < n <= n_train:
         most = n_train / (n_train + n_validation)
-        raise InputError(f"`fraction` must be above 0 and at most {most:.3g}, to leave out validation images, got {fraction}.")
+        raise InputError("fraction", f"be above 0 and at most {most:.3g}, to leave out validation images", got=fraction)
     return images.train.at(slice(n))
 
 
@@ -265,20 +265,22 @@ def checked_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise InputError(f"`device` must be a PyTorch device such as 'cpu' or 'cuda', got {name!r}.") from None
+        raise InputError("device", "be a PyTorch device such as 'cpu' or 'cuda'", got=repr(name)) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError("There is no CUDA device here. Use 'cpu', or a machine with a GPU and PyTorch's CUDA build.")
     try:
         torch.zeros(1, device=device).item()
     except Exception as error:  # each backend raises its own error if it is missing
         brief = " ".join(str(error).split())[:100]
-        raise InputError(f"`device` must be one that works on this machine, got {name!r} ({brief}). Use 'cpu'.") from None
+        raise InputError(
+            "device", "be one that works on this machine", got=f"{name!r} ({brief})", remedy="Use 'cpu'."
+        ) from None
     return device
 
 
 def _seed(*path: int) -> int:
     if path[0] < 0:
-        raise InputError(f"`seed` must be 0 or more, got {path[0]}.")
+        raise InputError("seed", "be 0 or more", got=path[0])
     return int(np.random.SeedSequence(path).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 

@@ -1,0 +1,50 @@
+"""Arguments that messages name are the options of the command that runs."""
+
+import pytest
+
+from nishimori.cli._wording import in_shell
+
+OPTIONS = {
+    
+    "--force",
+    "--input",
+    "--classes",
+    "--delimiter",
+    "--decimal",
+    "--param",
+    "--max-ece",
+    "--weights",
+    "-o",
+    "--floor",
+    "--ignore-index",,
+}
+
+WRITTEN = [
+    (("floor",), "--floor"),
+    (("floor", "auto"), "--floor auto"),
+    (("max_ece", 0.02), "--max-ece 0.02"),
+    (("ignore_index", -100), "--ignore-index -100"),
+    (("sample_weight",), "--weights"),
+    (("path",), "-o"),
+    (("overwrite", True), "--force"),
+    (("input", "probabilities"), "--input probabilities"),
+    (("classes", ["cat", "big dog"]), "--classes 'cat,big dog'"),
+    (("classes", [-1, 1]), "--classes -1,1"),
+    (("classes", ["a,b", "c"]), "--classes with new names: a comma separates names, so rename the columns"),
+    (("delimiter", "\t"), "--delimiter tab"),
+    (("delimiter", ";"), "--delimiter ';'"),
+    (("decimal", ","), "--decimal ','"),
+    (("shrink", False), "--param shrink=false"),
+    (("penalty", None), "--param penalty=null"),
+    (("penalty", "auto"), "--param penalty=auto"),
+    (("temperatures", (0.044, 230.0)), "--temperatures 0.044,230"),
+    (("X",), "the file"),
+    (("labels",), "the labels"),
+    (("n_bins",), "`n_bins`"),
+    (("n_bins", 3), "`n_bins=3`"),
+]
+
+
+@pytest.mark.parametrize(("argument", "text"), WRITTEN, ids=[text for _, text in WRITTEN])
+def test_an_argument_is_written_as_the_option_that_the_command_has(argument, text):
+    assert in_shell(lambda: OPTIONS)(*argument) == text
