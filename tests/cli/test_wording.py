@@ -5,7 +5,6 @@ import pytest
 from nishimori.cli._wording import in_shell
 
 OPTIONS = {
-    
     "--force",
     "--input",
     "--classes",
@@ -16,7 +15,7 @@ OPTIONS = {
     "--weights",
     "-o",
     "--floor",
-    "--ignore-index",,
+    "--ignore-index",
 }
 
 WRITTEN = [

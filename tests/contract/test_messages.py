@@ -190,8 +190,8 @@ EC().fit(X, y + 1j)
     as `classes`.
 TS().fit(put(X, (0, y[0]), -np.inf), y)
     `y` must not name a masked class for temperature scaling, got 1 samples whose true class has logit -inf: their
-    loss is infinite at every T. Unmask the class, drop those samples, or use ExpectationConsistency, which counts
-    them as misses.
+    loss is infinite at every T. Unmask the class, drop those samples, or use the method 'ec', which counts them as
+    misses.
 
 # classes
 EC(classes=NAMES).fit(X, ["eel"] * 60)
