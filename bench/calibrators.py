@@ -38,7 +38,7 @@ from calibrators_pictures import picture
 from calibrators_rows import Table, read
 from calibrators_splits import Rows, Split, splits
 from calibrators_tables import report
-from nishimori._evaluation.paired import Difference, compared
+from nishimori._evaluation.differences import Difference, compared
 from nishimori._rows.entry import open_rows
 
 ROOT = Path(__file__).parent.parent

@@ -22,7 +22,8 @@ import numpy as np
 
 import group_ece
 import group_variants
-from nishimori import ExpectationConsistency, GroupConsistency, TemperatureScaling, data, group_gaps, paired
+from nishimori import ExpectationConsistency, GroupConsistency, TemperatureScaling, data, group_gaps
+from nishimori import compare as compare_methods
 
 SIZES = (500, 1000, 5000)
 # Files with the logits of bundled networks, or with the rows of another file.
@@ -62,13 +63,13 @@ def measured(rows, test, method: str, groups=None, test_groups=None) -> tuple:
         warnings.simplefilter("ignore")  # of classes that are never predicted
         many = GroupConsistency(by=by, method=method).fit(*rows, groups=groups)
         gaps = [group_gaps(*test, by=by, calibrator=each, groups=test_groups) for each in (one, many)]
-        return many, gaps, paired(*test, one, many, groups=test_groups)
+        return many, gaps, compare_methods(*test, methods={"one": one, "many": many}, groups=test_groups)
 
 
 def outcome(name: str, method: str, size: int, seed: int, found: tuple) -> Outcome:
     """The numbers of one comparison."""
     many, gaps, both = found
-    cards = (both.first, both.second)
+    cards, change = [each.scorecard for each in both], both["many"].differences["nll"]
     return Outcome(
         name,
         method,
@@ -78,8 +79,8 @@ def outcome(name: str, method: str, size: int, seed: int, found: tuple) -> Outco
         tuple(each.mean_abs_gap for each in gaps),
         tuple(each.mean_abs_gap_corrected for each in gaps),
         tuple(each.nll for each in cards),
-        both.nll.value,
-        both.nll.se,
+        change.value,
+        change.se,
         tuple(each.ece for each in cards),
         tuple(each.ece_corrected for each in cards),
     )

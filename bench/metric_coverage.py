@@ -6,7 +6,7 @@
 A population is the test set of a network: at T = 1 (large miscalibration), after EC (small), and after EC with labels that are
 drawn from the probabilities of the model each time (ECE = 0). Each repetition draws n rows with replacement and calls
 `nishimori.evaluate`. The truth is the metric of the population; that of the ECE has the edges of the bins of the sample. For
-paired differences, repetitions call `nishimori.paired`. Tables are written after each cell.
+paired differences, repetitions call `nishimori.compare`. Tables are written after each cell.
 """
 
 import argparse
@@ -121,15 +121,16 @@ def pair_cell(network: data.Network, T: tuple[float, float], n: int, strategy: s
     nll = [-np.log(p[np.arange(len(p)), labels]).mean() for p in both]
     for _ in range(repetitions):
         rows = rng.integers(len(labels), size=n)
-        found = nishimori.paired(logits[rows], labels[rows], *T, n_bins=N_BINS, strategy=strategy)
+        compared = nishimori.compare(logits[rows], labels[rows], methods=T, n_bins=N_BINS, strategy=strategy).methods
+        found = compared[1].differences
         errors = []
-        for p, card in zip(both, (found.first, found.second), strict=True):
+        for p, card in zip(both, [each.scorecard for each in compared], strict=True):
             edges = np.arange(1, N_BINS) / N_BINS if strategy == "uniform" else card.reliability.upper[:-1]
             places = np.searchsorted(edges * (1 + 1e-12), p.max(axis=1))
             errors.append(np.abs(np.bincount(places, p.max(axis=1) - right, N_BINS)).sum() / len(p))
-        true, (low, high), limits = errors[1] - errors[0], found.ece.interval(), found.nll.interval()
+        true, (low, high), limits = errors[1] - errors[0], found["ece"].interval(), found["nll"].interval()
         covered = {"ece": low <= true <= high, "nll": limits.low <= nll[1] - nll[0] <= limits.high}
-        rows_of.append(covered | {"true": true, "width": high - low, "se": found.ece.se, "error": found.ece.value - true})
+        rows_of.append(covered | {"true": true, "width": high - low, "se": found["ece"].se, "error": found["ece"].value - true})
     result = {name: float(np.mean([each[name] for each in rows_of])) for name in rows_of[0]}
     return result | {"spread": float(np.std([each["error"] for each in rows_of]))}
 

@@ -67,7 +67,7 @@ def network_lines(name: str) -> list[str]:
     ]
     gains = []
     for one, other in PAIRS:
-        found = nishimori.paired(*test, fitted[one], fitted[other]).nll
+        found = nishimori.compare(*test, methods={"one": fitted[one], "other": fitted[other]})["other"].differences["nll"]
         gains.append("0" if not found.se else f"{1000 * found.value:+.2f} ± {1000 * found.se:.2f}")
     weights = ", ".join(f"{weight:.4f}" for weight in fitted["ensemble"].weights_)
     return [f"| {name} | {' | '.join(cells)} |", f"| {name} | {' | '.join(gains)} | {weights} |"]

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from nishimori._evaluation.gate import gate as gate
     from nishimori._evaluation.group_gaps import group_gaps as group_gaps
     from nishimori._evaluation.multilabel import evaluate_multilabel as evaluate_multilabel
-    from nishimori._evaluation.paired import paired as paired
     from nishimori._evaluation.required_samples import required_samples as required_samples
     from nishimori._evaluation.scorecard import evaluate as evaluate
     from nishimori._fit.temperatures import temperatures as temperatures
@@ -114,7 +113,6 @@ _HOME = {
     "methods": "_calibrators.method_table",
     "MultilabelCalibrator": "_calibrators.multilabel.estimator",
     "Observable": "_sums.observables",
-    "paired": "_evaluation.paired",
     "Platt": "_calibrators.platt",
     "Quadratic": "_calibrators.platt",
     "register": "_calibrators.methods",

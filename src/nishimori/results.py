@@ -14,14 +14,13 @@ if TYPE_CHECKING:
     from nishimori._evaluation.comparison import Comparison as Comparison
     from nishimori._evaluation.curve import TemperatureCurve as TemperatureCurve
     from nishimori._evaluation.decomposition import Decomposition as Decomposition
+    from nishimori._evaluation.differences import Difference as Difference
     from nishimori._evaluation.estimate import Estimate as Estimate
     from nishimori._evaluation.gate import Gate as Gate
     from nishimori._evaluation.group_gaps import GroupGap as GroupGap
     from nishimori._evaluation.group_gaps import GroupGaps as GroupGaps
     from nishimori._evaluation.multilabel import LabelScore as LabelScore
     from nishimori._evaluation.multilabel import MultilabelScorecard as MultilabelScorecard
-    from nishimori._evaluation.paired import Difference as Difference
-    from nishimori._evaluation.paired import Paired as Paired
     from nishimori._evaluation.required_samples import RequiredSamples as RequiredSamples
     from nishimori._evaluation.scorecard import Scorecard as Scorecard
     from nishimori._fit.match import Receipt as Receipt
@@ -37,7 +36,7 @@ _HOME = {
     "Check": "_evaluation.checks",
     "Comparison": "_evaluation.comparison",
     "Decomposition": "_evaluation.decomposition",
-    "Difference": "_evaluation.paired",
+    "Difference": "_evaluation.differences",
     "Estimate": "_evaluation.estimate",
     "Gate": "_evaluation.gate",
     "GroupGap": "_evaluation.group_gaps",
@@ -47,7 +46,6 @@ _HOME = {
     "Method": "_calibrators.method_table",
     "MethodTable": "_calibrators.method_table",
     "MultilabelScorecard": "_evaluation.multilabel",
-    "Paired": "_evaluation.paired",
     "ProbabilityBounds": "_rows.top_k",
     "Receipt": "_fit.match",
     "Reliability": "_sums.reliability",

@@ -213,7 +213,7 @@ REFUSED = {
         "`floor` must be left out for top-k log-probabilities.",
     ),
     "a sketch": (lambda: nishimori.TemperatureScaling(**AUTO).fit(SKETCH), READ_AGAIN.format("X", "Sketch")),
-    "compare a sketch": (lambda: nishimori.compare(SKETCH, **AUTO), READ_AGAIN.format("X_val", "Sketch")),
+    "compare a sketch": (lambda: nishimori.compare(SKETCH, **AUTO), READ_AGAIN.format("logits", "Sketch")),
     "a new sketch": (
         lambda: nishimori.Sketch(**AUTO),
         "`floor` must be a number or None for a sketch, got 'auto': sums are made once, for one floor. Choose it on some of "

@@ -213,7 +213,7 @@ def test_errors_of_metrics_differences_and_tests_are_those_of_the_host():
     for name in ("error", "confidence", "ece", "brier", "nll"):
         assert getattr(there, f"{name}_se") == pytest.approx(getattr(here, f"{name}_se"), rel=1e-4)
     for run in (
-        lambda *data: nishimori.paired(*data, 1.0, 2.0).nll.se,
+        lambda *data: nishimori.compare(*data, methods=(1.0, 2.0))["T=2"].differences["nll"].se,
         lambda *data: nishimori.calibration_test(*data, statistic="confidence").z,
         lambda *data: nishimori.calibration_test(*data, statistic="temperatures").z,
         lambda *data: nishimori.calibration_test(*data, temperature=2.0).z,

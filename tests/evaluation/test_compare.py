@@ -183,7 +183,9 @@ def test_calibrators_sources_tensors_weights_and_clusters_pass():
     assert not hasattr(five, "temperature_")  # the caller's calibrator is not touched
     plain = compare(*VALIDATION, *TEST, methods=("none", "ec"))
     batches = [(LOGITS[start : start + 500], LABELS[start : start + 500]) for start in range(0, 1500, 500)]
-    pieces = compare(lambda: iter(batches), X_test=torch.tensor(TEST[0]), y_test=torch.tensor(TEST[1]), methods=("none", "ec"))
+    pieces = compare(
+        lambda: iter(batches), test_logits=torch.tensor(TEST[0]), test_labels=torch.tensor(TEST[1]), methods=("none", "ec")
+    )
     assert pieces["ec"].temperature == pytest.approx(plain["ec"].temperature)
     assert pieces["ec"].scorecard.nll_se == pytest.approx(plain["ec"].scorecard.nll_se)
     twice = [np.repeat(each, 2, axis=0) for each in (*VALIDATION, *TEST)]
@@ -237,11 +239,11 @@ def test_a_sketch_has_no_paired_differences():
         (VALIDATION, {"methods": ("auto",)}, "Did you mean 'adaptive'"),
         (VALIDATION, {"level": 95}, "`level` must lie between 0 and 1, got 95"),
         (VALIDATION, {"target": 2}, "`target` must lie between 1e-06 and 0.5, got 2"),
-        (VALIDATION, {"y_test": LABELS}, "`y_test` must be left out where there is no `X_test`"),
-        (VALIDATION, {"test_weight": LABELS}, "`test_weight` must be left out where there is no `X_test`"),
+        (VALIDATION, {"test_labels": LABELS}, "`test_labels` must be left out where there is no `test_logits`"),
+        (VALIDATION, {"test_weight": LABELS}, "`test_weight` must be left out where there is no `test_logits`"),
         (VALIDATION, {"n_bins": 0}, "`n_bins` must be a whole number"),
-        ((*VALIDATION, LOGITS[:, :4], LABELS % 4), {}, "`X_test` must have 5 classes, as `X_val` has, got 4"),
-        ((LOGITS, LABELS[:-1]), {}, "`y_val` must"),
+        ((*VALIDATION, LOGITS[:, :4], LABELS % 4), {}, "`test_logits` must have 5 classes, as `logits` has, got 4"),
+        ((LOGITS, LABELS[:-1]), {}, "`labels` must"),
     ],
 )
 def test_bad_arguments_are_named(arguments, options, message):
@@ -270,7 +272,7 @@ def test_methods_share_the_readings_of_a_stream():
     nishimori.temperatures(batches)
     alone = len(readings)
     readings.clear()
-    compare(batches, X_test=TEST[0], y_test=TEST[1])
+    compare(batches, test_logits=TEST[0], test_labels=TEST[1])
     # For none, at both temperatures, for the score test, at the temperature of TS.
     assert len(readings) <= alone + 5
 

@@ -232,13 +232,13 @@ def test_options_that_make_no_sense_are_refused(options, message):
 def test_bad_rows_are_refused_by_name():
     hollow = X.copy()
     hollow[3, 1] = np.nan
-    with pytest.raises(InputError, match=r"^`X_test` must not contain NaN or \+inf, got nan in row 3, column 1\."):
+    with pytest.raises(InputError, match=r"^`test_logits` must not contain NaN or \+inf, got nan in row 3, column 1\."):
         Report(X, Y, hollow, Y)
-    with pytest.raises(InputError, match=r"^`X_test` must have shape .*, got 0 sample\(s\)"):
+    with pytest.raises(InputError, match=r"^`test_logits` must have shape .*, got 0 sample\(s\)"):
         Report(X, Y, X[:0], Y[:0])
     with pytest.raises(InputError) as refused:
-        Report(X, Y, y_test=Y)
-    assert str(refused.value) == "`X_test` must be given where other arguments speak of test data, got None."
+        Report(X, Y, test_labels=Y)
+    assert str(refused.value) == "`test_logits` must be given where other arguments speak of test data, got None."
     with pytest.raises(InputError) as refused:
         Report(X, Y, X, Y, groups=TEST["groups"])
     assert str(refused.value) == (

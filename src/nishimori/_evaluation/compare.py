@@ -5,19 +5,21 @@ from contextlib import suppress
 from dataclasses import replace
 from inspect import signature
 from itertools import permutations
+from numbers import Real
 from typing import Any, Unpack, cast
 
 from sklearn.base import clone
 
 from nishimori._calibrators.adaptive import AdaptiveConsistency
 from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.fixed import Uncalibrated, from_temperature
 from nishimori._calibrators.methods import calibrator
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
 from nishimori._evaluation.calibrated import check_groups
 from nishimori._evaluation.calibration_test import calibration_test, temperatures_test
 from nishimori._evaluation.comparison import Compared, Comparison
+from nishimori._evaluation.differences import Difference, Differences, differences_of
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
-from nishimori._evaluation.paired import Difference, Differences, differences_of
 from nishimori._evaluation.required_samples import RequiredSamples, required_samples
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.adaptive import match_both
@@ -35,21 +37,24 @@ from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
 
+Methods = Sequence[str | float | Calibrator] | Mapping[str, str | float | Calibrator]
+"""What `compare` compares; a float is a temperature."""
+
 # The first of these that has a standard error is the one that the number of samples is estimated for.
 _PILOTS = ("ec", "adaptive", "ts")
 
 # The arguments that speak of test data.
-_OF_TEST_DATA = ("X_test", "y_test", "test_weight", "test_clusters", "test_groups")
+_OF_TEST_DATA = ("test_logits", "test_labels", "test_weight", "test_clusters", "test_groups")
 
 
 @takes_rows(words=MAY_BE_AUTO)
 def compare(
-    X_val: Any,
-    y_val: Any = None,
-    X_test: Any = None,
-    y_test: Any = None,
+    logits: Any,
+    labels: Any = None,
+    test_logits: Any = None,
+    test_labels: Any = None,
     *,
-    methods: Sequence[str | Calibrator] = ("none", "ts", "ec", "adaptive"),
+    methods: Methods = ("none", "ts", "ec", "adaptive"),
     test_weight: Any = None,
     test_clusters: Any = None,
     test_groups: Any = None,
@@ -61,15 +66,19 @@ def compare(
 ) -> Comparison:
     """Fit several methods to validation data, measure them on test data, and say what the numbers mean.
 
+    Scores of the same samples vary together, so the difference of two methods is much surer than the metrics of each: the
+    differences from the first method have standard errors, intervals and p-values of their own.
+
     Parameters
     ----------
-    X_val, y_val
-        Validation data, as ``logits``, ``labels`` and so on of `temperatures`. Each method is fitted to them. With
-        ``floor="auto"`` the floor is chosen from them once, for all methods and for the test data.
-    X_test, y_test, test_weight, test_clusters, test_groups
+    logits, labels
+        Validation data, as for `temperatures`. Each method is fitted to them. With ``floor="auto"`` the floor is chosen from
+        them once, for all methods and for the test data.
+    test_logits, test_labels, test_weight, test_clusters, test_groups
         What the methods are measured on; by default the validation data, which flatters every method a little.
-    methods : sequence of str or Calibrator
-        Names of methods, or calibrators. Paired differences are those from the first one.
+    methods : sequence, or mapping of names to methods
+        Each is the name of a method, a calibrator, or a temperature. Calibrators that have been fitted and temperatures are
+        measured as they are. Differences are those from the first one.
     level, target : float
         The level of intervals; a test rejects if its p-value is below 1 - level. The relative error of T to plan samples for.
     n_bins, strategy
@@ -90,12 +99,24 @@ def compare(
     >>> found = nishimori.compare(*validation, *test, methods=("none", "ec"))
     >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
     T 1.61, ECE 0.070 to 0.010
+
+    What a calibrator changes on new data, and whether that is more than chance:
+
+    >>> calibrator = nishimori.ExpectationConsistency().fit(*validation)
+    >>> found = nishimori.compare(*test, methods=(1.0, calibrator))
+    >>> change = found["ec"].differences["nll"]
+    >>> print(f"NLL {change.value:.3f} ± {change.se:.3f}, p = {change.p_value:.0e}")
+    NLL -0.069 ± 0.005, p = 9e-49
     """
+    if not is_rows(logits):  # rows know what their numbers mean
+        options = _with_meaning(options, methods)
     floor = options.get("floor")
     measured_on = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
-    validation, test, used = data_sets((X_val, y_val), (X_test, y_test), options, measured_on)
+    validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, measured_on)
     meaning: dict[str, Any] = {"input": options.get("input") or "logits", "classes": options.get("classes"), "floor": used}
-    chosen = _named(methods, meaning, by_groups=groups_in(validation) is not None)
+    chosen = _named(methods, meaning, by_groups=groups_in(validation) is not None, of_rows=is_rows(logits))
+    for each in filter(_is_fitted, chosen.values()):
+        each.check_columns(validation, "logits")
     found = _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts_in(validation, options))
     return replace(found, verdicts=(*found.verdicts, floor_verdict(used))) if is_auto(floor) else found
 
@@ -113,6 +134,7 @@ def _compared(
     """Fit, measure and test; without test data measure on the validation data."""
     level, target = between("level", level, 0, 1), between("target", target, 1e-6, 0.5)
     matched = match_both(validation, counts=counts)
+    flatters = test is None and not all(_is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
     fitted, why = _fitted(methods, validation, matched, counts=counts)
     maps = {name: each.map_ for name, each in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
@@ -121,14 +143,14 @@ def _compared(
     caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
     return Comparison(
         methods=tuple(_row(name, fitted.get(name), why.get(name), measured, level) for name in methods),
-        n_validation=next(each.n_samples_ or 0 for each in fitted.values()),
+        n_validation=matched.census.n_rows,
         n_test=next(iter(measured.cards.values())).n_samples,
         is_test=test is not None,
         level=level,
         verdicts=(
             *filter(None, [caveat]),
             *(each.verdict if isinstance(each, RequiredSamples) else each.sentence(level) for each in tests.values()),
-            *measured.verdicts(level, is_test=test is not None),
+            *measured.verdicts(level, flatters=flatters),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
         ),
         tests=tests,
@@ -137,20 +159,21 @@ def _compared(
     )
 
 
-def _named(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> dict[str, Calibrator]:
-    """Unfitted calibrators by the names of their methods, with their parameters if two have the same name.
+def _named(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:
+    """Calibrators by names: the user's, else those of their methods, with their parameters if two have the same one.
 
-    ``by_groups`` if the data name the group of each row, which the method "group" then uses.
+    ``by_groups`` if the data name the group of each row, which the method "group" then uses. ``of_rows`` if they are `Rows`.
     """
-    if isinstance(methods, str | Calibrator) or not isinstance(methods, Sequence) or not methods:
+    if not isinstance(methods, Sequence | Mapping) or isinstance(methods, str) or not methods:
         raise InputError("methods", "be a list of names or calibrators, such as ('none', 'ec')", got=repr(methods))
-    own = {"group": {"by": "groups"}} if by_groups else {}
-    made = [
-        clone(each) if isinstance(each, Calibrator) else calibrator(each, **meaning, **own.get(each, {})) for each in methods
-    ]
+    given = list(methods.values()) if isinstance(methods, Mapping) else list(methods)
+    made = [_made(each, meaning, by_groups=by_groups) for each in given]
     for each in made:
-        _refuse_other_scores(each, meaning)
-    plain = [each.method_name for each in made]
+        if not (of_rows and _is_fitted(each)):  # rows know what their numbers mean
+            _refuse_other_scores(each, meaning)
+    if isinstance(methods, Mapping):
+        return {str(name): each for name, each in zip(methods, made, strict=True)}
+    plain = [f"T={each:g}" if _is_temperature(each) else its.method_name for each, its in zip(given, made, strict=True)]
     # scikit-learn writes the parameters that are not the usual ones in brackets.
     full = [f"{each.method_name}({str(each).partition('(')[2]}".removesuffix("()") for each in made]
     names = [short if plain.count(short) == 1 else long for short, long in zip(plain, full, strict=True)]
@@ -159,10 +182,38 @@ def _named(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> dict
     return dict(zip(names, made, strict=True))
 
 
+def _with_meaning(options: RowOptions, methods: Any) -> RowOptions:
+    """The options, with what they leave open about the scores as the first calibrator that has been fitted says it."""
+    given = methods.values() if isinstance(methods, Mapping) else methods if isinstance(methods, Sequence) else ()
+    for each in given:
+        if isinstance(each, Calibrator) and _is_fitted(each):
+            known: RowOptions = {"input": each.input, "classes": each.classes, "floor": each.floor_}
+            said = {name: value for name, value in options.items() if value is not None}
+            return cast("RowOptions", {**known, **said})
+    return options
+
+
+def _is_temperature(method: Any) -> bool:
+    return isinstance(method, Real) and not isinstance(method, bool)
+
+
+def _made(method: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> Calibrator:
+    """The calibrator that a name, a temperature or a calibrator stands for; one that has been fitted is kept as it is."""
+    if _is_temperature(method):
+        return from_temperature(method, **meaning)
+    if isinstance(method, Calibrator):
+        return method if _is_fitted(method) else clone(method)
+    return calibrator(method, **meaning, **({"by": "groups"} if by_groups and method == "group" else {}))
+
+
+def _is_fitted(method: Calibrator) -> bool:
+    return hasattr(method, "map_")
+
+
 def _refuse_other_scores(each: Calibrator, meaning: Mapping[str, Any]) -> None:
     """Refuse a calibrator that was made for other scores than those that are compared."""
     for name, value in meaning.items():
-        own = getattr(each, name)
+        own: Any = each.floor_ if name == "floor" and _is_fitted(each) else getattr(each, name)
         if own is not None and value is not None and list(own) != list(value) if name == "classes" else own != value:
             raise InputError("methods", f"hold calibrators with `{name}` as it is for the data, {value!r}", got=repr(own))
 
@@ -176,20 +227,20 @@ def data_sets(
     test data.
     """
     floor = options.get("floor")
-    fitted = _data(*validation, options, ("X_val", "y_val"))
+    fitted = _data(*validation, options, ("logits", "labels"))
     used = cast("float | None", floor_in(fitted) if is_auto(floor) else floor)
     if test[0] is None:
         for name, value in zip(_OF_TEST_DATA, (*test, *test_options.values()), strict=True):
             if value is not None:
-                raise InputError(name, "be left out where there is no `X_test`")
+                raise InputError(name, "be left out where there is no `test_logits`")
         return fitted, None, used
     others = options.copy()
     others.update({**test_options, "floor": used})  # type: ignore[typeddict-item]
-    measured = _data(*test, others, ("X_test", "y_test"))
+    measured = _data(*test, others, ("test_logits", "test_labels"))
     if measured.n_classes != fitted.n_classes:
-        raise InputError("X_test", f"have {fitted.n_classes} classes, as `X_val` has", got=measured.n_classes)
+        raise InputError("test_logits", f"have {fitted.n_classes} classes, as `logits` has", got=measured.n_classes)
     if used is not None and is_auto(floor) and floor_in(measured) is None:  # rows, which were told nothing
-        measured = with_floor(measured, used, "X_test")
+        measured = with_floor(measured, used, "test_logits")
     return fitted, measured, used
 
 
@@ -213,7 +264,9 @@ def _data(logits: Any, labels: Any, options: RowOptions, names: tuple[str, str])
 
 
 def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Calibrator:
-    """Fit one method; those that need no more than the temperatures of EC and TS share one search for both."""
+    """Fit one method, unless it is fitted; those that need no more than the temperatures of EC and TS share one search."""
+    if _is_fitted(method):
+        return method
     if type(method) is AdaptiveConsistency:
         return method.adopt(data, data, matched)
     if type(method) is TemperatureScaling:
@@ -301,11 +354,14 @@ class _MeasuredMethod:
             self._known[first] = {name: self._pairs.between(place[first], place[name]) for name in others}
         return self._known[first]
 
-    def verdicts(self, level: float, *, is_test: bool) -> list[str]:
-        """Which method has the lowest loss and the lowest calibration error, and which ones are as good."""
+    def verdicts(self, level: float, *, flatters: bool) -> list[str]:
+        """Which method has the lowest loss and the lowest calibration error, and which ones are as good.
+
+        ``flatters`` if some were fitted to the data that they are measured on.
+        """
         if len(self.cards) < 2:
             return []
-        said = [] if is_test else ["All methods were measured on the data that they were fitted to, which flatters them."]
+        said = ["All methods were measured on the data that they were fitted to, which flatters them."] if flatters else []
         if isinstance(self._data, Sketch):
             said.append("A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods.")
         for metric, title in (("nll", "NLL"), ("ece", "ECE")):

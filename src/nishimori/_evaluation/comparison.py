@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, is_dataclass
 from math import isfinite
 from typing import Any
 
+from nishimori._evaluation.differences import Difference
 from nishimori._evaluation.group_gaps import GroupGaps
-from nishimori._evaluation.paired import Difference
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import markdown_text, printable
 from nishimori._support.intervals import Interval

@@ -88,7 +88,7 @@ def compare(
         sets = [opened(each, told_rows, report) for each in data_sets(files)]
         found = nishimori.compare(
             sets[0],
-            X_test=sets[1] if len(sets) > 1 else None,
+            test_logits=sets[1] if len(sets) > 1 else None,
             methods=split(methods),
             classes=known,
             floor="auto" if is_auto(floor) else None,  # the data know a number

@@ -9,8 +9,8 @@ import typer
 
 import nishimori
 from nishimori._evaluation.calibrated import check_groups
+from nishimori._evaluation.differences import MOST_BINS, Difference, compared
 from nishimori._evaluation.group_gaps import GroupGaps
-from nishimori._evaluation.paired import MOST_BINS, Difference, compared
 from nishimori._evaluation.scorecard import METRICS, Scorecard, scorecards
 from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Input

@@ -150,7 +150,7 @@ def _made(sets: Sequence[list[Path]], told: Told, options: dict[str, Any]) -> "n
         data = [*before, last]
         _refuse_other_classes(data, sets)
         names = last.ids if isinstance(last, Located) else None
-        found = nishimori.Report(data[0], X_test=data[1] if len(data) > 1 else None, ids=names, **options)
+        found = nishimori.Report(data[0], test_logits=data[1] if len(data) > 1 else None, ids=names, **options)
     about = found.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
     return nishimori.Report.from_dict(about | {"code": python_lines(sets, told), "warnings": warned})

@@ -40,9 +40,9 @@ class Report:
 
     Parameters
     ----------
-    X_val, y_val
+    logits, labels
         Validation data, as for `compare`. A sketch is accepted too; the page then says what it cannot tell.
-    X_test, y_test, test_weight, test_clusters, test_groups
+    test_logits, test_labels, test_weight, test_clusters, test_groups
         What the page measures; by default the validation data, which flatters every method a little.
     ids : array of shape (n_samples,), optional
         Names of the samples that are measured, which are shown with the surest mistakes beside the number of the row.
@@ -68,10 +68,10 @@ class Report:
     @takes_rows()
     def __init__(
         self,
-        X_val: Any,
-        y_val: Any = None,
-        X_test: Any = None,
-        y_test: Any = None,
+        logits: Any,
+        labels: Any = None,
+        test_logits: Any = None,
+        test_labels: Any = None,
         *,
         title: str = "Model",
         test_weight: Any = None,
@@ -84,16 +84,16 @@ class Report:
     ) -> None:
         between("level", level, 0, 1)
         whole("n_bins", n_bins, 1, _MOST_BINS)
-        given = (X_test, y_test, test_weight, test_clusters, test_groups)
-        if X_test is None and any(each is not None for each in given):
-            raise InputError("X_test", "be given where other arguments speak of test data", got="None")
+        given = (test_logits, test_labels, test_weight, test_clusters, test_groups)
+        if test_logits is None and any(each is not None for each in given):
+            raise InputError("test_logits", "be given where other arguments speak of test data", got="None")
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
-        validation, test, used = data_sets((X_val, y_val), (X_test, y_test), options, test_options)
+        validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
         kind, classes, floor = options.get("input") or "logits", options.get("classes"), options.get("floor")
         asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins)
         found = results_of(validation, test, ids, asked)
         found["verdict"]["sentences"] += [floor_verdict(used)] if is_auto(floor) else []
-        names = ("X_val, y_val", "X_val, y_val" if test is None else "X_test, y_test")
+        names = ("logits, labels", "logits, labels" if test is None else "test_logits, test_labels")
         if isinstance(validation, Sketch):
             names = ("sketch", "sketch" if test is None else "test_sketch, None")
         self._results: dict[str, Any] = plain(

@@ -104,7 +104,7 @@ def _compared(validation: Any, test: Any, maps: Mapping[str, Map], asked: Asked)
     own = [FixedMap(each, method=name, **meaning) for name, each in maps.items()]
     methods: list[str | Calibrator] = [*_ONE_TEMPERATURE, *own]
     options: dict[str, Any] = {"level": asked.level, "n_bins": asked.n_bins}
-    return compare(validation, X_test=test, methods=methods, **meaning, **options)
+    return compare(validation, test_logits=test, methods=methods, **meaning, **options)
 
 
 def _about(found: Comparison, data: Rows) -> dict[str, Any]:

@@ -7,16 +7,13 @@ the mean of the differences row by row.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan
-from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, open_calibrated
 from nishimori._evaluation.ece_difference import EceDifference
 from nishimori._evaluation.scorecard import Scorecard, card_of, edges_for
 from nishimori._rows.batch import Batch
-from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in
+from nishimori._rows.rows import Rows
 from nishimori._sums.census import at_zeros, warn_of_zeros
 from nishimori._sums.group_tally import GroupTally, TallyGroups
 from nishimori._sums.passes import Sums
@@ -26,10 +23,9 @@ from nishimori._sums.sketch.sketch import Sketch
 from nishimori._sums.spread import ClusterSpread, Spread, spread, unit_weights
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval, interval_around, two_sided
-from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
-from nishimori.maps.temperature import Temperature, temperature_of
+from nishimori.maps.temperature import temperature_of
 
 MOST_BINS = 1000
 """Bins for which differences are computed: the covariance of their gaps takes 32 MB."""
@@ -70,79 +66,6 @@ class Difference:
                 "loss is infinite because a true class is masked."
             )
         return interval_around(self.value, self.se, level)
-
-
-@dataclass(frozen=True)
-class Paired:
-    """Two calibrations of the same rows.
-
-    Attributes
-    ----------
-    first, second : Scorecard
-        All metrics of each.
-    error, confidence, ece, brier, nll : Difference
-        Second minus first.
-    """
-
-    first: Scorecard
-    second: Scorecard
-    error: Difference
-    confidence: Difference
-    ece: Difference
-    brier: Difference
-    nll: Difference
-
-
-@takes_rows(words=CALIBRATORS_WORD)
-def paired(
-    logits: Any,
-    labels: Any,
-    first: Any,
-    second: Any,
-    *,
-    n_bins: int = 15,
-    strategy: Strategy = "uniform",
-    **options: Unpack[RowOptions],
-) -> Paired:
-    """What two calibrations of the same data differ by, with standard errors, intervals and p-values.
-
-    Parameters
-    ----------
-    logits, labels
-        As for `temperatures`; pass None for ``labels`` where ``logits`` brings its own.
-    first, second : float or calibrator
-        Temperatures, or fitted calibrators; 1 is the model as it is.
-    n_bins, strategy
-        Bins of the calibration error, as for `metrics.ece`.
-    **options
-        What is said about the data: see `rows`.
-
-    Returns
-    -------
-    Paired
-        With a `Difference` for each of `error`, `confidence`, `ece`, `brier` and `nll`, second minus first.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import nishimori
-    >>> rng = np.random.default_rng(0)
-    >>> logits = 3 * rng.normal(size=(2000, 5))
-    >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
-    >>> found = nishimori.paired(logits, labels, 1.0, 2.0)
-    >>> print(f"{found.nll.value:.3f} ± {found.nll.se:.3f}, p = {found.nll.p_value:.0e}")
-    -0.190 ± 0.017, p = 6e-29
-    """
-    used = {"first": _used(first), "second": _used(second)}
-    data, maps = open_calibrated(used, logits, labels, options)
-    cards, (found,) = compared(data, maps, n_bins=n_bins, strategy=strategy, counts=counts_in(data, options))
-    return Paired(first=cards[0], second=cards[1], **found)
-
-
-def _used(given: Any) -> Any:
-    """A map for a temperature; anything else as it is."""
-    is_number = isinstance(given, int | float | np.number) and not isinstance(given, bool)
-    return Temperature(checked_temperature(given)) if is_number else given
 
 
 def compared(

@@ -1,6 +1,7 @@
 """What two calibrations of the same rows differ by."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ import reference
 from small_calibrators import Bias
 
 import nishimori
-from nishimori import paired
+from nishimori import compare
+from nishimori._evaluation.differences import compared
 from nishimori.errors import InputError
+from nishimori.maps import Temperature
 
 LOGITS, LABELS = reference.drawn(800, 4)
 WEIGHTS = np.random.default_rng(1).exponential(size=800)
@@ -21,6 +24,21 @@ UNITS = {
     "counts": {"weights": WEIGHTS, "counts": True},
     "clusters": {"weights": WEIGHTS, "clusters": CLUSTERS},
 }
+
+
+def paired(logits, labels, *temperatures, n_bins=15, strategy="uniform", counts=False, **options):
+    """The scorecards at two temperatures, and what the second one differs by from the first."""
+    data, maps = nishimori.rows(logits, labels, **options), [Temperature(float(T)) for T in temperatures]
+    (first, second), (found,) = compared(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
+    return SimpleNamespace(first=first, second=second, **found)
+
+
+def changes(logits, labels, first, second, **options):
+    """What `compare` says that the second calibration differs by from the first."""
+    found = compare(logits, labels, methods={"first": first, "second": second}, **options)
+    return SimpleNamespace(
+        first=found["first"].scorecard, second=found["second"].scorecard, **found["second"].differences, all=found
+    )
 
 
 def arguments(units):
@@ -69,7 +87,7 @@ def test_a_p_value_is_that_of_a_normal_error():
 @pytest.mark.parametrize("units", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
 def test_equal_calibrations_differ_by_exactly_nothing(units, strategy):
-    found = paired(LOGITS, LABELS, 1.7, nishimori.from_temperature(1.7), strategy=strategy, **arguments(units))
+    found = changes(LOGITS, LABELS, 1.7, nishimori.from_temperature(1.7), strategy=strategy, **arguments(units))
     for name in NAMES:
         difference = getattr(found, name)
         assert (difference.value, difference.se, difference.p_value, *difference.interval()) == (0, 0, 1, 0, 0), name
@@ -78,7 +96,7 @@ def test_equal_calibrations_differ_by_exactly_nothing(units, strategy):
 def test_a_temperature_does_not_change_the_error_but_a_map_may():
     assert (paired(LOGITS, LABELS, 1.0, 3.0).error.value, paired(LOGITS, LABELS, 1.0, 3.0).error.se) == (0, 0)
     fixed, moved = nishimori.FixedMap(Bias(4.0)).fit(LOGITS, LABELS), LOGITS + np.array([4.0, 0, 0, 0])
-    found = paired(LOGITS, LABELS, 1.0, fixed).error
+    found = changes(LOGITS, LABELS, 1.0, fixed).error
     rows = reference.scores(moved, LABELS)["error"] - reference.scores(LOGITS, LABELS)["error"]
     assert (found.value, found.se) == pytest.approx((rows.mean(), reference.error_of_mean(rows)))
     assert found.value > 0
@@ -130,24 +148,36 @@ def test_intervals_cover_the_difference_of_eces_and_its_error_is_its_spread(firs
     assert (rejected > 54) if first == 0.7 else (rejected < 10)
 
 
-def test_calibrators_bring_their_meaning_which_must_be_the_same():
+def test_fitted_calibrators_are_measured_as_they_are_and_bring_their_meaning():
     p = reference.softmax(LOGITS)
     names = np.array(["ant", "bee", "cat", "dog"])
     options = {"input": "probabilities", "classes": names}
-    ec = nishimori.ExpectationConsistency(**options).fit(p, names[LABELS])
-    ts = nishimori.TemperatureScaling(**options).fit(p, names[LABELS])
-    found = paired(p, names[LABELS], ec, ts)
+    ec = nishimori.ExpectationConsistency(**options).fit(p[:400], names[LABELS[:400]])
+    ts = nishimori.TemperatureScaling(**options).fit(p[:400], names[LABELS[:400]])
+    found = changes(p[400:], names[LABELS[400:]], ec, ts)
     assert (found.first.temperature, found.second.temperature) == (ec.temperature_, ts.temperature_)
-    assert found.nll.value == pytest.approx(paired(LOGITS, LABELS, ec.temperature_, ts.temperature_).nll.value, abs=1e-9)
-    assert found.nll.value < 0  # the lowest there is
-    assert paired(p, names[LABELS], 1.0, ts).nll.value < 0
+    plain = paired(LOGITS[400:], LABELS[400:], ec.temperature_, ts.temperature_)
+    assert found.nll.value == pytest.approx(plain.nll.value, abs=1e-9)
+    assert found.nll.se == pytest.approx(plain.nll.se, rel=1e-9)
+    assert not any("flatters" in sentence for sentence in found.all.verdicts)
+    assert any("flatters" in sentence for sentence in changes(LOGITS, LABELS, 1.0, "ec").all.verdicts)
     other = nishimori.from_temperature(2.0)
-    with pytest.raises(
-        InputError, match=r"`first` and `second` must have the same `input`, got 'probabilities' and 'logits'\."
-    ):
-        paired(p, names[LABELS], ec, other)
-    with pytest.raises(InputError, match="`classes` must be those of the calibrator"):
-        paired(p, names[LABELS], ec, ts, classes=names[::-1])
+    with pytest.raises(InputError, match="calibrators with `input` as it is for the data, 'probabilities', got"):
+        changes(p, names[LABELS], ec, other)
+    with pytest.raises(InputError, match="`methods` must hold calibrators with `classes` as it is for the data"):
+        changes(p, names[LABELS], ec, ts, classes=names[::-1])
+    with pytest.raises(InputError, match="`logits` must have 4 classes, as the calibrator has, got 3"):
+        changes(LOGITS[:, :3], LABELS % 3, nishimori.ExpectationConsistency().fit(LOGITS, LABELS), 1.0)
+
+
+def test_the_reason_why_nothing_is_refitted_is_that_it_is_fitted():
+    half = nishimori.ExpectationConsistency().fit(LOGITS[:400], LABELS[:400])
+    found = compare(LOGITS, LABELS, methods={"half": half, "whole": nishimori.ExpectationConsistency(), "T": 1.5})
+    temperatures = [each.temperature for each in found]
+    whole = nishimori.temperatures(LOGITS, LABELS).ec
+    assert temperatures == [half.temperature_, pytest.approx(whole, rel=1e-9), 1.5]
+    assert half.temperature_ != pytest.approx(whole, rel=1e-3)
+    assert [each.method for each in compare(LOGITS, LABELS, methods=("none", 1.5))] == ["none", "T=1.5"]
 
 
 def test_what_is_not_known_is_said():
@@ -165,14 +195,8 @@ def test_what_is_not_known_is_said():
 
 
 REFUSED = {
-    "unfitted": (
-        (1.0, nishimori.TemperatureScaling()),
-        {},
-        r"`second` must be a fitted calibrator, got .* Call its `fit` first",
-    ),
-    "text": (("ec", 1.0), {}, r"`first` must be a fitted calibrator, got 'ec'\. Pass `nishimori\.load\(path\)`"),
-    "true": ((True, 1.0), {}, r"`first` must be a fitted calibrator, got True"),
-    "zero": ((1.0, 0), {}, "`temperature` must be a finite positive number, got 0"),
+    "true": ((True, 1.0), {}, "The method must be one of ec, ts, .*, got True"),
+    "zero": ((1.0, 0), {}, "`T` must be a finite positive number, got 0"),
     "bins": ((1.0, 2.0), {"n_bins": 1001}, r"^`n_bins` must be at most 1000 for differences, got 1001\.$"),
     "strategy": ((1.0, 2.0), {"strategy": "equal"}, "`strategy` must be 'uniform' or 'quantile', got 'equal'"),
 }
@@ -181,7 +205,7 @@ REFUSED = {
 @pytest.mark.parametrize(("maps", "given", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_compared_is_refused(maps, given, message):
     with pytest.raises(InputError, match=message):
-        paired(LOGITS, LABELS, *maps, **given)
+        changes(LOGITS, LABELS, *maps, **given)
 
 
 def test_a_sketch_is_refused():
