@@ -359,3 +359,11 @@ def test_a_dangling_link_is_not_a_folder(tmp_path):
     (tmp_path / "dangling").symlink_to("nowhere")
     with pytest.raises(InputError, match=r"dangling is a file, and the demo needs a folder\."):
         check_folder(tmp_path / "dangling", for_="the demo needs")
+
+
+@pytest.mark.parametrize("made", [ValueError, lambda text: InputError("path", "be another one", got=text)])
+def test_errors_name_the_target_and_never_the_temporary_file(tmp_path, made):
+    with pytest.raises(ValueError, match=re.escape(str(tmp_path / "c.json"))) as refused:  # noqa: SIM117
+        with new_file(tmp_path / "c.json", overwrite=False) as temporary:
+            raise made(str(temporary))
+    assert ".nishimori-" not in str(refused.value)

@@ -13,13 +13,13 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from nishimori.errors import InputError, NishimoriError, setting
 
 # O_NOFOLLOW does not exist everywhere. O_EXCL refuses links too, so nothing is lost.
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_ACCESS_LIST = "system.posix_acl_access"  # Linux's name of a file's access control list
 
 
 def check_folder(folder: Path, *, for_: str) -> None:
@@ -106,9 +106,6 @@ def _take_over(temporary: Path, target: Path, mode: int) -> None:
             mode = old.st_mode
             if not _same_owner(temporary, found, old):  # then the group is another one, which gets the rights of all others
                 mode = mode & ~0o070 | (mode & 0o007) << 3
-            elif hasattr(os, "getxattr"):
-                with suppress(OSError):  # no such list, which is the usual case
-                    os.setxattr(temporary, _ACCESS_LIST, os.getxattr(target, _ACCESS_LIST))
     with suppress(OSError):  # file systems without permissions
         os.chmod(temporary, mode & 0o777)
 
@@ -154,7 +151,13 @@ def _name_target(error: Exception, temporary: Path, target: Path) -> None:
             raise OSError(error.errno, error.strerror, str(target)) from None
     elif not isinstance(error, NishimoriError | FileExistsError):
         _refuse_full_disk(error, temporary, target)
-    error.args = tuple(each.replace(str(temporary), str(target)) if isinstance(each, str) else each for each in error.args)
+    error.args = tuple(_renamed(each, temporary, target) for each in error.args)
+    vars(error).update({name: _renamed(each, temporary, target) for name, each in vars(error).items()})
+
+
+def _renamed(part: Any, temporary: Path, target: Path) -> Any:
+    """A part of an error, which names the target if it is a text that names the temporary file."""
+    return part.replace(str(temporary), str(target)) if isinstance(part, str) else part
 
 
 def _refuse_full_disk(error: Exception, temporary: Path, target: Path) -> None:
