@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import resource
 import secrets
 import socket
