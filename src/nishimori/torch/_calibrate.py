@@ -126,7 +126,9 @@ def _calibrated(
         fitted, found = _fitted(chosen, data)
     except (InputError, NotConvergedError) as error:
         if isinstance(data, Sketch) and data.n_clusters != 1:  # one cluster is refused in every other way too
-            raise type(error)(f"{error} {INSTEAD}") from None
+            if isinstance(error, InputError):
+                raise error.changed(remedy=f"{error.remedy} {INSTEAD}".strip()) from None
+            raise NotConvergedError(f"{error} {INSTEAD}") from None
         raise
     calibrated = Calibrated(network, fitted)
     calibrated.found = found

@@ -84,10 +84,13 @@ class Exchange:
         return found
 
     def _placed(self, error: BaseException) -> NishimoriError:
-        """An error that names this rank. Those that are not the library's own become an `InputError`."""
-        kind = next((each for each in _KEPT if type(error) is each), InputError)
+        """An error that names this rank; those of other types become an `InputError`. Code that catches one must do so on all ranks."""
+        rank = f"Rank {self.rank}"
+        if isinstance(error, InputError):
+            return error.changed(where=f"{rank}: {error.where}" if error.where else rank)
         text = str(error) if isinstance(error, NishimoriError) else f"{type(error).__name__}: {error}".removesuffix(": ")
-        return kind(f"Rank {self.rank}: {text}")
+        kind = type(error) if isinstance(error, FormatError | MergeError) else InputError
+        return kind(f"{rank}: {text}")
 
     def _received(self, message: bytes, sizes: list[int]) -> Iterator[Any]:
         """The values of all ranks, whose messages have the lengths ``sizes``."""
@@ -115,10 +118,6 @@ class Exchange:
     def _global(self, rank: int) -> int:
         """The number of a rank of this group among all ranks of the job."""
         return rank if self._group is None else dist.get_global_rank(self._group, rank)
-
-
-_KEPT: tuple[type[NishimoriError], ...] = (InputError, FormatError, MergeError)
-"""Errors that keep their type on all ranks. Code that catches one of them must do so on every rank, or on none."""
 
 
 def _loaded(message: bytes) -> Any:

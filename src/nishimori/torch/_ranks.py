@@ -255,8 +255,10 @@ def _common_number(numbers: list[int | None]) -> int:
     for rank, number in known.items():
         if number != agreed:
             raise InputError(
-                f"Rank {rank}: `logits` must have the same number of classes on every rank, got {number}, and {agreed} on rank "
-                f"{first}."
+                "logits",
+                "have the same number of classes on every rank",
+                got=f"{number}, and {agreed} on rank {first}",
+                where=f"Rank {rank}",
             )
     return agreed
 

@@ -128,7 +128,8 @@ def _are_given(names: Sequence[Any], has_rows: Sequence[int], what: str) -> bool
     given = [each is not None for each in names]
     lacking = next((rank for rank, has in enumerate(has_rows) if has and not given[rank]), None)
     if any(given) and lacking is not None:
-        raise InputError(f"Rank {lacking}: `{what}` must be given on every rank that has rows, or on none, got none here.")
+        must = "be given on every rank that has rows, or on none"
+        raise InputError(what, must, got="none here", where=f"Rank {lacking}")
     return any(given)
 
 
