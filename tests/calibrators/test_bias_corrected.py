@@ -274,7 +274,7 @@ REFUSED = {
     ),
     "classes": (
         lambda: BiasCorrected().fit(np.zeros((2, 10_001)), [0, 1]),
-        "^`X` must have at most 10,000 classes for BiasCorrected, got 10,001",
+        "^`X` must have at most 10,000 classes for the method 'bias', got 10,001",
     ),
     "other K": (lambda: BiasCorrected().fit(LOGITS, LABELS).predict_proba(LOGITS[:, :3]), "^X has 3 features, but"),
     "groups": (lambda: BiasCorrected().fit(LOGITS, LABELS).predict_proba(LOGITS, groups=LABELS), "^`groups` must be left out"),

@@ -170,7 +170,7 @@ CONSTANT = np.full(N, 1.3)
 REFUSED = {
     "three classes": (
         lambda kind: kind().fit(*reference.drawn(60, 3)),
-        "`X` must have two classes for {name}, got 3. Only binary classification is supported. Use 'vector' or 'matrix', which "
+        "`X` must have two classes for the method '{method}', got 3. Only binary classification is supported. Use 'vector' or 'matrix', which "
         "work for any number of classes.",
     ),
     "one class": (
@@ -225,7 +225,7 @@ REFUSED = {
 def test_what_cannot_work_is_refused(kind, call, message):
     with pytest.raises(InputError) as error:
         call(kind)
-    assert str(error.value) == message.format(name=kind.__name__, row=int(np.argmax(SCORES > 2)))
+    assert str(error.value) == message.format(name=kind.__name__, method=kind().method_name, row=int(np.argmax(SCORES > 2)))
 
 
 def test_an_unknown_variant_is_refused():

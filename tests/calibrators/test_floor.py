@@ -182,7 +182,7 @@ def test_clusters_have_the_same_folds_whatever_they_are_called():
 
 SCORED = (
     "`floor` must be a number or None where nothing is fitted, got 'auto': it would be tuned on the labels that it scores. Fit "
-    "a calibrator with `floor='auto'` to other data and pass `calibrator=`, whose floor is then used, or pass a number."
+    "a calibrator with `floor='auto'` to other data and pass it as `calibrator`: its floor is then used. Or pass a number."
 )
 LOGITS = "`floor` must be left out for logits: it is the lowest probability. Pass `input='probabilities'`."
 SKETCH = nishimori.Sketch(input="probabilities").update(P, Y)

@@ -95,7 +95,7 @@ def test_true_classes_of_probability_zero_are_a_warning_that_counts_them(use, wh
     assert N_ZEROS > 0
     message = (
         rf"^The true class has probability 0 in {N_ZEROS} of 719 samples, so {what} depends on what 0 is replaced by: here the "
-        r"smallest positive number of its dtype\. Pass `floor=`, the lowest probability that you consider possible"
+        r"smallest positive number of its dtype\. Pass `floor`, the lowest probability that you consider possible"
         rf"{remedy}\.$"
     )
     with pytest.warns(InputWarning, match=message):

@@ -211,8 +211,8 @@ REFUSED = {
     ),
     "late labels without sequences": (
         lambda: collect(Network(), [(torch.zeros(4, 3), torch.zeros(4))], shift_labels=True),
-        "Batch 0: `shift_labels` needs `logits` of shape (n_sequences, n_tokens, n_classes), got (4, 3): it is not known where "
-        "a sequence ends.",
+        "Batch 0: `logits` must have shape (n_sequences, n_tokens, n_classes) where `shift_labels` is True, got (4, 3): it is "
+        "not known where a sequence ends.",
     ),
     "a label to ignore that is not a number": (
         lambda: collect(Network(), PLAIN, ignore_index="pad"),

@@ -70,7 +70,7 @@ class Method:
 class UnknownMethodError(InputError, KeyError):
     """There is no method of this name."""
 
-    __str__ = Exception.__str__  # without the quotes that `KeyError` puts around its text
+    __str__ = InputError.__str__  # without the quotes that `KeyError` puts around its text
 
 
 class MethodTable(Mapping[str, Method]):

@@ -84,7 +84,10 @@ class Exchange:
         return found
 
     def _placed(self, error: BaseException) -> NishimoriError:
-        """An error that names this rank; those of other types become an `InputError`. Code that catches one must do so on all ranks."""
+        """An error that names this rank; one that is not the library's own becomes an `InputError`.
+
+        Code that catches one must do so on every rank, or on none.
+        """
         rank = f"Rank {self.rank}"
         if isinstance(error, InputError):
             return error.changed(where=f"{rank}: {error.where}" if error.where else rank)

@@ -269,12 +269,12 @@ def test_where_no_temperature_fits_the_reason_is_that_of_a_fit_to_rows(labels):
         (
             100,
             "The temperature must lie in the range of the sketch, got one above 22.63. Make the sketch with a wider range, "
-            "such as `temperatures=(0.044, 2.3e+02)`.",
+            "such as `temperatures=(0.044, 230.0)`.",
         ),
         (
             0.001,
             "The temperature must lie in the range of the sketch, got one below 0.04419. Make the sketch with a wider range, "
-            "such as `temperatures=(0.0044, 23)`.",
+            "such as `temperatures=(0.0044, 23.0)`.",
         ),
     ],
 )
@@ -333,7 +333,7 @@ EMPTY = "The sketch must hold at least one row of positive weight, got none. Cal
         (
             lambda: evaluate(SKETCH, temperature=50.0),
             "`temperature` must lie in the range of the sketch, from 0.04419 to 22.63, got 50.0. Make the sketch with a wider "
-            "range: pass `temperatures=(low, high)`.",
+            "range of `temperatures`.",
         ),
         (
             lambda: metrics.ece(SKETCH, of="classwise"),
