@@ -170,7 +170,8 @@ CONSTANT = np.full(N, 1.3)
 REFUSED = {
     "three classes": (
         lambda kind: kind().fit(*reference.drawn(60, 3)),
-        "`X` must have two classes for the method '{method}', got 3. Only binary classification is supported. Use 'vector' or 'matrix', which "
+        "`X` must have two classes for the method '{method}', got 3. Only binary classification is supported. Use 'vector' or "
+        "'matrix', which "
         "work for any number of classes.",
     ),
     "one class": (
