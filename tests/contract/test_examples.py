@@ -30,8 +30,8 @@ SHORTER = {
 
 # The same for scripts without options: a number of steps in their text, and the one that replaces it.
 FEWER = {
-    "torch_causal_lm": ("max_steps=150", "max_steps=20"),
-    "torch_lightning": ("max_epochs=200", "max_epochs=20"),
+    "torch_causal_lm": ("max_steps=150", "max_steps=5"),
+    "torch_lightning": ("max_epochs=200", "max_epochs=10"),
     "torch_transformers": ("num_train_epochs=60", "num_train_epochs=10"),
 }
 
