@@ -36,7 +36,8 @@ FEWER = {
 }
 
 # What the examples import, made once for all of them.
-IMPORTS = ("nishimori.torch", "nishimori.theory", "sklearn.linear_model", "transformers.trainer")
+IMPORTS = ("nishimori.torch", "nishimori.theory", "nishimori._calibrators.methods", "nishimori._evaluation.compare")
+IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "transformers.trainer")
 
 # Engines that report their own start on standard error.
 TALKATIVE = ("map_reduce_ray", "map_reduce_spark")
