@@ -19,7 +19,7 @@ define LINT
 	$(1)/ruff check .
 endef
 
-.PHONY: help demo quick test lint full-lint types contracts docs unit fuzz bench picture clean
+.PHONY: help demo quick test lint full-lint types contracts docs byte-code unit fuzz bench picture clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -33,7 +33,7 @@ quick: $(QUICK_VENV)/installed lint  ## Set up a light environment, then what tw
 	NISHIMORI_TESTS=quick $(call PYTEST,$(QUICK)) -m 'not slow and not wheel' -r fE
 
 test: $(VENV)/installed  ## Set up, then run every check that CI runs
-	$(MAKE) -j2 -Otarget full-lint types contracts docs
+	$(MAKE) -j2 -Otarget byte-code types full-lint contracts docs
 	$(MAKE) unit
 
 lint: $(QUICK_VENV)/installed  ## Format and lint
@@ -50,6 +50,11 @@ contracts: $(VENV)/installed  ## Check that folders import only from earlier sta
 
 docs: $(VENV)/installed  ## Build the documentation into build/site
 	$(BIN)/mkdocs build --strict --quiet
+
+# Beside the check of types, which uses one core: otherwise each test process would compile the same packages and tests at its start.
+# What cannot be imported is an error of `unit`, not of this.
+byte-code: $(VENV)/installed
+	@-$(call PYTEST,$(BIN)) -n 0 --collect-only -q > /dev/null 2>&1
 
 unit: $(VENV)/installed  ## Tests, doctests, README lines and examples
 	$(call PYTEST,$(BIN))

@@ -149,7 +149,7 @@ def test_a_folder_without_parquet_files_is_still_a_folder(tmp_path):
 @pytest.fixture(scope="module")
 def measure():
     """Measures commands in processes that start with what all of them import."""
-    with warm("nishimori.cli._app", "nishimori._calibrators", "pandas") as measuring:
+    with warm("nishimori.cli._app", "nishimori._calibrators.methods", "pandas", "torch") as measuring:
         yield measuring
 
 

@@ -47,7 +47,7 @@ class Runner:
         python: Path,
         *,
         home: Path,
-        imports: tuple[str, ...] = ("nishimori.cli._app", "sklearn.linear_model"),
+        imports: tuple[str, ...] = ("nishimori.cli._app", "nishimori._calibrators.methods", "sklearn.linear_model"),
         **environment: str,
     ):
         # matplotlib must not look for a display, and rich must draw tables as wide as in the README.

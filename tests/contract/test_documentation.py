@@ -8,7 +8,8 @@ from readme import Runner, blocks
 
 PAGES = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
 SHOWN = {page.stem: [block for block in blocks(page) if block.output is not None] for page in PAGES}
-IMPORTS = ("nishimori.cli._app", "nishimori.torch", "sklearn.linear_model", "pandas", "matplotlib.pyplot", "dask.array")
+IMPORTS = ("nishimori.cli._app", "nishimori.torch", "nishimori._calibrators.methods", "nishimori._evaluation.compare")
+IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "pandas", "pydantic", "matplotlib.pyplot", "dask.array")
 
 
 @pytest.fixture(scope="module")

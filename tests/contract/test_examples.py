@@ -30,13 +30,14 @@ SHORTER = {
 
 # The same for scripts without options: a number of steps in their text, and the one that replaces it.
 FEWER = {
-    "torch_causal_lm": ("max_steps=150", "max_steps=20"),
-    "torch_lightning": ("max_epochs=200", "max_epochs=20"),
+    "torch_causal_lm": ("max_steps=150", "max_steps=5"),
+    "torch_lightning": ("max_epochs=200", "max_epochs=10"),
     "torch_transformers": ("num_train_epochs=60", "num_train_epochs=10"),
 }
 
 # What the examples import, made once for all of them.
-IMPORTS = ("nishimori.torch", "nishimori.theory", "sklearn.linear_model", "transformers.trainer")
+IMPORTS = ("nishimori.torch", "nishimori.theory", "nishimori._calibrators.methods", "nishimori._evaluation.compare")
+IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "transformers.trainer")
 
 # Engines that report their own start on standard error.
 TALKATIVE = ("map_reduce_ray", "map_reduce_spark")

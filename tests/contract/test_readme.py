@@ -109,6 +109,6 @@ def test_the_demo_says_which_extra_draws_its_picture(installed, used):
 
 @pytest.mark.wheel
 def test_blocks_with_an_extra_run_and_print_what_they_show(used):
-    imports = ("nishimori.cli._app", "nishimori.torch", "sklearn.linear_model", "matplotlib.pyplot")
+    imports = ("nishimori.cli._app", "nishimori.torch", "nishimori._calibrators.methods", "pydantic", "matplotlib.pyplot")
     with Runner(Path(sys.executable), home=used, imports=imports, OMP_NUM_THREADS="1") as runner:
         runner.check([block for block in blocks() if block.extra is not None], used)

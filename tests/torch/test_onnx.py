@@ -87,8 +87,7 @@ def test_the_probabilities_of_a_binary_score_are_those_of_both_classes(flat, tmp
     np.testing.assert_allclose(p, reference.softmax(np.stack([np.zeros(6), z], axis=1), 1.7), atol=1e-6)
 
 
-INPUTS = {
-    "a tensor": (X, ["features"]),
+INPUTS = {  # one tensor: see above
     "a tuple": ((X, X**2), ["features", "scale"]),
     "a mapping": ({"features": X, "scale": X**2}, ["features", "scale"]),
 }
@@ -101,8 +100,7 @@ def test_inputs_have_the_names_of_the_networks_arguments(args, names, calibrated
     assert [each.name for each in file.get_inputs()] == names
     values = dict(zip(["features", "scale"], (X.numpy()[:2], X.numpy()[:2] ** 2), strict=True))
     (z,) = file.run(None, {name: values[name] for name in names})
-    x = X[:2] if len(names) == 1 else X[:2] ** 3
-    np.testing.assert_allclose(z, exact(calibrated, x) / 1.7, atol=1e-5)
+    np.testing.assert_allclose(z, exact(calibrated, X[:2] ** 3) / 1.7, atol=1e-5)
 
 
 def test_an_output_with_several_tensors_is_written_as_its_logits_alone(tmp_path):

@@ -17,7 +17,7 @@ line of error or with several; a failure that leaves files behind or changes one
 not that of the numbers in the file; raw control characters on the screen; a valid file that is refused; too much memory or
 time. The exit code is 1 if there are findings.
 
-The suite runs a few hundred cases of each format (test_fuzz.py) and the cases that have a name (test_named_cases.py). To add a
+The suite runs fifty cases of each format (test_fuzz.py) and the cases that have a name (test_named_cases.py). To add a
 format, add its samples to `samples.FORMATS` and its mutations to `cases.MUTATIONS`.
 """
 

@@ -27,7 +27,7 @@ class Bayes(Artefact):
     where = "Section 5.1"
 
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
-        d, seeds = (80, 3) if scale.quick else (500, 20)
+        d, seeds = (40, 3) if scale.quick else (500, 20)
         work: dict[str, Callable[[], Any]] = {}
         for teacher in _TEACHERS:
             for alpha in _ALPHAS:

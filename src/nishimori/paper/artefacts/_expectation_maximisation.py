@@ -48,7 +48,7 @@ class ExpectationMaximisationArtefact(Artefact):
     where = "Sections 3 and 5.1"
 
     def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
-        d, size = (100, 9) if scale.quick else (500, 25)
+        d, size = (60, 9) if scale.quick else (500, 25)
         work: dict[str, Callable[[], Any]] = {f"EM {each.name}": partial(recovered, each, scale) for each in RIGHT + WRONG}
         return work | {f"free energy {teacher}": partial(_free_energy, teacher, d, size, scale.seed) for teacher in _COLOURS}
 
@@ -130,7 +130,7 @@ class ExpectationMaximisationArtefact(Artefact):
 
 def recovered(setting: Setting, scale: Scale) -> dict[str, Any]:
     """Means and standard errors over training sets, and the temperature of each of them."""
-    d, seeds = (100, 6) if scale.quick else (500, 16)
+    d, seeds = (60, 6) if scale.quick else (500, 16)
     teacher = _teacher(setting.teacher, setting.temperature)
     # Other training sets in each setting, so that the deviations of two settings are independent.
     seed = len(RIGHT + WRONG) * scale.seed + (RIGHT + WRONG).index(setting)

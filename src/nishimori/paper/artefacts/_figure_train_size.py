@@ -93,5 +93,5 @@ def _piece(fraction: float, scale: Scale) -> dict[str, Any]:
     clean_only = replace(found, augmented=None)
     return {
         "n_train": found.provenance["n_train"],
-        **measured(clean_only, resamples=10 if scale.quick else 50, seed=scale.seed),
+        **measured(clean_only, resamples=5 if scale.quick else 50, seed=scale.seed),
     }

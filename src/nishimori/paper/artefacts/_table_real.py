@@ -33,4 +33,4 @@ class TableReal(Artefact):
 
 
 def _piece(name: str, scale: Scale) -> dict[str, dict[str, float]]:
-    return measured(network(name, scale), resamples=10 if scale.quick else 50, seed=scale.seed)
+    return measured(network(name, scale), resamples=5 if scale.quick else 50, seed=scale.seed)
