@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from nishimori._kernels.block import LARGEST
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numbers import between
@@ -27,6 +26,10 @@ Floor = float | Literal["auto"] | None
 
 SAY_PROBABILITIES = "pass `input='probabilities'`"
 """What to do if logits look like probabilities, where the function takes ``input``."""
+
+LARGEST = 1e100
+"""No logit is larger: the cubes of larger ones overflow float64. Real ones are far smaller; masks are -inf or, often, the
+lowest float32."""
 
 
 @dataclass(frozen=True)
