@@ -75,7 +75,7 @@ class DeviceRows(Rows):
         """Whether ``pass_`` takes rows that were not checked."""
         return reads_unchecked(pass_, self._unchecked)
 
-    @cached_property
+    @property
     def _unchecked(self) -> Batch:
         return Batch(self.scores.array, self.labels, self.weights)
 
