@@ -350,8 +350,8 @@ class _Missed:
     n: int
 
     def __call__(self, gibbs: Gibbs) -> Any:
-        return -TopN(self.n).observed(gibbs.batch)
+        return -TopN(self.n).observed(gibbs)
 
 
 def _wrong(gibbs: Gibbs) -> Any:
-    return -Confidence().observed(gibbs.batch)
+    return -Confidence().observed(gibbs)

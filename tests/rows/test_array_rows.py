@@ -8,7 +8,7 @@ pytest.importorskip("numba", reason="only the Numba kernel reads pieces unchecke
 from nishimori import temperatures
 from nishimori._rows import stored_rows
 from nishimori._rows.array_rows import ArrayRows
-from nishimori._rows.batch import Batch
+from nishimori._sums import moments
 from nishimori.errors import InputError
 
 
@@ -37,9 +37,9 @@ def test_a_piece_of_a_file_is_one_call_of_the_kernel(file, monkeypatch):
     path, labels, logits = file()
     expected = temperatures(logits, labels)
     sizes = []
-    sums = Batch.block_sums
+    sums = moments.block_sums
     monkeypatch.setattr(
-        Batch, "block_sums", lambda self, *betas, exact: sizes.append(self.n_rows) or sums(self, *betas, exact=exact)
+        moments, "block_sums", lambda batch, *betas, exact: sizes.append(batch.n_rows) or sums(batch, *betas, exact=exact)
     )
     blocks = []
     iterate = ArrayRows.__iter__
@@ -68,14 +68,14 @@ def test_after_a_mask_pieces_are_not_tried_at_once(file, monkeypatch):
     labels[labels == 9] = 0
     expected = temperatures(logits.astype(np.float64), labels)
     counted = []
-    sums = Batch.block_sums
+    sums = moments.block_sums
 
-    def spied(self, *betas, exact):
-        found = sums(self, *betas, exact=exact)
-        counted.append((self.n_rows, self.masked, self.counted is not None))
+    def spied(batch, *betas, exact):
+        found = sums(batch, *betas, exact=exact)
+        counted.append((batch.n_rows, batch.masked, found.counted is not None))
         return found
 
-    monkeypatch.setattr(Batch, "block_sums", spied)
+    monkeypatch.setattr(moments, "block_sums", spied)
     found = temperatures(path, labels)
     assert (found.ec, found.ts) == pytest.approx((expected.ec, expected.ts), rel=1e-8)
     tried = [each for each in counted if each[0] == 1000 and each[1] is False and not each[2]]

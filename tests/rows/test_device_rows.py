@@ -7,23 +7,22 @@ import reference
 from nishimori import ExpectationConsistency, TemperatureScaling, evaluate, temperatures
 from nishimori._fit import search
 from nishimori._fit.expansion import Expand
-from nishimori._kernels import array_api
-from nishimori._kernels.kernel import Kernel, named
-from nishimori._rows import array_rows, device_rows
+from nishimori._kernels import array_api, row_sums
+from nishimori._kernels.block import AnswerSums
+from nishimori._kernels.kernel import Kernel
+from nishimori._rows import device_rows
 from nishimori._rows.batch import Batch
 from nishimori._rows.device_rows import DeviceRows
 from nishimori._rows.entry import open_rows
-from nishimori._rows.rows import is_fused
+from nishimori._rows.rows import reads_unchecked
 from nishimori._sums.census import Count
-from nishimori._sums.moments import Measure, pair_sums
+from nishimori._sums.moments import Measure, sum_pair
 from nishimori._sums.observables import Confidence, Energy, TopN
 from nishimori._sums.passes import together
 from nishimori._support import arrays
 from nishimori.errors import InputError
 
 torch = pytest.importorskip("torch")
-
-PLAIN = Kernel("plain", array_api.power_sums)
 
 
 def slow_sums(logits, labels, weights, beta_ec, beta_ts, *, exact):
@@ -35,23 +34,28 @@ def slow_sums(logits, labels, weights, beta_ec, beta_ts, *, exact):
     good = there & ~bad
     if not good.any():
         return np.array([0.0] * 43 + [bad.sum().item()])
-    batch = Batch(logits[good].double(), labels[good].long(), weights[good], kernel=PLAIN)
+    batch = Batch(logits[good].double().numpy(), labels[good].numpy(), weights[good].numpy())
     census = Count(Confidence())(batch)
-    sums = pair_sums(batch, beta_ec, beta_ts, exact=exact)
+    sums, _ = sum_pair(batch, beta_ec, beta_ts, exact=exact)
     CALLS.append(exact)
-    counted = (there.sum().item(), census.n_masked, census.chance, bad.sum().item())
-    return np.array([*sums, *batch.answers, *counted], dtype=float)
+    answers = [getattr(census, name) for name in AnswerSums._fields]
+    return np.array([*sums, *answers, there.sum(), census.n_masked, census.chance, bad.sum()], dtype=float)
 
 
 CALLS = []
 
 
+def use(monkeypatch, block_sums):
+    """Have a kernel with these sums for tensors."""
+    kernel = Kernel("stand-in", array_api.power_sums, block_sums, lambda logits: logits.ndim == 2)
+    usual = row_sums.kernel_for
+    monkeypatch.setattr(row_sums, "kernel_for", lambda array, n: kernel if torch.is_tensor(array) else usual(array, n))
+
+
 @pytest.fixture(autouse=True)
 def device(monkeypatch):
     """Every tensor counts as one on a CUDA device."""
-    kernel = Kernel("stand-in", array_api.power_sums, slow_sums, lambda logits: logits.ndim == 2)
-    monkeypatch.setattr(device_rows, "kernel_for", lambda array: kernel)
-    monkeypatch.setattr(array_rows, "kernel_for", lambda array, n=None: PLAIN)
+    use(monkeypatch, slow_sums)
     monkeypatch.setattr(arrays, "is_on_cuda", lambda x: isinstance(x, torch.Tensor))
     monkeypatch.setattr(arrays, "shared_with_numpy", lambda x: x)
     monkeypatch.setattr(search, "_STEPPED", 2**17)
@@ -165,8 +169,7 @@ def test_where_the_sample_disagrees_all_rows_are_read_in_float64(monkeypatch):
             logits, labels, weights, *(beta if exact else beta * (1 + 1e-7) for beta in (beta_ec, beta_ts)), exact=exact
         )
 
-    kernel = Kernel("stand-in", array_api.power_sums, shifted, lambda logits: True)
-    monkeypatch.setattr(device_rows, "kernel_for", lambda array: kernel)
+    use(monkeypatch, shifted)
     logits, labels = drawn(40_000, 64)
     found = temperatures(logits, labels)
     assert (found.ec, found.ts) == pytest.approx(by_definition(logits.double().numpy(), labels), rel=1e-8)
@@ -202,18 +205,24 @@ def test_a_sample_without_weight_gives_no_start_and_no_warning():
     assert (found.ec, found.ts) == pytest.approx(expected, rel=1e-8)
 
 
-def test_passes_that_need_a_number_per_row_are_not_fused():
+def test_passes_that_need_a_number_per_row_do_not_take_rows_unchecked(monkeypatch):
     pair = Measure(((Confidence(), (1.0,)), (Energy(), (1.0,))))
-    fused, plain = named("numba"), named("numpy")
-    assert is_fused(together(pair, Count(Confidence())), fused)
-    assert not is_fused(together(pair, Count(Confidence())), plain)
-    assert not is_fused(together(pair, Count(TopN(2))), fused)
-    assert not is_fused(together(Count(Confidence())), fused)
-    assert not is_fused(together(pair, pair), fused)
+    batch = Batch(STORED, LABELS.numpy(), np.ones(3000))
+
+    def is_taken(*passes, by="numba"):
+        monkeypatch.setenv("NISHIMORI_KERNEL", by)
+        return reads_unchecked(together(*passes) if len(passes) > 1 else passes[0], batch)
+
+    assert is_taken(pair, Count(Confidence()))
+    assert is_taken(Count(Confidence()), pair)
+    assert not is_taken(pair, Count(Confidence()), by="numpy")
+    assert not is_taken(pair, Count(TopN(2)))
+    assert not is_taken(together(Count(Confidence())))
+    assert not is_taken(pair, lambda batch: batch.weight)
     for wanted in ((Confidence(), (0.0,)), (Confidence(), (1.0, 2.0)), (TopN(2), (1.0,))):
-        assert not is_fused(Measure((wanted,)), fused)
-    assert is_fused(Expand(1.0), fused)
-    assert not is_fused(Expand(1.0), plain)
+        assert not is_taken(Measure((wanted,)))
+    assert is_taken(Expand(1.0))
+    assert not is_taken(Expand(1.0), by="numpy")
 
 
 @pytest.mark.parametrize("weights", [None, np.random.default_rng(1).uniform(0.5, 3, 3000)], ids=["even", "weighted"])

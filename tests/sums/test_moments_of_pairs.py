@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import reference
 
-from nishimori._kernels.kernel import _is_installed, named
+from nishimori._kernels.block import N_SUMS
+from nishimori._kernels.kernel import _is_installed
 from nishimori._rows.batch import Batch
-from nishimori._sums.moments import N_SUMS, Measure, measure, pair_sums
+from nishimori._sums.moments import Measure, measure, sum_pair
 from nishimori._sums.observables import Confidence, Energy, TopN
 
 LOGITS, LABELS = reference.drawn(700, 6)
@@ -16,6 +17,11 @@ KERNELS = [
     "array_api",
     pytest.param("numba", marks=pytest.mark.skipif(not _is_installed("numba"), reason="needs numba")),
 ]
+
+
+@pytest.fixture(params=KERNELS)
+def _kernel(request, monkeypatch):
+    monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
 
 
 def gaps(logits, labels, beta):
@@ -53,20 +59,20 @@ def by_hand(ec, ts):
     return sums
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.usefixtures("_kernel")
 @pytest.mark.parametrize(("ec", "ts"), [(0.4, 0.7), (0.5, 0.5), (2.0, 0.1)])
-def test_the_sums_are_those_of_the_definition(kernel, ec, ts):
-    batch = Batch(LOGITS, LABELS, WEIGHTS, kernel=named(kernel))
-    found, wanted = pair_sums(batch, ec, ts, exact=True), by_hand(ec, ts)
+def test_the_sums_are_those_of_the_definition(ec, ts):
+    batch = Batch(LOGITS, LABELS, WEIGHTS)
+    (found, _), wanted = sum_pair(batch, ec, ts, exact=True), by_hand(ec, ts)
     assert len(found) == len(wanted) == N_SUMS
     np.testing.assert_allclose(found, wanted, rtol=3e-4, atol=1e-6)
     exact = [0, 1, 6, 7, *range(12, 22)]  # no differences
     np.testing.assert_allclose(np.array(found)[exact], np.array(wanted)[exact], rtol=1e-11, atol=1e-10)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_a_pair_gives_the_moments_of_each_observable_alone(kernel):
-    batch = Batch(LOGITS, LABELS, WEIGHTS, kernel=named(kernel))
+@pytest.mark.usefixtures("_kernel")
+def test_a_pair_gives_the_moments_of_each_observable_alone():
+    batch = Batch(LOGITS, LABELS, WEIGHTS)
     wanted = {Confidence(): 0.4, Energy(): 0.7}
     together = Measure(tuple((observable, (beta,)) for observable, beta in wanted.items()))(batch)
     for observable, found in zip(wanted, together.items, strict=True):
@@ -94,10 +100,10 @@ def test_sums_of_parts_add_to_the_sums_of_the_whole():
     np.testing.assert_allclose(added.items[1].jerk, once.items[1].jerk, rtol=1e-11)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.usefixtures("_kernel")
 @pytest.mark.parametrize("observables", [(Confidence(), Energy()), (Energy(), Confidence()), (Energy(),), (TopN(2), Energy())])
-def test_products_are_carried_to_other_betas_by_the_slopes_of_the_rows(kernel, observables):
-    batch = Batch(LOGITS, LABELS, WEIGHTS, kernel=named(kernel))
+def test_products_are_carried_to_other_betas_by_the_slopes_of_the_rows(observables):
+    batch = Batch(LOGITS, LABELS, WEIGHTS)
     near = [0.4, 0.7][: len(observables)]
     sums = Measure(tuple((each, (beta,)) for each, beta in zip(observables, near, strict=True)))(batch)
     for step in (1e-3, -1e-3):

@@ -10,6 +10,7 @@ from numpy.polynomial import chebyshev
 from nishimori._calibrators.methods import calibrator
 from nishimori._calibrators.one_temperature import OneTemperature
 from nishimori._fit.search import match
+from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
@@ -18,7 +19,7 @@ from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Observable, RowView, TopN
 from nishimori._sums.resampling import on_host, resampled_sums
 from nishimori._sums.sketch.sketch import Sketch
-from nishimori._support.arrays import Array, HostArray
+from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval
 from nishimori._support.numbers import between, whole
 from nishimori.errors import InputError
@@ -222,18 +223,17 @@ class _Gaps:
 
     def __call__(self, batch: Batch) -> HostArray:
         rows = self.observable._on(batch)
-        observed = rows.observed(batch)
-        found = [] if not self.ends else self._values(batch, rows, (0.0, inf), observed)
+        inner, ends = (self._distributions(batch, rows, betas) for betas in (self.betas, (0.0, inf) if self.ends else ()))
+        observed = rows.observed(inner[0])
+        found = [rows.value(gibbs, observed) for gibbs in ends]
         found += [batch.xp.abs(each) + batch.xp.abs(observed) for each in found]
-        found += self._values(batch, rows, self.betas, observed)
+        found += [rows.value(gibbs, observed) for gibbs in inner]
         return on_host(found, batch.weights)
 
     @staticmethod
-    def _values(batch: Batch, rows: RowView, betas: tuple[float, ...], observed: Array) -> list[Array]:
-        if rows.uses_tables:
-            return [rows.value(Gibbs(batch, beta), observed) for beta in betas]
-        powers = batch.power_sums(betas, rows.powers)
-        return [rows.value(Gibbs(batch, beta, powers[i, ...]), observed) for i, beta in enumerate(betas)]
+    def _distributions(batch: Batch, rows: RowView, betas: tuple[float, ...]) -> list[Gibbs]:
+        known = row_sums(batch, betas, rows.powers) if betas and not rows.uses_tables else None
+        return [Gibbs(batch, beta, known) for beta in betas]
 
 
 def _points(low: float, high: float) -> HostArray:

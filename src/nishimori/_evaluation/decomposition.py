@@ -16,7 +16,7 @@ from nishimori._rows.options import ONE_NUMBER, RowOptions, takes_rows
 from nishimori._rows.rows import Rows
 from nishimori._sums.census import CountZeros, warn_of_zeros
 from nishimori._sums.gibbs import Gibbs
-from nishimori._sums.outcomes import KeepOutcomes, Levels, OneClaim, Outcomes, check_claim, levels_of
+from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, check_claim, levels_of
 from nishimori._sums.passes import Mean, Sums, together
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
@@ -142,39 +142,39 @@ def _split(score: float, refinement: float, uncertainty: float, temperature: flo
 
 @dataclass(frozen=True)
 class _ClaimScore:
-    """The pass that averages the score of a claim: of the probability that is given to what happened."""
+    """The pass that keeps claims and averages their score: that of the probability that is given to what happened."""
 
     score: Score
     beta: float
     of: OneClaim
 
-    def __call__(self, batch: Batch) -> Mean:
+    def __call__(self, batch: Batch) -> Sums:
         gibbs = Gibbs(batch, self.beta)
         if self.of == "top":
             rows = _top_brier(gibbs) if self.score == "brier" else _top_nll(gibbs)
         else:  # two classes: both make the same error
             rows = gibbs.brier / 2 if self.score == "brier" else gibbs.nll
-        return Mean(batch.total(rows), batch.weight)
+        return Sums((Outcomes.of(gibbs, self.of), Mean(batch.total(rows), batch.weight)))
 
 
 def _top_brier(gibbs: Gibbs) -> Array:
-    squared: Array = gibbs.batch.xp.where(gibbs.batch.right, gibbs.doubt, gibbs.top) ** 2
+    squared: Array = gibbs.batch.xp.where(gibbs.right, gibbs.doubt, gibbs.top) ** 2
     return squared
 
 
 def _top_nll(gibbs: Gibbs) -> Array:
     """Minus the logarithm of the confidence of right answers, and of one minus the confidence of wrong ones."""
-    batch, xp, rest = gibbs.batch, gibbs.batch.xp, gibbs.rest
+    xp, rest = gibbs.batch.xp, gibbs.rest
     # Kernels raise smaller weights to the edge of float64's range. The weight of the true class then stands for all wrong ones.
     known = rest > _LEAST_WEIGHT
-    logs = xp.where(known, xp.log(xp.where(known, rest, xp.ones_like(rest))), gibbs.beta * batch.label_drops)
-    return xp.log1p(rest) - xp.where(batch.right, xp.zeros_like(logs), logs)
+    logs = xp.where(known, xp.log(xp.where(known, rest, xp.ones_like(rest))), gibbs.beta * gibbs.label_drops)
+    return xp.log1p(rest) - xp.where(gibbs.right, xp.zeros_like(logs), logs)
 
 
 def _of_claims(score: Score, data: Rows, of: OneClaim, beta: float, cv: int | None) -> Decomposition:
     """The decomposition of the mean score of one claim per row, by isotonic regression."""
-    passes = together(KeepOutcomes(beta, of), _ClaimScore(score, beta, of), CountZeros())
-    outcomes, mean, zeros = data.gather(passes).items
+    claimed, zeros = data.gather(together(_ClaimScore(score, beta, of), CountZeros())).items
+    outcomes, mean = claimed.items
     if score == "nll" and data.n_classes == 2:  # else other wrong classes have a probability too
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
     return _split(mean.value, *_recalibrated(score, outcomes, cv))

@@ -10,7 +10,7 @@ clusters share, and the statistic could never exceed the square root of the numb
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import copysign, inf, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows, clusters_in, counts_of_clusters
@@ -18,7 +18,7 @@ from nishimori._sums.census import Census, Count
 from nishimori._sums.clusters import ClusterSums, cluster_sums
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy
-from nishimori._sums.passes import together
+from nishimori._sums.passes import Found, KernelPass, together
 from nishimori._sums.scores import after
 from nishimori._support.arrays import Array
 from nishimori.maps.map import Map
@@ -48,7 +48,7 @@ class ConfidenceGap(RowScore):
 
     def rows(self, gibbs: Gibbs) -> ScoredRows:
         """The gap of expectation consistency, with variance c(1 − c)."""
-        gap = Confidence().gap(gibbs, Confidence().observed(gibbs.batch))
+        gap = Confidence().gap(gibbs, Confidence().observed(gibbs))
         return ScoredRows(gap.value, gibbs.top * gibbs.doubt)
 
 
@@ -58,7 +58,7 @@ class EnergyGap(RowScore):
 
     def rows(self, gibbs: Gibbs) -> ScoredRows:
         """The gap of temperature scaling; the variance of the logit is its slope in β."""
-        gap = Energy().gap(gibbs, Energy().observed(gibbs.batch))
+        gap = Energy().gap(gibbs, Energy().observed(gibbs))
         return ScoredRows(gap.value, gap.slope)
 
 
@@ -120,29 +120,25 @@ class _Sums:
 
 
 @dataclass(frozen=True)
-class _Deviate:
-    """The pass that sums the numbers of all rows."""
+class _Deviate(KernelPass[_Sums | ClusterSums]):
+    """The pass that sums the numbers of all rows, or these and the weights over each cluster."""
 
     score: RowScore
     map_: Map
+    in_clusters: bool
 
-    def __call__(self, batch: Batch) -> _Sums:
-        rows = self.score.rows(Gibbs(*after(self.map_, batch)))
+    def with_found(self, batch: Batch) -> tuple[_Sums | ClusterSums, Found]:
+        """The sums of a batch, and its distribution, unless the map gives other logits."""
+        gibbs = Gibbs(*after(self.map_, batch))
+        rows = self.score.rows(gibbs)
+        return self._sums(batch, rows), gibbs if gibbs.batch is batch else batch
+
+    def _sums(self, batch: Batch, rows: ScoredRows) -> _Sums | ClusterSums:
+        if self.in_clusters:
+            return cluster_sums(batch, [rows.value, batch.xp.ones_like(rows.value)])
         (square_variance,) = batch.totals([rows.variance], squared=True).tolist()
         total, variance = batch.totals(rows).tolist()
         return _Sums(total, square_variance, variance)
-
-
-@dataclass(frozen=True)
-class _DeviateInClusters:
-    """The pass that sums them and the weights over each cluster."""
-
-    score: RowScore
-    map_: Map
-
-    def __call__(self, batch: Batch) -> ClusterSums:
-        value = self.score.rows(Gibbs(*after(self.map_, batch))).value
-        return cluster_sums(batch, [value, batch.xp.ones_like(value)])
 
 
 def deviation(data: Rows, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:
@@ -150,8 +146,7 @@ def deviation(data: Rows, score: RowScore, map_: Map, *, counts: bool) -> tuple[
     in_clusters = clusters_in(data) is not None
     if in_clusters and counts:
         raise counts_of_clusters()
-    measure: Any = (_DeviateInClusters if in_clusters else _Deviate)(score, map_)
-    sums, census = data.gather(together(measure, Count(Confidence()))).items
+    sums, census = data.gather(together(_Deviate(score, map_, in_clusters), Count(Confidence()))).items
     if in_clusters:
         return _among_clusters(sums), census
     return Deviation(sums.total, sums.variance if counts else sums.square_variance, census.weight), census

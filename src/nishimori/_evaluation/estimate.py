@@ -12,6 +12,7 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in
+from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import TopN
 from nishimori._sums.passes import Mean, Sums
 from nishimori._sums.reliability import Strategy
@@ -140,7 +141,7 @@ class _MissedTopN:
     counts: bool
 
     def __call__(self, batch: Batch) -> Sums:
-        missed = -TopN(self.n).observed(batch)
+        missed = -TopN(self.n).observed(Gibbs(batch, 1.0))  # the same at every β
         mean = Mean(batch.total(missed), batch.weight)
         return Sums((mean, spread(batch, [missed], counts=self.counts), batch.n_rows))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.gibbs import Gibbs, sums_for_scores
 from nishimori._sums.groups import Grouping
 from nishimori._sums.reliability import sort_claims
 from nishimori._sums.scores import after
@@ -95,7 +95,7 @@ class MeasureLabels:
 
     def __call__(self, batch: Batch) -> LabelSums:
         mapped, beta = after(self.map_, batch)
-        (gibbs,) = Gibbs.of_scores(mapped, [beta])
+        gibbs = Gibbs(mapped, beta, sums_for_scores(mapped, [beta]))
         claims = sort_claims(gibbs, self.edges, "positive")
         grouping = Grouping("groups", self.n_labels)
         codes, n_bins = grouping.codes(batch), self.edges.shape[1] - 1

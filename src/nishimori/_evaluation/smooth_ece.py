@@ -103,8 +103,9 @@ class ResidualSpread:
     of: OneClaim
 
     def __call__(self, batch: Batch) -> Residuals:
-        claimed = claims(Gibbs(batch, self.beta), self.of)[:, 0]
-        residuals = arrays.on_host(batch.weights) * (claimed - outcomes(batch, self.of)[:, 0])
+        gibbs = Gibbs(batch, self.beta)
+        claimed = claims(gibbs, self.of)[:, 0]
+        residuals = arrays.on_host(batch.weights) * (claimed - outcomes(gibbs, self.of)[:, 0])
         place = np.clip(claimed, 0.0, 1.0) * _CELLS
         below = np.minimum(place.astype(np.int64), _CELLS - 1)
         above = place - below

@@ -5,7 +5,7 @@ cumulants κ of d. Six of them give temperatures ten percent away to eight digit
 reading the logits again. An `Expansion` holds such rows; 56 bytes stand for a row of logits.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import comb, factorial
@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._kernels.block import RowsNearBeta
-from nishimori._kernels.kernel import ExpandedSumsFunction, Kernel
-from nishimori._rows.batch import N_SUMS, Batch
-from nishimori._rows.rows import Rows
+from nishimori._kernels.block import N_SUMS, RowsNearBeta
+from nishimori._kernels.kernel import ExpandedSumsFunction
+from nishimori._kernels.row_sums import kernel_of, near_beta, row_sums, takes_unchecked
+from nishimori._rows.batch import Batch
+from nishimori._sums.moments import GapSums, Measure, pair_sums
+from nishimori._sums.passes import KernelPass
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 
@@ -28,7 +30,7 @@ _JOINED = 2**13
 
 @dataclass(frozen=True)
 class ExpandedRows:
-    """Some rows near ``beta``: their power sums at other β, and what does not depend on β. It stands in for a `Batch`.
+    """Some rows near ``beta``: their power sums at other β, and what does not depend on β.
 
     ``sums`` computes the sums of a pair of observables, if the kernel that expanded the rows can do that too.
     """
@@ -43,14 +45,6 @@ class ExpandedRows:
         return int(self.weights.shape[0])
 
     @property
-    def label_drops(self) -> Array:
-        return self.rows.label_drops
-
-    @property
-    def right(self) -> Array:
-        return self.rows.right
-
-    @property
     def xp(self) -> Any:
         """The array API functions of these rows' library."""
         return arrays.namespace(self.weights)
@@ -60,18 +54,17 @@ class ExpandedRows:
         """The sum of the weights."""
         return float(self.xp.sum(self.weights))
 
-    total = Batch.total
-    totals = Batch.totals
-
-    def power_sums(self, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> Array:  # noqa: ARG002
+    def powers(self, beta: float) -> Array:
         """R(β) and its derivatives up to the fourth, from the cumulants."""
-        assert top_n == 1, "only the rest of all classes is known"
-        assert order <= 4
-        return self.xp.stack([self._powers(beta - self.beta) for beta in betas])
+        return self._powers(beta - self.beta)
 
-    def block_sums(self, beta_ec: float, beta_ts: float, *, exact: bool) -> HostArray | None:  # noqa: ARG002
-        """The sums of a pair of observables, or None if they have to be made from `power_sums`."""
-        return None if self.sums is None else self._sums(beta_ec, beta_ts)[:N_SUMS]
+    def pair_sums(self, beta_ec: float, beta_ts: float) -> HostArray:
+        """The sums of a pair of observables, each at its own β."""
+        if self.sums is not None:
+            return self._sums(beta_ec, beta_ts)[:N_SUMS]
+        ec = self.powers(beta_ec)
+        ts = ec if beta_ts == beta_ec else self.powers(beta_ts)
+        return pair_sums(ec, ts, self.rows.right, self.rows.label_drops, self.weights)
 
     def _sums(self, beta_ec: float, beta_ts: float) -> HostArray:
         assert self.sums is not None
@@ -102,7 +95,7 @@ class ExpandedRows:
         found = []
         for beta, in_confidence in ((beta_ec, True), (beta_ts, False)):
             in_log, in_slope = (abs(_term(beta - self.beta, power)) for power in (n, n - 1))
-            powers = self.power_sums((beta,), 1)[0, ...]
+            powers = self.powers(beta)
             top = 1 / (1 + powers[0, ...])
             doubt = powers[0, ...] * top
             in_energy = doubt * in_slope + self.xp.abs(powers[1, ...]) * top**2 * in_log
@@ -125,22 +118,18 @@ def _term(step: float, power: int) -> float:
 
 
 @dataclass(frozen=True)
-class Expansion(Rows):
+class Expansion:
     """The rows of a data set near one β. Two expansions of different rows add."""
 
     parts: tuple[ExpandedRows, ...]
 
-    n_classes = 0  # there are no classes to look at any more
-
     def __add__(self, other: "Expansion") -> "Expansion":
         return Expansion(self.parts + other.parts)
 
-    @property
-    def n_rows(self) -> int:
-        return sum(part.n_rows for part in self.parts)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.parts)
+    def measured(self, measure: Measure) -> GapSums:
+        """What a measurement of confidence, energy or both at one β each would give."""
+        first, *others = (measure.of_pair(part.pair_sums(*measure.pair)) for part in self.parts)
+        return sum(others, first)
 
     def joined(self) -> "Expansion":
         """The same rows in few parts: those of many classes come a few hundred at a time."""
@@ -160,26 +149,27 @@ class Expansion(Rows):
 
 
 @dataclass(frozen=True)
-class Expand:
+class Expand(KernelPass[Expansion]):
     """The pass that expands rows around ``beta``. What it gives adds by keeping both parts, so it grows with the rows."""
 
     beta: float
     exact: bool = True
 
-    def is_fused_by(self, kernel: Kernel) -> bool:
-        """Whether the kernel can read all rows at once."""
-        return kernel.expand is not None
+    def reads_unchecked(self, batch: Batch) -> bool:
+        """Whether the kernel expands rows by itself."""
+        return kernel_of(batch).expand is not None and takes_unchecked(batch)
 
-    def __call__(self, batch: Batch) -> Expansion:
-        xp = batch.xp
-        rows = batch.expanded(self.beta, exact=self.exact)
-        if rows is not None:
-            return Expansion((ExpandedRows(self.beta, rows, batch.weights, batch.chosen_kernel.expanded_sums),))
-        sums = batch.power_sums((self.beta,), ORDER, exact=self.exact)[0, ...]
+    def with_found(self, batch: Batch) -> tuple[Expansion, RowsNearBeta]:
+        """The expanded rows of a batch, and the same as the kernel returned them."""
+        found = near_beta(batch, self.beta, exact=self.exact)
+        if found is not None:
+            return Expansion((ExpandedRows(self.beta, found, batch.weights, kernel_of(batch).expanded_sums),)), found
+        known, xp = row_sums(batch, (self.beta,), ORDER, exact=self.exact), batch.xp
+        sums = known.at(self.beta)
         rest = sums[0, ...]
         means = sums[1:, ...] / xp.where(rest > 0, rest, xp.ones_like(rest))
-        rows = RowsNearBeta(rest, _cumulants(means, xp), batch.label_drops, batch.right)
-        return Expansion((ExpandedRows(self.beta, rows, batch.weights),))
+        found = RowsNearBeta(rest, _cumulants(means, xp), known.label_drops, known.right)
+        return Expansion((ExpandedRows(self.beta, found, batch.weights),)), found
 
 
 def _cumulants(means: Array, xp: Any) -> Array:

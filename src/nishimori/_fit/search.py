@@ -17,9 +17,18 @@ import numpy as np
 
 from nishimori._fit.expansion import Expand, Expansion
 from nishimori._fit.match import Match
+from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._rows.labels import check_number_of_clusters
-from nishimori._rows.rows import Rows, applied, concluded, counts_of_clusters, has_clusters, refuse_counted_clusters
+from nishimori._rows.rows import (
+    Rows,
+    applied,
+    concluded,
+    counts_of_clusters,
+    has_clusters,
+    refuse_counted_clusters,
+    sums_at_once,
+)
 from nishimori._sums.census import Census, Count
 from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
@@ -67,14 +76,16 @@ class CompareRows:
 
     def means(self, batch: Batch, *, exact: bool) -> HostArray:
         """The mean of each observable in each row."""
-        rows: Any = batch
         if self.expanded_at is not None:
-            (rows,), exact = Expand(self.expanded_at, exact)(batch).parts, True
-        # One power more than needed: float32 rounds β, and kernels use the next power to correct that.
-        powers = rows.power_sums([beta for _, beta in self.wanted], 2, exact=exact)
+            (rows,) = Expand(self.expanded_at, exact)(batch).parts
+            powers = [rows.powers(beta) for _, beta in self.wanted]
+        else:
+            # One power more than needed: float32 rounds β, and kernels use the next power to correct that.
+            known = row_sums(batch, tuple(beta for _, beta in self.wanted), 2, exact=exact)
+            powers = [known.at(beta) for _, beta in self.wanted]
         values: list[Array] = [
-            (1.0 if isinstance(observable, Confidence) else powers[i, 1, :]) / (1 + powers[i, 0, :])
-            for i, (observable, _) in enumerate(self.wanted)
+            (1.0 if isinstance(observable, Confidence) else each[1, :]) / (1 + each[0, :])
+            for (observable, _), each in zip(self.wanted, powers, strict=True)
         ]
         return np.stack([arrays.on_host(each) for each in values])
 
@@ -530,7 +541,10 @@ class _Search:
     @property
     def can_sum(self) -> bool:
         """Whether each reading is one call of a kernel."""
-        return self.is_paired and self.readings.count.follows_fused and getattr(self.data, "sums_at_once", False)
+        if not self.is_paired:
+            return False
+        anywhere = measure_at(self.observables, dict.fromkeys(range(len(self.observables)), ANYWHERE))
+        return sums_at_once(self.data, together(anywhere, self.readings.count))
 
     def by_sums(self) -> Match:
         """Read the data, each time in one call of a kernel, and in float32 if some rows have the same answers in float64."""
@@ -682,7 +696,7 @@ class _Local:
         points: dict[int, Point | NishimoriError] = dict.fromkeys(wanted, NotConvergedError("The root is too far away."))
         if not near:
             return points
-        gaps = self.rows.gather(measure_at(self.observables, near))
+        gaps = self.rows.measured(measure_at(self.observables, near))
         self.gaps.add(near, gaps)
         return points | {i: in_log_beta(each) for i, each in zip(near, gaps.items, strict=True)}
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from nishimori._fit.match import Match, Receipt
 from nishimori._fit.search import match
+from nishimori._kernels.row_sums import known_sums
 from nishimori._rows.batch import Batch
 from nishimori._rows.top_k_rows import CompletedBatch, TopKRows
 from nishimori._sums.moments import Measure
@@ -193,8 +194,11 @@ class EnergyGaps:
 
     def __call__(self, batch: Batch) -> EnergySums:
         assert isinstance(batch, CompletedBatch)
-        bounds = batch.energy_bounds(self.beta)
-        return EnergySums(np.array([batch.total(each - batch.label_drops) for each in bounds]), batch.weight)
+        assert batch.tails is not None
+        known = known_sums(batch, (self.beta,), 1)
+        rest, slopes = known.at(self.beta)
+        bounds = batch.tails.energies(self.beta, 1 + rest, slopes, known.found.peak)
+        return EnergySums(np.array([batch.total(each - known.label_drops) for each in bounds]), batch.weight)
 
 
 def _between(even: Root, concentrated: Match, position: int) -> Interval:

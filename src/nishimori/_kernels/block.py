@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nishimori._support.arrays import Array
+from nishimori._support.arrays import Array, HostArray
 
-LARGEST = 1e100
-"""The cubes of larger logits overflow float64. Real ones are far smaller; masks are -inf or, often, the lowest float32."""
+N_SUMS = 34
+"""How many sums a pair of observables has: see `pair_sums`."""
 
 
 class PowerSums(NamedTuple):
@@ -26,6 +26,57 @@ class PowerSums(NamedTuple):
     peak: Array
     top: Array | None
     sums: Array
+
+
+class AnswerSums(NamedTuple):
+    """Sums over the rows whose top class is true, or not: of their weights and of the squares. How many are right or masked."""
+
+    right: float
+    wrong: float
+    right_squares: float
+    wrong_squares: float
+    n_right: float
+    n_at_masks: float
+
+
+class Counted(NamedTuple):
+    """What a kernel counts in rows that were not checked before: those of positive weight, and what is in them.
+
+    A kernel that does not tell bad rows from masks counts only where there are neither.
+
+    ``chance`` is the weight of random guesses that are right. ``n_bad`` is the number of rows with NaN, +inf, no class at all,
+    or a label that is not the number of a class.
+    """
+
+    n_rows: float
+    n_masked: float
+    chance: float
+    n_bad: float
+
+
+_N_WITH_ANSWERS = N_SUMS + len(AnswerSums._fields)
+
+
+class BlockSums(NamedTuple):
+    """The sums of a pair of observables over a block of rows, without a number per row, and what the labels say.
+
+    ``counted`` is None where the kernel has counted nothing, because some logit is not an ordinary number.
+    """
+
+    sums: HostArray
+    answers: AnswerSums
+    counted: Counted | None
+
+    @classmethod
+    def of(cls, found: HostArray) -> "BlockSums":
+        """From the numbers of a kernel: the sums, the `AnswerSums`, and perhaps what was `Counted`."""
+        counted = Counted(*found[_N_WITH_ANSWERS:].tolist()) if len(found) > _N_WITH_ANSWERS else None
+        return cls(found[:N_SUMS], AnswerSums(*found[N_SUMS:_N_WITH_ANSWERS].tolist()), counted)
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether these are sums of good rows, so that no check is due: at least one, and no bad one."""
+        return self.counted is not None and self.counted.n_rows > 0 and not self.counted.n_bad
 
 
 class RowsNearBeta(NamedTuple):

@@ -2,8 +2,8 @@
 
 A kernel is one function, `power_sums`: it takes logits (n, k), some β and an order, and gives Σ d^j exp(βd) over the classes
 of each row, d being the distance from the row's largest logit. Everything that nishimori measures follows from these sums.
-`kernel_for` chooses the kernel of a data set; no other module knows which one runs. The environment variable
-``NISHIMORI_KERNEL`` overrules it by name.
+`kernel_for` chooses the kernel of a data set, and `row_sums` has what others call; nobody else knows which one runs. The
+environment variable ``NISHIMORI_KERNEL`` overrules the choice by name.
 """
 
 import os
@@ -18,13 +18,11 @@ from typing import Protocol
 import numpy as np
 
 from nishimori._kernels import array_api
-from nishimori._kernels.block import PowerSums, RowsNearBeta
+from nishimori._kernels.block import BlockSums, PowerSums, RowsNearBeta
+from nishimori._rows.batch import LARGE
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
-
-# From this many numbers on Numba saves about as much time as it takes to load; to compile it, once per machine, takes longer.
-_LARGE = 2**25
 
 _VARIABLE = "NISHIMORI_KERNEL"
 
@@ -90,14 +88,14 @@ class Kernel:
 
     def block_sums(
         self, logits: Array, labels: Array, weights: Array, beta_ec: float, beta_ts: float, *, exact: bool
-    ) -> HostArray | None:
+    ) -> BlockSums | None:
         """The sums of a pair of observables over a block, or None if they have to be made from `power_sums`.
 
         With ``exact`` they are computed in float64.
         """
         if self.fused is None or not (0 < beta_ec < inf and 0 < beta_ts < inf):
             return None
-        return self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact)
+        return BlockSums.of(self.fused(logits, labels, weights, beta_ec, beta_ts, exact=exact))
 
 
 @cache
@@ -108,8 +106,8 @@ def named(name: str) -> Kernel:
     return Kernel(name, module.power_sums, **{k: getattr(module, v) for k, v in optional.items() if hasattr(module, v)})
 
 
-def kernel_for(array: Array, n_elements: int | None = None) -> Kernel:
-    """The kernel for data like ``array``, of ``n_elements`` numbers in all if that is known."""
+def kernel_for(array: Array, n_numbers: int | None = None) -> Kernel:
+    """The kernel for data like ``array``, of ``n_numbers`` in all if that is known."""
     able = _able(array)
     wanted = os.environ.get(_VARIABLE, "")
     if wanted and wanted not in _NAMES:
@@ -118,7 +116,8 @@ def kernel_for(array: Array, n_elements: int | None = None) -> Kernel:
         )
     if wanted in able:
         return named(wanted)
-    if able[0] == "numba" and (n_elements is None or n_elements < _LARGE):
+    # On large data Numba saves about as much time as it takes to load; to compile it, once per machine, takes longer.
+    if able[0] == "numba" and (n_numbers is None or n_numbers < LARGE):
         return named("numpy")
     return named(able[0])
 

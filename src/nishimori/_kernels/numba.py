@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._kernels.block import LARGEST, PowerSums, RowsNearBeta, doublings
+from nishimori._kernels.block import PowerSums, RowsNearBeta, doublings
 from nishimori._kernels.half import takes_half
 from nishimori._kernels.numba_exp import OFFSET
 from nishimori._kernels.numba_fits import N_SUMS, fill_expanded_total, fill_expansion, fill_total
 from nishimori._kernels.numba_half import fill_half, fill_half_expansion, fill_half_total
 from nishimori._kernels.numba_loops import fill
+from nishimori._rows.scores import LARGEST
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 

@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._kernels.kernel import kernel_for
-from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._rows.batch import LARGE, Batch, Clusters, Groups
 from nishimori._rows.labels import RowIndex, check_number_of_clusters, cluster_codes, row_index
-from nishimori._rows.rows import Rows, T, is_fused
+from nishimori._rows.rows import Rows, T, reads_unchecked
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
 
-# A kernel that needs no number per row is given more rows at a time, to hide the cost of calls.
-_FUSED_ROWS = 2**16
+# Of large data more rows are read at a time, to hide the cost of calls.
+_ROWS_OF_LARGE = 2**16
 
-# One that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
-_FUSED_NUMBERS = 2**26
+# A pass that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
+_UNCHECKED_NUMBERS = 2**26
 
 
 def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = row_index) -> Clusters:
@@ -33,7 +32,7 @@ def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = row_index) ->
 class ArrayRows(Rows):
     """Rows in an array of any library. The first reading checks the values of each block; later ones do not.
 
-    Where these are part of other rows, errors count from ``first_row``, and the kernel is chosen for ``n_rows_in_all``.
+    Where these are part of other rows, errors count from ``first_row``, and there are ``n_rows_in_all``.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class ArrayRows(Rows):
         groups: Groups | None = None,
     ) -> None:
         self.scores = replace(scores, array=arrays.shared_with_numpy(scores.array))
-        self.kernel = kernel_for(self.scores.array, (n_rows_in_all or scores.n_samples) * scores.n_classes)
+        self.n_numbers = (n_rows_in_all or scores.n_samples) * scores.n_classes  # of all rows
         self.labels = labels
         self.weights = weights
         self.clusters = clusters
@@ -55,7 +54,7 @@ class ArrayRows(Rows):
         self._first_row = first_row
         self._masked: dict[int, bool | None] = {}  # by the first row of a block that was checked
         is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray) and not scores.is_scattered
-        self._at_once = is_here and self.kernel.takes_unchecked(self.scores.array) and bool(weights.any())
+        self._at_once = is_here and bool(weights.any())
 
     @property
     def n_classes(self) -> int:
@@ -76,20 +75,28 @@ class ArrayRows(Rows):
         return made
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
-        """The sum of ``pass_`` over all rows, with few calls of the kernel if that is enough."""
+        """The sum of ``pass_`` over all rows, with few calls if it takes rows that were not checked."""
         total: T | None = None
-        step = max(1, _FUSED_NUMBERS // self.n_classes)
-        starts = range(0, self.n_rows, step) if self._at_once and is_fused(pass_, self.kernel) else range(0)
-        for start in starts:
+        if self._at_once and reads_unchecked(pass_, self._unchecked(slice(0, self.n_rows))):
+            total = self._sum_of_unchecked(pass_, report)
+            self._at_once = total is not None
+        return super().gather(pass_, report) if total is None else total
+
+    def _sum_of_unchecked(self, pass_: Any, report: Report) -> Any:
+        """The same from rows as they are, or None if something has to be masked or refused, which is done in blocks."""
+        total, step = None, max(1, _UNCHECKED_NUMBERS // self.n_classes)
+        for start in range(0, self.n_rows, step):
             rows = slice(start, min(start + step, self.n_rows))
-            batch = Batch(self.scores.array[rows], self.labels[rows], self.weights[rows], masked=False, kernel=self.kernel)
-            sums = pass_(batch)
-            if batch.counted is None:  # something has to be masked or refused, which is done in blocks
-                self._at_once, total = False, None
-                break
+            sums = pass_.of_unchecked(self._unchecked(rows))
+            if sums is None:
+                return None
             total = sums if total is None else total + sums
             report("Reading", rows.stop, self.n_rows)
-        return super().gather(pass_, report) if total is None else total
+        return total
+
+    def _unchecked(self, rows: slice) -> Batch:
+        values = self.scores.array[rows]
+        return Batch(values, self.labels[rows], self.weights[rows], masked=False, n_numbers=self.n_numbers)
 
     def __iter__(self) -> Iterator[Batch]:
         """Blocks of a size that suits the device, so that beyond the caller's array only one of them is in memory."""
@@ -111,11 +118,11 @@ class ArrayRows(Rows):
             clusters = None if self.clusters is None else self.clusters.of(rows).of(kept)
             groups = None if self.groups is None else self.groups.of(rows).of(kept)
             masked, rounding = self._masked[rows.start], self.scores.rounding
-            half = unchanged if given is None and self.kernel.takes_half(unchanged) else None
-            yield Batch(logits, true, heavy, given, masked, rounding, self.kernel, clusters, groups, half)
+            half = unchanged if given is None and arrays.is_half(unchanged) else None
+            yield Batch(logits, true, heavy, given, masked, rounding, clusters, groups, half, self.n_numbers)
 
     def _blocks(self) -> Iterator[slice]:
-        return self.scores.blocks(_FUSED_ROWS if self.kernel.fused is not None else None)
+        return self.scores.blocks(_ROWS_OF_LARGE if self.n_numbers >= LARGE else None)
 
     @property
     def has_masks(self) -> bool:

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from nishimori._kernels.block import RowsNearBeta
-from nishimori._kernels.kernel import Kernel, kernel_for
 from nishimori._rows.labels import RowIndex, coded, row_index
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
@@ -21,41 +19,8 @@ from nishimori._support.arrays import Array, HostArray, namespace
 # The spacing of float64 at 1.
 _EPSILON = 2.0**-52
 
-# Float32 holds this β and its inverse, and what they are multiplied with, with all their digits.
-_LEAST_SINGLE = 1e-15
-
-
-class AnswerSums(NamedTuple):
-    """Sums over the rows whose top class is true, or not: of their weights and of the squares. How many are right or masked."""
-
-    right: float
-    wrong: float
-    right_squares: float
-    wrong_squares: float
-    n_right: float
-    n_at_masks: float
-
-
-class Counted(NamedTuple):
-    """What a kernel counts in rows that were not checked before: those of positive weight, and what is in them.
-
-    A kernel that does not tell bad rows from masks counts only where there are neither.
-
-    ``chance`` is the weight of random guesses that are right. ``n_bad`` is the number of rows with NaN, +inf, no class at all,
-    or a label that is not the number of a class.
-    """
-
-    n_rows: float
-    n_masked: float
-    chance: float
-    n_bad: float
-
-
-N_SUMS = 34
-"""How many sums a pair of observables has: see `pair_sums`. A kernel that gives them adds `AnswerSums`, perhaps `Counted`."""
-
-_N_WITH_ANSWERS = N_SUMS + len(AnswerSums._fields)
-
+LARGE = 2**25
+"""Data of so many numbers are large: what hides the cost of calls then pays."""
 
 MOST_CLUSTER_SUMS = 2**27
 """Sums per cluster and bin or group that are in memory at most: 1 GiB."""
@@ -106,9 +71,13 @@ class Batch:
 
     ``given`` are the probabilities whose logarithms the logits are, where probabilities were passed. ``masked`` says whether
     some logit is -inf; if it is None, that is looked up when it is first needed. ``stored_rounding`` is the relative error of
-    probabilities as they were passed. ``kernel`` computes power sums; if it is None, the usual one for such arrays.
-    ``clusters`` say which rows are not independent, if that was said, and ``groups`` which group each row belongs to.
-    ``stored`` are the same logits in half precision, as they came, where the kernel takes those.
+    probabilities as they were passed. ``clusters`` say which rows are not independent, if that was said, and ``groups`` which
+    group each row belongs to. ``stored`` are the same logits in half precision, if they came so. ``n_numbers`` is the number of
+    logits in all the data that these rows are a part of, if it is known. ``predicted`` are the columns of the predicted
+    classes, where the logits do not say.
+
+    Nothing writes into a batch: everything else here follows from these fields alone. What a kernel finds in the rows it
+    returns; see `nishimori._kernels.row_sums`.
 
     Rows that go to a kernel unchecked may have weight zero, and their weights are None if all are one.
     """
@@ -119,10 +88,11 @@ class Batch:
     given: Array | None = None
     masked: bool | None = None
     stored_rounding: float = 0.0
-    kernel: Kernel | None = None
     clusters: Clusters | None = None
     groups: Groups | None = None
     stored: Array | None = None
+    n_numbers: int | None = None
+    predicted: Array | None = None
 
     @property
     def n_rows(self) -> int:
@@ -144,82 +114,6 @@ class Batch:
         return self.logits if is_double else arrays.in_double(self.logits)
 
     @cached_property
-    def chosen_kernel(self) -> Kernel:
-        """What computes power sums."""
-        return self.kernel or kernel_for(self.logits)
-
-    @property
-    def kernel_name(self) -> str:
-        """Which kernel computes power sums."""
-        return self.chosen_kernel.name
-
-    def power_sums(self, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> Array:
-        """Σ d^j exp(βd) over the classes outside the ``top_n`` largest, (n_betas, order + 1, n), in float64.
-
-        With ``exact`` they are computed in float64, else in the precision of the logits. Those of `stored` logits always are.
-        """
-        if self.stored is not None and top_n == 1:
-            logits = self.stored
-        else:
-            logits = self.double if self._in_double(betas, exact) else self.logits
-        found = self.chosen_kernel.power_sums(logits, betas, order, top_n)
-        # What the kernel had to find anyway is not looked for again.
-        self.__dict__.setdefault("peak", found.peak)
-        if self.given is None:
-            if found.top is not None:
-                self.__dict__.setdefault("top", found.top)
-            self.__dict__.setdefault("right", self._is_right(found.top))
-        return found.sums
-
-    def rests(self, betas: Sequence[float]) -> list[Array]:
-        """Σ exp(βd) over the classes outside the largest, for each β, in float64. None is computed twice, and all at once."""
-        known: dict[float, Array] = self.__dict__.setdefault("_rests", {})
-        new = [beta for beta in dict.fromkeys(betas) if beta not in known]
-        if new:
-            sums = self.power_sums(new, 0)
-            known.update({beta: sums[i, 0, ...] for i, beta in enumerate(new)})
-        return [known[beta] for beta in betas]
-
-    def block_sums(self, beta_ec: float, beta_ts: float, *, exact: bool) -> HostArray | None:
-        """The sums of a pair of observables, where the kernel can do without a number per row; see `pair_sums`."""
-        if self.given is not None:
-            return None
-        exact = self._in_double((beta_ec, beta_ts), exact)
-        logits = self.logits if self.stored is None else self.stored
-        found = self.chosen_kernel.block_sums(logits, self.labels, self.weights, beta_ec, beta_ts, exact=exact)
-        if found is None:
-            return None
-        self.__dict__["answers"] = AnswerSums(*found[N_SUMS:_N_WITH_ANSWERS].tolist())
-        if len(found) > _N_WITH_ANSWERS:
-            self.__dict__["_counted"] = Counted(*found[_N_WITH_ANSWERS:].tolist())
-        return found[:N_SUMS]
-
-    def expanded(self, beta: float, *, exact: bool) -> RowsNearBeta | None:
-        """Rows as functions of β, where the kernel can do that by itself; see `_fit.expansion`."""
-        kernel = self.chosen_kernel
-        if kernel.expand is None or self.given is not None:
-            return None
-        logits = self.logits if self.stored is None else self.stored
-        found = kernel.expand(logits, self.labels, self.weights, beta, exact=self._in_double((beta,), exact))
-        self.__dict__.update(right=found.right, label_drops=found.label_drops)
-        if found.is_usual:
-            n_rows = int(np.count_nonzero(self.weights))  # a kernel that expands rows is given arrays of NumPy
-            self.__dict__["_counted"] = Counted(n_rows, 0, self.weight / self.n_classes, 0)
-        return found
-
-    @property
-    def counted(self) -> Counted | None:
-        """What the kernel has counted on its way; None before it has, and for kernels that count nothing."""
-        return self.__dict__.get("_counted")
-
-    @staticmethod
-    def _in_double(betas: Sequence[float], exact: bool) -> bool:
-        return exact or not all(_LEAST_SINGLE < beta < 1 / _LEAST_SINGLE for beta in betas)
-
-    def _is_right(self, top: Array | None) -> Array:
-        return self._label_logits == self.peak if top is None else top == self.labels
-
-    @cached_property
     def has_masks(self) -> bool:
         """Whether some class of some row is masked."""
         return bool(self.xp.any(self.logits == -inf)) if self.masked is None else self.masked
@@ -237,26 +131,12 @@ class Batch:
     @cached_property
     def top(self) -> Array:
         """The predicted class of each row; of equal maxima the first."""
-        return self.xp.argmax(self.passed, axis=1)
+        return self.xp.argmax(self.passed, axis=1) if self.predicted is None else self.predicted
 
     @cached_property
     def right(self) -> Array:
         """Whether the predicted class is the true one."""
         return self.top == self.labels
-
-    @cached_property
-    def answers(self) -> AnswerSums:
-        """What the labels say about the top classes."""
-        return self.answers_of(self.right)
-
-    def answers_of(self, right: Array) -> AnswerSums:
-        """The same where other classes than the top one count as right."""
-        xp = self.xp
-        flags = xp.astype(right, self.weights.dtype)
-        sums = self.totals([flags, 1 - flags, self.weights * flags, self.weights * (1 - flags)])
-        n_at_masks = float(xp.sum(xp.astype(xp.isinf(self.label_drops), flags.dtype))) if self.has_masks else 0.0
-        right_weight, wrong, right_squares, wrong_squares = sums.tolist()
-        return AnswerSums(right_weight, wrong, right_squares, wrong_squares, float(xp.sum(flags)), n_at_masks)
 
     @cached_property
     def drops(self) -> Array:
@@ -273,13 +153,14 @@ class Batch:
         return self.logits > -inf if self.has_masks else None
 
     @cached_property
-    def _label_logits(self) -> Array:
+    def label_logits(self) -> Array:
+        """The logit of each row's true class."""
         return self.at(self.logits, self.labels)
 
     @cached_property
     def label_drops(self) -> Array:
         """The drop of each row's true class: 0 if it is a top class, -inf if it is masked."""
-        return arrays.in_double(self._label_logits) - arrays.in_double(self.peak)
+        return arrays.in_double(self.label_logits) - arrays.in_double(self.peak)
 
     @cached_property
     def ones(self) -> Array:
@@ -298,10 +179,9 @@ class Batch:
 
     def with_logits(self, logits: Array, *, same_top: bool) -> "Batch":
         """The same rows with other logits; ``same_top`` if the predicted classes are known to stay as they are."""
-        found = replace(self, logits=logits, given=None, stored_rounding=0.0, stored=None)
-        if same_top:  # rounding may make two new logits equal
-            found.__dict__.update(top=self.top, right=self.right)
-        return found
+        # Rounding may make two new logits equal.
+        predicted = self.top if same_top else None
+        return replace(self, logits=logits, given=None, stored_rounding=0.0, stored=None, predicted=predicted)
 
     def at(self, table: Array, columns: Array) -> Array:
         """One entry of each row."""

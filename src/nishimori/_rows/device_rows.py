@@ -1,4 +1,4 @@
-"""Rows on a CUDA device, of which a kernel gives the sums in one call."""
+"""Rows on a CUDA device, of which a pass may give the sums in one call."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -7,35 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._kernels.kernel import Kernel, kernel_for
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import Classes, class_indices
-from nishimori._rows.rows import Rows, T, is_fused, without_rows
+from nishimori._rows.rows import Rows, T, reads_unchecked
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori._support.progress import Report, silent
 
+# Logits of these types can be read as they are; float64 takes so long that a check of its own does not matter.
+_AS_THEY_ARE = {"float32", "float16", "bfloat16"}
+
 
 class DeviceRows(Rows):
-    """Rows on a CUDA device. They stay there, and a fused pass reads all of them at once.
+    """Rows on a CUDA device. They stay there, and a pass that takes rows as they are reads all of them at once.
 
-    Nothing is checked beforehand, because a check would be another reading: the kernel counts the rows that a check would
+    Nothing is checked beforehand, because a check would be another reading: such a pass counts the rows that a check would
     refuse. If there are any, and for all other passes, the rows are read in blocks, and each block is checked.
 
     ``labels`` are columns on the device, ``weights`` are there too, or None for ones. ``in_blocks`` makes the other source,
     which is given the same ``clusters`` and ``groups``.
     """
 
-    sums_at_once = True
-
     def __init__(
         self,
         scores: Scores,
         labels: Array,
         weights: Array | None,
-        kernel: Kernel,
         in_blocks: Callable[[], ArrayRows],
         clusters: Clusters | None = None,
         groups: Groups | None = None,
@@ -43,7 +42,6 @@ class DeviceRows(Rows):
         self.scores = scores
         self.labels = labels
         self.weights = weights
-        self.kernel = kernel
         self._make_blocks = in_blocks
         self.clusters = clusters
         self.groups = groups
@@ -66,18 +64,20 @@ class DeviceRows(Rows):
         return iter(self._in_blocks)
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
-        """The sum of ``pass_`` over all rows: of a fused one with one transfer to the host."""
-        if not is_fused(pass_, self.kernel):
-            return self._in_blocks.gather(pass_, report)
-        batch = Batch(self.scores.array, self.labels, self.weights, kernel=self.kernel)
-        found = pass_(batch)
-        assert batch.counted is not None, "the kernel was chosen for this"
-        if batch.counted.n_bad:
+        """The sum of ``pass_`` over all rows: with one transfer to the host if it takes them as they are."""
+        found: T | None = pass_.of_unchecked(self._unchecked) if self.sums_at_once(pass_) else None  # type: ignore[attr-defined]
+        if found is None:
             return self._in_blocks.gather(pass_, report)  # whose checks say what is wrong, and where
-        if not batch.counted.n_rows:
-            raise without_rows()
         report("Reading", self.n_rows, self.n_rows)
         return found
+
+    def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:
+        """Whether ``pass_`` takes rows that were not checked."""
+        return reads_unchecked(pass_, self._unchecked)
+
+    @property
+    def _unchecked(self) -> Batch:
+        return Batch(self.scores.array, self.labels, self.weights)
 
     def sample(self, size: int) -> "DeviceRows":
         """A random ``size`` of the rows, the same ones each time, on the device. A row may be in it more than once."""
@@ -96,7 +96,7 @@ class DeviceRows(Rows):
             heavy = _ones(scores.n_samples) if weights is None else arrays.on_host(weights)
             return ArrayRows(scores, class_indices(labels, None, scores, "labels", heavy), heavy)
 
-        return DeviceRows(scores, labels, weights, self.kernel, in_blocks)
+        return DeviceRows(scores, labels, weights, in_blocks)
 
 
 def on_device(
@@ -108,12 +108,11 @@ def on_device(
     clusters: Clusters | None = None,
     groups: Groups | None = None,
 ) -> DeviceRows | None:
-    """The rows as `DeviceRows`, or None if no kernel can read them all at once there.
+    """The rows as `DeviceRows`, or None if they have to be converted before they are read.
 
     ``weights`` are None for ones; ``name`` is what the caller calls the labels.
     """
-    kernel = kernel_for(scores.array)
-    if scores.input != "logits" or scores.is_scattered or not kernel.takes_unchecked(scores.array):
+    if scores.input != "logits" or scores.array.ndim != 2 or arrays.dtype_name(scores.array) not in _AS_THEY_ARE:
         return None
 
     def in_blocks() -> ArrayRows:
@@ -125,7 +124,7 @@ def on_device(
     if columns is None:
         columns = arrays.beside(in_blocks().labels, scores.array)
     heavy = None if weights is None else arrays.beside(weights, scores.array)
-    return DeviceRows(scores, columns, heavy, kernel, in_blocks, clusters, groups)
+    return DeviceRows(scores, columns, heavy, in_blocks, clusters, groups)
 
 
 def _columns(labels: Any, scores: Scores) -> Array | None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, Protocol, Self, TypeVar
 
-from nishimori._kernels.kernel import Kernel
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError, setting
@@ -27,9 +26,6 @@ Steps = tuple[Callable[[Any], Any], ...]
 
 class Rows(Protocol):
     """Rows that can be read again and again. Subclass it to inherit `gather` and `sample`."""
-
-    sums_at_once: bool = False
-    """Whether passes that are fused take one call of a kernel, and are therefore much faster than all others."""
 
     is_remote: bool = False
     """Whether sums travel to another machine before they are used, so that a search must not ask for numbers per row."""
@@ -79,6 +75,10 @@ class Rows(Protocol):
         if total is None:
             raise without_rows()
         return total
+
+    def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:  # noqa: ARG002 - for those that can
+        """Whether the sum of ``pass_`` over all rows takes one call, and is therefore much faster than any other."""
+        return False
 
     def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
         """What ``steps``, one after the other, make of the sum of ``pass_``. The sum need not travel: they run where it is."""
@@ -169,10 +169,16 @@ def counts_of_clusters() -> InputError:
     return InputError("counts", f"be False where {setting('clusters')} is given: copies of a sample belong to its cluster")
 
 
-def is_fused(pass_: Callable[[Batch], Any], kernel: Kernel) -> bool:
-    """Whether one call of the kernel is enough for a pass over all rows."""
-    decide = getattr(pass_, "is_fused_by", None)
-    return decide is not None and decide(kernel)
+def sums_at_once(data: Any, pass_: Callable[[Batch], Any]) -> bool:
+    """`Rows.sums_at_once`, also of rows of somebody's own, which need not have it."""
+    own = getattr(data, "sums_at_once", None)
+    return own is not None and own(pass_)
+
+
+def reads_unchecked(pass_: Callable[[Batch], Any], batch: Batch) -> bool:
+    """Whether a pass takes rows that were not checked, by its method `of_unchecked`, which returns None if a check is due."""
+    decide = getattr(pass_, "reads_unchecked", None)
+    return decide is not None and decide(batch)
 
 
 def is_rows(value: Any) -> bool:
@@ -201,10 +207,6 @@ class Reported(Rows):
     @property
     def n_rows(self) -> int | None:
         return self._inner.n_rows
-
-    @property
-    def sums_at_once(self) -> bool:  # type: ignore[override]
-        return getattr(self._inner, "sums_at_once", False)
 
     @property
     def is_remote(self) -> bool:  # type: ignore[override]
@@ -236,6 +238,10 @@ class Reported(Rows):
     def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
         """As of the rows inside, told to both reports."""
         return concluded(self._inner, pass_, steps, self._both(report))
+
+    def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:
+        """As of the rows inside."""
+        return sums_at_once(self._inner, pass_)
 
     def _both(self, report: Report) -> Report:
         """What tells both reports about the next reading."""

@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from nishimori._kernels.block import LARGEST
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 from nishimori._support.numbers import between
@@ -28,6 +27,11 @@ Floor = float | Literal["auto"] | None
 
 class NotProbabilitiesError(InputError):
     """Scores that were said to be probabilities are not."""
+
+
+LARGEST = 1e100
+"""No logit is larger: the cubes of larger ones overflow float64. Real ones are far smaller; masks are -inf or, often, the
+lowest float32."""
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,13 @@ The tail is taken as even, or as concentrated as it can be. Which of the two is 
 `TopKRows` itself cannot be read. It has a source for each completion, with which fits and error bars work as with any other.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from nishimori._kernels.array_api import boltzmann
-from nishimori._kernels.block import RowsNearBeta
 from nishimori._rows.array_rows import clusters_of
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._rows.labels import checked_weights, class_indices
@@ -47,36 +45,6 @@ class CompletedBatch(Batch):
     @property
     def n_classes(self) -> int:
         return self.vocabulary_size
-
-    def power_sums(self, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> HostArray:
-        """Those of the known classes and of the tail."""
-        assert self.levels is not None
-        sums = self.known_sums(betas, order, top_n, exact=exact)
-        drops = self.levels.logs - self.peak
-        for i, beta in enumerate(betas):
-            weights = self.levels.numbers * boltzmann(drops, beta, np)
-            for j in range(order + 1):
-                sums[i, j] += weights.sum(axis=0)
-                weights = weights * drops
-        return sums
-
-    def known_sums(self, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> HostArray:
-        """The same over the known classes alone."""
-        sums: HostArray = super().power_sums(betas, order, top_n, exact=exact)
-        return sums
-
-    def block_sums(self, beta_ec: float, beta_ts: float, *, exact: bool) -> None:
-        """None: no kernel knows of tails."""
-
-    def expanded(self, beta: float, *, exact: bool) -> RowsNearBeta | None:  # noqa: ARG002
-        """None, for the same reason."""
-        return None
-
-    def energy_bounds(self, beta: float) -> tuple[HostArray, HostArray]:
-        """The smallest and the largest mean drop of each row, over all tails."""
-        assert self.tails is not None
-        rest, slopes = self.known_sums((beta,), 1)[0]
-        return self.tails.energies(beta, 1 + rest, slopes, self.peak)
 
 
 class TopKRows(Rows):

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
 
-from nishimori._rows.batch import Batch, Counted
+import numpy as np
+
+from nishimori._kernels.block import AnswerSums, BlockSums, Counted, RowsNearBeta
+from nishimori._kernels.row_sums import kernel_of
+from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
+from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, TopN
-from nishimori._sums.passes import Mean
+from nishimori._sums.passes import FollowingPass, Found, Mean
+from nishimori._support.arrays import Array
 from nishimori._support.warnings import notice
 from nishimori.errors import FewErrorsWarning, InputWarning, setting
 
@@ -65,22 +71,28 @@ class Census:
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(FollowingPass[Census]):
     """The pass; an answer is right if ``right`` is at the true class what it is at the top."""
 
     right: Confidence | TopN
 
     @property
-    def follows_fused(self) -> bool:
-        """Whether all is known once the kernel has given the sums of a pair without a number per row."""
+    def follows(self) -> bool:
+        """Whether an answer is right if the top class is true, which kernels tell."""
         return isinstance(self.right, Confidence)
 
-    def __call__(self, batch: Batch) -> Census:
-        answers = batch.answers if self.follows_fused else batch.answers_of(self.right.observed(batch) == 0)
-        counted = batch.counted if self.follows_fused else None
+    def of_found(self, batch: Batch, found: Found) -> Census:
+        """The counts of a batch."""
+        counted = None
+        if not self.follows:
+            gibbs = Gibbs(batch, 1.0)  # the same at every β
+            answers = _answers(batch, self.right.observed(gibbs) == 0, gibbs)
+        elif isinstance(found, BlockSums):
+            answers, counted = found.answers, found.counted
+        else:
+            answers = _answers(batch, found.right, found)
         if counted is None:
-            n_masked = _number(batch.logits == -inf, batch.xp) if batch.has_masks else 0
-            counted = Counted(batch.n_rows, n_masked, self._chance(batch), 0)
+            counted = self._counted(batch, found)
         return Census(
             n_rows=int(counted.n_rows),
             n_right=int(answers.n_right),
@@ -93,8 +105,16 @@ class Count:
             right_squares=answers.right_squares,
             wrong_squares=answers.wrong_squares,
             chance=counted.chance,
-            kernels=frozenset({batch.kernel_name}),
+            kernels=frozenset({kernel_of(batch).name}),
         )
+
+    def _counted(self, batch: Batch, found: Found) -> Counted:
+        """The same as some kernels count."""
+        n_rows = batch.n_rows
+        if isinstance(found, RowsNearBeta) and isinstance(batch.weights, np.ndarray):
+            n_rows = int(np.count_nonzero(batch.weights))  # rows that were not checked may have weight zero
+        n_masked = _number(batch.logits == -inf, batch.xp) if batch.has_masks else 0
+        return Counted(n_rows, n_masked, self._chance(batch), 0)
 
     def _chance(self, batch: Batch) -> float:
         """The weight of random guesses that are right."""
@@ -105,6 +125,16 @@ class Count:
         live = xp.sum(xp.astype(batch.live, batch.weights.dtype), axis=1)
         chance: float = batch.total(xp.where(live > n, n / live, xp.ones_like(live)))
         return chance
+
+
+def _answers(batch: Batch, right: Array, found: Any) -> AnswerSums:
+    """What the labels say, from whether each answer is right; ``found`` knows the drops of the true classes."""
+    xp = batch.xp
+    flags = xp.astype(right, batch.weights.dtype)
+    sums = batch.totals([flags, 1 - flags, batch.weights * flags, batch.weights * (1 - flags)])
+    n_at_masks = float(xp.sum(xp.astype(xp.isinf(found.label_drops), flags.dtype))) if batch.has_masks else 0.0
+    right_weight, wrong, right_squares, wrong_squares = sums.tolist()
+    return AnswerSums(right_weight, wrong, right_squares, wrong_squares, float(xp.sum(flags)), n_at_masks)
 
 
 def census(data: Rows) -> Census:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Observable
@@ -51,5 +52,6 @@ class ClusterGaps:
         values = []
         for observable, beta in self.wanted:
             rows = observable._on(batch)
-            values.append(rows.value(Gibbs(batch, beta), rows.observed(batch)))
+            gibbs = Gibbs(batch, beta, None if rows.uses_tables else row_sums(batch, (beta,), rows.powers))
+            values.append(rows.value(gibbs, rows.observed(gibbs)))
         return cluster_sums(batch, values)

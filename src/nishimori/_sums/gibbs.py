@@ -7,45 +7,73 @@ observables are made of. The top class, whose weight is 1, is kept apart from th
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 from nishimori._kernels.array_api import boltzmann
+from nishimori._kernels.row_sums import RowSums, row_sums
+from nishimori._rows.batch import Batch
 from nishimori._support import arrays
 from nishimori._support.arrays import Array
+
+
+def sums_for_scores(batch: Batch, betas: Sequence[float]) -> RowSums:
+    """The power sums that losses and Brier scores at some β need, from one call of the kernel."""
+    return row_sums(batch, tuple(dict.fromkeys([*betas, *(2 * beta for beta in betas)])), 0)
 
 
 class Gibbs:
     """The distribution of each row of a batch at inverse temperature ``beta``, from 0 (uniform) to infinity (the maximum).
 
-    ``powers`` are the power sums of the rows, as far as they are known already.
+    ``known`` are the power sums of the rows, as far as they are known already: those at several β take one call of the kernel.
+    What is missing is computed when it is asked for.
     """
 
-    def __init__(self, batch: Any, beta: float, powers: Array | None = None) -> None:
+    def __init__(self, batch: Batch, beta: float, known: RowSums | None = None) -> None:
         self.batch = batch
         self.beta = beta
-        self._powers = powers
-
-    @classmethod
-    def of_scores(cls, batch: Any, betas: Sequence[float]) -> "list[Gibbs]":
-        """One for each β, with what their losses and Brier scores need from one call of the kernel."""
-        batch.rests([*betas, *(2 * beta for beta in betas)])
-        return [cls(batch, beta) for beta in betas]
+        self._known = [] if known is None else [known]
 
     @property
     def squares(self) -> Array:
         """The sum of the squared weights of all classes but the top one: of the weights at 2β."""
-        return self.batch.rests((2 * self.beta,))[0]
+        if not any(each.has(2 * self.beta) for each in self._known):
+            self._known.append(sums_for_scores(self.batch, (self.beta,)))
+        return self._sums(2 * self.beta, 0)[0, ...]
 
     def powers(self, order: int) -> Array:
         """Σ d^j exp(βd) over the classes other than the top one, for j from 0 to at least ``order``."""
-        if self._powers is None or self._powers.shape[0] <= order:
-            self._powers = self.batch.power_sums((self.beta,), order)[0, ...]
-        return self._powers
+        return self._sums(self.beta, order)
+
+    def _sums(self, beta: float, order: int) -> Array:
+        for known in self._known:
+            if known.has(beta, order):
+                return known.at(beta)
+        self._known.append(row_sums(self.batch, (beta,), order))
+        return self._known[-1].at(beta)
 
     @property
+    def _rows(self) -> Batch | RowSums:
+        """What says which answers are right: what a kernel has found, if one was asked."""
+        return self._known[0] if self._known else self.batch
+
+    @property
+    def predicted(self) -> Array:
+        """The predicted class of each row."""
+        return self._rows.top
+
+    @property
+    def right(self) -> Array:
+        """Whether the predicted class is the true one."""
+        return self._rows.right
+
+    @property
+    def label_drops(self) -> Array:
+        """The drop of each row's true class: 0 if it is a top class, -inf if it is masked."""
+        return self._rows.label_drops
+
+    @cached_property
     def rest(self) -> Array:
         """The weight of all classes but the top one, whose own is 1."""
-        return self.batch.rests((self.beta,))[0] if self._powers is None else self._powers[0, ...]
+        return self.powers(0)[0, ...]
 
     @cached_property
     def partition(self) -> Array:
@@ -65,15 +93,15 @@ class Gibbs:
     @property
     def nll(self) -> Array:
         """Minus the log-probability of each true class."""
-        return self.batch.xp.log1p(self.rest) - self.beta * self.batch.label_drops
+        return self.batch.xp.log1p(self.rest) - self.beta * self.label_drops
 
     @property
     def brier(self) -> Array:
         """The squared distance between probabilities and truth, summed over classes."""
-        batch, xp = self.batch, self.batch.xp
-        true = xp.exp(self.beta * batch.label_drops)
-        wrong_classes = xp.where(batch.right, self.squares, 1 + self.squares - true**2) * self.top**2
-        return xp.where(batch.right, self.doubt, 1 - true * self.top) ** 2 + wrong_classes
+        xp, squares = self.batch.xp, self.squares  # first: one call of the kernel gives all that is needed here
+        true = xp.exp(self.beta * self.label_drops)
+        wrong_classes = xp.where(self.right, squares, 1 + squares - true**2) * self.top**2
+        return xp.where(self.right, self.doubt, 1 - true * self.top) ** 2 + wrong_classes
 
     @cached_property
     def moments(self) -> tuple[Array, Array, Array]:
@@ -105,7 +133,7 @@ class Gibbs:
         weights = boltzmann(batch.drops, self.beta, xp)
         if batch.live is not None:
             weights = xp.where(batch.live, weights, xp.zeros_like(weights))
-        return arrays.with_entries(weights * self.top[:, None], batch.top, self.top[:, None])
+        return arrays.with_entries(weights * self.top[:, None], self.predicted, self.top[:, None])
 
     def over_classes(self, table: Array) -> Array:
         """The sum of each row of ``table``."""

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.groups import Grouping
 from nishimori._sums.passes import Sums
-from nishimori._sums.scores import after
+from nishimori._sums.scores import after, inverse_temperatures
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map
-from nishimori.maps.temperature import temperature_of
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,17 @@ class TallyGroups:
     maps: tuple[Map, ...] = ()
 
     def __call__(self, batch: Batch) -> Sums:
-        batch.rests([1 / temperature for map_ in self.maps if (temperature := temperature_of(map_)) is not None])
-        return Sums(tuple(self.sums_of(Gibbs(*after(map_, batch))) for map_ in self.maps))
+        betas = tuple(dict.fromkeys(inverse_temperatures(self.maps)))
+        known = row_sums(batch, betas, 0) if betas else None
+        mapped = (after(map_, batch) for map_ in self.maps)
+        return Sums(tuple(self.sums_of(Gibbs(rows, beta, known if rows is batch else None)) for rows, beta in mapped))
 
     def sums_of(self, gibbs: Gibbs) -> GroupTally:
         """Those of the rows of a batch, from their distribution after a map."""
         batch = gibbs.batch
-        codes, number = self.grouping.codes(batch), self.grouping.number
-        right = batch.xp.astype(batch.right, batch.weights.dtype)
-        weights, confidence, doubt, hits = arrays.on_host(batch.xp.stack([batch.weights, gibbs.top, gibbs.doubt, right]))
+        numbers = [batch.weights, gibbs.top, gibbs.doubt, batch.xp.astype(gibbs.right, batch.weights.dtype)]
+        weights, confidence, doubt, hits = arrays.on_host(batch.xp.stack(numbers))
+        codes, number = self.grouping.codes(batch, gibbs.predicted), self.grouping.number
         gaps = np.where(hits > 0, -doubt, confidence)  # keeps its digits where the model is nearly sure
         units = weights if self.counts else weights**2
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy
@@ -28,10 +29,10 @@ class Grouping:
     by: By
     number: int
 
-    def codes(self, batch: Batch) -> HostArray:
-        """The number of the group of each row."""
+    def codes(self, batch: Batch, predicted: Array | None = None) -> HostArray:
+        """The number of the group of each row; ``predicted`` are the predicted classes, if they are known."""
         if self.by == "prediction":
-            return arrays.on_host(batch.top)
+            return arrays.on_host(batch.top if predicted is None else predicted)
         assert batch.groups is not None, "data without groups are refused before they are read"
         return batch.groups.codes
 
@@ -130,8 +131,8 @@ class MeasureGroups:
         codes = self.grouping.codes(batch)
         scaled = scaled_rows(batch, self.betas[codes])
         # Neither curvature nor higher derivatives are used, so that one power more than the value needs is enough.
-        gibbs = Gibbs(scaled, 1.0, scaled.power_sums((1.0,), self.observable.powers + 1)[0, ...])
-        gap = self.observable.value(gibbs, self.observable.observed(scaled))
+        gibbs = Gibbs(scaled, 1.0, row_sums(scaled, (1.0,), self.observable.powers + 1))
+        gap = self.observable.value(gibbs, self.observable.observed(gibbs))
         # Copied from a device together.
         table = arrays.on_host(batch.xp.stack([batch.weights, gap, *self._slope_and_variance(gibbs)]))
         weights, value, slope, variance = table

@@ -14,30 +14,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nishimori._kernels.kernel import Kernel
-from nishimori._rows.batch import N_SUMS, Batch
+from nishimori._kernels.block import BlockSums
+from nishimori._kernels.row_sums import RowSums, block_sums, kernel_of, row_sums, takes_unchecked
+from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy, Observable
-from nishimori._sums.passes import Mean
+from nishimori._sums.passes import Found, KernelPass, Mean
 from nishimori._support import arrays
-from nishimori._support.arrays import Array, HostArray, largest, on_host
+from nishimori._support.arrays import Array, HostArray, largest, namespace, on_host
 from nishimori.errors import MergeError
-
-__all__ = ["N_SUMS", "pair_sums"]
 
 _PAIR_ORDER = 4
 
 
-def pair_sums(batch: Any, beta_ec: float, beta_ts: float, *, exact: bool) -> HostArray:
-    """The sums of one batch."""
-    fused: HostArray | None = batch.block_sums(beta_ec, beta_ts, exact=exact)
-    if fused is not None:
-        return fused
-    betas = (beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts)
-    powers = batch.power_sums(betas, _PAIR_ORDER, exact=exact)
-    xp, w, label_drops = batch.xp, batch.weights, batch.label_drops
-    gap, slope, weighted_slope, confidence = _confidence(powers[0, ...], batch.right, w, xp)
-    excess, variance, weighted_variance, energy = _energy(powers[-1, ...], label_drops, w, xp)
+def sum_pair(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> tuple[HostArray, BlockSums | RowSums]:
+    """The `pair_sums` of one batch, and what the kernel returned for them."""
+    block = block_sums(batch, beta_ec, beta_ts, exact=exact)
+    if block is not None:
+        return block.sums, block
+    rows = row_sums(batch, tuple(dict.fromkeys((beta_ec, beta_ts))), _PAIR_ORDER, exact=exact)
+    return pair_sums(rows.at(beta_ec), rows.at(beta_ts), rows.right, rows.label_drops, batch.weights), rows
+
+
+def pair_sums(ec_powers: Array, ts_powers: Array, right: Array, label_drops: Array, w: Array) -> HostArray:
+    """The sums that confidence and energy need, each at its own β, from the power sums 0 to 4 of each row at both."""
+    xp = namespace(w)
+    gap, slope, weighted_slope, confidence = _confidence(ec_powers, right, w, xp)
+    excess, variance, weighted_variance, energy = _energy(ts_powers, label_drops, w, xp)
     weighted, weighted_excess = w * gap, w * excess
     with np.errstate(invalid="ignore"):  # an infinite gap, of a masked label, times a slope of zero; such sums are not used
         slope_products = [
@@ -51,7 +54,7 @@ def pair_sums(batch: Any, beta_ec: float, beta_ts: float, *, exact: bool) -> Hos
         *energy,
         *(weighted @ gap, weighted_excess @ excess, weighted @ excess),
         *(weighted @ weighted, weighted_excess @ weighted_excess, weighted @ weighted_excess),
-        *(xp.sum(w), w @ w, w @ xp.astype(batch.right, w.dtype), w @ label_drops),
+        *(xp.sum(w), w @ w, w @ xp.astype(right, w.dtype), w @ label_drops),
         *slope_products,
     ]
     return np.array(sums) if isinstance(w, np.ndarray) else arrays.on_host(xp.stack(sums))
@@ -259,7 +262,7 @@ def _places(items: tuple[int, ...]) -> _Places:
 
 
 @dataclass(frozen=True)
-class Measure:
+class Measure(KernelPass[GapSums]):
     """The pass that gives the moments of several observables, each at some β of its own.
 
     One call of the kernel serves all of them. With ``exact`` it computes in float64, else in the precision of the logits.
@@ -272,27 +275,29 @@ class Measure:
     def _betas(self) -> tuple[float, ...]:
         return tuple(dict.fromkeys(beta for _, betas in self.wanted for beta in betas))
 
-    def is_fused_by(self, kernel: Kernel) -> bool:
+    def reads_unchecked(self, batch: Batch) -> bool:
         """Whether the kernel gives all that is wanted without a number per row."""
-        return kernel.fused is not None and self._is_paired and all(0 < betas[0] < inf for _, betas in self.wanted)
+        if not (self._is_paired and all(0 < betas[0] < inf for _, betas in self.wanted)):
+            return False
+        return kernel_of(batch).fused is not None and takes_unchecked(batch)
 
     @cached_property
     def _is_paired(self) -> bool:
         return all(type(each) in _PAIRED and len(betas) == 1 for each, betas in self.wanted)
 
-    def __call__(self, batch: Batch) -> GapSums:
+    def with_found(self, batch: Batch) -> tuple[GapSums, Found]:
+        """The moments of a batch, and what the kernel returned for them."""
         if self._is_paired:
-            return self._paired(batch)
+            pair, returned = sum_pair(batch, *self.pair, exact=self.exact)
+            return self.of_pair(pair), returned
         ready = [observable._on(batch) for observable, _ in self.wanted]
-        powers: list[Any] = [None] * len(self._betas)
-        if any(not rows.uses_tables for rows in ready):
-            powers = self._powers(batch)
-        observed = [rows.observed(batch) for rows in ready]
+        powers = self._powers(batch) if any(not rows.uses_tables for rows in ready) else [None] * len(self._betas)
+        distributions = [Gibbs(batch, beta, known) for beta, known in zip(self._betas, powers, strict=True)]
+        observed = [rows.observed(distributions[0]) for rows in ready]
         sums = [np.empty((6, len(betas))) for _, betas in self.wanted]
         values: list[Any] = [None] * len(ready)
         slopes: list[Any] = [None] * len(ready)
-        for beta, known in zip(self._betas, powers, strict=True):
-            gibbs = Gibbs(batch, beta, known)
+        for beta, gibbs in zip(self._betas, distributions, strict=True):
             for i, ((_, betas), rows, at_labels) in enumerate(zip(self.wanted, ready, observed, strict=True)):
                 if beta in betas:  # perhaps more than once
                     gap = rows.gap(gibbs, at_labels)
@@ -304,13 +309,17 @@ class Measure:
             Moments(observable, betas, batch.weight, batch.total(at_labels), *parts)
             for (observable, betas), at_labels, parts in zip(self.wanted, observed, sums, strict=True)
         )
-        return GapSums(moments, *_products(batch, values, slopes))
+        return GapSums(moments, *_products(batch, values, slopes)), distributions[0]
 
-    def _paired(self, batch: Batch) -> GapSums:
-        """The same in the commonest case: confidence, energy or both, at one β each."""
+    @property
+    def pair(self) -> tuple[float, float]:
+        """The β of confidence and of energy in the commonest case: one of them or both, at one β each."""
         betas = {type(each): beta for each, (beta,) in self.wanted}
         first = self.wanted[0][1][0]
-        sums = pair_sums(batch, betas.get(Confidence, first), betas.get(Energy, first), exact=self.exact)
+        return betas.get(Confidence, first), betas.get(Energy, first)
+
+    def of_pair(self, sums: HostArray) -> GapSums:
+        """The moments from the `pair_sums` at the β of the `pair`."""
         weight, squares, right, at_labels = sums[18:22].tolist()
         observed = {Confidence: right - weight, Energy: at_labels}
         places = tuple(_PAIRED[type(each)] for each, _ in self.wanted)
@@ -326,15 +335,14 @@ class Measure:
             sums[where.slope_products],
         )
 
-    def _powers(self, batch: Batch) -> list[Any]:
+    def _powers(self, batch: Batch) -> list[RowSums]:
         """The power sums at each β, in one call for those that are neither 0 nor infinite."""
         usual = [beta for beta in self._betas if 0 < beta < inf]
         ends = [beta for beta in self._betas if not 0 < beta < inf]
-        found: dict[float, Any] = {}
+        found: dict[float, RowSums] = {}
         for betas, exact in ((usual, self.exact), (ends, True)):
             if betas:
-                sums = batch.power_sums(betas, _ORDER, exact=exact)
-                found |= {beta: sums[i, ...] for i, beta in enumerate(betas)}
+                found |= dict.fromkeys(betas, row_sums(batch, betas, _ORDER, exact=exact))
         return [found[beta] for beta in self._betas]
 
 

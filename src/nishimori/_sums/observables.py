@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._support import arrays
@@ -140,11 +141,11 @@ class RowView(Protocol):
     uses_tables: ClassVar[bool]
     powers: ClassVar[int]
 
-    def observed(self, batch: Batch) -> Array:
-        """O at the true class of each row, minus O at the top."""
+    def observed(self, gibbs: Gibbs) -> Array:
+        """O at the true class of each row, minus O at the top: the same at every β."""
 
     def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
-        """The average of O under the model, minus O at the true class, which is ``observed`` and the same at every β."""
+        """The average of O under the model, minus O at the true class, which is ``observed``."""
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
         """The value of the gap, without what its derivatives take."""
@@ -158,7 +159,8 @@ class _Tabulated:
     uses_tables: ClassVar[bool] = True
     powers: ClassVar[int] = 0
 
-    def observed(self, batch: Batch) -> Array:
+    def observed(self, gibbs: Gibbs) -> Array:
+        batch = gibbs.batch
         return batch.at(self.table, batch.labels) - batch.at(self.table, batch.top)
 
     def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
@@ -200,23 +202,24 @@ class TopN(Observable):
         """Itself: nothing has to be tabulated."""
         return self
 
-    def observed(self, batch: Batch) -> Array:
+    def observed(self, gibbs: Gibbs) -> Array:
         """0 where the true class is among the N largest, else -1; a masked class never is."""
+        batch = gibbs.batch
         xp, table = batch.xp, batch.passed
         label = batch.at(table, batch.labels)[:, None]
         columns = arrays.beside(np.arange(table.shape[1]), table)[None, :]
         ahead = (table > label) | ((table == label) & (columns < batch.labels[:, None]))
         rank = xp.sum(xp.astype(ahead, xp.int64), axis=1)
-        hit = (rank < self.n) & (batch.label_drops > -inf)
+        hit = (rank < self.n) & (gibbs.label_drops > -inf)
         return xp.astype(hit, batch.weights.dtype) - 1
 
     def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
         """Minus the probability of the other classes where the answer is among the N largest, else the probability of those."""
         if self.n == 1:
             return Confidence().gap(gibbs, observed)
-        batch, xp = gibbs.batch, gibbs.batch.xp
+        xp = gibbs.batch.xp
         # Sums over the classes outside, as they are: all may be tiny.
-        outside = batch.power_sums((gibbs.beta,), 3, self.n)[0, ...]
+        outside = row_sums(gibbs.batch, (gibbs.beta,), 3, self.n).at(gibbs.beta)
         averages = [outside[j, ...] * gibbs.top for j in range(4)]
         inside = (1 + (gibbs.rest - outside[0, ...])) * gibbs.top
         value = xp.where(observed == 0, -averages[0], inside)
@@ -227,7 +230,7 @@ class TopN(Observable):
         """From the weights of the other classes alone."""
         if self.n == 1:
             return Confidence().value(gibbs, observed)
-        outside = gibbs.batch.power_sums((gibbs.beta,), 0, self.n)[0, 0, ...]
+        outside = row_sums(gibbs.batch, (gibbs.beta,), 0, self.n).at(gibbs.beta)[0, ...]
         return gibbs.batch.xp.where(observed == 0, -outside * gibbs.top, (1 + (gibbs.rest - outside)) * gibbs.top)
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
@@ -277,9 +280,9 @@ class Confidence(Observable):
         """Itself: nothing has to be tabulated."""
         return self
 
-    def observed(self, batch: Batch) -> Array:
+    def observed(self, gibbs: Gibbs) -> Array:
         """0 where the prediction is right, else -1."""
-        return batch.xp.astype(batch.right, batch.weights.dtype) - 1
+        return gibbs.batch.xp.astype(gibbs.right, gibbs.batch.weights.dtype) - 1
 
     def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
         """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
@@ -291,7 +294,7 @@ class Confidence(Observable):
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
         """From the weights of the other classes alone."""
-        return gibbs.batch.xp.where(gibbs.batch.right, -gibbs.doubt, gibbs.top)
+        return gibbs.batch.xp.where(gibbs.right, -gibbs.doubt, gibbs.top)
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> str:
         """As for `TopN`."""
@@ -318,9 +321,9 @@ class Energy(Observable):
         """Itself: nothing has to be tabulated."""
         return self
 
-    def observed(self, batch: Batch) -> Array:
+    def observed(self, gibbs: Gibbs) -> Array:
         """The drop of the true class, -inf where it is masked."""
-        return batch.label_drops
+        return gibbs.label_drops
 
     def gap(self, gibbs: Gibbs, observed: Array) -> Gap:
         """The mean drop minus that of the true class."""

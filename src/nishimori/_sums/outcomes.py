@@ -84,6 +84,12 @@ class Outcomes:
     weights: tuple[HostArray, ...]
     rounding: float
 
+    @classmethod
+    def of(cls, gibbs: Gibbs, of: OneClaim) -> "Outcomes":
+        """Those of one batch."""
+        claimed, true = claims(gibbs, of)[:, 0], outcomes(gibbs, of)[:, 0]
+        return cls((claimed,), (true,), (arrays.on_host(gibbs.batch.weights),), gibbs.batch.rounding)
+
     def __add__(self, other: "Outcomes") -> "Outcomes":
         return Outcomes(
             self.claimed + other.claimed,
@@ -111,9 +117,7 @@ class KeepOutcomes:
     of: OneClaim
 
     def __call__(self, batch: Batch) -> Outcomes:
-        claimed = claims(Gibbs(batch, self.beta), self.of)[:, 0]
-        true = outcomes(batch, self.of)[:, 0]
-        return Outcomes((claimed,), (true,), (arrays.on_host(batch.weights),), batch.rounding)
+        return Outcomes.of(Gibbs(batch, self.beta), self.of)
 
 
 def levels_of(claimed: HostArray, true: HostArray, weights: HostArray, rounding: float) -> Levels:

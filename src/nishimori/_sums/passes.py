@@ -1,18 +1,22 @@
 """A pass looks at one batch of rows and returns sums; sums of two batches add.
 
 Any callable from a `Batch` to something that adds is a pass. `together` makes one pass of several, so that the data are read
-once for all of them. Passes are frozen dataclasses rather than closures, so that they can be sent to other processes.
+once for all of them, in any order. Passes are frozen dataclasses rather than closures, so that they can be sent to other
+processes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from nishimori._kernels.kernel import Kernel
+from nishimori._kernels.block import BlockSums, RowsNearBeta
+from nishimori._kernels.row_sums import RowSums
 from nishimori._rows.batch import Batch
-from nishimori._rows.rows import is_fused
+from nishimori._sums.gibbs import Gibbs
 
 Pass = Callable[[Batch], Any]
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -40,19 +44,83 @@ class Sums:
         return Sums(tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)))
 
 
+Found = BlockSums | RowsNearBeta | RowSums | Gibbs | Batch
+"""What says which answers of a batch are right: what a kernel returned, or the batch itself."""
+
+
+class KernelPass(ABC, Generic[S]):
+    """A pass that asks a kernel, and also gives what the kernel has found."""
+
+    @abstractmethod
+    def with_found(self, batch: Batch) -> tuple[S, Found]:
+        """The sums of the batch, and what was found on the way to them."""
+
+    def __call__(self, batch: Batch) -> S:
+        return self.with_found(batch)[0]
+
+    def reads_unchecked(self, batch: Batch) -> bool:  # noqa: ARG002 - for those that can
+        """Whether the kernel reads all rows of the batch in one call, and notices what a check would refuse."""
+        return False
+
+    def of_unchecked(self, batch: Batch) -> S | None:
+        """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
+        sums, found = self.with_found(batch)
+        return sums if is_usual(found) else None
+
+
+def is_usual(found: Found) -> bool:
+    """Whether the kernel has found no number that would have to be masked or refused."""
+    return isinstance(found, BlockSums | RowsNearBeta) and found.is_usual
+
+
+class FollowingPass(ABC, Generic[S]):
+    """A pass that asks no kernel: which answers are right, and that they are counted, is all it needs."""
+
+    @abstractmethod
+    def of_found(self, batch: Batch, found: Found) -> S:
+        """The sums of the batch, from what a kernel has found for another pass."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether that is enough also where rows were not checked."""
+        return True
+
+    def __call__(self, batch: Batch) -> S:
+        return self.of_found(batch, batch)
+
+
 @dataclass(frozen=True)
 class Together:
-    """The pass that does the work of several."""
+    """The pass that does the work of several. What a kernel finds for one of them serves those that follow from it."""
 
     passes: tuple[Pass, ...]
 
-    def is_fused_by(self, kernel: Kernel) -> bool:
-        """Whether the first needs only one call of the kernel, and the others follow from what that gives."""
-        first, *others = self.passes
-        return is_fused(first, kernel) and all(getattr(each, "follows_fused", False) for each in others)
-
     def __call__(self, batch: Batch) -> Sums:
-        return Sums(tuple(each(batch) for each in self.passes))
+        return self._with_found(batch)[0]
+
+    def reads_unchecked(self, batch: Batch) -> bool:
+        """Whether all passes can do with rows that were not checked, and at least one of them reads these."""
+        asking = [each for each in self.passes if isinstance(each, KernelPass)]
+        others = [each for each in self.passes if not isinstance(each, KernelPass)]
+        follow = all(isinstance(each, FollowingPass) and each.follows for each in others)
+        return bool(asking) and follow and all(each.reads_unchecked(batch) for each in asking)
+
+    def of_unchecked(self, batch: Batch) -> Sums | None:
+        """The sums of rows that were not checked; None if a check is due."""
+        sums, found = self._with_found(batch)
+        return sums if all(map(is_usual, found)) else None
+
+    def _with_found(self, batch: Batch) -> tuple[Sums, list[Found]]:
+        # Those that ask a kernel come first, whatever their place.
+        asked = {i: each.with_found(batch) for i, each in enumerate(self.passes) if isinstance(each, KernelPass)}
+        found = [each for _, each in asked.values()]
+
+        def summed(i: int, pass_: Pass) -> Any:
+            if i in asked:
+                return asked[i][0]
+            return pass_.of_found(batch, found[0]) if found and isinstance(pass_, FollowingPass) else pass_(batch)
+
+        return Sums(tuple(summed(i, each) for i, each in enumerate(self.passes))), found
 
 
 def together(*passes: Pass) -> Together:

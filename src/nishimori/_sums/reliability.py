@@ -156,7 +156,7 @@ class Sorted:
 
 def sort_claims(gibbs: Gibbs, edges: HostArray, of: Of = "top") -> Sorted:
     """Sort the claims of one batch into bins; ``edges`` has one row, or one for each class."""
-    claimed, true = claims(gibbs, of), outcomes(gibbs.batch, of)
+    claimed, true = claims(gibbs, of), outcomes(gibbs, of)
     n_groups, n_bins = claimed.shape[1], edges.shape[1] - 1
     inner = edges[:, 1:-1]
     # exp(x) has a relative error of x units in the last place, so small claims need more room.
@@ -194,10 +194,11 @@ def claims(gibbs: Gibbs, of: Of) -> HostArray:
     return claimed[:, 1:] if of == "positive" else claimed
 
 
-def outcomes(batch: Batch, of: Of) -> HostArray:
+def outcomes(gibbs: Gibbs, of: Of) -> HostArray:
     """Which claims came true, (n, groups), on the host."""
+    batch = gibbs.batch
     if of == "top":
-        return arrays.on_host(batch.top == batch.labels)[:, None]
+        return arrays.on_host(gibbs.right)[:, None]
     labels = arrays.on_host(batch.labels)[:, None]
     outcomes: HostArray = labels == (1 if of == "positive" else np.arange(batch.logits.shape[1]))
     return outcomes

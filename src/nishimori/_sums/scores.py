@@ -11,7 +11,7 @@ from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.census import at_zeros
 from nishimori._sums.clusters import ClusterSums
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.gibbs import Gibbs, sums_for_scores
 from nishimori._sums.observables import Confidence
 from nishimori._sums.passes import Sums
 from nishimori._sums.reliability import Bins, Claims, Sorted, sort_claims
@@ -72,12 +72,12 @@ class Scored:
 
     @property
     def batch(self) -> Batch:
-        return self.gibbs.batch  # type: ignore[no-any-return]
+        return self.gibbs.batch
 
     @cached_property
     def rows(self) -> list[Any]:
         """The scores of each row."""
-        return [-Confidence().observed(self.batch), self.gibbs.top, self.gibbs.brier, self.gibbs.nll]
+        return [-Confidence().observed(self.gibbs), self.gibbs.top, self.gibbs.brier, self.gibbs.nll]
 
     @cached_property
     def claims(self) -> Sorted:
@@ -189,12 +189,16 @@ class CollectClaims:
 
 def scored_after(maps: Sequence[Map], edges: Sequence[HostArray], batch: Batch) -> Iterator[Scored]:
     """A batch after each of several maps, one at a time; all that are temperatures take one call of the kernel together."""
-    inverses = [1 / temperature for map_ in maps if (temperature := temperature_of(map_)) is not None]
-    Gibbs.of_scores(batch, inverses)
+    betas = inverse_temperatures(maps)
+    known = sums_for_scores(batch, betas) if betas else None
     for map_, own in zip(maps, edges, strict=True):
         mapped, beta = after(map_, batch)
-        (gibbs,) = Gibbs.of_scores(mapped, [beta])
-        yield Scored(gibbs, own)
+        yield Scored(Gibbs(mapped, beta, known if mapped is batch else sums_for_scores(mapped, [beta])), own)
+
+
+def inverse_temperatures(maps: Sequence[Map]) -> list[float]:
+    """The β of those maps that are temperatures."""
+    return [1 / temperature for map_ in maps if (temperature := temperature_of(map_)) is not None]
 
 
 def after(map_: Map, batch: Batch) -> tuple[Batch, float]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
@@ -54,12 +55,13 @@ class FindMistakes:
     temperature: float
 
     def __call__(self, batch: Batch) -> Mistakes:
-        batch.rests((1.0, 1 / self.temperature))
-        as_is, after = Gibbs(batch, 1.0), Gibbs(batch, 1 / self.temperature)
-        true = batch.xp.exp(batch.label_drops) * as_is.top
+        betas = (1.0, 1 / self.temperature)
+        known = row_sums(batch, betas, 0)
+        as_is, after = (Gibbs(batch, beta, known) for beta in betas)
+        true = batch.xp.exp(known.label_drops) * as_is.top
         numbers = arrays.on_host(batch.xp.stack([as_is.doubt, as_is.top, true, after.top]))
-        (wrong,) = np.nonzero(~arrays.on_host(batch.right))
-        places = [wrong, *(arrays.on_host(each)[wrong] for each in (batch.top, batch.labels))]
+        (wrong,) = np.nonzero(~arrays.on_host(known.right))
+        places = [wrong, *(arrays.on_host(each)[wrong] for each in (known.top, batch.labels))]
         return Mistakes(batch.n_rows, np.stack(places), numbers[:, wrong], self.most).worst()
 
 

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, T, without_rows
+from nishimori._rows.rows import Rows, T, sums_at_once, without_rows
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
@@ -167,7 +167,6 @@ class RankRows(Rows):
         facts = list(ranks.values(lambda: _Facts.of(rows)))
         self._n_classes = _common_number([each.n_classes for each in facts])
         self._n_rows = _total([each.n_rows for each in facts])
-        self.sums_at_once = all(each.sums_at_once for each in facts)
         self.clusters = clusters
         self.groups = groups
 
@@ -212,6 +211,10 @@ class RankRows(Rows):
         self._n_rows = _total(numbers)
         return total
 
+    def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:
+        """Whether that is so on every rank that has rows."""
+        return all(list(self._ranks.values(lambda: self._rows is None or sums_at_once(self._rows, pass_))))
+
     def sample(self, size: int) -> "RankRows | None":
         """About ``size`` rows, from each rank as many as are its share; None if some rank cannot give any."""
         share = size / (self._n_rows or 1)
@@ -234,16 +237,15 @@ class _Facts:
 
     n_classes: int | None
     n_rows: int | None
-    sums_at_once: bool
 
     @classmethod
     def of(cls, rows: Rows | None) -> "_Facts":
         try:
             if rows is not None:
-                return cls(rows.n_classes, rows.n_rows, getattr(rows, "sums_at_once", False))
+                return cls(rows.n_classes, rows.n_rows)
         except NoRowsError:  # a loader without batches says so when it is asked for the number of classes
             pass
-        return cls(None, 0, True)
+        return cls(None, 0)
 
 
 def _common_number(numbers: list[int | None]) -> int:

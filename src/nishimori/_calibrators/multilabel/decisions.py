@@ -13,14 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nishimori._calibrators.multilabel.targets import UNKNOWN
-from nishimori._kernels.block import LARGEST
-from nishimori._kernels.kernel import kernel_for
 from nishimori._rows.array_rows import clusters_of
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import in_pieces, loaded, stored
 from nishimori._rows.labels import checked_weights
 from nishimori._rows.rows import Rows, is_rows
-from nishimori._rows.scores import Input, Scores, check_input, warn_if_probabilities
+from nishimori._rows.scores import LARGEST, Input, Scores, check_input, warn_if_probabilities
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
@@ -173,7 +171,7 @@ class Decisions(Rows):
             given,
             masked=False,
             stored_rounding=flat.rounding,
-            kernel=kernel_for(logits, 2 * self.n_rows),
+            n_numbers=2 * self.n_rows,
             clusters=None if self.together is None else self.together.of(rows).of(samples),
             groups=Groups(places, self.names),
         )

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nishimori._kernels.row_sums import RowSums, reads_stored, row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.sketch.clusters import binned
@@ -41,9 +42,9 @@ class Truth:
     rounding: float  # of confidences, relative
 
     @classmethod
-    def of(cls, batch: Batch) -> "Truth":
-        right, drops, weights = (arrays.on_host(x) for x in (batch.right, batch.label_drops, batch.weights))
-        return cls(right, drops, weights, batch.rounding)
+    def of(cls, rows: RowSums) -> "Truth":
+        right, drops, weights = (arrays.on_host(x) for x in (rows.right, rows.label_drops, rows.batch.weights))
+        return cls(right, drops, weights, rows.batch.rounding)
 
     def at(self, some: slice) -> "Truth":
         return Truth(self.right[some], self.label_drops[some], self.weights[some], self.rounding)
@@ -64,15 +65,17 @@ class Truth:
         return float(self.weights @ self.label_drops)
 
 
-def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray]:
-    """Power sums of each row: 0 and 1 at β = ∞ and β = 0, of shape (2, 2, n), and 0 to 3 at the nodes.
+def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray, RowSums]:
+    """Power sums of each row: 0 and 1 at β = ∞ and β = 0, of shape (2, 2, n), 0 to 3 at the nodes, and what a kernel returned.
 
     In float64: sums of float32 numbers depend on the block that a row is in, and squares of squares lose digits.
     """
-    if batch.stored is None:
-        return arrays.on_host(_sums_at_ends(batch)), arrays.on_host(batch.power_sums(nodes, 3))
-    sums = arrays.on_host(batch.power_sums((inf, 0.0, *nodes), 3))  # from the same values of each row
-    return sums[:ENDS, :2], sums[ENDS:]
+    if not reads_stored(batch):
+        rows = row_sums(batch, nodes, 3)
+        return arrays.on_host(_sums_at_ends(batch)), arrays.on_host(rows.sums), rows
+    rows = row_sums(batch, (inf, 0.0, *nodes), 3)  # from the same values of each row
+    sums = arrays.on_host(rows.sums)
+    return sums[:ENDS, :2], sums[ENDS:], rows
 
 
 def _sums_at_ends(batch: Batch) -> Array:

@@ -53,8 +53,8 @@ class Survey:
         """The sums of a batch; a cluster that may go on in the next batch is left out of the squares."""
         total, room = self.empty, Room(ENDS + len(self.grid.betas), min(batch.n_rows, _AT_ONCE))
         for part in _parts(batch):
-            ends, sums = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
-            truth = Truth.of(part)
+            ends, sums, found = sums_at(part, (*self.grid.betas, *self.grid.beyond))  # Σp² at β takes the weights at 2β
+            truth = Truth.of(found)
             others = {i: self._gaps(each, part) for i, each in enumerate(self.observables) if type(each) not in BUILT_IN}
             for start in range(0, part.n_rows, _AT_ONCE):
                 some = slice(start, start + _AT_ONCE)
@@ -62,7 +62,8 @@ class Survey:
                 contents, terms = self._sums(rows, {i: (each[:, :, some], o[some]) for i, (each, o) in others.items()})
                 squares = of_rows(terms) if clusters is None else clusters.squares(terms)
                 total = total + contents + self.of_squares(squares)
-            total = total + replace(self.empty, counts=counts_of(Count(Confidence())(part), int(part.logits.shape[1])))
+            census = Count(Confidence()).of_found(part, found)
+            total = total + replace(self.empty, counts=counts_of(census, int(part.logits.shape[1])))
         return total
 
     @cached_property
@@ -80,10 +81,9 @@ class Survey:
     def _gaps(self, observable: Observable, batch: Batch) -> tuple[HostArray, HostArray]:
         """Gaps (4, ends and nodes, rows) of an observable that needs more than power sums, and its values at the labels."""
         ready = observable._on(batch)
-        observed = ready.observed(batch)
-        found = [
-            [arrays.on_host(each) for each in ready.gap(Gibbs(batch, beta), observed)[:4]] for beta in (inf, *self.judged[:-1])
-        ]
+        distributions = [Gibbs(batch, beta) for beta in (inf, *self.judged[:-1])]
+        observed = ready.observed(distributions[0])
+        found = [[arrays.on_host(each) for each in ready.gap(gibbs, observed)[:4]] for gibbs in distributions]
         return np.array(found).transpose(1, 0, 2), arrays.on_host(observed)
 
     def _sums(self, rows: NodeRows, others: dict[int, tuple[HostArray, HostArray]]) -> tuple[Contents, Terms]:

@@ -1,0 +1,152 @@
+"""What kernels find in the rows of a batch, returned as values: nothing is written into the batch.
+
+`row_sums` gives sums over the classes of each row. `block_sums` and `near_beta` give more at once, where the kernel of the
+batch can do that. All of them also return what the kernel had to find on its way, such as which answers are right, so that a
+pass need not look for it again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nishimori._kernels.array_api import boltzmann
+from nishimori._kernels.block import BlockSums, PowerSums, RowsNearBeta
+from nishimori._kernels.kernel import Kernel, kernel_for
+from nishimori._rows.batch import Batch
+from nishimori._rows.top_k_rows import CompletedBatch
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
+
+# Float32 holds this β and its inverse, and what they are multiplied with, with all their digits.
+_LEAST_SINGLE = 1e-15
+
+
+@dataclass(frozen=True, eq=False)
+class RowSums:
+    """The power sums of the rows of ``batch`` at some β, and what a kernel found on its way to them.
+
+    `top`, `right` and `label_drops` are those of the batch, in less time.
+    """
+
+    batch: Batch
+    betas: tuple[float, ...]
+    found: PowerSums
+
+    @property
+    def sums(self) -> Array:
+        """Σ d^j exp(βd) over the classes outside the largest, (n_betas, order + 1, n), in float64."""
+        return self.found.sums
+
+    def has(self, beta: float, order: int = 0) -> bool:
+        """Whether the sums at one β are among these."""
+        return beta in self.betas and self.sums.shape[1] > order
+
+    def at(self, beta: float) -> Array:
+        """The sums at one β, (order + 1, n)."""
+        return self.sums[self.betas.index(beta), ...]
+
+    @property
+    def _says_top(self) -> bool:
+        """Whether the top classes are those of the largest logits, which is what a kernel looks for."""
+        return self.batch.given is None and self.batch.predicted is None
+
+    @cached_property
+    def top(self) -> Array:
+        """The predicted class of each row."""
+        return self.found.top if self._says_top and self.found.top is not None else self.batch.top
+
+    @cached_property
+    def right(self) -> Array:
+        """Whether the predicted class is the true one."""
+        if not self._says_top:
+            return self.batch.right
+        return self.batch.label_logits == self.found.peak if self.found.top is None else self.found.top == self.batch.labels
+
+    @cached_property
+    def label_drops(self) -> Array:
+        """The drop of each row's true class."""
+        return arrays.in_double(self.batch.label_logits) - arrays.in_double(self.found.peak)
+
+
+def kernel_of(batch: Batch) -> Kernel:
+    """The kernel for the rows of a batch."""
+    return kernel_for(batch.logits, batch.n_numbers)
+
+
+def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> RowSums:
+    """Σ d^j exp(βd) over the classes outside the ``top_n`` largest, for j from 0 to ``order``.
+
+    With ``exact`` they are computed in float64, else in the precision of the logits. Those of `stored` logits always are.
+    """
+    found = _known_sums(batch, betas, order, top_n, exact=exact)
+    if isinstance(batch, CompletedBatch):
+        found = found._replace(sums=found.sums + _tail_sums(batch, found.peak, betas, order))
+    return RowSums(batch, tuple(betas), found)
+
+
+def known_sums(batch: CompletedBatch, betas: Sequence[float], order: int) -> RowSums:
+    """The same over the classes that have a column of their own."""
+    return RowSums(batch, tuple(betas), _known_sums(batch, betas, order, 1, exact=True))
+
+
+def _known_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int, *, exact: bool) -> PowerSums:
+    kernel = kernel_of(batch)
+    if batch.stored is not None and top_n == 1 and kernel.takes_half(batch.stored):
+        logits = batch.stored
+    else:
+        logits = batch.double if _in_double(betas, exact) else batch.logits
+    return kernel.power_sums(logits, betas, order, top_n)
+
+
+def _tail_sums(batch: CompletedBatch, peak: HostArray, betas: Sequence[float], order: int) -> HostArray:
+    """What the classes without a column add."""
+    assert batch.levels is not None
+    drops = batch.levels.logs - peak
+    sums = np.empty((len(betas), order + 1, batch.n_rows))
+    for i, beta in enumerate(betas):
+        weights = batch.levels.numbers * boltzmann(drops, beta, np)
+        for j in range(order + 1):
+            sums[i, j] = weights.sum(axis=0)
+            weights = weights * drops
+    return sums
+
+
+def reads_stored(batch: Batch) -> bool:
+    """Whether sums come from logits of half precision as they are stored: in float64, and for every β."""
+    return batch.stored is not None and kernel_of(batch).takes_half(batch.stored)
+
+
+def block_sums(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> BlockSums | None:
+    """The sums of a pair of observables, where the kernel can do without a number per row; see `pair_sums`."""
+    if not _is_plain(batch):
+        return None
+    exact = _in_double((beta_ec, beta_ts), exact)
+    return kernel_of(batch).block_sums(_as_stored(batch), batch.labels, batch.weights, beta_ec, beta_ts, exact=exact)
+
+
+def near_beta(batch: Batch, beta: float, *, exact: bool) -> RowsNearBeta | None:
+    """Rows as functions of β, where the kernel can do that by itself; see `_fit.expansion`."""
+    expand = kernel_of(batch).expand
+    if expand is None or not _is_plain(batch):
+        return None
+    return expand(_as_stored(batch), batch.labels, batch.weights, beta, exact=_in_double((beta,), exact))
+
+
+def takes_unchecked(batch: Batch) -> bool:
+    """Whether `block_sums` and `near_beta` read all of these rows at once, and notice what a check would refuse."""
+    return kernel_of(batch).takes_unchecked(batch.logits)
+
+
+def _as_stored(batch: Batch) -> Array:
+    return batch.stored if reads_stored(batch) else batch.logits
+
+
+def _is_plain(batch: Batch) -> bool:
+    """Whether logits and labels say all: the order of classes is that of the logits, and each class has a column."""
+    return batch.given is None and batch.predicted is None and not isinstance(batch, CompletedBatch)
+
+
+def _in_double(betas: Sequence[float], exact: bool) -> bool:
+    return exact or not all(_LEAST_SINGLE < beta < 1 / _LEAST_SINGLE for beta in betas)
