@@ -8,6 +8,7 @@ processes.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from nishimori._kernels.block import BlockSums, RowsNearBeta
@@ -100,10 +101,15 @@ class Together:
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether all passes can do with rows that were not checked, and at least one of them reads these."""
-        asking = [each for each in self.passes if isinstance(each, KernelPass)]
-        others = [each for each in self.passes if not isinstance(each, KernelPass)]
-        follow = all(isinstance(each, FollowingPass) and each.follows for each in others)
-        return bool(asking) and follow and all(each.reads_unchecked(batch) for each in asking)
+        if not (self._asking and all(each.reads_unchecked(batch) for each in self._asking.values())):
+            return False
+        others = (each for i, each in enumerate(self.passes) if i not in self._asking)
+        return all(isinstance(each, FollowingPass) and each.follows for each in others)
+
+    @cached_property
+    def _asking(self) -> dict[int, KernelPass[Any]]:
+        """Those that ask a kernel, by their place."""
+        return {i: each for i, each in enumerate(self.passes) if isinstance(each, KernelPass)}
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
         """The sums of rows that were not checked; None if a check is due."""
@@ -112,7 +118,7 @@ class Together:
 
     def _with_found(self, batch: Batch) -> tuple[Sums, list[Found]]:
         # Those that ask a kernel come first, whatever their place.
-        asked = {i: each.with_found(batch) for i, each in enumerate(self.passes) if isinstance(each, KernelPass)}
+        asked = {i: each.with_found(batch) for i, each in self._asking.items()}
         found = [each for _, each in asked.values()]
 
         def summed(i: int, pass_: Pass) -> Any:
