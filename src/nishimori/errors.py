@@ -146,22 +146,28 @@ class NoTemperatureError(NishimoriError):
 
     Attributes
     ----------
+    why : str
+        Why there is none, in sentences.
+    remedy : str
+        What to do, in sentences; empty if there is nothing to say.
     end : {"cold", "hot", "flat"}
         Where the condition would hold: "cold" only in the limit T → 0, "hot" only in the limit T → ∞. "flat": T has no effect,
         because all logits of each row are equal.
     """
 
-    def __init__(self, message: str, *, end: str) -> None:
-        super().__init__(message)
+    def __init__(self, why: str, remedy: str = "", *, end: str) -> None:
+        super().__init__(f"{why} {remedy}".strip())
+        self.why = why
+        self.remedy = remedy
         self.end = end
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (str(self), self.end))
+        return (_rebuild, (self.why, self.remedy, self.end))
 
 
-def _rebuild(message: str, end: str) -> NoTemperatureError:
+def _rebuild(why: str, remedy: str, end: str) -> NoTemperatureError:
     # The default pickling of exceptions loses keyword-only arguments.
-    return NoTemperatureError(message, end=end)
+    return NoTemperatureError(why, remedy, end=end)
 
 
 class NotConvergedError(NishimoriError):

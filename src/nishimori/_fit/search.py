@@ -314,14 +314,15 @@ def _refusal(moments: Moments, census: Census) -> NishimoriError | None:
         )
     observed = moments.observed / moments.weight
     if at_cold - at_hot <= hot_noise + cold_noise:
-        end, why = "flat", "every row's unmasked logits are equal, so T has no effect. Check the model's output."
+        end, why, remedy = "flat", "every row's unmasked logits are equal, so T has no effect.", "Check the model's output."
         if not observable._is_monotone:
-            why = f"T does not change the mean of {type(observable).__name__}. Check the observable and the model's output."
+            why = f"T does not change the mean of {type(observable).__name__}."
+            remedy = "Check the observable and the model's output."
     elif cold <= cold_noise:
-        end, why = "cold", observable._cold(census.n_rows, observed, at_cold)
+        end, (why, remedy) = "cold", observable._cold(census.n_rows, observed, at_cold)
     else:
-        end, why = "hot", observable._hot(census.n_rows, observed, at_hot)
-    return NoTemperatureError(f"No temperature fits: {why}", end=end)
+        end, (why, remedy) = "hot", observable._hot(census.n_rows, observed, at_hot)
+    return NoTemperatureError(f"No temperature fits: {why}", remedy, end=end)
 
 
 def _falling(moments: Moments) -> InputError | None:

@@ -99,18 +99,20 @@ class Observable(ABC):
             )
         return _Tabulated(arrays.beside(table, batch.double))
 
-    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
-        """Why no temperature fits when the mean stays at or below ``observed`` down to T → 0, where it is ``limit``."""
+    def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
+        """Why no temperature fits if the mean stays at or below ``observed`` down to T → 0, where it is ``limit``; the remedy."""
         return (
             f"the mean of {type(self).__name__} under the model stays below its mean under the labels down to T → 0, where it "
-            f"is still {observed - limit:.4g} too small. {_MORE_DATA}, or check the observable."
+            f"is still {observed - limit:.4g} too small.",
+            f"{_MORE_DATA}, or check the observable.",
         )
 
-    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
-        """Why no temperature fits when the mean stays at or above ``observed`` up to T → ∞, where it is ``limit``."""
+    def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
+        """Why no temperature fits if the mean stays at or above ``observed`` up to T → ∞, where it is ``limit``; the remedy."""
         return (
             f"the mean of {type(self).__name__} under the model stays above its mean under the labels up to T → ∞, where it is "
-            f"still {limit - observed:.4g} too large. {_CLASS_ORDER}"
+            f"still {limit - observed:.4g} too large.",
+            _CLASS_ORDER,
         )
 
     def __repr__(self) -> str:
@@ -233,26 +235,28 @@ class TopN(Observable):
         outside = row_sums(gibbs.batch, (gibbs.beta,), 0, self.n).at(gibbs.beta)[0, ...]
         return gibbs.batch.xp.where(observed == 0, -outside * gibbs.top, (1 + (gibbs.rest - outside)) * gibbs.top)
 
-    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
+    def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """All right, or ties at the top."""
         what = "correctly" if self.n == 1 else f"within their top {self.n}"
         if observed >= 0:
             samples = "the only sample is" if n_samples == 1 else f"all {n_samples} samples are"
             smaller = "." if self.n == 1 else f", or a smaller {setting('top_n')}."
             return (
-                f"{samples} classified {what}, so {self._confidence} could reach accuracy only at T = 0. {_MORE_DATA}{smaller}"
+                f"{samples} classified {what}, so {self._confidence} could reach accuracy only at T = 0.",
+                f"{_MORE_DATA}{smaller}",
             )
         return (
             f"{self._accuracy} {1 + observed:.4g} is not below {1 + limit:.4g}, which {self._confidence} approaches as T → 0: "
-            "equal largest logits share their probability at every temperature. "
-            "Pass logits before they were rounded or quantised."
+            "equal largest logits share their probability at every temperature.",
+            "Pass logits before they were rounded or quantised.",
         )
 
-    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
+    def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """No better than chance."""
         return (
             f"{self._accuracy} {1 + observed:.4g} is not above chance ({1 + limit:.4g}), "
-            f"and {self._confidence} stays above chance at every T. {_CLASS_ORDER}"
+            f"and {self._confidence} stays above chance at every T.",
+            _CLASS_ORDER,
         )
 
     @property
@@ -296,11 +300,11 @@ class Confidence(Observable):
         """From the weights of the other classes alone."""
         return gibbs.batch.xp.where(gibbs.right, -gibbs.doubt, gibbs.top)
 
-    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
+    def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """As for `TopN`."""
         return TopN(1)._cold(n_samples, observed, limit)
 
-    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
+    def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """As for `TopN`."""
         return TopN(1)._hot(n_samples, observed, limit)
 
@@ -337,19 +341,20 @@ class Energy(Observable):
         """From the weights of the other classes, and these times the drops."""
         return gibbs.powers(1)[1, ...] * gibbs.top - observed
 
-    def _cold(self, n_samples: int, observed: float, limit: float) -> str:
+    def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """All right."""
         samples = "the only sample" if n_samples == 1 else f"all {n_samples} samples"
-        return f"the true class has the largest logit in {samples}, so the loss falls all the way to T = 0. {_MORE_DATA}."
+        return f"the true class has the largest logit in {samples}, so the loss falls all the way to T = 0.", f"{_MORE_DATA}."
 
-    def _hot(self, n_samples: int, observed: float, limit: float) -> str:
+    def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """No better than chance."""
         masks = ""
         if limit - observed > _FAR_BELOW:
             masks = " If very negative logits, such as -1e9, mask classes, drop the samples whose true class is masked."
         return (
             f"the logit of the true class is on average {limit - observed:.4g} below the mean logit of its row, "
-            f"so the loss falls all the way to T = ∞: the model does no better than chance. {_CLASS_ORDER}{masks}"
+            "so the loss falls all the way to T = ∞: the model does no better than chance.",
+            f"{_CLASS_ORDER}{masks}",
         )
 
 

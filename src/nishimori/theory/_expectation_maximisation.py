@@ -133,12 +133,12 @@ class _Maximisation:
             here = there
         if step > 0:
             raise NoTemperatureError(
-                "No temperature fits: the labels become more probable up to T → ∞, so they look like random labels. Check that "
-                "each label belongs to its sample, or use more samples.",
+                "No temperature fits: the labels become more probable up to T → ∞, so they look like random labels.",
+                "Check that each label belongs to its sample, or use more samples.",
                 end="hot",
             )
         raise NoTemperatureError(
-            "No temperature fits: the labels become more probable down to T → 0, so they look like labels without noise. Use "
-            "more samples, or set T to a small number if the labels have no noise.",
+            "No temperature fits: the labels become more probable down to T → 0, so they look like labels without noise.",
+            "Use more samples, or set T to a small number if the labels have no noise.",
             end="cold",
         )

@@ -195,7 +195,8 @@ class LinearScore:
         if self.m <= 0:
             raise NoTemperatureError(
                 f"No temperature fits: accuracy {self.accuracy:.4g} is not above chance (0.5), because the classifier's "
-                f"overlap with the teacher is {self.m:.4g}. Train it on more samples.",
+                f"overlap with the teacher is {self.m:.4g}.",
+                "Train it on more samples.",
                 end="hot",
             )
         s, _, wrong = self.line

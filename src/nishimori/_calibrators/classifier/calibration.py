@@ -160,5 +160,4 @@ def _with_remedy(error: NoTemperatureError | NotConvergedError, where: str) -> N
     if isinstance(error, NotConvergedError):
         keep = "Pass `fallback='none'` to keep such scores as they are."
         return NotConvergedError(f"{start} {error} {keep}{pooling}")
-    cause = str(error).partition(". ")[0].rstrip(".")
-    return NoTemperatureError(f"{start} {cause}. {_REMEDY[error.end]}{pooling}", end=error.end)
+    return NoTemperatureError(f"{start} {error.why}", f"{_REMEDY[error.end]}{pooling}", end=error.end)
