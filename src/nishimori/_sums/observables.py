@@ -100,7 +100,7 @@ class Observable(ABC):
         return _Tabulated(arrays.beside(table, batch.double))
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """Why no temperature fits if the mean stays at or below ``observed`` down to T → 0, where it is ``limit``; the remedy."""
+        """Why no temperature fits if the mean stays at or below ``observed`` down to T → 0, where it is ``limit``."""
         return (
             f"the mean of {type(self).__name__} under the model stays below its mean under the labels down to T → 0, where it "
             f"is still {observed - limit:.4g} too small.",
@@ -108,7 +108,7 @@ class Observable(ABC):
         )
 
     def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """Why no temperature fits if the mean stays at or above ``observed`` up to T → ∞, where it is ``limit``; the remedy."""
+        """Why no temperature fits if the mean stays at or above ``observed`` up to T → ∞, where it is ``limit``."""
         return (
             f"the mean of {type(self).__name__} under the model stays above its mean under the labels up to T → ∞, where it is "
             f"still {limit - observed:.4g} too large.",
