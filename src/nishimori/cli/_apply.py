@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
+from nishimori._rows.array_files.files import ArrayFile, open_arrays
+from nishimori._rows.array_files.new_arrays import new_arrays
+from nishimori._rows.array_files.stored_array import StoredArray
 from nishimori._rows.batch import Groups
 from nishimori._rows.scores import scores, warn_if_probabilities
 from nishimori._rows.table_rows import row_values
@@ -20,7 +23,6 @@ from nishimori._support.arrays import HostArray, like
 from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, shown
 from nishimori.cli import _files
-from nishimori.cli._arrays import ArrayFile, StoredArray, new_arrays, open_arrays
 from nishimori.cli._group_names import GroupNames
 from nishimori.cli._help import epilog
 from nishimori.cli._options import (

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._rows.array_files import files as array_files
+from nishimori._rows.array_files.files import ArrayFile, open_arrays
 from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.parquet_folder import parquet_files
 from nishimori._rows.pieces import rows_per_piece
@@ -23,8 +25,6 @@ from nishimori._rows.tables.files import ENDINGS, is_table
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
 from nishimori._support.progress import Report, silent
-from nishimori.cli import _arrays
-from nishimori.cli._arrays import ArrayFile, open_arrays
 from nishimori.cli._labelled_table import LabelledTable
 from nishimori.cli._selection import Names, can_be_labels, is_ignored, propose, remedy_for
 from nishimori.errors import InputError
@@ -44,7 +44,7 @@ __all__ = [
     "refuse_folder",
 ]
 
-SUFFIXES = (*_arrays.SUFFIXES, *ENDINGS)
+SUFFIXES = (*array_files.SUFFIXES, *ENDINGS)
 
 _WITH_GROUPS = "Pass a file of scores and groups, such as .npz."
 # Rows that say whether an array can be what an option would make of it.

@@ -18,9 +18,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from nishimori._rows.array_files.stored_array import StoredArray, damage, row_bytes, sliced
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
-from nishimori.data._stored import StoredArray, damage, row_bytes, sliced
 from nishimori.errors import FormatError
 
 # NumPy writes headers of at most 10,000 characters, and reads longer ones only on request.
