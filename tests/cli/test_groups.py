@@ -140,7 +140,7 @@ def test_a_calibration_from_python_needs_the_name_of_the_groups(place):
         (
             f"fit z.npy y.npy -o d.json --groups site {PER_GROUP}",
             1,
-            "--weights, --clusters, --groups, --ids and --scores must be left",
+            "--groups must be left out for .npy files",
         ),
         ("apply c.json z.npy -o p.npy", 1, "z.npy holds scores only, and the calibration has a temperature per group."),
         ("eval z.npy y.npy --calibration c.json", 1, "z.npy holds scores only, and the calibration has a temperature per"),

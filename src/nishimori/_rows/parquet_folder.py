@@ -15,14 +15,19 @@ def parquet_files(folder: Path) -> list[Path]:
     return [each for each in sorted(folder.rglob("*.parquet")) if not each.name.startswith((".", "_")) and each.is_file()]
 
 
+def refuse_other_folder(path: Path) -> None:
+    """Refuse a folder without Parquet files."""
+    if not parquet_files(path):
+        raise FormatError(f"{path} is a folder without .parquet files. Name a file, or a folder of Parquet files.")
+
+
 class Folder(Table):
     """All Parquet files of a folder, which must have the same columns. Blocks count the rows of each file from 0."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        refuse_other_folder(path)
         self._files = parquet_files(path)
-        if not self._files:
-            raise FormatError(f"{path} is a folder without .parquet files. Name a file, or a folder of Parquet files.")
         with open_table(self._files[0]) as first:
             self.names = first.names
             self._lists = {name for name in first.names if first.is_list(name)}

@@ -98,8 +98,6 @@ def open_arrays(path: Path) -> ArrayFile:
         start = file.read(len(npy.MAGIC_PREFIX))
     if start == npy.MAGIC_PREFIX and suffix != ".npy":
         raise FormatError(f"{path} holds a single .npy array. Rename it to {path.with_suffix('.npy').name}.")
-    if start.startswith(b"PK\x03\x04") and suffix == ".npy":
-        raise FormatError(f"{path} is an archive of arrays. Rename it to {path.with_suffix('.npz').name}.")
     kinds: dict[str, Callable[[Path], ArrayFile]]
     kinds = {".npz": _Npz, ".npy": _Npy, ".pt": _Pt, ".pth": _Pt, ".safetensors": _Safetensors}
     return kinds[suffix](path)
