@@ -22,7 +22,6 @@ that a text names go through `setting`, which writes them as they are typed: in 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 from typing import Any, Self
 
 _ABSENT: Any = object()
@@ -140,9 +139,9 @@ class InputError(NishimoriError):
 
     def changed(self, **parts: Any) -> Self:
         """The same error with other parts, such as ``where``."""
-        made = copy(self)
-        vars(made).update(parts)
-        return made.with_traceback(None)
+        made = type(self).__new__(type(self), *self.args)  # a copy by `copy` shares its parts once Dask's workers are imported
+        vars(made).update(vars(self) | parts)
+        return made
 
     def __str__(self) -> str:
         said = self._subject()
