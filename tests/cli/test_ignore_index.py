@@ -76,6 +76,6 @@ def test_arrays_of_more_dimensions_are_for_python(files):
     ended = shell.nishimori("fit d.npz --ignore-index -100 -o c.json", place=files)
     assert ended.code == 1
     assert ended.err == (
-        "error: 'logits' in d.npz must have one row per sample, got an array of shape (40, 15, 5). Reshape it, or use "
-        "nishimori in Python, which takes any shape before the classes.\n"
+        "error: 'logits' in d.npz must have one row per sample, got an array of shape (40, 15, 5). Reshape it, or load "
+        "it in Python and pass the array, of any shape before the classes.\n"
     )
