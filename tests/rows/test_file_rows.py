@@ -450,15 +450,3 @@ def test_three_rows_stand_for_all_of_them(cut):
     few = file_rows.witnesses(np.concatenate([file_rows.witnesses(rows[:cut]), rows[cut:]]))
     assert len(few) == 3
     assert constant_or_whole(few).tolist() == constant_or_whole(rows).tolist() == [True, True, False, False, True, False]
-
-
-def test_options_that_python_is_told_to_pass_work_as_shown(tmp_path):
-    path = saved(tmp_path, SCORES.rename(columns=lambda name: f"{name}x").assign(id=range(900), truth=LABELS))
-    with pytest.raises(InputError) as caught:
-        nishimori.evaluate(path)
-    assert str(caught.value).endswith("If its labels are 'truth', pass `labels='truth'`.")
-    with pytest.raises(InputError) as caught:
-        nishimori.evaluate(path, labels="truth")
-    call = re.search(r"pass `nishimori\.rows\(\.\.\., (.*)\)`\.$", str(caught.value))[1]
-    given = eval(f"dict({call})")
-    assert nishimori.evaluate(nishimori.rows(path, "truth", **given)).nll == nishimori.evaluate(LOGITS, LABELS).nll
