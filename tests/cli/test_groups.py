@@ -135,6 +135,7 @@ def test_a_calibration_from_python_needs_the_name_of_the_groups(place):
             "--groups must have shape (300,), one group per sample, got (299,).",
         ),
         ("apply c.json m.csv -o p.npy", 1, "m.csv, line 4, column 'site': a group is missing. Fill it in, or drop the row."),
+        ("apply c.json z.npy -o p.npy --groups site", 1, "z.npy holds scores only, and the calibration has a temperature per"),
         ("apply c.json m.npz -o p.npy", 1, "--groups must not be missing, got NaN in row 2 (counted from 0)"),
         ("apply c.json s.npz -o p.npy", 1, "--groups must have shape (300,), one group per sample, got (299,)."),
         (

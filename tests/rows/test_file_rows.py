@@ -230,6 +230,12 @@ def test_scores_that_are_kept_are_not_twice_in_memory():
     np.testing.assert_array_equal(np.asarray(kept), LOGITS)
 
 
+def test_a_sample_of_scores_that_are_kept_is_that_of_an_array():
+    index, rows = KeptScores([LOGITS[:300], LOGITS[300:]]).picked(100)
+    np.testing.assert_array_equal(rows, nishimori.rows(LOGITS, LABELS).sample(100).scores.array)
+    np.testing.assert_array_equal(rows, LOGITS[index])
+
+
 @pytest.mark.parametrize("name", ["t.npz", "t.pt", "t.safetensors"])
 def test_arrays_of_other_names_are_found_by_their_names(tmp_path, name):
     path = saved_arrays(tmp_path / name, z=LOGITS, truth=LABELS)

@@ -17,7 +17,7 @@ import numpy as np
 from nishimori._rows.array_files.files import SUFFIXES as ARRAYS
 from nishimori._rows.array_files.files import ArrayFile, open_arrays
 from nishimori._rows.array_files.numpy_files import array_file
-from nishimori._rows.array_files.selection import array_name, refuse_groups, refuse_table_options
+from nishimori._rows.array_files.selection import array_name, refuse_table_options, without_groups
 from nishimori._rows.labelling import differ
 from nishimori._rows.labels import class_labels, group_names, refuse_permuted, spelled_as
 from nishimori._rows.npy_files import NpyFile
@@ -148,7 +148,8 @@ def open_npy(
 ) -> FileRows:
     """The rows of a .npy file of scores; labels and ``parts`` (weights, clusters, groups) are arrays or other .npy files."""
     refuse_table_options(path, roles)
-    refuse_groups(path, roles)
+    if roles.groups_remembered:
+        raise without_groups(path)
     for role, value in ({"scores": roles.columns, "ids": roles.ids} | parts).items():
         if isinstance(value, str) and not value.lower().endswith(".npy"):
             raise InputError(
@@ -194,10 +195,8 @@ def _spelled(contents: Contents, meaning: ReadOptions) -> tuple[Contents, ReadOp
     if classes is not None:
         classes = [str(label) for label in class_labels(classes).tolist()]
         meaning = replace(meaning, classes=classes)
-    found = spelled_as(labels, classes if classes is None or ignored is None else [*classes, str(ignored)])
-    if isinstance(found, list) and ignored is not None:  # the label to ignore is a number, whatever the classes are
-        found = [ignored if each == str(ignored) else each for each in found]
-    return replace(contents, labels=found), meaning
+    known = classes if classes is None or ignored is None else [*classes, str(ignored)]
+    return replace(contents, labels=spelled_as(labels, known)), meaning
 
 
 class ArrayScores(Stored):

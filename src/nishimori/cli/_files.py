@@ -85,7 +85,6 @@ def opened(
 
     A floor of auto is left to those who fit. ``calibrator`` is what the rows are to be measured with.
     """
-    check_inputs(files)
     if _are_npy(files) and len(files) != 2:
         raise InputError(f"Pass two .npy files: scores first, labels second, got {len(files)}.")
     if not _are_npy(files) and len(files) != 1:

@@ -35,7 +35,8 @@ def _array(roles: Roles) -> str | None:
 def array_name(file: ArrayFile, role: str, roles: Roles) -> str:
     """The name of an array that is there; ``role`` is scores, labels, weights, clusters, groups or ids."""
     if file.names == [""]:  # a .npy file
-        refuse_groups(file.path, roles, role)
+        if role == "groups":
+            raise without_groups(file.path)
         return ""
     wanted = _array(roles) if role == "scores" else roles.find(role)
     if role == "scores" and roles.columns is None and roles.fitted is not None and len(roles.fitted) == 1:
@@ -51,13 +52,12 @@ def array_name(file: ArrayFile, role: str, roles: Roles) -> str:
     raise InputError(f"{file.path} has no array {wanted!r}, only {listed(file.names)}. {remedy}")
 
 
-def refuse_groups(path: Path, roles: Roles, role: str = "groups") -> None:
-    """Refuse a .npy file where a calibration needs groups."""
-    if role == "groups" and roles.groups_remembered:
-        raise InputError(
-            f"{path} holds scores only, and the calibration has a temperature per group. Pass a file of scores and groups, "
-            "such as .npz."
-        )
+def without_groups(path: Path) -> InputError:
+    """The error where a calibration needs groups, and a .npy file has none."""
+    return InputError(
+        f"{path} holds scores only, and the calibration has a temperature per group. Pass a file of scores and groups, such as "
+        ".npz."
+    )
 
 
 def _labels_are_read(file: ArrayFile, roles: Roles) -> bool:
