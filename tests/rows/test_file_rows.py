@@ -83,8 +83,8 @@ def test_a_table_is_parsed_once_if_its_numbers_fit(tmp_path, monkeypatch, limit,
     monkeypatch.setattr("nishimori._rows.file_rows.KEPT", limit)
     monkeypatch.setattr("nishimori._rows.tables.text.CELLS", 600)
     data, opened = nishimori.rows(saved(tmp_path, name="t.csv")), []
-    table = file_rows.open_tables
-    monkeypatch.setattr(file_rows, "open_tables", lambda path, **given: opened.append(path) or table(path, **given))
+    table = file_rows.open_table
+    monkeypatch.setattr(file_rows, "open_table", lambda path, **given: opened.append(path) or table(path, **given))
     cards = [nishimori.evaluate(data) for _ in range(3)]
     assert len(opened) == readings
     assert {card.nll for card in cards} == {cards[0].nll}
@@ -381,6 +381,12 @@ def test_text_may_have_other_marks_and_columns_to_leave_out(tmp_path):
     FRAME.assign(id=range(900)).to_csv(tmp_path / "t.csv", index=False, sep=";", decimal=",")
     data = nishimori.rows(tmp_path / "t.csv", ignore=["id"], delimiter=";", decimal=",")
     assert nishimori.temperatures(data) == nishimori.temperatures(LOGITS, LABELS)
+
+
+def test_marks_of_text_are_refused_for_a_folder(tmp_path):
+    saved(tmp_path / "parts", FRAME, "a.parquet")
+    with pytest.raises(InputError, match="`delimiter` and `decimal` must be left out for .*parts: only .csv and .tsv files"):
+        nishimori.rows(tmp_path / "parts", decimal=",")
 
 
 def test_columns_are_taken_in_the_order_asked_for(tmp_path):

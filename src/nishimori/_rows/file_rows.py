@@ -22,12 +22,11 @@ from nishimori._rows.labelling import differ
 from nishimori._rows.labels import class_labels, group_names, refuse_permuted, spelled_as
 from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.options import ReadOptions
-from nishimori._rows.parquet_folder import open_tables, refuse_other_folder
 from nishimori._rows.pieces import rows_per_piece
 from nishimori._rows.stored_rows import KeptScores, Stored, StoredRows
 from nishimori._rows.tables.block import Block, Table, listed
 from nishimori._rows.tables.columns import Roles, by_values
-from nishimori._rows.tables.files import ENDINGS, is_table
+from nishimori._rows.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
 from nishimori._rows.tables.selection import Selection, selected, undecided
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
@@ -256,7 +255,7 @@ class TableScores(Stored):
 
     def blocks(self) -> Generator[HostArray, None, None]:
         """The scores of each block."""
-        with open_tables(self.path, delimiter=self._roles.delimiter, decimal=self._roles.decimal) as table:
+        with open_table(self.path, delimiter=self._roles.delimiter, decimal=self._roles.decimal) as table:
             if table.names != self._names:
                 raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
             for block in table.blocks():
@@ -265,7 +264,7 @@ class TableScores(Stored):
 
 def _from_table(path: Path, roles: Roles, report: Report) -> Contents:
     """One reading, which checks each block, and keeps the scores if they fit."""
-    with open_tables(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
+    with open_table(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
         chosen = selected(table, roles)
         place = {name: index for index, name in enumerate(table.names)}
         columns = [place[name] for name in chosen.scores]

@@ -26,8 +26,7 @@ from nishimori._support.arrays import HostArray, like
 from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, shown
 from nishimori.cli import _files
-from nishimori.cli._calibration import calibrator_in
-from nishimori.cli._group_names import GroupNames
+from nishimori.cli._calibration import GroupNames, calibrator_in
 from nishimori.cli._help import epilog
 from nishimori.cli._options import (
     FIT_AGAIN,

@@ -1,14 +1,19 @@
-"""The calibration that rows are measured with, and whether the options agree with it."""
+"""The calibration that rows are measured with: whether the options agree with it, and how it spells groups."""
 
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from nishimori._rows.batch import Groups
 from nishimori._rows.file_rows import SUFFIXES
 from nishimori._rows.scores import Input, check_input, is_auto
 from nishimori._rows.tables.block import listed
 from nishimori.errors import InputError
+from nishimori.maps.group_temperatures import GroupTemperatures
+from nishimori.maps.map import Map
 
 if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn
@@ -55,3 +60,33 @@ def agreed(calibrator: "Calibrator | None", input: Input | None, floor: float | 
             f"--classes must be those of the calibration in its order, {listed(known)}, got {listed(classes)}. Leave it out."
         )
     return calibrator.input, calibrator.floor_, known
+
+
+class GroupNames:
+    """Groups of several blocks of rows, as a map spells them; remembers those that the map does not know.
+
+    7 of a Parquet file and the text 7 of a .csv file are one group.
+    """
+
+    def __init__(self, map_: Map) -> None:
+        self._map = map_ if isinstance(map_, GroupTemperatures) else None
+        self._known = {} if self._map is None else {_text(name): name for name in self._map.groups}
+        self._seen: dict[Any, None] = {}
+
+    def spelled(self, groups: Groups | None) -> Groups | None:
+        """The same groups, with the names that the map has for them; others keep theirs."""
+        if groups is None or self._map is None:
+            return groups
+        names = tuple(self._known.get(_text(name), name) for name in groups.names)
+        self._seen |= dict.fromkeys(names)
+        return Groups(groups.codes, names)
+
+    def warn_of_others(self) -> None:
+        """Say once which of all these groups have no temperature of their own."""
+        if self._map is not None and self._seen:
+            self._map.warn_of_others(Groups(np.arange(len(self._seen)), tuple(self._seen)))
+
+
+def _text(name: Any) -> str:
+    """A name as text; whole numbers have no decimals."""
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)

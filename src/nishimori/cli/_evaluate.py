@@ -47,7 +47,6 @@ from nishimori.cli._options import (
     roles_from,
     split,
 )
-from nishimori.cli._sketch_file import opened_sketch
 from nishimori.cli._terminal import (
     ForceOption,
     JsonOption,
@@ -133,7 +132,7 @@ def evaluate(
     shown_by: By | None = "groups" if by is None and groups else by
     wanted = _EvalRequest(files, calibration, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
-    if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
+    if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _evaluate_sketch(sums, wanted)
         return
     _files.check_inputs(files)

@@ -11,10 +11,10 @@ from nishimori._rows.file_rows import FileRows, check_path
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._rows.tables.block import listed
 from nishimori._rows.tables.columns import Roles
+from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._sums.sketch.sketch import Sketch
-from nishimori.cli._group_names import GroupNames
+from nishimori.cli._calibration import GroupNames
 from nishimori.cli._options import FIT_AGAIN
-from nishimori.cli._sketch_file import opened_sketch
 from nishimori.cli._terminal import note_columns
 from nishimori.errors import InputError, setting
 
@@ -63,6 +63,20 @@ def data_sets(files: Sequence[Path]) -> list[list[Path]]:
 
 def _are_npy(files: Sequence[Path]) -> bool:
     return {path.suffix.lower() for path in files if not path.is_dir()} == {".npy"}
+
+
+def opened_sketch(files: Sequence[Path], *options: Any) -> Sketch | None:
+    """The sketch that is the only file, or None if it is not one; ``options`` say what rows are, and a sketch has none."""
+    if len(files) != 1 or not is_sketch_file(files[0]):
+        if any(is_sketch_file(path) for path in files):
+            raise InputError("Pass one sketch. To use several, merge them first: nishimori merge a.npz b.npz -o all.npz.")
+        return None
+    if any(options):
+        raise InputError(
+            f"{files[0]} is a sketch, which knows what its rows are. Leave out the options that say so, such as --input and "
+            "--classes, or pass them to nishimori sketch."
+        )
+    return Sketch.load(files[0])
 
 
 def data_set(files: Sequence[Path], roles: Roles, said: Sequence[Any], *, floor: Floor, counts: bool) -> FileRows | Sketch:

@@ -38,7 +38,6 @@ from nishimori.cli._options import (
     roles_from,
     split,
 )
-from nishimori.cli._sketch_file import opened_sketch
 from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_text
 from nishimori.errors import InputError
 
@@ -139,7 +138,7 @@ def fit(
     known = None if classes is None else split(classes)
     wanted = _FitRequest(method or ("adaptive" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
-    if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
+    if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)
         return
     check_input(input, floor, fits=True)

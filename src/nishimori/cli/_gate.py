@@ -45,7 +45,6 @@ from nishimori.cli._options import (
     roles_from,
     split,
 )
-from nishimori.cli._sketch_file import opened_sketch
 from nishimori.cli._terminal import ForceOption, JsonOption, error_text, heard, json_text, note, print_json, print_lines
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -182,7 +181,7 @@ def gate(
     about = _about(files, calibration, junit)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     with heard() as told, _errors_in(outputs, about):
-        if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
+        if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
             found = _judged_sketch(sums, calibration, wanted)
         else:
             _files.check_inputs(files)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nishimori._rows.parquet_folder import open_tables
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._rows.tables.columns import Roles, matched
-from nishimori._rows.tables.files import is_table
+from nishimori._rows.tables.files import is_table, open_table
 from nishimori._sums.sketch.archive import is_sketch_file
 
 _LAST = "print(calibrator.temperature_, card.ece, card.nll)"
@@ -57,6 +56,6 @@ def _names_of_samples(path: Path, roles: Roles) -> list[str]:
     """The column of --ids, which these lines make no use of, if the table has it and nothing says yet that it is no score."""
     if roles.ids is None or not (is_table(path) or path.is_dir()):
         return []
-    with open_tables(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
+    with open_table(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
         ignored = matched(roles.ignore, table.names, argument="ignore", where=str(path))
         return [roles.ids] if roles.ids in table.names and roles.ids not in ignored else []
