@@ -20,11 +20,28 @@ data (a file its lines, a loader its batches) adds it with `InputError.changed`,
 that a text names go through `setting`, which writes them as they are typed: in Python, or in the shell.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
 _ABSENT: Any = object()
+
+
+class _ToChoose:
+    """Stands for a value that the reader has to choose."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+A_NAME, NAMES = _ToChoose("..."), _ToChoose("[...]")
+"""In place of a value that the reader has to choose: one name, or several."""
+
+# Arguments of `nishimori.rows` alone: other functions are given the rows that it makes.
+_OF_ROWS = {"columns", "ignore", "delimiter", "decimal"}
 
 Writer = Callable[..., str]
 """How arguments are typed: a function of the name of one and, where a value is meant, of that."""
@@ -32,7 +49,15 @@ Writer = Callable[..., str]
 
 def in_python(name: str, value: object = _ABSENT) -> str:
     """An argument as it is typed in Python, such as `floor` or `input='probabilities'`."""
-    return f"`{name}`" if value is _ABSENT else f"`{name}={value!r}`"
+    if value is A_NAME and name not in _OF_ROWS:
+        value = _ABSENT
+    return f"`{name}`" if value is _ABSENT else _call({name: value})
+
+
+def _call(values: Mapping[str, object]) -> str:
+    """Arguments with their values as they are typed in one call."""
+    typed = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return f"`nishimori.rows(..., {typed})`" if _OF_ROWS & values.keys() else f"`{typed}`"
 
 
 # For the whole process, and not in a context variable, because files are read in threads, whose errors count too.
@@ -42,6 +67,11 @@ _writer: Writer = in_python
 def setting(name: str, value: object = _ABSENT) -> str:
     """An argument, for a message, as its reader types it: `input='probabilities'`, or --input probabilities in the shell."""
     return _writer(name) if value is _ABSENT else _writer(name, value)
+
+
+def settings(values: Mapping[str, object]) -> str:
+    """Several arguments with their values, as they are typed together."""
+    return _call(values) if _writer is in_python else " ".join(setting(name, value) for name, value in values.items())
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from own_process import warm
 
 import nishimori
 from nishimori._rows.tables.new_table import new_table
-from nishimori.cli._labelled_table import witnesses
 
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(0).integers(0, 3, 900).astype(float)
@@ -59,8 +58,7 @@ def write_parts(folder):
 @pytest.fixture(params=[2**28, 1000], ids=["kept", "read again"])
 def limit(request, monkeypatch):
     """Small blocks, and scores that fit or do not."""
-    monkeypatch.setattr("nishimori.cli._files.KEPT", request.param)
-    monkeypatch.setattr("nishimori.cli._labelled_table.KEPT", request.param)
+    monkeypatch.setattr("nishimori._rows.file_rows.KEPT", request.param)
     monkeypatch.setattr("nishimori._support.arrays._HOST_BLOCK", 500)
     monkeypatch.setattr("nishimori._rows.pieces._NUMBERS", 1000)
     monkeypatch.setattr("nishimori._rows.tables.text.CELLS", 700)
@@ -101,7 +99,10 @@ def test_a_pair_of_npy_files_gives_what_the_arrays_give(tmp_path):
         ("t.npz", "got inf in row 617, column 2 (counted from 0)."),
         ("t.csv", "got inf in line 619, column 'z_2'."),
         ("t.parquet", "got inf in row 617 (counted from 0), column 'z_2'."),
-        ("parts", "got inf in row 307 of parts/part-2.parquet (counted from 0), column 'z_2'."),
+        (
+            "parts",
+            "part-2.parquet: The scores must not contain NaN or +inf, got inf in row 307 (counted from 0), column 'z_2'.",
+        ),
     ],
 )
 def test_an_error_about_a_row_of_any_block_names_its_place(tmp_path, name, where, monkeypatch):
@@ -124,21 +125,10 @@ def test_columns_are_judged_by_all_their_values(tmp_path):
     assert (ended.code, "does not say which columns are scores" in ended.err) == (1, True)
 
 
-@pytest.mark.parametrize("cut", [1, 2, 5])
-def test_three_rows_stand_for_all_of_them(cut):
-    from nishimori._rows.tables.columns import constant_or_whole
-
-    rows = np.stack(
-        [np.arange(6.0), [1.5] * 6, [0.5, *[2.0] * 5], [*[2.0] * 5, 0.5], [np.nan, *[0.0] * 5], LOGITS[:6, 0]], axis=1
-    )
-    few = witnesses(np.concatenate([witnesses(rows[:cut]), rows[cut:]]))
-    assert len(few) == 3
-    assert constant_or_whole(few).tolist() == constant_or_whole(rows).tolist() == [True, True, False, False, True, False]
-
-
-def test_a_folder_without_parquet_files_is_still_a_folder(tmp_path):
+def test_a_folder_without_parquet_files_is_refused_and_apply_takes_none(tmp_path):
     (tmp_path / "empty").mkdir()
-    assert shell.nishimori("eval empty", place=tmp_path).err == "error: empty is a folder. Name a file in it.\n"
+    said = "error: empty is a folder without .parquet files. Name a file, or a folder of Parquet files.\n"
+    assert shell.nishimori("eval empty", place=tmp_path).err == said
     write_parts(tmp_path / "parts")
     nishimori.from_temperature(2.0).save(tmp_path / "c.json")
     assert (

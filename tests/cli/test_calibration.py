@@ -219,7 +219,7 @@ def test_nothing_is_overwritten_without_force(run):
         ("fit nowhere.npz -o c.json", "There is no file nowhere.npz."),
         ("fit val.npz -o nowhere/c.json", "There is no folder nowhere to write c.json to. Create it first."),
         ("apply nowhere.json test.npz -o p.npz", "There is no file nowhere.json."),
-        ("fit . -o c.json", ". is a folder. Name a file in it."),
+        ("fit . -o c.json", ". is a folder without .parquet files. Name a file, or a folder of Parquet files."),
         ("fit val.npz -o .", ". is a folder. Choose the name of a file, such as calibration.json."),
         ("fit val.npz -o /dev/null --force", "/dev/null is not a regular file. Choose another name."),
         ("fit val.npz -o c.npz", "c.npz would hold a calibration, which is JSON. Choose a name that ends in .json."),

@@ -120,7 +120,7 @@ def test_an_error_of_labels_names_the_file(place):
     np.savez(place / "bad.npz", logits=LOGITS[600:], labels=LABELS[600:] + 1)
     ended = shell.nishimori("compare val.npz bad.npz", place=place)
     assert ended.code == 1
-    assert "error: bad.npz: The labels in 'labels' (option --labels) must" in ended.err
+    assert "error: bad.npz: The labels in 'labels' (--labels) must" in ended.err
 
 
 @pytest.mark.parametrize(

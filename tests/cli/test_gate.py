@@ -238,7 +238,7 @@ REFUSED = {
     "bad data": (
         "bad.npz --max-gap 0.1",
         1,
-        "error: The scores must not contain NaN or +inf, got nan in row 4, column 1 (counted from 0).",
+        "error: bad.npz: The scores must not contain NaN or +inf, got nan in row 4, column 1 (counted from 0).",
     ),
     "empty data": (
         "empty.npz --max-gap 0.1",

@@ -64,7 +64,7 @@ def test_a_file_of_probabilities_is_not_for_a_calibration_of_logits(tmp_path):
     nishimori.from_temperature(2.0).save(tmp_path / "c.json")
     for words in ("apply c.json p.npz -o o.npz", "eval p.npz --calibration c.json"):
         error = shell.nishimori(words, place=tmp_path).err
-        assert "The calibration was fitted to logits: pass a file of logits, or fit again with --input probabilities." in error
+        assert "The calibration was fitted to logits: pass a file of logits, or fit again to probabilities." in error
 
 
 def test_fixed_is_no_method_to_fit(tmp_path):
@@ -186,14 +186,14 @@ def test_probabilities_under_a_calibration_of_logits_mean_to_fit_again(tmp_path)
     assert "pass --input probabilities;" in shell.nishimori("eval p.npz", place=tmp_path).err
 
 
-def test_labels_that_are_not_classes_of_the_calibration_are_listed(table):
+def test_a_label_that_is_not_a_class_of_the_calibration_is_named(table):
     ended = shell.nishimori("eval t.csv --calibration x.json --columns a,b,c --labels target", place=table)
     line = 2 + pd.read_csv(table / "t.csv")["target"].eq("z").argmax()
     assert (ended.code, ended.out, ended.err.splitlines()[-1]) == (
         1,
         "",
-        "error: The labels in 'target' (option --labels) must be among the classes of the calibration, 'x', 'y', 'q', got 'z', "
-        f"first in line {line}. Name the right column with --labels, drop these samples, or fit again.",
+        "error: t.csv: The labels in 'target' (--labels) must be among the classes of the calibration, 'x', 'y', 'q', got 'z' "
+        f"in line {line}. Name the right column with --labels, drop these samples, or fit again.",
     )
 
 
@@ -279,7 +279,7 @@ def test_errors_about_labels_name_their_column_and_option(table):
     ended = shell.nishimori("fit t.csv -o d.json --labels target --columns a,b,c", place=table)
     first = pd.read_csv(table / "t.csv")["target"][0]
     assert ended.err.splitlines()[-1].startswith(
-        f"error: The labels in 'target' (option --labels) must be integers from 0 to 2, got '{first}' in line 2."
+        f"error: t.csv: The labels in 'target' (--labels) must be integers from 0 to 2, got '{first}' in line 2."
     )
 
 

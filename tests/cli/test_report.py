@@ -113,8 +113,6 @@ def test_the_lines_of_python_give_the_same_numbers(kind, run, files, monkeypatch
 def test_ids_of_a_table_are_read(run, files):
     table(files / "test.csv", TEST, photos=True)
     found = json.loads(run("report test.csv --ignore photo --ids photo --json").out)
-    # Python has no word for columns to leave out, so the reader has to load the table.
-    assert "# X_val, y_val: the scores and labels of test.csv, as arrays" in found["code"]
     assert [each["id"] for each in found["mistakes"]] == [f"photo {each['row']}" for each in found["mistakes"]]
 
 
@@ -167,11 +165,17 @@ def test_only_the_data_whose_mistakes_are_listed_need_ids(run, files):
     assert refused(run(f"report t.csv v.csv {options}")).endswith("'weight'. Name yours with --ids.")
 
 
-def test_the_lines_of_python_pass_weights_and_clusters(run, files):
-    rows_of_every_role("csv", files)
-    code = json.loads(run("report t.csv --groups site --clusters doc --weights weight --json --ignore photo").out)["code"]
-    assert "# X_val, y_val, weights_val, clusters_val: the scores, labels, weights and clusters of t.csv, as arrays" in code
-    assert "fit(X_val, y_val, sample_weight=weights_val, clusters=clusters_val)" in code
+@pytest.mark.parametrize("options", ["--ignore photo", "--ids photo", "--columns z_0,z_1,z_2,z_3", "--ids photo --ignore ph*"])
+@pytest.mark.parametrize("kind", ["csv", "npz"])
+def test_the_lines_of_python_say_all_that_the_options_say(run, files, kind, options, monkeypatch, capsys):
+    if kind == "npz":
+        options = "--ids photo --counts" if "ids" in options else "--scores logits"
+    rows_of_every_role(kind, files)
+    clusters = "" if "counts" in options else "--clusters doc"
+    found = json.loads(run(f"report t.{kind} --groups site {clusters} --weights weight --json {options}").out)
+    adaptive = next(each for each in found["methods"] if each["method"] == "adaptive")
+    numbers = printed_by(found["code"], files, monkeypatch, capsys)
+    assert numbers == pytest.approx([adaptive["temperature"], adaptive["ece"], adaptive["nll"]], rel=1e-9)
 
 
 def refused(ended):

@@ -154,8 +154,7 @@ def bad(place, name, row):
         ("sketch t.npz three.npz -o s.npz", "three.npz: The scores must have 4 classes, as all rows before, got 3."),
         (
             "sketch short.npz -o s.npz",
-            "short.npz: The labels in 'labels' (option --labels) must have as many entries as there are rows of scores, 900, "
-            "got 10.",
+            "short.npz: The labels in 'labels' (--labels) must have as many entries as there are rows of scores, 900, got 10.",
         ),
         ("sketch t.npz -o s.csv", "s.csv would hold a sketch, which is an archive of arrays. Choose a name that ends in .npz."),
         ("sketch t.npz -o t.npz --force", "t.npz is a file of scores itself. Choose another name."),

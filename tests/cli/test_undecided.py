@@ -63,7 +63,7 @@ def test_the_remedy_fits_the_file_and_works_as_shown(case, name, tmp_path):
     assert shell.nishimori(f"eval {name}", *options, place=tmp_path).code == 0
 
 
-GENERAL = "Name the columns of scores with --columns, or the others with --ignore, separated by commas.\n"
+GENERAL = "Name the columns of scores with --columns NAME,NAME, or the others with --ignore NAME,NAME.\n"
 UNPROVEN = {
     "numbers": (
         PLAIN.assign(weight=PLAIN["a"] ** 2, labels=LABELS),
@@ -86,19 +86,19 @@ UNPROVEN = {
     ),
     "two sets of names": (
         pd.concat([SCORES, SCORES.add_prefix("old")], axis=1).assign(labels=WORDS),
-        "Name the columns of scores with --columns, and the label of each of them",
+        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
     ),
     "other words": (
         PLAIN.assign(labels=WORDS),
-        "Name the columns of scores with --columns, and the label of each of them, in the same order, with --classes",
+        "Name the columns of scores with --columns NAME,NAME, and the label of each of them, in the same order, with --classes",
     ),
     "a class without a column": (
         PLAIN.set_axis(["cat", "dog", "weight"], axis=1).assign(labels=WORDS),
-        "Name the columns of scores with --columns, and the label of each of them",
+        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
     ),
     "a class without samples": (
         SCORES.assign(z_ox=PLAIN["a"] - 1, labels=WORDS, id=range(200)),
-        "Name the columns of scores with --columns, and the label of each of them",
+        "Name the columns of scores with --columns NAME,NAME, and the label of each of them",
     ),
     "too many labels": (PLAIN.assign(labels=LABELS + 7), GENERAL.strip()),
 }
@@ -253,8 +253,7 @@ def test_many_columns_without_a_pattern_get_a_general_remedy(tmp_path):
     rows.assign(labels=np.arange(20) % 3).to_csv(tmp_path / "t.csv", index=False)
     ended = shell.nishimori("fit t.csv -o c.json", place=tmp_path)
     assert ended.err.endswith(
-        "and 1 more. The labels are 0 to 2: name one column of scores per class, in this order, with --columns, separated by "
-        "commas.\n"
+        "and 1 more. The labels are 0 to 2: name one column of scores per class, in this order, with --columns NAME,NAME.\n"
     )
 
 
@@ -263,10 +262,10 @@ def test_one_column_is_not_proposed_for_three_classes(tmp_path):
     assert "--scores" not in shell.nishimori("fit t.csv -o c.json", place=tmp_path).err
 
 
-def test_labels_that_are_lists_do_not_hide_the_columns(tmp_path):
+def test_labels_that_are_lists_are_refused_before_columns_are_in_doubt(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"a": 1.5, "b": 2.5, "labels": [1]}\n{"a": 0.5, "b": 2, "labels": [0]}\n')
     ended = shell.nishimori("fit t.jsonl -o c.json", place=tmp_path)
-    assert ended.err.endswith(f"does not say which columns are scores: 'a', 'b'. {GENERAL}")
+    assert ended.err == "error: t.jsonl has lists in column 'labels', and a label is one value. Pass another --labels.\n"
 
 
 def test_a_damaged_table_gets_a_general_remedy(tmp_path):

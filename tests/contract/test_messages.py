@@ -49,7 +49,7 @@ def rows(table):
 
 REFUSED = """
 # scores
-EC().fit("val.npz", y)
+EC().fit(X, y).predict_proba("val.npz")
     `X` must be an array of scores, got 'val.npz'. If that is a file, load it first.
 temperatures({"logits": X}, y)
     `logits` must be an array of scores, got a dict of ['logits']. Pass one of its arrays.

@@ -8,10 +8,10 @@ from watching import private_peak, run
 def main(commands, kept=None):
     """``kept`` is the size up to which unpacked files stay in memory, the usual one by default."""
     from nishimori import cli
-    from nishimori.cli import _files, _labelled_table
+    from nishimori._rows import file_rows
 
     if kept is not None:
-        _files.KEPT = _labelled_table.KEPT = kept
+        file_rows.KEPT = kept
 
     def work():
         for words in commands:

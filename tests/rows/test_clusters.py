@@ -85,7 +85,7 @@ def test_a_table_without_good_clusters_is_refused(tmp_path):
     made.to_csv(path, index=False)
     with pytest.raises(InputError, match=r"has no column .film., only .*. Name yours with `clusters`"):
         temperatures(path, sample_weight="weight", clusters="film")
-    with pytest.raises(InputError, match=r"`clusters` must be the name of a column of .*t.csv, got a ndarray"):
+    with pytest.raises(InputError, match=r"`clusters` must be the name of an array or column of .*t.csv, got a ndarray"):
         temperatures(path, clusters=CLUSTERS)
     made.loc[3, "video"] = ""
     made.to_csv(path, index=False)

@@ -107,11 +107,13 @@ def test_rows_of_errors_are_counted_from_the_start_of_the_file(tmp_path):
     logits, labels = LOGITS.copy(), LABELS.copy()
     logits[617, 2], labels[701] = np.nan, 9
     np.save(tmp_path / "z.npy", logits)
-    with pytest.raises(InputError, match=r"^`logits` must not contain NaN or \+inf, got nan in row 617, column 2\."):
+    with pytest.raises(
+        InputError, match=r"z\.npy: `logits` must not contain NaN .*, got nan in row 617, column 2 \(counted from"
+    ):
         nishimori.evaluate(tmp_path / "z.npy", LABELS)
     with pytest.raises(InputError, match=r"^`logits` must not contain NaN or \+inf, got nan in row 617, column 2\."):
         nishimori.temperatures(in_chunks(tmp_path, logits, 50), LABELS)
-    with pytest.raises(InputError, match=r"^`labels` must be from 0 to 4, got 9 in row 701\."):
+    with pytest.raises(InputError, match=r"z\.npy: `labels` must be from 0 to 4, got 9 in row 701 \(counted from 0\)\."):
         nishimori.evaluate(tmp_path / "z.npy", labels)
     weights = np.ones(900)
     weights[[3, 617]] = 0
@@ -154,20 +156,28 @@ def cut(path, n_bytes):
 
 def test_a_truncated_file_is_named(path):
     cut(path, 1)
-    with pytest.raises(FormatError, match=r"logits\.npy is not a readable \.npy file: .*Save it again with numpy\.save\.$"):
+    with pytest.raises(FormatError, match=r"logits\.npy is truncated or damaged: .*Save it again with NumPy\.$"):
         nishimori.temperatures(path, LABELS)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"PK\x03\x04", b"\x93NUMPY\x01\x00\x02\x00{}"])
-def test_a_damaged_file_is_named(path, content):
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b"\x93NUMPY", "is not a plain NumPy array, or is damaged"),
+        (b"PK\x03\x04", r"is an archive of arrays. Rename it to logits\.npz"),
+        (b"\x93NUMPY\x01\x00\x02\x00{}", "is not a plain NumPy array, or is damaged"),
+    ],
+)
+def test_a_damaged_file_is_named(path, content, said):
     path.write_bytes(content)
-    with pytest.raises(FormatError, match=r"logits\.npy is not a readable \.npy file: "):
+    with pytest.raises(FormatError, match=rf"logits\.npy {said}"):
         nishimori.temperatures(path, LABELS)
 
 
 def test_pickled_objects_are_never_loaded(path):
     np.save(path, np.array([["a", 1]] * 900, dtype=object), allow_pickle=True)
-    with pytest.raises(FormatError, match=r"logits\.npy is not a readable \.npy file: "):
+    with pytest.raises(FormatError, match=r"logits\.npy holds pickled Python objects, which are never loaded"):
         nishimori.temperatures(path, LABELS)
 
 
@@ -203,12 +213,13 @@ def test_arrays_that_cannot_be_scores_are_refused_as_in_memory(path, change, mes
     np.save(path, change(LOGITS))
     with pytest.raises(InputError) as caught:
         nishimori.temperatures(path, LABELS)
-    assert str(caught.value).startswith(message)
+    assert f"logits.npy: {message}" in str(caught.value)
 
 
-def test_other_paths_are_refused_as_before(tmp_path):
-    with pytest.raises(InputError, match=r"^`logits` must be an array of scores, got 'val\.npz'\. If that is a file, load it"):
-        nishimori.temperatures("val.npz", LABELS)
+def test_a_path_is_that_of_a_file_of_a_known_kind(tmp_path):
+    (tmp_path / "val.txt").touch()
+    with pytest.raises(InputError, match=r"val\.txt has an unknown ending\. Use one of \.npz, \.npy, \.pt"):
+        nishimori.temperatures(tmp_path / "val.txt", LABELS)
     with pytest.raises(FileNotFoundError, match=r"There is no file nowhere\.npy"):
         nishimori.temperatures("nowhere.npy", LABELS)
 

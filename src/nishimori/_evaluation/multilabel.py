@@ -14,7 +14,7 @@ from nishimori._calibrators.multilabel.targets import check_missing, label_names
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_after, holm
 from nishimori._evaluation.label_sums import LabelSums, MeasureLabels
 from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._rows.entry import loaded
+from nishimori._rows.file_rows import loaded
 from nishimori._rows.labels import Classes
 from nishimori._rows.scores import Input
 from nishimori._sums.reliability import check_bins, uniform_edges

@@ -29,6 +29,13 @@ def clusters_of(clusters: Any, weights: HostArray, row: RowIndex = row_index) ->
     return Clusters(codes, int(codes.max()) + 1)
 
 
+def spread(n_rows: int, size: int) -> HostArray:
+    """The numbers of ``size`` random rows, the same ones each time: one at random out of each n/size rows."""
+    # Every n-th would alias with periodic data, and drawing them all from all rows would take longer than to compute with them.
+    index: HostArray = ((np.arange(size) + np.random.default_rng(0).random(size)) * (n_rows / size)).astype(np.int64)
+    return index
+
+
 class ArrayRows(Rows):
     """Rows in an array of any library. The first reading checks the values of each block; later ones do not.
 
@@ -140,9 +147,7 @@ class ArrayRows(Rows):
 
     def sample(self, size: int) -> "ArrayRows | None":
         """A random ``size`` of the rows, the same ones each time; None if all their weights are zero."""
-        # One at random out of each n/size rows: every n-th would alias with periodic data, and drawing them all from all rows
-        # would take longer than to compute with them.
-        index = ((np.arange(size) + np.random.default_rng(0).random(size)) * (self.n_rows / size)).astype(np.int64)
+        index = spread(self.n_rows, size)
         if not self.weights[index].any():
             return None
         return ArrayRows(self.scores.sample(index), self.labels[index], self.weights[index], n_rows_in_all=self.n_rows)

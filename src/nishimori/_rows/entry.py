@@ -16,6 +16,7 @@ from nishimori._rows.array_rows import ArrayRows, clusters_of
 from nishimori._rows.batch import Groups
 from nishimori._rows.dask_rows import from_dask
 from nishimori._rows.device_rows import on_device
+from nishimori._rows.file_rows import FileRows, check_path, loaded, open_file, open_npy
 from nishimori._rows.labelling import Labelling
 from nishimori._rows.labels import Classes, checked_weights, class_indices, column_names, refuse_name, refuse_permuted
 from nishimori._rows.npy_files import Mapped, NpyFile
@@ -25,12 +26,10 @@ from nishimori._rows.rows import Rows, is_rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input, check_input, refuse_auto, warn_if_probabilities
 from nishimori._rows.stored_rows import Chunked, Stored, StoredRows
 from nishimori._rows.stream_rows import WHAT_A_BATCH_IS, StreamRows
-from nishimori._rows.table_rows import Columns, TableRows
-from nishimori._rows.tables.files import is_table
+from nishimori._rows.tables.columns import Roles
 from nishimori._rows.top_k import TopK
 from nishimori._rows.top_k_rows import open_top_k
 from nishimori._support import arrays
-from nishimori._support.disk import existing_file
 from nishimori.errors import InputError
 
 
@@ -39,7 +38,10 @@ def rows(
     logits: Any,
     labels: Any = None,
     *,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
+    delimiter: str | None = None,
+    decimal: str = ".",
     read_ahead: bool = False,
     progress: bool | None = None,
     **options: Unpack[RowOptions],
@@ -54,15 +56,24 @@ def rows(
     logits : array, path, batches, `TopK` or `Rows`
         Scores of shape (n_samples, n_classes), or (n_samples,) for a binary score, or (..., n_classes), where each position
         before the classes is a sample. In memory, on a device, in chunks of Dask, Zarr or h5py, or the path of a .npy file.
-        Or the path of a table (.parquet .feather .csv .tsv .jsonl) or of a folder of Parquet files. Or a loader of batches
-        ``(logits, labels)`` or ``(logits, labels, sample_weight)``, or a function without arguments that returns an iterable
-        of them: each pass must give the same rows, so without augmentation or dropout.
+        Or the path of a file of named arrays (.npz .pt .safetensors), of a table (.parquet .feather .csv .tsv .jsonl), or of a
+        folder of Parquet files. Or a loader of batches ``(logits, labels)`` or ``(logits, labels, sample_weight)``, or a
+        function without arguments that returns an iterable of them: each pass must give the same rows, so without augmentation
+        or dropout.
     labels : array of shape (n_samples,), or of ``logits`` before the classes
-        The true class of each sample; for a table, the name of its column. Left out for batches, which bring their own.
-    columns : sequence of str, optional
-        For a table: its columns of scores in the order of the classes, one per class or one of lists; patterns such as
-        ``"z_*"`` are allowed. By default a column of lists called as ``input``, or all others if their names leave no doubt,
-        as z_0, z_1, ... do.
+        The true class of each sample. For a file, the name of its array or column, "labels" by default; after a .npy file, the
+        path of another. Left out for batches, which bring their own.
+    columns : str or sequence of str, optional
+        For a file: the one array, or column, that holds all scores; or the columns of scores in the order of the classes, one
+        per class. Patterns such as ``"z_*"`` are allowed. By default the array, or the column of lists, that is called as
+        ``input``; in a table without one, all other columns, if their names leave no doubt, as z_0, z_1, ... do, or if they
+        are as many as the labels say and none is constant or whole-numbered.
+    ignore : sequence of str
+        For a table: columns, or patterns of columns, that hold no scores.
+    delimiter : str, optional
+        For .csv and .tsv files: what separates the fields; by default a comma, and a tab in .tsv files.
+    decimal : {".", ","}
+        For .csv and .tsv files: the decimal mark.
     read_ahead : bool
         For batches: ask for the next one in a thread while the one before is worked on. By default batches are made in the
         thread of the caller, because much cannot move to another one: database connections, PyTorch's modes, CUDA streams.
@@ -92,7 +103,9 @@ def rows(
     """
     if is_rows(logits) and options.get("counts"):
         _as_they_are(logits, {"counts": True}, "logits")  # raises
-    return open_rows(logits, labels, columns=columns, read_ahead=read_ahead, progress=progress, **options)
+    of_file = {"columns": columns, "ignore": ignore, "delimiter": delimiter, "decimal": decimal}
+    said = {name: value for name, value in of_file.items() if value not in (None, (), ".")}
+    return open_rows(logits, labels, of_file=said, read_ahead=read_ahead, progress=progress, **options)
 
 
 def open_rows(
@@ -109,7 +122,7 @@ def open_rows(
     ignore_index: int | None = None,
     shift_labels: bool = False,
     class_axis: int = -1,
-    columns: Sequence[str] | None = None,
+    of_file: Mapping[str, Any] | None = None,
     read_ahead: bool = False,
     progress: bool | None = None,
     names: tuple[str, str] = ("logits", "labels"),
@@ -117,9 +130,11 @@ def open_rows(
 ) -> Rows:
     """What the user passed, as `Rows`; those pass as they are.
 
-    ``names`` are what the caller's signature calls the first two arguments. ``probability_remedy`` is what to do if the
-    logits look like probabilities, where it is not to say so. All else is as for `rows`.
+    ``of_file`` is what is said of a file besides: the fields of `Roles` that no other argument gives. ``names`` are what the
+    caller's signature calls the first two arguments. ``probability_remedy`` is what to do if the logits look like
+    probabilities, where it is not to say so. All else is as for `rows`.
     """
+    of_file = of_file or {}
     if is_rows(logits):
         said = {
             names[1]: labels,
@@ -132,8 +147,8 @@ def open_rows(
             "ignore_index": ignore_index,
             "shift_labels": shift_labels or None,
             "class_axis": None if class_axis == -1 else class_axis,
-            "columns": columns,
             "read_ahead": read_ahead or None,
+            **of_file,
         }
         return _as_they_are(logits, said, names[0])
     if not isinstance(logits, TopK):  # which has no use for any floor, and says so
@@ -147,8 +162,9 @@ def open_rows(
         labelling=Labelling(ignore_index, shift_labels),
         class_axis=class_axis,
     )
-    if columns is not None and not _is_table(logits):
-        raise InputError("columns", f"be left out where `{names[0]}` is a {type(logits).__name__}: it is for tables")
+    if of_file and not _is_path(logits):
+        argument = next(iter(of_file))
+        raise InputError(argument, f"be left out where `{names[0]}` is a {type(logits).__name__}: it is for files")
     if read_ahead and not _is_stream(logits, labels):
         raise InputError("read_ahead", f"be left out where `{names[0]}` is a {type(logits).__name__}: it is for batches")
     if class_axis != -1 and not _is_stream(logits, labels):
@@ -158,7 +174,7 @@ def open_rows(
             )
         logits, meaning = classes_last(logits, class_axis, names[0]), replace(meaning, class_axis=-1)
     parts = {"clusters": clusters, "groups": groups}
-    found = _opened(logits, labels, sample_weight, parts, meaning, columns, read_ahead, progress)
+    found = _opened(logits, labels, sample_weight, parts, meaning, of_file, read_ahead, progress)
     if counts:
         refuse_counted_clusters(found, counts=counts)
         found.counts = True
@@ -171,7 +187,7 @@ def _opened(
     sample_weight: Any,
     parts: Mapping[str, Any],
     meaning: ReadOptions,
-    columns: Sequence[str] | None,
+    of_file: Mapping[str, Any],
     read_ahead: bool,
     progress: bool | None,
 ) -> Rows:
@@ -181,8 +197,8 @@ def _opened(
     if arrays.is_lazy(logits):
         return from_dask(logits, labels, sample_weight, parts, meaning)
     refuse_permuted(column_names(logits, meaning.names[0]), meaning.classes)
-    if _is_table(logits):
-        return _from_table(logits, labels, sample_weight, parts, meaning, columns, progress)
+    if _is_path(logits):
+        return _from_file(Path(logits), labels, sample_weight, parts, meaning, of_file, progress)
     if in_pieces(logits, labels):
         return _pieces(logits, labels, sample_weight, parts, meaning, read_ahead, progress)
     _refuse_samples(logits, labels, meaning.names[0])
@@ -222,11 +238,11 @@ def in_pieces(logits: Any, labels: Any = None) -> bool:
     """Whether `open_rows` reads this piece by piece. It is an array otherwise, or rows already, or is refused."""
     if type(logits) is np.ndarray or is_rows(logits):  # the commonest cases, for which each check would count
         return False
-    return _is_table(logits) or _is_stored(logits) or _yields_batches(logits, labels)
+    return _is_path(logits) or _is_stored(logits) or _yields_batches(logits, labels)
 
 
 def _is_stream(logits: Any, labels: Any) -> bool:
-    return in_pieces(logits, labels) and not _is_table(logits) and not _is_stored(logits)
+    return in_pieces(logits, labels) and not _is_path(logits) and not _is_stored(logits)
 
 
 def _pieces(
@@ -273,8 +289,8 @@ def stored(logits: Any) -> Stored | None:
     return Mapped(logits) if isinstance(logits, np.memmap) else Chunked(logits)
 
 
-def _is_table(value: Any) -> bool:
-    return isinstance(value, str | os.PathLike) and (os.path.isdir(value) or is_table(Path(value)))
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike)
 
 
 def _is_stored(value: Any) -> bool:
@@ -315,27 +331,28 @@ def _is_array_like(value: Any) -> bool:
     return arrays.is_array(value) or any(hasattr(value, name) for name in ("shape", "__array__", "__dlpack__", "__dataframe__"))
 
 
-def _from_table(
-    path: str | os.PathLike[str],
+def _from_file(
+    path: Path,
     labels: Any,
     sample_weight: Any,
     parts: Mapping[str, Any],
     meaning: ReadOptions,
-    columns: Sequence[str] | None,
+    of_file: Mapping[str, Any],
     progress: bool | None,
-) -> TableRows:
-    given = {meaning.names[1]: labels, "sample_weight": sample_weight, **parts}
-    for name, value in given.items():
-        if value is not None and not isinstance(value, str):
-            raise InputError(name, f"be the name of a column of {path}", got=f"a {type(value).__name__}")
+) -> FileRows:
+    """The rows of a file; ``parts`` are clusters and groups."""
+    check_path(path)
     check_input(meaning.input, meaning.floor)
-    scores = [columns] if isinstance(columns, str) else columns
-    chosen = Columns(scores=scores, labels=labels or "labels", weights=sample_weight, **parts)
-    return TableRows(path, chosen, meaning, progress=progress)
-
-
-def loaded(values: Any) -> Any:
-    """Labels, weights, clusters or groups, from their .npy file if that is what was passed."""
-    if not isinstance(values, str | os.PathLike) or Path(values).suffix.lower() != ".npy":
-        return values
-    return np.asarray(NpyFile(existing_file(values)))
+    said = dict(of_file)
+    for name in ("columns", "ignore"):
+        if not isinstance(said.get(name), str | None):
+            said[name] = tuple(said[name])
+    said |= {"input": meaning.input, "classes": meaning.classes, "ignore_index": meaning.labelling.ignore_index}
+    said["label_argument"] = meaning.names[1]
+    given = {"weights": sample_weight, **parts}
+    if path.suffix.lower() == ".npy" and not path.is_dir():
+        return open_npy(path, labels, Roles(**said), meaning, progress=progress, **given)
+    for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight, **parts}.items():
+        if value is not None and not isinstance(value, str):
+            raise InputError(name, f"be the name of an array or column of {path}", got=f"a {type(value).__name__}")
+    return open_file(path, Roles(labels=labels or "labels", **given, **said), meaning, progress=progress)

@@ -65,7 +65,7 @@ class Labelling:
             length = leading[-1]
             flat, counted = np.roll(flat, -1), np.arange(len(flat)) % length < length - 1
         if self.ignore_index is not None:
-            counted &= _differ(flat, self.ignore_index)
+            counted &= differ(flat, self.ignore_index)
         return flat, counted
 
     def refuse_nothing(self, weights: HostArray | None, name: str, labels: Any = None) -> None:
@@ -73,7 +73,7 @@ class Labelling:
         error = self.nothing(name)
         if error is None or weights is None or weights.any():
             return
-        if self.ignore_index is not None and labels is not None and _differ(labels, self.ignore_index).any():
+        if self.ignore_index is not None and labels is not None and differ(labels, self.ignore_index).any():
             raise NoRowsError(
                 "sample_weight", f"be positive for some sample whose label is not {setting('ignore_index')}", got="only zeros"
             )
@@ -87,7 +87,7 @@ class Labelling:
         return NoRowsError(name, f"hold at least one label that is not {setting('ignore_index')}", got=what)
 
 
-def _differ(labels: HostArray, ignored: int) -> HostArray:
+def differ(labels: HostArray, ignored: int) -> HostArray:
     """Which labels are not the one to ignore; text is compared with the number as text."""
     if labels.dtype.kind not in "OU":
         found: HostArray = np.asarray(labels != ignored)

@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import RawIOBase
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 
+from nishimori._rows.array_files.numpy_files import header_of, mapped
 from nishimori._rows.stored_rows import Sliced
 from nishimori._support.arrays import HostArray, merged, rows_between
-from nishimori._support.disk import existing_file
 from nishimori.errors import FormatError
 
 Rows = Callable[[int, int], HostArray]
@@ -49,11 +47,10 @@ class NpyFile(Sliced):
     """The array in a .npy file."""
 
     def __init__(self, path: Path) -> None:
-        self.path = existing_file(path)
-        mapped = _mapped(path)
-        self.shape, self.dtype = mapped.shape, mapped.dtype
-        self._offset = mapped.offset
-        self._by_rows = mapped.flags.c_contiguous
+        self.path, self._header = path, header_of(path)
+        self.shape, self.dtype = self._header.shape, self._header.dtype
+        if 0 in self.shape:
+            raise FormatError(f"{path} has nothing in it, its shape is {self.shape}. Save it again with its rows.")
         self._was = _state(os.stat(path))
 
     @contextmanager
@@ -62,31 +59,22 @@ class NpyFile(Sliced):
         with self.path.open("rb", buffering=0) as file:
             if _state(os.fstat(file.fileno())) != self._was:
                 raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
-            if self._by_rows:
+            if self._header.fortran_order:  # the rows are spread over the file
+                rows = mapped(self.path, self._header)
+                yield lambda start, stop: np.ascontiguousarray(rows_between(rows, start, stop))
+            else:
                 yield lambda start, stop: self._read(file, start, stop)
-            else:  # in Fortran order the rows are spread over the file
-                mapped = _mapped(self.path)
-                yield lambda start, stop: np.ascontiguousarray(rows_between(mapped, start, stop))
 
     def _read(self, file: RawIOBase, start: int, stop: int) -> HostArray:
         rows = np.empty((stop - start, *(self.shape[-1:] if len(self.shape) > 1 else ())), self.dtype)
         wanted = memoryview(rows.reshape(-1).view(np.uint8).data)
-        file.seek(self._offset + start * (rows.nbytes // len(rows)))
+        file.seek(self._header.length + start * (rows.nbytes // len(rows)))
         while wanted.nbytes:
             n_read = file.readinto(wanted)
             if not n_read:
                 raise FormatError(f"{self.path} became shorter while it was read. Start again when it is complete.")
             wanted = wanted[n_read:]
         return rows
-
-
-def _mapped(path: Path) -> Any:
-    """A memory map of a file, which checks its header and its length."""
-    try:
-        return npy.open_memmap(path, mode="r")
-    except (ValueError, EOFError, OverflowError, SyntaxError) as error:
-        reason = " ".join(str(error).split())[:120].rstrip(".")
-        raise FormatError(f"{path} is not a readable .npy file: {reason}. Save it again with numpy.save.") from None
 
 
 def _state(about: os.stat_result) -> tuple[int, int]:

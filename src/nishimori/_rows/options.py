@@ -60,8 +60,8 @@ OPTIONS = {
     "sample_weight": Option(
         None,
         "array of the shape of ``labels``, optional",
-        "A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence. For a table in "
-        "a file, the name of its column.",
+        "A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence. For a file, "
+        "the name of its array or column.",
     ),
     "counts": Option(
         False,
@@ -72,13 +72,12 @@ OPTIONS = {
         None,
         "array of the shape of ``labels``, optional",
         "Which samples belong together, for standard errors, such as the tokens of a document: a number or text for each "
-        "sample, or for each sequence of tokens. For a table in a file, the name of its column.",
+        "sample, or for each sequence of tokens. For a file, the name of its array or column.",
     ),
     "groups": Option(
         None,
         "array of the shape of ``labels``, optional",
-        "The group of each sample, where results or calibrators differ by group. For a table in a file, the name of its "
-        "column.",
+        "The group of each sample, where results or calibrators differ by group. For a file, the name of its array or column.",
     ),
     "input": Option(
         "logits",

@@ -5,16 +5,15 @@ stored scores has to do is small: `Stored`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows, clusters_of
+from nishimori._rows.array_rows import ArrayRows, clusters_of, spread
 from nishimori._rows.batch import Groups
 from nishimori._rows.labels import checked_weights, class_indices
 from nishimori._rows.options import ReadOptions
@@ -138,24 +137,26 @@ class StoredRows(Pieces[_StoredBlock]):
 
 
 class KeptScores(Stored):
-    """Scores that were read and fit in memory, as the blocks that they were read in."""
+    """Scores that were read and fit in memory; the list of blocks that they were read in is emptied."""
 
-    def __init__(self, blocks: Sequence[HostArray]) -> None:
-        self._blocks = blocks
-        self._starts = np.cumsum([0, *map(len, blocks)])
-        self.shape = (int(self._starts[-1]), *blocks[0].shape[1:])
+    def __init__(self, blocks: list[HostArray]) -> None:
+        self.shape = (sum(map(len, blocks)), *blocks[0].shape[1:])
         self.dtype = np.result_type(*blocks)
+        self._array: HostArray = np.empty(self.shape, self.dtype)
+        end = self.shape[0]
+        while blocks:  # each block goes as its copy comes, so that little is in memory twice
+            block = blocks.pop()
+            self._array[end - len(block) : end] = block
+            end -= len(block)
 
     def blocks(self) -> Generator[HostArray, None, None]:
-        """As they were read."""
-        yield from self._blocks
+        """All at once, as an array is read."""
+        yield self._array
 
     def picked(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """Random rows."""
-        index = _chosen(self.shape[0], size)
-        cuts = np.searchsorted(index, self._starts)
-        pairs = zip(self._blocks, self._starts, pairwise(cuts), strict=False)
-        return index, np.concatenate([block[index[low:high] - start] for block, start, (low, high) in pairs])
+        """The rows that are chosen of an array."""
+        index = spread(self.shape[0], size)
+        return index, self._array[index]
 
 
 class Sliced(Stored):

@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
+from nishimori._rows.array_files.files import ArrayFile, open_arrays
+from nishimori._rows.array_files.new_arrays import new_arrays
+from nishimori._rows.array_files.selection import array_name, refuse_table_options
+from nishimori._rows.array_files.stored_array import StoredArray
 from nishimori._rows.batch import Groups
+from nishimori._rows.file_rows import SUFFIXES, check_ending, check_path, flat, located, refuse_other_classes, row_values
 from nishimori._rows.scores import scores, warn_if_probabilities
-from nishimori._rows.table_rows import row_values
 from nishimori._rows.tables.block import Block, Table, listed
+from nishimori._rows.tables.columns import Roles
 from nishimori._rows.tables.files import is_table, is_text, open_table
 from nishimori._rows.tables.new_table import new_table
+from nishimori._rows.tables.selection import selected
 from nishimori._support.arrays import HostArray, like
 from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, shown
 from nishimori.cli import _files
-from nishimori.cli._arrays import ArrayFile, StoredArray, new_arrays, open_arrays
-from nishimori.cli._group_names import GroupNames
+from nishimori.cli._calibration import GroupNames, calibrator_in
 from nishimori.cli._help import epilog
 from nishimori.cli._options import (
     FIT_AGAIN,
@@ -33,10 +38,8 @@ from nishimori.cli._options import (
     LabelsOption,
     ScoresOption,
     WeightsOption,
-    check_n_classes,
-    names_from,
+    roles_from,
 )
-from nishimori.cli._selection import Names, selected
 from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json
 from nishimori.errors import FormatError, InputError
 
@@ -83,26 +86,26 @@ def apply(
 
     The other columns of a table are kept.
     """
-    if calibration.name.lower().endswith(_files.SUFFIXES):
+    if calibration.name.lower().endswith(SUFFIXES):
         swapped = file.suffix.lower() == ".json"
         example = f": apply {shlex.quote(str(file))} {shlex.quote(str(calibration))}" if swapped else ""
         raise InputError(f"{calibration} is not a calibration. Pass the calibration first, then the file of scores{example}.")
-    calibrator = _files.calibrator_in(calibration)
+    calibrator = calibrator_in(calibration)
     if groups is not None and not calibrator.map_.needs_groups:
         raise InputError("--groups must be left out: the calibration treats all groups alike.")
-    _files.check_inputs([file])
+    check_path(file, folders=False)
     _check_output(output, file, overwrite=force)
     if (delimiter is not None or decimal != ".") and not (is_text(file) or is_text(output)):
         raise InputError("--delimiter and --decimal are for .csv and .tsv files. Leave them out.")
     text = (delimiter, decimal)
     known = calibrator.classes
-    names = names_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
-    names = replace(names, unused=("labels", "weights"))
-    with heard() as told, _opened(file, names) as data, shown(None) as report:
-        plan = _plan(calibrator, data)
+    roles = roles_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
+    roles = replace(roles, unused=("labels", "weights"))
+    with heard() as told, _opened(file, roles) as data, shown(None) as report:
+        plan = _plan(calibrator, data, roles)
         results = _probabilities(calibrator, data, report)
         if is_table(output):
-            n_samples = _to_table(output, results, plan, names, overwrite=force)
+            n_samples = _to_table(output, results, plan, roles, overwrite=force)
         else:
             n_samples = _to_arrays(output, results, (data.count(report), len(plan.classes)), overwrite=force)
     if as_json:
@@ -128,7 +131,7 @@ def _check_output(output: Path, file: Path, *, overwrite: bool) -> None:
     if output.is_file() and output.samefile(file):
         raise InputError(f"{output} is the file of scores itself. Choose another name.")
     if output.is_file() or not output.exists():
-        _files.known_ending(output)
+        check_ending(output)
     check_target(output, overwrite=overwrite)
 
 
@@ -167,37 +170,39 @@ class _Data:
 
 
 @contextmanager
-def _opened(path: Path, names: Names) -> Iterator[_Data]:
+def _opened(path: Path, roles: Roles) -> Iterator[_Data]:
     """The scores of a file."""
     with ExitStack() as stack:
         if is_table(path):
-            text = {"delimiter": names.delimiter, "decimal": names.decimal} if is_text(path) else {}
+            text = {"delimiter": roles.delimiter, "decimal": roles.decimal} if is_text(path) else {}
             table = stack.enter_context(open_table(path, **text))  # type: ignore[arg-type]
-            chosen = selected(table, names)
+            chosen = selected(table, roles)
             place = {name: index for index, name in enumerate(table.names)}
-            columns, groups = [place[name] for name in chosen.scores], place[names.groups] if names.groups else None
+            columns, groups = [place[name] for name in chosen.scores], place[roles.groups] if roles.groups else None
             first = next(_table_rows(table, columns, groups)).scores
             yield _Data(lambda: _table_rows(table, columns, groups), table.n_rows, first, table, columns)
             return
-        _files.check_array_options(path, replace(names, delimiter=None, decimal="."))  # which are for the output
+        refuse_table_options(path, replace(roles, delimiter=None, decimal="."))  # which are for the output
         file = stack.enter_context(open_arrays(path))
-        array = file.array(_files.array_name(file, "scores", names))
+        array = file.array(array_name(file, "scores", roles))
         n_rows = max(1, _NUMBERS // max(1, int(np.prod(array.shape[1:]))))
-        first = _files.flat(next(array.blocks(1)))
-        belongs = _groups_in(file, names, array.shape[0]) if names.groups else None
+        first = flat(next(array.blocks(1)))
+        belongs = _groups_in(file, roles, array.shape[0]) if roles.groups else None
         yield _Data(lambda: _array_rows(array, n_rows, belongs), array.shape[0], first)
 
 
-def _groups_in(file: ArrayFile, names: Names, n_rows: int) -> Groups:
+def _groups_in(file: ArrayFile, roles: Roles, n_rows: int) -> Groups:
     """The groups of all rows of a file of arrays."""
-    with _files.located(None, None):
-        return Groups.coded(file.labels(_files.array_name(file, "groups", names)).whole(), n_rows)
+    try:
+        return Groups.coded(file.labels(array_name(file, "groups", roles)).whole(), n_rows)
+    except InputError as error:
+        raise located(error, None, None) from None
 
 
 def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Iterator[_Rows]:
     done = 0
     for block in array.blocks(n_rows):
-        yield _Rows(_files.flat(block), groups=None if groups is None else groups.of(slice(done, done + len(block))))
+        yield _Rows(flat(block), groups=None if groups is None else groups.of(slice(done, done + len(block))))
         done += len(block)
 
 
@@ -209,7 +214,7 @@ def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Ite
         width = rows.shape[1] if width is None else width
         if rows.shape[1] != width:
             raise FormatError(f"{block.where(0)}: a list of {rows.shape[1]} numbers after lists of {width}.")
-        yield _Rows(_files.flat(rows), block, None if groups is None else _groups_of(block, groups))
+        yield _Rows(flat(rows), block, None if groups is None else _groups_of(block, groups))
 
 
 def _groups_of(block: Block, index: int) -> Groups:
@@ -229,9 +234,9 @@ class _ApplyPlan:
     kept: list[str]
 
 
-def _plan(calibrator: "Calibrator", data: _Data) -> _ApplyPlan:
+def _plan(calibrator: "Calibrator", data: _Data, roles: Roles) -> _ApplyPlan:
     """Probabilities take the place of the scores, and all other columns stay where they are."""
-    check_n_classes(calibrator, data.first, data.names)
+    refuse_other_classes(roles, data.first.shape, data.names)
     n_classes = scores(data.first, input=calibrator.input, name="scores").n_classes
     classes = data.names or [str(k) for k in range(n_classes)]
     if calibrator.classes is not None:
@@ -267,21 +272,23 @@ def _probabilities(calibrator: "Calibrator", data: _Data, report: Report) -> Res
     done, named = 0, GroupNames(calibrator.map_)
     for values, block, groups in data.blocks():
         lines = None if block is None else block.lines
-        with _files.located(lines, data.names, done):
+        try:
             given = scores(values, input=calibrator.input, name="scores", floor=calibrator.floor_)
             if done == 0:
                 warn_if_probabilities(given, FIT_AGAIN)
             calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spelled(groups)), given.array)
+        except InputError as error:
+            raise located(error, lines, data.names, done) from None
         yield calibrated, block
         done += len(values)
         report("Applying", done, data.n_rows)
     named.warn_of_others()
 
 
-def _to_table(output: Path, results: Results, plan: _ApplyPlan, names: Names, *, overwrite: bool) -> int:
+def _to_table(output: Path, results: Results, plan: _ApplyPlan, roles: Roles, *, overwrite: bool) -> int:
     """Write a table; how many rows it has."""
     n_rows = 0
-    with new_table(output, plan.names, overwrite=overwrite, delimiter=names.delimiter, decimal=names.decimal) as table:
+    with new_table(output, plan.names, overwrite=overwrite, delimiter=roles.delimiter, decimal=roles.decimal) as table:
         for probabilities, block in results:
             columns: list[Any] = []
             for index, k in plan.places:

@@ -7,8 +7,7 @@ import typer
 import nishimori
 from nishimori._evaluation.comparison import Comparison
 from nishimori._rows.scores import check_input, is_auto
-from nishimori._support.progress import shown
-from nishimori.cli._data_sets import DataSets, Told, data_sets, opened
+from nishimori.cli._files import DataSets, data_set, data_sets
 from nishimori.cli._help import FLAG, OUTPUT, epilog
 from nishimori.cli._options import (
     BinsOption,
@@ -27,7 +26,7 @@ from nishimori.cli._options import (
     ScoresOption,
     StrategyOption,
     WeightsOption,
-    names_from,
+    roles_from,
     split,
 )
 from nishimori.cli._terminal import JsonOption, MarkdownOption, heard, print_json, print_lines, print_tabular, print_text
@@ -82,10 +81,10 @@ def compare(
     known = None if classes is None else split(classes)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
     about = (columns, ignore, (delimiter, decimal), known)
-    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
-    with heard() as told, shown(None) as report:
-        told_rows = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != ".", counts), counts)
-        sets = [opened(each, told_rows, report) for each in data_sets(files)]
+    roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
+    also = (ignore_index is not None, decimal != ".", counts)
+    with heard() as told:
+        sets = [data_set(each, roles, (*said, *also), floor=floor, counts=counts) for each in data_sets(files)]
         found = nishimori.compare(
             sets[0],
             test_logits=sets[1] if len(sets) > 1 else None,

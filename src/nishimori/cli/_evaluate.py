@@ -12,17 +12,17 @@ from nishimori._evaluation.calibrated import check_groups
 from nishimori._evaluation.differences import MOST_BINS, Difference, compared
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.scorecard import METRICS, Scorecard, scorecards
-from nishimori._rows.rows import Rows
-from nishimori._rows.scores import Input
+from nishimori._rows.rows import Reported, Rows
+from nishimori._rows.tables.columns import Roles
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Reliability, Strategy
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import check_target, new_file
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.optional import require
+from nishimori._support.progress import shown
 from nishimori.cli import _files
-from nishimori.cli._calibrated_rows import agreed, opened_rows, refuse_swapped
-from nishimori.cli._files import Names
+from nishimori.cli._calibration import Meant, agreed, calibrator_in, refuse_swapped
 from nishimori.cli._group_table import group_gaps_of, print_group_gaps
 from nishimori.cli._help import MEASURES, OUTPUT, epilog
 from nishimori.cli._options import (
@@ -44,10 +44,9 @@ from nishimori.cli._options import (
     ScoresOption,
     StrategyOption,
     WeightsOption,
-    names_from,
+    roles_from,
     split,
 )
-from nishimori.cli._sketch_file import opened_sketch
 from nishimori.cli._terminal import (
     ForceOption,
     JsonOption,
@@ -133,20 +132,20 @@ def evaluate(
     shown_by: By | None = "groups" if by is None and groups else by
     wanted = _EvalRequest(files, calibration, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
-    if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
+    if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _evaluate_sketch(sums, wanted)
         return
-    _files.check_inputs(files, folders=True)
-    calibrator = None if calibration is None else _files.calibrator_in(calibration)
+    _files.check_inputs(files)
+    calibrator = None if calibration is None else calibrator_in(calibration)
     meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
     _check_plot(plot, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
-    names = names_from(
+    roles = roles_from(
         meaning[0], scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index
     )
-    if by == "groups" and names.groups is None:
+    if by == "groups" and roles.groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
-    _evaluate_rows(names, meaning, calibrator, wanted)
+    _evaluate_rows(roles, meaning, calibrator, wanted)
 
 
 @dataclass(frozen=True)
@@ -171,15 +170,15 @@ class _EvalRequest:
         return {"n_bins": self.n_bins, "strategy": self.strategy, "level": self.level, "by": self.by, **paths}
 
 
-def _evaluate_rows(
-    names: Names, meaning: tuple[Input, float | None, list[str] | None], calibrator: "Calibrator | None", wanted: _EvalRequest
-) -> None:
+def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: "Calibrator | None", wanted: _EvalRequest) -> None:
     """Read the rows, measure them, and show what was found."""
     kind, floor, known = meaning
-    with heard() as told, opened_rows(wanted.files, names, meaning, calibrator, counts=wanted.counts) as rows:
-        results = _measured(rows.data, calibrator, known, wanted)
-    about: dict[str, Any] = {"input": kind, "floor": floor, "classes": known, "columns": rows.columns}
-    about |= {"label_column": rows.label_column, "group_column": names.groups, "warnings": told}
+    with heard() as told:
+        rows = _files.opened(wanted.files, roles, floor=floor, counts=wanted.counts, calibrator=calibrator)
+        with shown(None) as report:
+            results = _measured(Reported(rows, "Measuring", report), calibrator, known, wanted)
+    about: dict[str, Any] = {"input": kind, "floor": floor, "classes": known, "columns": rows.contents.columns}
+    about |= {"label_column": rows.contents.label_column, "group_column": roles.groups, "warnings": told}
     _show(results, about, wanted)
 
 
@@ -231,7 +230,7 @@ def _show(results: _Results, about: dict[str, Any], wanted: _EvalRequest) -> Non
 
 def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     """The same from the sums that the command sketch has written."""
-    calibrator = None if wanted.calibration is None else _files.calibrator_in(wanted.calibration)
+    calibrator = None if wanted.calibration is None else calibrator_in(wanted.calibration)
     agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     _check_plot(wanted.plot, overwrite=wanted.force)
     maps = _maps(calibrator)

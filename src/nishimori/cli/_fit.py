@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import nishimori
-from nishimori._rows.entry import open_rows
-from nishimori._rows.labels import refuse_permuted, spelled_as
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._sums.sketch.sketch import Sketch
@@ -37,11 +35,10 @@ from nishimori.cli._options import (
     LabelsToFitOption,
     ScoresOption,
     WeightsOption,
-    names_from,
+    roles_from,
     split,
 )
-from nishimori.cli._sketch_file import opened_sketch
-from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, note_columns, print_json, print_text
+from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_text
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
@@ -141,27 +138,21 @@ def fit(
     known = None if classes is None else split(classes)
     wanted = _FitRequest(method or ("adaptive" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
-    if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
+    if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)
         return
     check_input(input, floor, fits=True)
     calibrator = wanted.calibrator(input, known, floor)
-    _files.check_inputs(files, folders=True)
+    _files.check_inputs(files)
     _check_output(output, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), known)
-    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
-    with shown(None) as report:
-        data = _files.read(files, names, report)
-    refuse_permuted(data.columns, known)
-    note_columns(data.columns)
-    truth = spelled_as(data.labels, known)
-    column = None if len(files) == 2 else names.labels
-    with heard() as told, shown(None) as report, _files.located(data.lines, data.columns, labels=column, files=data.files):
-        meaning: dict[str, Any] = {"input": input, "classes": known, "names": ("scores", "labels")}
-        meaning["floor"] = None if is_auto(floor) else floor  # the calibrator chooses it
-        rows = open_rows(data.scores, truth, data.weights, clusters=data.clusters, groups=data.groups, **meaning)
-        _learn(calibrator, Reported(rows, "Fitting", report), counts=counts)
-    calibrator.name_columns(data.columns, column, data.column, groups)
+    roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
+    with heard() as told:
+        rows = _files.opened(files, roles, floor=floor)
+        with shown(None) as report:
+            _learn(calibrator, Reported(rows, "Fitting", report), counts=counts)
+    found = rows.contents
+    calibrator.name_columns(found.columns, found.label_column, found.column, groups)
     calibrator.save(output, overwrite=force)
     _show(calibrator, wanted.top_n, output, told, as_json=as_json)
 

@@ -14,13 +14,15 @@ from nishimori._evaluation.annotations import junit as junit_file
 from nishimori._evaluation.calibrated import check_groups
 from nishimori._evaluation.checks import TITLES, is_in_percent
 from nishimori._evaluation.gate import MIN_SAMPLES, SUITE, Gate, Wanted, judged
+from nishimori._rows.rows import Reported
+from nishimori._rows.tables.columns import Roles
 from nishimori._sums.groups import By
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import check_target, new_file
+from nishimori._support.progress import shown
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibrated_rows import Meant, agreed, opened_rows, refuse_swapped
-from nishimori.cli._files import Names
+from nishimori.cli._calibration import Meant, agreed, calibrator_in, refuse_swapped
 from nishimori.cli._help import BOUNDS, FLAG, OUTPUT, epilog
 from nishimori.cli._options import (
     BinsOption,
@@ -40,10 +42,9 @@ from nishimori.cli._options import (
     ScoresOption,
     StrategyOption,
     WeightsOption,
-    names_from,
+    roles_from,
     split,
 )
-from nishimori.cli._sketch_file import opened_sketch
 from nishimori.cli._terminal import ForceOption, JsonOption, error_text, heard, json_text, note, print_json, print_lines
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
@@ -180,18 +181,18 @@ def gate(
     about = _about(files, calibration, junit)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     with heard() as told, _errors_in(outputs, about):
-        if (sums := opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
+        if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
             found = _judged_sketch(sums, calibration, wanted)
         else:
-            _files.check_inputs(files, folders=True)
-            calibrator = None if calibration is None else _files.calibrator_in(calibration)
+            _files.check_inputs(files)
+            calibrator = None if calibration is None else calibrator_in(calibration)
             meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
             named = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
-            names = names_from(
+            roles = roles_from(
                 meaning[0], scores_name, labels, weights, *named, clusters=clusters, groups=groups, ignore_index=ignore_index
             )
             about_groups = by or ("groups" if groups else "prediction")
-            found = _judged_rows(files, names, meaning, calibrator, wanted, about_groups, counts=counts)
+            found = _judged_rows(files, roles, meaning, calibrator, wanted, about_groups, counts=counts)
     outputs.write(_Shown(found.to_dict() | about | {"warnings": told}, str(found), found))
     if not found.passed:
         raise typer.Exit(4 if found.verdict == "cannot be judged" else 3)
@@ -349,7 +350,7 @@ def _errors_in(outputs: _Outputs, about: dict[str, Any]) -> Iterator[None]:
 
 def _judged_rows(
     files: Sequence[Path],
-    names: Names,
+    roles: Roles,
     meaning: Meant,
     calibrator: "Calibrator | None",
     wanted: Wanted,
@@ -358,17 +359,18 @@ def _judged_rows(
     counts: bool,
 ) -> Gate:
     """The checks of the rows of a file."""
-    if by == "groups" and names.groups is None:
+    if by == "groups" and roles.groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
-    with opened_rows(files, names, meaning, calibrator, counts=counts) as rows:
-        check_groups(rows.data, [map_])
-        return judged(rows.data, map_, wanted, by, meaning[2])
+    rows = _files.opened(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
+    check_groups(rows, [map_])
+    with shown(None) as report:
+        return judged(Reported(rows, "Measuring", report), map_, wanted, by, meaning[2])
 
 
 def _judged_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Gate:
     """The same from the sums that the command sketch has written."""
-    calibrator = None if calibration is None else _files.calibrator_in(calibration)
+    calibrator = None if calibration is None else calibrator_in(calibration)
     agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     if calibrator is None:
         return judged(sums, Temperature(1.0), wanted, "prediction")

@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nishimori._rows.scores import Input, scores
-from nishimori._rows.tables.block import listed
+from nishimori._rows.scores import Input
+from nishimori._rows.tables.columns import Roles
 from nishimori._sums.reliability import Strategy
-from nishimori._support.arrays import HostArray
 from nishimori.cli._help import DATA, FLAG, MEASURES, TABLES
-from nishimori.cli._selection import Names
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
@@ -213,7 +211,7 @@ StrategyOption = Annotated[
 ]
 
 
-def names_from(
+def roles_from(
     input: Input,
     scores: str | None,
     labels: str | None,
@@ -227,21 +225,22 @@ def names_from(
     groups: str | None = None,
     ids: str | None = None,
     ignore_index: int | None = None,
-) -> Names:
+) -> Roles:
     """What options say about a file, and what the calibration says where no option does; ``text`` is delimiter and decimal."""
+    if scores is not None and columns is not None:
+        raise InputError("--scores names one column, and --columns several. Pass only one of them.")
     fitted = getattr(calibrator, "feature_names_in_", None)
     remembered = None if calibrator is None else calibrator.label_column_
     one = None if calibrator is None or calibrator.score_column_ is None else (calibrator.score_column_,)
     needed = None if groups else _remembered_groups(calibrator)
-    return Names(
+    return Roles(
         input=input,
-        scores=scores,
         labels=labels or remembered or "labels",
         weights=weights,
         clusters=clusters,
         groups=groups or needed,
         ids=ids,
-        columns=None if columns is None else tuple(split(columns)),
+        columns=scores if columns is None else tuple(split(columns)),
         ignore=() if ignore is None else tuple(split(ignore)),
         classes=classes,
         fitted=one if fitted is None else tuple(fitted.tolist()),
@@ -266,16 +265,3 @@ def _remembered_groups(calibrator: "Calibrator | None") -> str | None:
 def split(text: str) -> list[str]:
     """The parts of a list with commas."""
     return [part.strip() for part in text.split(",")]
-
-
-def check_n_classes(calibrator: "Calibrator", values: HostArray, columns: list[str] | None) -> None:
-    """Refuse scores with another number of classes than the calibration."""
-    found = scores(values, input=calibrator.input, name="scores").n_classes
-    n_classes = getattr(calibrator, "n_features_in_", None)
-    if n_classes in (None, found):
-        return
-    has = "one score per row, which stands for 2" if values.ndim == 1 else f"{found} columns of scores"
-    remedy = ". Pass scores of the same model."
-    if columns is not None:
-        remedy = f": {listed(columns)}. Name the right ones with --columns."
-    raise InputError(f"The calibration has {n_classes} classes, but the file has {has}{remedy}")

@@ -12,12 +12,13 @@ from typing import Annotated, Any
 import typer
 
 import nishimori
+from nishimori._rows.file_rows import FileRows
 from nishimori._rows.scores import check_input, is_auto
+from nishimori._rows.tables.columns import Roles
 from nishimori._support.disk import check_target
 from nishimori._support.optional import require
-from nishimori._support.progress import shown
 from nishimori.cli import _files
-from nishimori.cli._data_sets import DataSets, Located, Told, data_sets, opened
+from nishimori.cli._files import DataSets, data_set, data_sets
 from nishimori.cli._help import FLAG, MEASURES, OUTPUT, epilog
 from nishimori.cli._options import (
     BinsOption,
@@ -35,7 +36,7 @@ from nishimori.cli._options import (
     LabelsToFitOption,
     ScoresOption,
     WeightsOption,
-    names_from,
+    roles_from,
     split,
 )
 from nishimori.cli._python_lines import python_lines
@@ -121,7 +122,7 @@ def report(
     _check_output(target, overwrite=force)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, ids, columns, ignore, classes, delimiter)
     about = (columns, ignore, (delimiter, decimal), known)
-    names = names_from(
+    roles = roles_from(
         input,
         scores_name,
         labels,
@@ -132,28 +133,30 @@ def report(
         ids=ids,
         ignore_index=ignore_index,
     )
-    told = Told(names, input, known, floor, (*said, ignore_index is not None, decimal != ".", counts), counts)
+    also = (ignore_index is not None, decimal != ".", counts)
     options: dict[str, Any] = {"classes": known, "level": level, "n_bins": n_bins}
     options["floor"] = "auto" if is_auto(floor) else None  # the data know a number
     with _preparing(target, files):
-        found = _made(sets, told, {"title": title or sets[-1][0].name, **options})
+        about_rows = {"floor": floor, "counts": counts}
+        found = _made(sets, roles, (*said, *also), about_rows, {"title": title or sets[-1][0].name, **options})
         _show(found, target, as_json=as_json, as_markdown=markdown, force=force)
 
 
-def _made(sets: Sequence[list[Path]], told: Told, options: dict[str, Any]) -> "nishimori.Report":
+def _made(
+    sets: Sequence[list[Path]], roles: Roles, said: Sequence[Any], about_rows: dict[str, Any], options: dict[str, Any]
+) -> "nishimori.Report":
     """The report, with the files and the command that it comes from."""
-    with heard() as warned, shown(None) as progress:
+    with heard() as warned:
         # Mistakes are listed of the last data only, so that other data need no names of samples.
-        others = replace(told, names=replace(told.names, unused=("ids",)))
-        before = [opened(each, others, progress) for each in sets[:-1]]
-        last = opened(sets[-1], told, progress)
-        data = [*before, last]
+        others = replace(roles, unused=("ids",))
+        data = [data_set(each, others, said, **about_rows) for each in sets[:-1]]
+        data.append(last := data_set(sets[-1], roles, said, **about_rows))
         _refuse_other_classes(data, sets)
-        names = last.ids if isinstance(last, Located) else None
+        names = last.contents.ids if isinstance(last, FileRows) else None
         found = nishimori.Report(data[0], test_logits=data[1] if len(data) > 1 else None, ids=names, **options)
     about = found.to_dict()
     about["provenance"] |= {"files": _hashes(sets), "command": _command()}
-    return nishimori.Report.from_dict(about | {"code": python_lines(sets, told), "warnings": warned})
+    return nishimori.Report.from_dict(about | {"code": python_lines(sets, roles, **about_rows), "warnings": warned})
 
 
 def _refuse_other_classes(data: Sequence[Any], sets: Sequence[list[Path]]) -> None:

@@ -1,7 +1,6 @@
 """``nishimori sketch`` and ``nishimori merge``: from files of rows to small files of sums."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +9,10 @@ import typer
 
 import nishimori
 from nishimori import Sketch
-from nishimori._rows.entry import open_rows
-from nishimori._rows.labels import refuse_permuted, spelled_as
+from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Input, check_input
+from nishimori._rows.tables.columns import Roles
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
 from nishimori._support.progress import shown
@@ -31,10 +30,9 @@ from nishimori.cli._options import (
     InputOption,
     ScoresOption,
     WeightsOption,
-    names_from,
+    roles_from,
     split,
 )
-from nishimori.cli._selection import Names
 from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_text
 from nishimori.errors import InputError
 
@@ -101,13 +99,13 @@ def sketch(
     known = None if classes is None else split(classes)
     check_input(input, floor, fits=True)  # a sketch refuses auto itself
     made = _empty(temperatures, input, known, floor)
-    _files.check_inputs(files, folders=True)
+    _files.check_inputs(files)
     _check_output(output, files, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), known)
-    names = names_from(input, scores_name, labels, weights, *about, clusters=clusters, ignore_index=ignore_index)
+    roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, ignore_index=ignore_index)
     with heard() as told:
         for group in _groups(files):
-            _add(made, group, names)
+            _add(made, group, roles)
     made.save(output, overwrite=force)
     _show(made, output, told, as_json=as_json)
 
@@ -162,29 +160,19 @@ def _groups(files: Sequence[Path]) -> list[list[Path]]:
     return [[path] for path in files]
 
 
-def _add(made: Sketch, files: Sequence[Path], names: Names) -> None:
+def _add(made: Sketch, files: Sequence[Path], roles: Roles) -> None:
     """Add the rows of a file; errors name it."""
-    with shown(None) as report:
-        data = _files.read(files, names, report)
-    refuse_permuted(data.columns, names.classes)
-    truth, column = spelled_as(data.labels, names.classes), None if len(files) == 2 else names.labels
-    place = _files.located(data.lines, data.columns, labels=column, files=data.files)
-    given: dict[str, Any] = {"input": made.input, "classes": made.classes, "floor": made.floor, "names": ("scores", "labels")}
-    with shown(None) as report, _named(files[0]), place:
-        if data.clusters is not None:  # all rows of a cluster are summed together, wherever they are
-            made.update(np.asarray(data.scores), truth, data.weights, data.clusters)
-            return
-        made.update(Reported(open_rows(data.scores, truth, data.weights, **given), f"Reading {files[0].name}", report))
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Name the file in errors, and call its scores what the options call them."""
+    rows = _files.opened(files, roles, floor=made.floor, notes_columns=False)
     try:
-        yield
+        if rows.clusters is not None:  # all rows of a cluster are summed together, wherever they are
+            labels = rows.labels if made.classes is None else class_labels(made.classes)[rows.labels]
+            made.update(np.asarray(rows.stored), labels, rows.weights, rows.clusters.codes)
+            return
+        with shown(None) as report:
+            made.update(Reported(rows, f"Reading {files[0].name}", report))
     except InputError as error:
         argument = "scores" if error.argument == "logits" else error.argument
-        raise error.changed(where=str(path), argument=argument) from None
+        raise (error if error.where else rows.place(error.changed(argument=argument))) from None
 
 
 def _show(made: Sketch, output: Path, told: list[str], *, as_json: bool) -> None:

@@ -5,11 +5,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from nishimori.errors import Writer, in_python
+from nishimori.errors import A_NAME, NAMES, Writer, in_python
 
 # Options whose names are not those of their arguments; a value is added to those that take one.
 _NAMES = {
     "calibrator": "--calibration",
+    "y": "--labels",
     "folder": "-o",
     "overwrite": "--force",
     "path": "-o",
@@ -34,21 +35,25 @@ def in_shell(options: Callable[[], set[str]]) -> Writer:
 
 def _option(options: Callable[[], set[str]], name: str, *value: Any) -> str:
     """An argument as an option, with a value if one is given; as in Python if the command does not have it."""
-    if name in _IN_FILES:
+    if name in _IN_FILES and not value:
         return _IN_FILES[name]
     known = options()
     if name in _PARAMETERS and "--param" in known:
         return f"--param {name}" if not value else f"--param {name}={_json(value[0])}"
     found = _NAMES.get(name, f"--{name.replace('_', '-')}")
+    if name == "columns" and value and (value[0] is A_NAME or isinstance(value[0], str)):
+        found = "--scores"  # the option for one name
     if found not in known | _ELSEWHERE:
         return in_python(name, *value)
-    return found if not value or value[0] is True else _typed(found, value[0])
+    return found if not value or value[0] is True or value[0] is A_NAME else _typed(found, value[0])
 
 
 def _typed(found: str, value: Any) -> str:
     """An option with its value as it is typed."""
     if found in ("--delimiter", "--decimal"):
         return f"{found} tab" if value == "\t" else f"{found} '{value}'"
+    if value is NAMES:
+        return f"{found} NAME,NAME"
     if not isinstance(value, Sequence) or isinstance(value, str):
         return f"{found} {shlex.quote(str(value))}"
     names = [f"{each:g}" if isinstance(each, float) else str(each) for each in value]

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._rows.array_files.numpy_files import NpzArchive
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import new_file
 from nishimori._support.json import parsed
-from nishimori.data._npy import NpzArchive
 from nishimori.errors import FormatError, InputError
 
 ENDING = ".npz"

@@ -9,11 +9,10 @@ import numpy as np
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.device_rows import DeviceRows
-from nishimori._rows.entry import loaded
+from nishimori._rows.file_rows import loaded
 from nishimori._rows.labels import check_number_of_clusters, coded
 from nishimori._rows.rows import Rows, clusters_in, groups_in
 from nishimori._rows.stored_rows import StoredRows
-from nishimori._rows.table_rows import TableRows
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -111,7 +110,7 @@ def share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
     def renumber() -> None:
         if mine is None or mine.names == common:
             return
-        if not isinstance(rows, ArrayRows | DeviceRows | StoredRows | TableRows):
+        if not isinstance(rows, ArrayRows | DeviceRows | StoredRows):
             raise InputError(
                 f"`groups` of an object of type {type(rows).__name__} must have the same names in the same order on every "
                 f"rank, got {mine.names}, and {common} on all ranks. Pass arrays."

@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_training import RECIPE, Projected, bits, image_set, run, same, stopped_after
 
-from nishimori.data import _tensors
+from nishimori._rows.array_files import tensors
 from nishimori.errors import FormatError, InputError
 from nishimori.paper import models
 from nishimori.paper.training._recipes import Recipe
@@ -138,7 +138,7 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path, limit):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            _tensors.save({"weights": torch.zeros(10**6)}, tmp_path / "it.pt")
+            tensors.save({"weights": torch.zeros(10**6)}, tmp_path / "it.pt")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 

@@ -116,7 +116,7 @@ def test_patterns_that_cannot_be_meant_are_refused(patterns, message):
 
 
 def test_columns_in_another_order_than_their_numbers_are_answered_with_that_order():
-    with pytest.raises(InputError, match=r"Pass `columns=\['z_0', 'z_2', 'z_10'\]`\.$"):
+    with pytest.raises(InputError, match=r"Pass `nishimori\.rows\(\.\.\., columns=\['z_0', 'z_2', 'z_10'\]\)`\.$"):
         by_names(["z_0", "z_10", "z_2"], None)
     with pytest.raises(InputError, match=r"and 89 more\. Name each of them in that order with `columns`, without a pattern\.$"):
         by_names(sorted(f"z_{k}" for k in range(101)), None)

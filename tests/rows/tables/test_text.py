@@ -100,8 +100,11 @@ def test_blocks_join_to_the_whole(written, monkeypatch):
         ("a,b,a\n1,2,3\n", "t.csv has more than one column called 'a'."),
         ("a,,labels\n1,2,3\n", "t.csv has no name for column 2 of 3."),
         ("0.5,1.5,2\n1,2,3\n", "t.csv starts with numbers. Its first line must name the columns."),
-        ("a;b;labels\n1;2;0\n", "t.csv has one column, 'a;b;labels': the delimiter is ','. Pass `delimiter=';'`."),
-        ("a\tb\n1\t2\n", r"t.csv has one column, 'a\tb': the delimiter is ','. Pass `delimiter='\t'`."),
+        (
+            "a;b;labels\n1;2;0\n",
+            "has one column, 'a;b;labels': the delimiter is ','. Pass `nishimori.rows(..., delimiter=';')`.",
+        ),
+        ("a\tb\n1\t2\n", r"t.csv has one column, 'a\tb': the delimiter is ','. Pass `nishimori.rows(..., delimiter='\t')`."),
         ("a,b,labels\n1,2\n", "t.csv, line 2: 2 fields where the header has 3; the delimiter is ','."),
         ("a,b,labels\n1,2,3\n\n4,5,6\n", "t.csv, line 3: 0 fields where the header has 3"),
         ("a,b,c,labels\n0,5,1,2,0\n", "t.csv, line 2: 5 fields where the header has 4; the delimiter is ','. If its decimal"),
@@ -154,8 +157,8 @@ def test_a_missing_number_is_refused_with_line_and_column(written, cell):
 @pytest.mark.parametrize(
     ("cell", "decimal", "delimiter", "message"),
     [
-        ("0,5", ".", ";", "'0,5' is not a number. The decimal mark is '.'; pass `decimal=','`."),
-        ("0.5", ",", ";", "'0.5' is not a number. The decimal mark is ','; pass `decimal='.'`."),
+        ("0,5", ".", ";", "'0,5' is not a number. The decimal mark is '.'; pass `nishimori.rows(..., decimal=',')`."),
+        ("0.5", ",", ";", "'0.5' is not a number. The decimal mark is ','; pass `nishimori.rows(..., decimal='.')`."),
         ("1.234,5", ",", ";", "'1.234,5' is not a number."),
         ("cat", ".", ",", "'cat' is not a number. Correct it, or choose other columns."),
     ],
@@ -177,7 +180,7 @@ def test_another_decimal_mark_is_refused_and_named(written, cell, decimal, delim
         ("", ".", "`delimiter` must be one character"),
         (";", ";", "`decimal` must be '.' or ',', got ';'."),
         (",", ",", "`delimiter` must be another mark than `decimal`, got ',' for both."),
-        (None, ",", "`decimal` must be another mark than the delimiter, ','. Pass `delimiter=';'`."),
+        (None, ",", "`decimal` must be another mark than the delimiter, ','. Pass `nishimori.rows(..., delimiter=';')`."),
     ],
 )
 def test_marks_that_cannot_be_are_refused(written, delimiter, decimal, message):

@@ -15,7 +15,8 @@ import numpy as np
 from nishimori._calibrators.multilabel.targets import UNKNOWN
 from nishimori._rows.array_rows import clusters_of
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.entry import in_pieces, loaded, stored
+from nishimori._rows.entry import in_pieces, stored
+from nishimori._rows.file_rows import loaded
 from nishimori._rows.labels import checked_weights
 from nishimori._rows.rows import Rows, is_rows
 from nishimori._rows.scores import LARGEST, Input, Scores, check_input, warn_if_probabilities

@@ -16,7 +16,7 @@ from nishimori._calibrators.multilabel.label_maps import LabelMaps
 from nishimori._calibrators.multilabel.label_record import LabelRecord
 from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
 from nishimori._fit.floors import choose_floor
-from nishimori._rows.entry import loaded
+from nishimori._rows.file_rows import loaded
 from nishimori._rows.labels import Classes, column_names
 from nishimori._rows.scores import Floor, Input, Scores, check_input, is_auto
 from nishimori._rows.stored_rows import Stored

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._rows.scores import Input
 from nishimori._rows.tables.block import listed
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError, setting
@@ -24,7 +25,7 @@ _TYPED = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Roles:
-    """The names of the columns or arrays that are not scores; every reading of a file takes them from here.
+    """Which column of a table, or which array of a file, is what, and all else that is said about a file.
 
     Attributes
     ----------
@@ -32,6 +33,31 @@ class Roles:
         The true class of each row.
     weights, clusters, groups, ids : str or None
         The weight, the cluster, the group and the name of each row, where the caller names them.
+    columns : str or tuple of str or None
+        The one array or column that holds all scores; or names or patterns of the columns that do.
+    ignore : tuple of str
+        Names or patterns of columns that hold no scores.
+    delimiter, decimal : str
+        How delimited text is written.
+    input : {"logits", "probabilities"}
+        What the scores are, which is also the usual name of their array.
+    classes : sequence or None
+        The label of each column of scores in order.
+    ignore_index : int or None
+        The label of samples that do not count.
+    label_argument : str
+        What the caller's signature calls the labels.
+    fitted : tuple of str or None
+        The columns that a calibration was fitted to.
+    n_classes : int or None
+        The number of classes of the calibration.
+    calibrated : bool
+        Whether a calibration says what the scores are.
+    groups_remembered : bool
+        Whether ``groups`` is what the calibration says that it needs, and not an argument.
+    unused : tuple of str
+        The roles of columns that this file need not have, such as labels where scores are only calibrated. Where they are
+        present, they are still not scores.
     """
 
     labels: str = "labels"
@@ -39,23 +65,48 @@ class Roles:
     clusters: str | None = None
     groups: str | None = None
     ids: str | None = None
+    columns: str | tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    delimiter: str | None = None
+    decimal: str = "."
+    input: Input = "logits"
+    classes: Sequence[Any] | None = None
+    ignore_index: int | None = None
+    label_argument: str = "labels"
+    fitted: tuple[str, ...] | None = None
+    n_classes: int | None = None
+    calibrated: bool = False
+    groups_remembered: bool = False
+    unused: tuple[str, ...] = ()
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the file must have labels."""
+        return "labels" not in self.unused
 
     @property
     def by_role(self) -> dict[str, str]:
         """The name of each of them that the caller names: labels, weights, clusters, groups, ids."""
-        found = {
-            "labels": self.labels,
-            "weights": self.weights,
-            "clusters": self.clusters,
-            "groups": self.groups,
-            "ids": self.ids,
-        }
+        found = {role: getattr(self, role) for role in ("labels", "weights", "clusters", "groups", "ids")}
         return {role: name for role, name in found.items() if name}
+
+    def find(self, role: str) -> str | None:
+        """The name of the array or column with a role such as weights, if it is to be read."""
+        return None if role in self.unused else self.by_role.get(role)
+
+    def argument(self, role: str) -> str:
+        """The argument that gives the name of a role, or that of the scores."""
+        return {"labels": self.label_argument, "weights": "sample_weight", "scores": "columns"}.get(role, role)
 
     @property
     def special(self) -> dict[str, str]:
         """What the columns that are not scores are, by name; of a column that is several things, the first."""
         return {name: role for role, name in reversed(self.by_role.items())}
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name has characters that make it a pattern, such as ``"z_*"``."""
+    return bool(_PATTERN.search(name))
 
 
 def matched(patterns: Sequence[str], names: Sequence[str], *, argument: str, where: str) -> list[str]:
@@ -76,10 +127,10 @@ def matched(patterns: Sequence[str], names: Sequence[str], *, argument: str, whe
     chosen: dict[str, str] = {}
     for pattern in patterns:
         found = [pattern] if pattern in known else []
-        if not found and _PATTERN.search(pattern):
+        if not found and is_pattern(pattern):
             found = [name for name in names if fnmatchcase(name, pattern)]
         if not found:
-            what = "no column that matches" if _PATTERN.search(pattern) else "no column"
+            what = "no column that matches" if is_pattern(pattern) else "no column"
             raise InputError(f"{where} has {what} {pattern!r}, only {listed(names)}. Name yours with {setting(argument)}.")
         for name in found:
             if name in chosen:

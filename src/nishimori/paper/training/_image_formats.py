@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._rows.array_files import numpy_files
+from nishimori._rows.array_files.stored_array import damage
 from nishimori._support.arrays import HostArray
 from nishimori._support.optional import require
 from nishimori._support.progress import Report
-from nishimori.data import _npy
-from nishimori.data._stored import damage
 from nishimori.errors import FormatError
 
 SPLITS = ("train", "val", "test")
@@ -99,7 +99,7 @@ def _array(path: Path) -> HostArray:
     with path.open("rb") as stream:
         if stream.read(2) == b"PK":
             raise FormatError(f"{path} holds several arrays, not one. Write it with `numpy.save`.")
-    stored = _npy.array_file(path)
+    stored = numpy_files.array_file(path)
     with damage(f"{path} is damaged: its shape is {str(stored.shape)[:40]}. Write it again."):
         # A copy, because the file may be changed while a network is trained for hours.
         array: HostArray = np.array(stored.whole()) if 0 not in stored.shape else np.empty(stored.shape, stored.dtype)

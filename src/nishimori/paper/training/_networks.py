@@ -14,10 +14,11 @@ import torch
 from torch import nn
 
 import nishimori
+from nishimori._rows.array_files import tensors
+from nishimori._rows.array_files.stored_array import damage
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import check_target, new_file
-from nishimori.data import Labelled, Network, _tensors
-from nishimori.data._stored import damage
+from nishimori.data import Labelled, Network
 from nishimori.errors import FormatError, InputError, setting
 from nishimori.paper import models
 from nishimori.paper.training._image_sets import Images, ImageSet
@@ -85,7 +86,7 @@ def _checksum(images: ImageSet) -> int:
 def _write(training: Training, path: Path, header: dict[str, Any]) -> None:
     progress = asdict(training.progress)
     with new_file(path, overwrite=True) as temporary:
-        _tensors.save({**header, "progress": progress, "state": training.state()}, temporary)
+        tensors.save({**header, "progress": progress, "state": training.state()}, temporary)
 
 
 def _resume(training: Training, path: Path, header: dict[str, Any]) -> None:
@@ -114,7 +115,7 @@ def _progress(content: dict[str, Any], most: int) -> Progress:
 
 def _checkpoint(path: Path) -> dict[str, Any]:
     try:
-        content = _tensors.load(path)
+        content = tensors.load(path)
     except FormatError as error:
         raise FormatError(f"{path} is not a checkpoint, or damaged ({_first(error)}). Remove it to start over.") from None
     if not isinstance(content, dict) or not {"progress", "state"} <= set(content):
@@ -157,7 +158,7 @@ def loaded(weights: str | os.PathLike[str], model: str, n_classes: int) -> nn.Mo
     """A network with the weights in a file."""
     network, path = models.build(model, n_classes=n_classes), Path(weights)
     try:
-        state = _tensors.load(path)
+        state = tensors.load(path)
     except FormatError as error:
         raise FormatError(f"{path} is not a PyTorch state dict, or damaged ({_first(error)}). Download it again.") from None
     try:

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nishimori._rows.array_files import tensors
 from nishimori._support.disk import check_folder, check_target, existing_file, new_file
 from nishimori._support.numbers import whole
 from nishimori._support.progress import Report, shown_or_told
-from nishimori.data import Network, _tensors, load, save
+from nishimori.data import Network, load, save
 from nishimori.data._networks import check_ending
 from nishimori.errors import InputError, setting
 from nishimori.paper import models
@@ -107,7 +108,7 @@ def _train(
     done = _networks.train(chosen, images, seed=seed, settings=settings, checkpoint=checkpoint, after=tell)
     network = _networks.trained(done, images)
     with new_file(weights, overwrite=replaces) as temporary:
-        _tensors.save({key: value.cpu() for key, value in done.network.state_dict().items()}, temporary)
+        tensors.save({key: value.cpu() for key, value in done.network.state_dict().items()}, temporary)
     save(network, target, overwrite=replaces)
     checkpoint.unlink(missing_ok=True)
     return network

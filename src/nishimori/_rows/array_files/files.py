@@ -1,40 +1,32 @@
-"""Arrays in the files people have (.npz, .npy, .pt, .safetensors), read and written in blocks of rows.
+"""Arrays in the files people have (.npz, .npy, .pt, .safetensors), read in blocks of rows.
 
 No file is trusted: what its header says is checked against the bytes that are there before memory is allocated, no code in it
-is run, and damage of any kind is one `FormatError`. Files larger than the memory are read and written with a few megabytes.
+is run, and damage of any kind is one `FormatError`. Files larger than the memory are read with a few megabytes.
 """
 
-import json
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 
+from nishimori._rows.array_files import numpy_files, tensors
+from nishimori._rows.array_files.stored_array import StoredArray, sliced
 from nishimori._rows.tables.block import listed
 from nishimori._support.arrays import HostArray
-from nishimori._support.disk import existing_file, new_file
+from nishimori._support.disk import existing_file
 from nishimori._support.optional import require
-from nishimori.data import _npy, _tensors
-from nishimori.data._stored import StoredArray, sliced
 from nishimori.errors import FormatError, InputError
 
-__all__ = ["SUFFIXES", "ArrayFile", "StoredArray", "new_arrays", "open_arrays"]
-
 SUFFIXES = (".npz", ".npy", ".pt", ".pth", ".safetensors")
-WRITTEN = "probabilities"
-"""The name of the array in a written file."""
 
 # The header of a .safetensors file is read as a whole; one of this size names about 40,000 tensors.
 _LONGEST_HEADER = 1 << 22
-_Put = Callable[[memoryview], Any]
 _FLOAT8 = "Convert it to float32 first."
-_SAFETENSORS = {
+SAFETENSORS = {
     "F64": "f8",
     "F32": "f4",
     "F16": "f2",
@@ -49,6 +41,7 @@ _SAFETENSORS = {
     "U8": "u1",
     "BOOL": "?",
 }
+"""The dtypes of NumPy in which tensors of a .safetensors file are read."""
 
 
 class ArrayFile(ABC):
@@ -100,13 +93,11 @@ def open_arrays(path: Path) -> ArrayFile:
     path : Path
         A name that ends in one of `SUFFIXES`, in upper or lower case.
     """
-    suffix = _suffix(existing_file(path))
+    suffix = suffix_of(existing_file(path))
     with path.open("rb") as file:
         start = file.read(len(npy.MAGIC_PREFIX))
     if start == npy.MAGIC_PREFIX and suffix != ".npy":
         raise FormatError(f"{path} holds a single .npy array. Rename it to {path.with_suffix('.npy').name}.")
-    if start.startswith(b"PK\x03\x04") and suffix == ".npy":
-        raise FormatError(f"{path} is an archive of arrays. Rename it to {path.with_suffix('.npz').name}.")
     kinds: dict[str, Callable[[Path], ArrayFile]]
     kinds = {".npz": _Npz, ".npy": _Npy, ".pt": _Pt, ".pth": _Pt, ".safetensors": _Safetensors}
     return kinds[suffix](path)
@@ -115,7 +106,7 @@ def open_arrays(path: Path) -> ArrayFile:
 class _Npy(ArrayFile):
     def __init__(self, path: Path) -> None:
         self.path, self.names = path, [""]
-        self._array = _npy.array_file(path)
+        self._array = numpy_files.array_file(path)
 
     def _stored(self, name: str) -> StoredArray:
         assert not name, "there is one array, without a name"
@@ -125,7 +116,7 @@ class _Npy(ArrayFile):
 class _Npz(ArrayFile):
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._archive = _npy.NpzArchive(path)
+        self._archive = numpy_files.NpzArchive(path)
         self.names = self._archive.names
         if any(name.endswith("/data.pkl") for name in self.names):
             self.close()
@@ -142,22 +133,22 @@ class _Pt(ArrayFile):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._torch = require("torch", extra="torch", for_=f"Reading {path.name}")
-        self._content = _tensors.load(path)
+        self._content = tensors.load(path)
         if not isinstance(self._content, dict):
             raise FormatError(
-                f"{path} must hold a dictionary of tensors, got a {type(self._content).__name__}. {_tensors.REMEDY}"
+                f"{path} must hold a dictionary of tensors, got a {type(self._content).__name__}. {tensors.REMEDY}"
             )
         for name in self._content:
             if not isinstance(name, str):
-                raise FormatError(f"{path} must have names of text, got {name!r:.40}. {_tensors.REMEDY}")
+                raise FormatError(f"{path} must have names of text, got {name!r:.40}. {tensors.REMEDY}")
         self.names = list(self._content)
 
     def _stored(self, name: str) -> StoredArray:
         torch, tensor, where = self._torch, self._content[name], f"{name!r} in {self.path}"
         if not isinstance(tensor, torch.Tensor):
-            raise FormatError(f"{where} must be a tensor, got a {type(tensor).__name__}. {_tensors.REMEDY}")
+            raise FormatError(f"{where} must be a tensor, got a {type(tensor).__name__}. {tensors.REMEDY}")
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type != "cpu":
-            raise FormatError(f"{where} must be a plain tensor. {_tensors.REMEDY}")
+            raise FormatError(f"{where} must be a plain tensor. {tensors.REMEDY}")
         tensor = tensor.detach()
         if tensor.dtype == torch.bfloat16:
             dtype = np.dtype(np.float32)
@@ -210,7 +201,7 @@ class _Safetensors(ArrayFile):
         with self._damaged():
             rows = self._file.get_slice(name)
             code, shape = rows.get_dtype(), tuple(rows.get_shape())
-        if code not in _SAFETENSORS:
+        if code not in SAFETENSORS:
             raise FormatError(f"{where} has the dtype {code}, which NumPy does not have. {_FLOAT8}")
         if code == "BF16":  # NumPy has no bfloat16; PyTorch has.
             require("torch", extra="torch", for_=f"Reading the bfloat16 of {self.path.name}")
@@ -221,94 +212,11 @@ class _Safetensors(ArrayFile):
                 found: HostArray = rows[start:stop].float().numpy() if code == "BF16" else rows[start:stop]
             return found
 
-        return StoredArray(where, shape, np.dtype(_SAFETENSORS[code]), sliced(shape[0] if shape else 0, part))
+        return StoredArray(where, shape, np.dtype(SAFETENSORS[code]), sliced(shape[0] if shape else 0, part))
 
 
-class NewArray:
-    """The rows of an array that is being written."""
-
-    def __init__(self, shape: tuple[int, int], dtype: "np.dtype[Any]", put: _Put) -> None:
-        self.shape, self.dtype, self._put = shape, dtype, put
-        self._n_rows = 0
-
-    def write(self, block: HostArray) -> None:
-        """Append rows."""
-        assert block.shape[1:] == self.shape[1:], "rows have as many columns as were announced"
-        self._put(np.ascontiguousarray(block, self.dtype).reshape(-1).view(np.uint8).data)
-        self._n_rows += len(block)
-
-    def check_complete(self, path: Path) -> None:
-        """Refuse to finish a file whose header gives another number of rows."""
-        if self._n_rows != self.shape[0]:
-            raise InputError(f"{path} must get {self.shape[0]} rows, got {self._n_rows}. Check that its source did not change.")
-
-
-@contextmanager
-def new_arrays(path: Path, shape: tuple[int, int], dtype: Any, *, overwrite: bool) -> Iterator[NewArray]:
-    """A new file with one array called ``probabilities``, which is written in blocks; the file is complete or not there.
-
-    Parameters
-    ----------
-    path : Path
-        A name that ends in one of `SUFFIXES`, in upper or lower case. A .npy file does not keep the array's name.
-    shape : (int, int)
-        The shape of all rows together.
-    dtype : NumPy dtype
-        Half, single or double precision.
-    overwrite : bool
-        Replace an existing file.
-    """
-    write = {".npz": _new_npz, ".npy": _new_npy, ".pt": _new_pt, ".pth": _new_pt, ".safetensors": _new_safetensors}[
-        _suffix(path)
-    ]
-    little = np.dtype(dtype).newbyteorder("<")
-    with new_file(path, overwrite=overwrite) as temporary, write(temporary, shape, little) as put:
-        array = NewArray(shape, little, put)
-        yield array
-        array.check_complete(path)
-
-
-def _npy_header(file: IO[bytes], shape: tuple[int, int], dtype: "np.dtype[Any]") -> None:
-    npy.write_array_header_1_0(file, {"shape": shape, "fortran_order": False, "descr": npy.dtype_to_descr(dtype)})
-
-
-@contextmanager
-def _new_npz(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iterator[_Put]:
-    with zipfile.ZipFile(path, "w") as archive, archive.open(f"{WRITTEN}.npy", "w", force_zip64=True) as member:
-        _npy_header(member, shape, dtype)
-        yield member.write
-
-
-@contextmanager
-def _new_npy(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iterator[_Put]:
-    with path.open("wb") as file:
-        _npy_header(file, shape, dtype)
-        yield file.write
-
-
-@contextmanager
-def _new_safetensors(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iterator[_Put]:
-    code = next(code for code, name in _SAFETENSORS.items() if name == dtype.str[1:])
-    about = {"dtype": code, "shape": shape, "data_offsets": [0, shape[0] * shape[1] * dtype.itemsize]}
-    header = json.dumps({WRITTEN: about}, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)  # the data starts at a multiple of eight bytes
-    with path.open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        yield file.write
-
-
-@contextmanager
-def _new_pt(path: Path, shape: tuple[int, int], dtype: "np.dtype[Any]") -> Iterator[_Put]:
-    torch = require("torch", extra="torch", for_=f"Writing {path.name}")
-    # PyTorch writes whole tensors, so the rows go to a file without a name first, and the tensor is a mapping of that file.
-    with TemporaryFile(dir=path.parent) as rows:
-        yield rows.write
-        rows.flush()
-        mapped = np.memmap(rows, dtype, "r+", shape=shape)
-        _tensors.save({WRITTEN: torch.from_numpy(np.asarray(mapped))}, path)
-
-
-def _suffix(path: Path) -> str:
+def suffix_of(path: Path) -> str:
+    """The ending of the name of a file of arrays, in lower case; refuses others."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")

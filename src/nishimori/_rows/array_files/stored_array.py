@@ -67,7 +67,9 @@ class StoredArray:
     def _table(self) -> "StoredArray":
         """The same array, if it has rows and a size that can be read."""
         if not 1 <= len(self.shape) <= _TABLE:
-            remedy = " Reshape it, or use nishimori in Python, which takes any shape before the classes." if self.shape else ""
+            remedy = (
+                " Reshape it, or load it in Python and pass the array, of any shape before the classes." if self.shape else ""
+            )
             raise FormatError(f"{self.where} must have one row per sample, got an array of shape {_brief(self.shape)}.{remedy}")
         if 0 in self.shape or not self.dtype.itemsize:
             raise FormatError(f"{self.where} has nothing in it, its shape is {self.shape}. Save it again with its rows.")

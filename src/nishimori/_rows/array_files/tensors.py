@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from nishimori._rows.array_files.numpy_files import NpzArchive
+from nishimori._rows.array_files.stored_array import damage
 from nishimori._support.disk import existing_file
 from nishimori._support.optional import require
-from nishimori.data._npy import NpzArchive
-from nishimori.data._stored import damage
 from nishimori.errors import FormatError
 
 REMEDY = "Save {name: tensor} with torch.save."

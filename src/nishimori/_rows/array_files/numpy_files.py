@@ -18,9 +18,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from nishimori._rows.array_files.stored_array import StoredArray, damage, row_bytes, sliced
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
-from nishimori.data._stored import StoredArray, damage, row_bytes, sliced
 from nishimori.errors import FormatError
 
 # NumPy writes headers of at most 10,000 characters, and reads longer ones only on request.
@@ -67,19 +67,30 @@ def header(stream: IO[bytes], size: int, where: str) -> Header:
     return Header(shape, bool(fortran_order) and len(shape) > 1, dtype, start.tell())
 
 
-def array_file(path: Path) -> StoredArray:
-    """The array in a .npy file, which is memory-mapped."""
+def header_of(path: Path) -> Header:
+    """The header of a .npy file."""
     with existing_file(path).open("rb") as file:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
         if not size:
             raise FormatError(f"{path} is empty. Save it again with numpy.save.")
-        found = header(file, size, str(path))
-        if 0 in found.shape or not found.dtype.itemsize:  # nothing can be mapped
-            return StoredArray(str(path), found.shape, found.dtype, lambda _: iter(()))
-        order = "F" if found.fortran_order else "C"
-        mapped = np.memmap(file, found.dtype, "r", found.length, found.shape or (1,), order)  # type: ignore[call-overload]
-    rows: HostArray = np.asarray(mapped)
+        if file.peek(4).startswith(b"PK\x03\x04"):
+            raise FormatError(f"{path} is an archive of arrays. Rename it to {path.with_suffix('.npz').name}.")
+        return header(file, size, str(path))
+
+
+def mapped(path: Path, found: Header) -> HostArray:
+    """A memory map of a .npy file."""
+    order = "F" if found.fortran_order else "C"
+    return np.asarray(np.memmap(path, found.dtype, "r", found.length, found.shape or (1,), order))  # type: ignore[call-overload]
+
+
+def array_file(path: Path) -> StoredArray:
+    """The array in a .npy file, which is memory-mapped."""
+    found = header_of(path)
+    if 0 in found.shape or not found.dtype.itemsize:  # nothing can be mapped
+        return StoredArray(str(path), found.shape, found.dtype, lambda _: iter(()))
+    rows = mapped(path, found)
     return StoredArray(str(path), found.shape, found.dtype, sliced(len(rows), lambda start, stop: rows[start:stop]))
 
 

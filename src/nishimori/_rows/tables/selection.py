@@ -1,11 +1,10 @@
-"""What a command asks of a file, which columns of a table that means, and what to type where that is not clear.
+"""Which columns of a table are the scores, by what the caller says of it, and what to type where that is not clear.
 
-`propose` is the only place where options are put into an error: it tries them on the file before they are printed. Where the
+`propose` is the only place where arguments are put into an error: it tries them on the file before they are printed. Where the
 file does not prove which columns are meant, the error says what is needed and lists no columns to type.
 """
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._rows.labelling import differ
 from nishimori._rows.labels import refuse_permuted, spelled_as
-from nishimori._rows.scores import Input
 from nishimori._rows.tables.block import Block, Table, listed
-from nishimori._rows.tables.columns import Roles, by_names, by_values, constant_or_whole, looks_like_row_numbers, matched, named
+from nishimori._rows.tables.columns import (
+    Roles,
+    by_names,
+    by_values,
+    constant_or_whole,
+    is_pattern,
+    looks_like_row_numbers,
+    matched,
+    named,
+)
 from nishimori._support.arrays import HostArray
-from nishimori.errors import FormatError, InputError
+from nishimori.errors import A_NAME, NAMES, FormatError, InputError, setting, settings
 
 # As many names as `listed` shows.
 _SHOWN = 12
@@ -27,68 +35,17 @@ _SHOWN = 12
 # A message is cut after 4,000 characters, and half of it may be the names of the columns.
 _LONGEST_OPTIONS = 2000
 
+# Columns that must have one value per row, and how an error says so.
+_SINGLE = {
+    "labels": "label is one value",
+    "weights": "weight is one number",
+    "clusters": "cluster is one value",
+    "groups": "group is one value",
+    "ids": "name is one value",
+}
+
 # What people call a column of labels.
 _LABELS = {"label", "labels", "y", "y_true", "target", "truth", "class"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Names(Roles):
-    """What the options of a command, or the calibration that it uses, say about a file.
-
-    Attributes
-    ----------
-    input : {"logits", "probabilities"}
-        What the scores are, which is also the default name of their array.
-    scores : str or None
-        The name of the array, or of the one column, of scores, where an option gives it.
-    columns, ignore : tuple of str
-        Names or patterns of the columns that hold scores, and of those that do not.
-    classes : sequence or None
-        The label of each column of scores in order.
-    fitted : tuple of str or None
-        The columns that the calibration was fitted to.
-    n_classes : int or None
-        The number of classes of the calibration, where it is known.
-    calibrated : bool
-        Whether a calibration says what the scores are.
-    groups_remembered : bool
-        Whether ``groups`` is what a calibration says that it needs, and not an option.
-    delimiter, decimal : str
-        How delimited text is written.
-    ignore_index : int or None
-        The label of samples that do not count.
-    unused : tuple of str
-        The roles of columns that this file need not have, such as labels where scores are only calibrated. Where they are
-        present, they are still not scores.
-    """
-
-    input: Input = "logits"
-    scores: str | None = None
-    columns: tuple[str, ...] | None = None
-    ignore: tuple[str, ...] = ()
-    classes: Sequence[Any] | None = None
-    fitted: tuple[str, ...] | None = None
-    n_classes: int | None = None
-    calibrated: bool = False
-    groups_remembered: bool = False
-    delimiter: str | None = None
-    decimal: str = "."
-    ignore_index: int | None = None
-    unused: tuple[str, ...] = ()
-
-    @property
-    def array(self) -> str:
-        """The name of the array of scores."""
-        return self.scores or self.input
-
-    @property
-    def labelled(self) -> bool:
-        """Whether the file must have labels."""
-        return "labels" not in self.unused
-
-    def find(self, role: str) -> str | None:
-        """The name of the array or column with a role such as weights, if it is to be read."""
-        return None if role in self.unused else self.by_role.get(role)
 
 
 @dataclass(frozen=True)
@@ -99,97 +56,102 @@ class Selection:
     by_values: bool = False
 
 
-def selected(table: Table, names: Names) -> Selection:
+def selected(table: Table, roles: Roles) -> Selection:
     """The columns of scores of a table, or an error that lists its columns."""
-    for role, name in names.by_role.items():
-        if name not in table.names and role not in names.unused:
+    for role, name in roles.by_role.items():
+        if role in roles.unused:
+            continue
+        if name in table.names and table.is_list(name):
+            other = setting(roles.argument(role), A_NAME)
+            raise InputError(f"{table.path} has lists in column {name!r}, and a {_SINGLE[role]}. Pass another {other}.")
+        if name not in table.names:
             raise InputError(
                 f"{table.path} has no column {name!r}, only {listed(table.names)}. "
-                f"{remedy_for(role, names, table.names, lambda new: _labels_are_read(table, new))}"
+                f"{remedy_for(role, roles, table.names, lambda new: _labels_are_read(table, new))}"
             )
-    candidates = _candidates(table, names)
-    found = _selection(table, names, candidates)
+    candidates = _candidates(table, roles)
+    found = _selection(table, roles, candidates)
     if found is None:
-        raise undecided(table, candidates, names)
+        raise undecided(table, candidates, roles)
     return found
 
 
-def _candidates(table: Table, names: Names) -> list[str]:
+def _candidates(table: Table, roles: Roles) -> list[str]:
     """The columns that may hold scores."""
-    ignored = set(matched(names.ignore, table.names, argument="ignore", where=str(table.path)))
-    return [name for name in table.names if name not in ignored and name not in names.special]
+    ignored = set(matched(roles.ignore, table.names, argument="ignore", where=str(table.path)))
+    return [name for name in table.names if name not in ignored and name not in roles.special]
 
 
-def _selection(table: Table, names: Names, candidates: Sequence[str]) -> Selection | None:
-    """The columns of scores by the options, the calibration or their names; None where these do not say it."""
+def _selection(table: Table, roles: Roles, candidates: Sequence[str]) -> Selection | None:
+    """The columns of scores by what the caller says, the calibration or their names; None where these do not say it."""
     where, known = str(table.path), set(table.names)
-    ignored = set(matched(names.ignore, table.names, argument="ignore", where=where))
+    ignored = set(matched(roles.ignore, table.names, argument="ignore", where=where))
     left = [name for name in table.names if name not in ignored]
-    if names.scores is not None:
-        return Selection(_one_column(names, left, where))
-    if names.columns is not None:
-        return Selection(_asked(names, left, where))
-    if names.fitted is not None and known.issuperset(names.fitted):
-        return Selection(named(names.fitted, left, names.special, None, where=where))
-    if names.input in known and table.is_list(names.input):
-        return Selection([names.input])
-    if names.fitted is not None:
+    if isinstance(roles.columns, str) and (roles.columns in left or not is_pattern(roles.columns)):
+        return Selection(_one_column(roles, left, where))
+    if roles.columns is not None:
+        return Selection(_asked(roles, left, where))
+    if roles.fitted is not None and known.issuperset(roles.fitted):
+        return Selection(named(roles.fitted, left, roles.special, None, where=where))
+    if roles.input in known and table.is_list(roles.input):
+        return Selection([roles.input])
+    if roles.fitted is not None:
         raise InputError(
-            f"The calibration was fitted to the columns {listed(names.fitted)}, but {where} has only {listed(table.names)}. "
+            f"The calibration was fitted to the columns {listed(roles.fitted)}, but {where} has only {listed(table.names)}. "
             "Rename its columns, or fit again."
         )
-    sure = list(candidates) == [names.input] or by_names(candidates, names.classes)
-    if not sure and (not names.labelled or len(candidates) < 3):
+    sure = list(candidates) == [roles.input] or by_names(candidates, roles.classes)
+    if not sure and (not roles.labelled or len(candidates) < 3):
         return None
     return Selection(list(candidates), by_values=not sure)
 
 
-def propose(names: Names, works: Callable[[Names], bool], **options: str | Sequence[str]) -> str | None:
-    """Options as they are typed, if ``works`` says that the command reads its file with them; else None.
+def propose(roles: Roles, works: Callable[[Roles], bool], **options: str | Sequence[str]) -> str | None:
+    """Arguments as they are typed, if ``works`` says that the file is read with them; else None.
 
     Parameters
     ----------
-    names : Names
-        What the options of the command say.
+    roles : Roles
+        What the caller says.
     works : callable
-        Takes what they say with the new options, tries that on the file, and says whether the file can be read so. Errors
-        in the input count as no.
+        Takes the same with the new arguments, tries that on the file, and says whether the file can be read so. Errors in the
+        input count as no.
     **options : str or sequence of str
-        The values of the options to propose, each a name or several names.
+        The values to propose, each a name or several names.
     """
-    typed: list[str] = []
+    typed: dict[str, Any] = {}
     changed: dict[str, Any] = {}
     for option, value in options.items():
         values = [value] if isinstance(value, str) else list(value)
         # Commas separate names, and a message shows neither several blanks in a row nor control characters as they are.
         if any("," in each or each != " ".join(each.split()) or not each.isprintable() for each in values):
             return None
-        typed.append(f"--{option} {shlex.quote(','.join(values))}")
+        typed[roles.argument(option)] = value if isinstance(value, str) else values
         changed[option] = value if isinstance(value, str) else tuple(values)
-    text = " ".join(typed)
+    text = settings(typed)
     try:
-        return text if len(text) <= _LONGEST_OPTIONS and works(replace(names, **changed)) else None
+        return text if len(text) <= _LONGEST_OPTIONS and works(replace(roles, **changed)) else None
     except InputError:
         return None
 
 
-def remedy_for(role: str, names: Names, present: Sequence[str], works: Callable[[Names], bool]) -> str:
+def remedy_for(role: str, roles: Roles, present: Sequence[str], works: Callable[[Roles], bool]) -> str:
     """What to do where no column or array has the name of ``role``: scores, labels, weights, clusters, groups or ids."""
     likely = [name for name in present if name.lower() in _LABELS] if role == "labels" else []
-    if len(likely) == 1 and (options := propose(names, works, labels=likely[0])) is not None:
+    if len(likely) == 1 and (options := propose(roles, works, labels=likely[0])) is not None:
         return f"If its labels are {likely[0]!r}, pass {options}."
-    if role == "groups" and names.groups_remembered:
-        return "The calibration has a temperature per group: name the groups of this file with --groups."
-    return f"Name yours with --{role}."
+    if role == "groups" and roles.groups_remembered:
+        return f"The calibration has a temperature per group: name the groups of this file with {setting('groups')}."
+    return f"Name yours with {setting(roles.argument(role), A_NAME)}."
 
 
-def _labels_are_read(table: Table, names: Names) -> bool:
+def _labels_are_read(table: Table, roles: Roles) -> bool:
     """Whether the first rows of a table have labels where the options say so."""
-    others = [name for role, name in names.by_role.items() if role != "labels"]
-    if table.is_list(names.labels) or names.labels in (*others, *(names.fitted or ())):
+    others = [name for role, name in roles.by_role.items() if role != "labels"]
+    if table.is_list(roles.labels) or roles.labels in (*others, *(roles.fitted or ())):
         return False
     block = next(table.blocks())
-    return can_be_labels(block.values(table.names.index(names.labels)), names.classes)
+    return can_be_labels(block.values(table.names.index(roles.labels)), roles.classes)
 
 
 def can_be_labels(values: Sequence[Any], classes: Sequence[Any] | None) -> bool:
@@ -208,33 +170,33 @@ def _as_objects(values: Sequence[Any]) -> HostArray:
     return array
 
 
-def _one_column(names: Names, left: Sequence[str], where: str) -> list[str]:
-    """The column that --scores names."""
-    if names.columns is not None:
-        raise InputError("--scores names one column, and --columns several. Pass only one of them.")
-    assert names.scores is not None
-    if names.scores not in left:
-        raise InputError(f"{where} has no column {names.scores!r}, only {listed(left)}. Name yours with --scores.")
-    if names.scores in names.special:
-        raise InputError(
-            f"--scores must name scores, got {names.scores!r}, which is the column of {names.special[names.scores]}."
-        )
-    return [names.scores]
+def _one_column(roles: Roles, left: Sequence[str], where: str) -> list[str]:
+    """The one column that the caller names."""
+    name, argument = roles.columns, setting("columns", A_NAME)
+    assert isinstance(name, str)
+    if name not in left:
+        raise InputError(f"{where} has no column {name!r}, only {listed(left)}. Name yours with {argument}.")
+    if name in roles.special:
+        raise InputError(f"{argument} must name scores, got {name!r}, which is the column of {roles.special[name]}.")
+    return [name]
 
 
-def _asked(names: Names, left: Sequence[str], where: str) -> list[str]:
-    """The columns that --columns names; those of a calibration cannot be others."""
-    assert names.columns is not None
-    chosen = named(names.columns, left, names.special, names.classes, where=where)
-    if names.fitted is not None and chosen != list(names.fitted):
+def _asked(roles: Roles, left: Sequence[str], where: str) -> list[str]:
+    """The columns that the caller names; those of a calibration cannot be others."""
+    assert roles.columns is not None
+    patterns = [roles.columns] if isinstance(roles.columns, str) else roles.columns
+    chosen = named(patterns, left, roles.special, roles.classes, where=where)
+    if roles.fitted is not None and chosen != list(roles.fitted):
         raise InputError(
-            f"--columns must be those that the calibration was fitted to, {listed(names.fitted)}, in that order, got "
-            f"{listed(chosen)}. Leave --columns out."
+            "columns",
+            f"be those that the calibration was fitted to, {listed(roles.fitted)}, in that order",
+            got=listed(chosen),
+            remedy=f"Leave {setting('columns')} out.",
         )
     return chosen
 
 
-def undecided(table: Table, candidates: Sequence[str], names: Names) -> InputError:
+def undecided(table: Table, candidates: Sequence[str], roles: Roles) -> InputError:
     """An error that lists the columns that may hold scores, and says what to type, or what is needed."""
     if not candidates:
         return InputError(f"{table.path} has no column of scores, only {listed(table.names)}.")
@@ -242,7 +204,7 @@ def undecided(table: Table, candidates: Sequence[str], names: Names) -> InputErr
     looks = "" if numbers is None else f" The column {numbers!r} looks like row numbers."
     if numbers == "":
         looks = " The first column has no name and looks like row numbers."
-    doubt = _Doubt(table, list(candidates), names, _contents(table, candidates, names))
+    doubt = _Doubt(table, list(candidates), roles, _contents(table, candidates, roles))
     rules = (_one_score, _named_by_classes, _named_by_labels, _all_but_a_few, _same_prefix)
     remedy = next((found for rule in rules if (found := rule(doubt)) is not None), None) or _needed(doubt)
     return InputError(f"{table.path} does not say which columns are scores: {listed(candidates)}.{looks} {remedy}")
@@ -263,7 +225,7 @@ class _Doubt:
 
     table: Table
     candidates: list[str]
-    names: Names
+    roles: Roles
     contents: _Contents
 
     @property
@@ -280,14 +242,14 @@ class _Doubt:
     @property
     def is_checked(self) -> bool:
         """Whether labels or a calibration say how many columns of scores there are."""
-        names = self.names
-        return self.contents.labels is not None or names.n_classes is not None or names.classes is not None
+        roles = self.roles
+        return self.contents.labels is not None or roles.n_classes is not None or roles.classes is not None
 
     @property
     def labels_are_text(self) -> bool:
         """Whether the labels are the names of classes that no option lists."""
         labels = self.contents.labels
-        return self.names.classes is None and labels is not None and any(isinstance(each, str) for each in self.truth(None))
+        return self.roles.classes is None and labels is not None and any(isinstance(each, str) for each in self.truth(None))
 
     def truth(self, classes: Sequence[Any] | None) -> list[Any]:
         """The labels, spelled as classes are; none if they cannot be labels."""
@@ -300,11 +262,11 @@ class _Doubt:
     def propose(self, chosen: Sequence[str], **options: str | Sequence[str]) -> str | None:
         """Options as they are typed, if these columns and no others are then read as scores that the labels fit."""
 
-        def works(names: Names) -> bool:
-            found = _selection(self.table, names, _candidates(self.table, names))
-            return found is not None and found.scores == list(chosen) and self._fits(found, names.classes)
+        def works(roles: Roles) -> bool:
+            found = _selection(self.table, roles, _candidates(self.table, roles))
+            return found is not None and found.scores == list(chosen) and self._fits(found, roles.classes)
 
-        return propose(self.names, works, **options)
+        return propose(self.roles, works, **options)
 
     def _fits(self, chosen: Selection, classes: Sequence[Any] | None) -> bool:
         """Whether the values and the number of columns can be the scores of these labels."""
@@ -316,7 +278,7 @@ class _Doubt:
             refuse_permuted(chosen.scores, classes)
         if not all(name in contents.numbers or name in contents.lengths for name in chosen.scores):
             return False
-        if self.names.n_classes not in (None, n_classes) or (classes is not None and len(classes) != n_classes):
+        if self.roles.n_classes not in (None, n_classes) or (classes is not None and len(classes) != n_classes):
             return False
         if chosen.by_values and not (contents.labels is not None and self._by_values(chosen.scores)):
             return False
@@ -339,7 +301,7 @@ def _largest(truth: Sequence[Any]) -> int | None:
     return int(max(truth))
 
 
-def _contents(table: Table, candidates: Sequence[str], names: Names) -> _Contents:
+def _contents(table: Table, candidates: Sequence[str], roles: Roles) -> _Contents:
     """All rows that count, as `fit` reads them; without labels only the first rows, because such files may be large."""
     place = {name: index for index, name in enumerate(table.names)}
     numbers: dict[str, list[HostArray]] = {name: [] for name in candidates if not table.is_list(name)}
@@ -347,7 +309,7 @@ def _contents(table: Table, candidates: Sequence[str], names: Names) -> _Content
     labels: list[object] = []
     try:
         for block in table.blocks():
-            kept = _counted(block, names, table)
+            kept = _counted(block, roles, table)
             for name in list(numbers):
                 column = _numbers(block, place[name])
                 if column is None:
@@ -357,35 +319,26 @@ def _contents(table: Table, candidates: Sequence[str], names: Names) -> _Content
             for name in candidates:
                 if table.is_list(name) and (lists := _numbers(block, place[name])) is not None:
                     lengths[name] = lists.shape[1]
-            if not names.labelled:
+            if not roles.labelled:
                 break
-            labels += [label for label, keep in zip(block.values(place[names.labels]), kept, strict=True) if keep]
+            labels += [label for label, keep in zip(block.values(place[roles.labels]), kept, strict=True) if keep]
     except FormatError:  # about other rows or columns; the user gets to see it once the columns are known
         return _Contents()
     read = {name: np.concatenate(parts) for name, parts in numbers.items()}
     read = {name: column for name, column in read.items() if len(column)}
-    return _Contents(read, lengths, _as_objects(labels) if names.labelled else None)
+    return _Contents(read, lengths, _as_objects(labels) if roles.labelled else None)
 
 
-def _counted(block: Block, names: Names, table: Table) -> HostArray:
+def _counted(block: Block, roles: Roles, table: Table) -> HostArray:
     """Which rows of a block count: those of positive weight whose label is not the one to ignore."""
     counted = np.ones(block.n_rows, dtype=bool)
-    if not names.labelled:
+    if not roles.labelled:
         return counted
-    if names.weights is not None and not table.is_list(names.weights):
-        counted &= block.numbers([table.names.index(names.weights)])[:, 0] != 0
-    if names.ignore_index is not None:
-        counted &= ~is_ignored(_as_objects(block.values(table.names.index(names.labels))), names.ignore_index)
+    if roles.weights is not None and not table.is_list(roles.weights):
+        counted &= block.numbers([table.names.index(roles.weights)])[:, 0] != 0
+    if roles.ignore_index is not None:
+        counted &= differ(_as_objects(block.values(table.names.index(roles.labels))), roles.ignore_index)
     return counted
-
-
-def is_ignored(labels: HostArray, label: int) -> HostArray:
-    """Which labels, numbers or text, are the one to ignore."""
-    if labels.dtype.kind in "biuf":
-        same: HostArray = labels == label
-        return same
-    texts = [str(int(each)) if isinstance(each, float) and each.is_integer() else str(each) for each in labels.ravel().tolist()]
-    return np.array([text == str(label) for text in texts], dtype=bool).reshape(labels.shape)
 
 
 def _numbers(block: Block, index: int) -> HostArray | None:
@@ -403,17 +356,17 @@ def _one_score(doubt: _Doubt) -> str | None:
     (name,) = lists or likely
     if not lists and any(_is_constant(doubt, each) for each in doubt.numeric):
         return None  # which may be the score of a reference class, so that there are two columns
-    if (options := doubt.propose([name], scores=name)) is not None:
+    if (options := doubt.propose([name], columns=name)) is not None:
         return f"If {name!r} holds the scores, pass {options}."
     if lists and doubt.labels_are_text:
-        classes = "the label of each of its numbers, in order, with --classes"
-        return f"If {name!r} holds the scores, name it with --scores, and {classes}."
+        classes = f"the label of each of its numbers, in order, with {setting('classes', NAMES)}"
+        return f"If {name!r} holds the scores, name it with {setting('columns', A_NAME)}, and {classes}."
     return None
 
 
 def _named_by_classes(doubt: _Doubt) -> str | None:
     """Columns that the classes name, where an option or the calibration lists them."""
-    classes = None if doubt.names.classes is None else [str(each) for each in doubt.names.classes]
+    classes = None if doubt.roles.classes is None else [str(each) for each in doubt.roles.classes]
     around = None if classes is None else _text_around(classes, doubt.numeric)
     if classes is None or around is None:
         return None
@@ -443,7 +396,7 @@ def _named_by_labels(doubt: _Doubt) -> str | None:
 def _columns_as_options(doubt: _Doubt, chosen: Sequence[str], **more: Sequence[str]) -> str | None:
     """Options that leave these columns: the others to ignore, or else these by name."""
     others = [name for name in doubt.candidates if name not in set(chosen)]
-    ways: list[dict[str, Sequence[str]]] = [{"ignore": [*doubt.names.ignore, *others]} if others else {}, {"columns": chosen}]
+    ways: list[dict[str, Sequence[str]]] = [{"ignore": [*doubt.roles.ignore, *others]} if others else {}, {"columns": chosen}]
     return next((found for way in ways if (found := doubt.propose(chosen, **way, **more))), None)
 
 
@@ -471,9 +424,9 @@ def _all_but_a_few(doubt: _Doubt) -> str | None:
     others = [name for name in doubt.candidates if name not in known]
     if not likely or not others or len(others) > _SHOWN:
         return None
-    if not names_say_so(likely, doubt.names.classes) and any(_is_constant(doubt, name) for name in others):
+    if not names_say_so(likely, doubt.roles.classes) and any(_is_constant(doubt, name) for name in others):
         return None  # a constant column may be the score of a class, and another one of them none
-    options = doubt.propose(likely, ignore=[*doubt.names.ignore, *others])
+    options = doubt.propose(likely, ignore=[*doubt.roles.ignore, *others])
     return None if options is None else f"If the scores are all columns except {listed(others)}, pass {options}."
 
 
@@ -506,16 +459,11 @@ def _same_prefix(doubt: _Doubt) -> str | None:
 
 def _needed(doubt: _Doubt) -> str:
     """What to type, without names: nothing proves which ones they are."""
+    columns, classes = setting("columns", NAMES), setting("classes", NAMES)
     if doubt.labels_are_text:
-        return (
-            "Name the columns of scores with --columns, and the label of each of them, in the same order, with --classes, "
-            "separated by commas."
-        )
-    largest = None if doubt.names.classes is not None else _largest(doubt.truth(None))
+        return f"Name the columns of scores with {columns}, and the label of each of them, in the same order, with {classes}."
+    largest = None if doubt.roles.classes is not None else _largest(doubt.truth(None))
     if largest is not None and 0 < largest < len(doubt.numeric):
-        one = ", or the one score of label 1 with --scores" if largest == 1 else ""
-        return (
-            f"The labels are 0 to {largest}: name one column of scores per class, in this order, with --columns, separated by "
-            f"commas{one}."
-        )
-    return "Name the columns of scores with --columns, or the others with --ignore, separated by commas."
+        one = f", or the one score of label 1 with {setting('columns', A_NAME)}" if largest == 1 else ""
+        return f"The labels are 0 to {largest}: name one column of scores per class, in this order, with {columns}{one}."
+    return f"Name the columns of scores with {columns}, or the others with {setting('ignore', NAMES)}."

@@ -10,8 +10,9 @@ from array_files import LABELS, ROWS, blocks, named, refused, saved, whole
 from optional import safetensors, torch
 from own_process import measure
 
-from nishimori.cli._arrays import SUFFIXES, new_arrays, open_arrays
-from nishimori.data import _npy, _tensors
+from nishimori._rows.array_files import numpy_files, tensors
+from nishimori._rows.array_files.files import SUFFIXES, open_arrays
+from nishimori._rows.array_files.new_arrays import new_arrays
 from nishimori.errors import FormatError, InputError
 
 # Reading.
@@ -107,7 +108,7 @@ def test_a_npy_file_in_fortran_order_is_read_by_rows(tmp_path):
 
 
 def test_a_large_member_in_fortran_order_is_refused_with_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(_npy, "_LARGEST_TRANSPOSED", ROWS.nbytes - 1)
+    monkeypatch.setattr(numpy_files, "_LARGEST_TRANSPOSED", ROWS.nbytes - 1)
     path = saved(tmp_path / "x.npz", logits=np.asfortranarray(ROWS), other=ROWS)
     refused(path, r"'logits' in .* is stored column by column .* Save numpy\.ascontiguousarray of it\.$")
     np.testing.assert_array_equal(whole(path, "other"), ROWS)
@@ -125,7 +126,7 @@ def test_files_of_old_pytorch_are_read_if_they_are_small(tmp_path, monkeypatch):
     path = tmp_path / "x.pt"
     torch.save({"logits": torch.from_numpy(ROWS)}, path, _use_new_zipfile_serialization=False)
     np.testing.assert_array_equal(np.concatenate(blocks(path, 3)), ROWS)
-    monkeypatch.setattr(_tensors, "_LARGEST_OLD", 100)
+    monkeypatch.setattr(tensors, "_LARGEST_OLD", 100)
     refused(path, r"was written by an old PyTorch, in a format for small files\. Load it and save it again\.$")
 
 
@@ -253,7 +254,7 @@ def test_nothing_is_left_of_a_file_that_was_not_finished(tmp_path, suffix, fails
 FULL = """
 import os, resource, sys, numpy as np
 from pathlib import Path
-from nishimori.cli._arrays import new_arrays
+from nishimori._rows.array_files.new_arrays import new_arrays
 path = Path(sys.argv[1])
 if path.suffix in (".pt", ".pth"):
     import torch
@@ -312,4 +313,4 @@ def test_an_error_of_the_disk_that_pytorch_replaced_is_raised_after_all(tmp_path
 
     monkeypatch.setattr(torch, "save", replacing)
     with pytest.raises(OSError, match="No space left on device"):
-        _tensors.save({"logits": torch.zeros(3)}, Path("/dev/full"))
+        tensors.save({"logits": torch.zeros(3)}, Path("/dev/full"))

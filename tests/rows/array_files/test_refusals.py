@@ -13,9 +13,8 @@ import pytest
 from array_files import LABELS, ROWS, refused, saved, whole
 from optional import torch
 
-from nishimori.cli import _arrays
-from nishimori.cli._arrays import SUFFIXES
-from nishimori.data import _npy, _stored, _tensors
+from nishimori._rows.array_files import files, numpy_files, stored_array, tensors
+from nishimori._rows.array_files.files import SUFFIXES
 from nishimori.errors import FormatError, InputError
 
 
@@ -202,7 +201,7 @@ def test_a_small_archive_of_a_huge_array_is_refused_before_it_is_read(tmp_path):
 
 
 def test_rows_that_are_too_long_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(_stored, "_LONGEST_ROW", 11)
+    monkeypatch.setattr(stored_array, "_LONGEST_ROW", 11)
     refused(saved(tmp_path / "x.npy", logits=ROWS), r"has rows of 12 bytes\. It must have one row per sample: transpose it")
 
 
@@ -258,16 +257,16 @@ def test_very_many_members_are_refused(tmp_path, monkeypatch):
     with zipfile.ZipFile(path, "w") as archive:
         for i in range(100):
             archive.writestr(f"{i}.npy", b"")
-    monkeypatch.setattr(_npy, "_LARGEST_DIRECTORY", 100 * 46)
+    monkeypatch.setattr(numpy_files, "_LARGEST_DIRECTORY", 100 * 46)
     refused(path, r"has too many members\. Save only the arrays that are needed\.$")
 
 
 def test_very_many_tensors_are_refused(tmp_path, monkeypatch):
     path = saved(tmp_path / "x.safetensors", **{str(i): ROWS for i in range(20)})
-    monkeypatch.setattr(_arrays, "_LONGEST_HEADER", 1000)
+    monkeypatch.setattr(files, "_LONGEST_HEADER", 1000)
     refused(path, r"has too many tensors\. Save only those that are needed\.$", lambda path: whole(path, "3"))
     path = saved(tmp_path / "x.pt", logits=ROWS)
-    monkeypatch.setattr(_tensors, "_LONGEST", 20)
+    monkeypatch.setattr(tensors, "_LONGEST", 20)
     refused(path, "holds too many objects")
 
 

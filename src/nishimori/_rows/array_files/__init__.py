@@ -1,0 +1,1 @@
+"""Arrays in files, read and written in blocks of rows: .npz .npy .pt .safetensors."""

@@ -1,0 +1,397 @@
+"""Rows of files: arrays (.npz .npy .pt .safetensors) and tables (.csv .tsv .jsonl .parquet .feather, folders of Parquet).
+
+A file is a set of named arrays or columns; `Roles` says which name is which. Labels, weights, clusters and groups are read when
+the file is opened, scores whenever they are needed, in blocks. Parsing and unpacking take long, so scores that fit are kept,
+and only larger ones are read again. Errors about rows name the file, and its lines and columns where it has them.
+"""
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nishimori._rows.array_files.files import SUFFIXES as ARRAYS
+from nishimori._rows.array_files.files import ArrayFile, open_arrays
+from nishimori._rows.array_files.numpy_files import array_file
+from nishimori._rows.array_files.selection import array_name, refuse_table_options, without_groups
+from nishimori._rows.labelling import differ
+from nishimori._rows.labels import class_labels, group_names, refuse_permuted, spelled_as
+from nishimori._rows.npy_files import NpyFile
+from nishimori._rows.options import ReadOptions
+from nishimori._rows.pieces import rows_per_piece
+from nishimori._rows.stored_rows import KeptScores, Stored, StoredRows
+from nishimori._rows.tables.block import Block, Table, listed
+from nishimori._rows.tables.columns import Roles, by_values
+from nishimori._rows.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
+from nishimori._rows.tables.selection import Selection, selected, undecided
+from nishimori._support.arrays import HostArray
+from nishimori._support.disk import existing_file
+from nishimori._support.progress import Report, shown
+from nishimori.errors import A_NAME, FormatError, InputError, setting
+
+SUFFIXES = (*ARRAYS, *ENDINGS)
+
+# Bytes of scores that are kept.
+KEPT = 2**28
+
+
+def check_path(path: Path, *, folders: bool = True) -> None:
+    """Refuse a file that is not there or of an unknown kind; with ``folders``, a folder of Parquet files passes."""
+    if folders and path.is_dir():
+        refuse_other_folder(path)
+        return
+    existing_file(path)
+    check_ending(path)
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a name whose ending says nothing."""
+    if not path.name.lower().endswith(SUFFIXES):
+        raise InputError(f"{path} has an unknown ending. Use one of {', '.join(SUFFIXES)}.")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is known of a file once it is open.
+
+    Attributes
+    ----------
+    path : Path
+        The file, or the folder.
+    scores : Stored
+        The scores, which are read in blocks.
+    labels, weights, clusters, groups, ids : arrays
+        What was asked for.
+    label_column : str or None
+        The name of the labels, where they have one.
+    columns : list of str or None
+        The names of the columns of scores, where there is one per class.
+    column : str or None
+        The name of the one column, or of the array, that holds all scores, where it is not the usual one.
+    lines : integer array or None
+        The line of each row, in files that have lines.
+    files : sequence of (int, path)
+        The first row of each file of a folder.
+    """
+
+    path: Path
+    scores: Stored
+    labels: Any
+    weights: Any = None
+    clusters: Any = None
+    groups: Any = None
+    ids: HostArray | None = None
+    label_column: str | None = None
+    columns: list[str] | None = None
+    column: str | None = None
+    lines: HostArray | None = None
+    files: Sequence[tuple[int, Path]] = ()
+
+
+class FileRows(StoredRows):
+    """The rows of a file, whose errors say where in the file they are."""
+
+    def __init__(self, contents: Contents, meaning: ReadOptions, *, progress: bool | None = None) -> None:
+        self.contents, self.meaning = contents, meaning
+        parts = {"clusters": contents.clusters, "groups": contents.groups}
+        try:
+            super().__init__(contents.scores, contents.labels, contents.weights, meaning, **parts, progress=progress)
+        except InputError as error:
+            raise self.place(error) from None
+
+    def place(self, error: InputError, piece: Any = None) -> InputError:  # noqa: ARG002 - rows count through all pieces
+        """The error with the file, and with its lines and columns in place of rows and numbers of columns."""
+        file, argument, path = self.contents, self.meaning.names[1], self.contents.path
+        if error.argument == argument and file.label_column is not None:
+            error = error.changed(argument=f"The labels in {file.label_column!r} ({setting(argument, A_NAME)})")
+        if isinstance(error.row, int) and file.files:
+            first, path = [each for each in file.files if each[0] <= error.row][-1]
+            error = error.changed(row=error.row - first)
+        return located(error, file.lines, file.columns).changed(where=str(path))
+
+
+def located(error: InputError, lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0) -> InputError:
+    """An error about a row with its line, or with how rows are counted, and the name of its column, where that has one.
+
+    ``lines`` are those of the rows from ``first_row`` on.
+    """
+    if not isinstance(error.row, int):
+        return error
+    column = ""
+    if error.column is not None:
+        column = f", column {error.column if columns is None else repr(columns[error.column])}"
+    if lines is not None:
+        place = f"line {lines[error.row - first_row]}{column}"
+    elif columns is None:
+        place = f"row {error.row}{column} (counted from 0)"
+    else:
+        place = f"row {error.row} (counted from 0){column}"
+    return error.changed(place=place)
+
+
+def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool | None = None) -> FileRows:
+    """The rows of a file of arrays, of a table, or of a folder of Parquet files."""
+    with shown(progress) as report:
+        contents = _from_table(path, roles, report) if is_table(path) or path.is_dir() else _from_arrays(path, roles)
+    refuse_other_classes(roles, contents.scores.shape, contents.columns)
+    refuse_permuted(contents.columns, meaning.classes)
+    return FileRows(*_spelled(contents, meaning), progress=progress)
+
+
+def open_npy(
+    path: Path, labels: Any, roles: Roles, meaning: ReadOptions, *, progress: bool | None = None, **parts: Any
+) -> FileRows:
+    """The rows of a .npy file of scores; labels and ``parts`` (weights, clusters, groups) are arrays or other .npy files."""
+    refuse_table_options(path, roles)
+    if roles.groups_remembered:
+        raise without_groups(path)
+    for role, value in ({"scores": roles.columns, "ids": roles.ids} | parts).items():
+        if isinstance(value, str) and not value.lower().endswith(".npy"):
+            raise InputError(
+                f"{setting(roles.argument(role), A_NAME)} must be left out for .npy files, which hold one unnamed array, got "
+                f"{value!r}. Use .npz for weights, clusters, groups and ids."
+            )
+    scores = NpyFile(path)
+    contents = Contents(path, scores, loaded(labels), **{role: loaded(values) for role, values in parts.items()})
+    if contents.labels is not labels:  # of another file
+        scores.shape = scores.shape[:1] if scores.shape[1:] == (1,) else scores.shape
+        contents, meaning = _spelled(contents, meaning)
+    refuse_other_classes(roles, scores.shape, None)
+    return FileRows(contents, meaning, progress=progress)
+
+
+def loaded(values: Any) -> Any:
+    """Labels, weights, clusters or groups, from their .npy file if that is what was passed."""
+    if not isinstance(values, str | os.PathLike) or Path(values).suffix.lower() != ".npy":
+        return values
+    stored = array_file(Path(values))
+    if stored.dtype.kind in "US":
+        return stored.labels().whole()
+    if 0 in stored.shape:
+        raise FormatError(f"{values} has nothing in it, its shape is {stored.shape}. Save it again with its rows.")
+    return np.array(stored.whole())
+
+
+def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[str] | None) -> None:
+    """Refuse scores with another number of classes than the calibration."""
+    found = 2 if len(shape) == 1 else shape[-1]
+    if roles.n_classes in (None, found):
+        return
+    has = "one score per row, which stands for 2" if len(shape) == 1 else f"{found} columns of scores"
+    remedy = ". Pass scores of the same model."
+    if columns is not None:
+        remedy = f": {listed(columns)}. Name the right ones with {setting('columns')}."
+    raise InputError(f"The calibration has {roles.n_classes} classes, but the file has {has}{remedy}")
+
+
+def _spelled(contents: Contents, meaning: ReadOptions) -> tuple[Contents, ReadOptions]:
+    """The same with labels as classes are spelled, which are compared as text: 3.0 in a file is the class "3"."""
+    labels, classes, ignored = contents.labels, meaning.classes, meaning.labelling.ignore_index
+    if classes is not None:
+        classes = [str(label) for label in class_labels(classes).tolist()]
+        meaning = replace(meaning, classes=classes)
+    known = classes if classes is None or ignored is None else [*classes, str(ignored)]
+    return replace(contents, labels=spelled_as(labels, known)), meaning
+
+
+class ArrayScores(Stored):
+    """An array in a file, which is opened for each reading."""
+
+    def __init__(self, path: Path, name: str, file: ArrayFile) -> None:
+        self.path, self.name = path, name
+        stored = file.array(name)
+        self.shape = stored.shape[:1] if stored.shape[1:] == (1,) else stored.shape
+        self.dtype = stored.dtype
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """Several blocks of the computation at a time."""
+        with open_arrays(self.path) as file:
+            yield from self.rows(file)
+
+    def rows(self, file: ArrayFile) -> Iterator[HostArray]:
+        """The same of a file that is open."""
+        return map(flat, file.array(self.name).blocks(rows_per_piece(self.n_columns)))
+
+
+def _from_arrays(path: Path, roles: Roles) -> Contents:
+    with open_arrays(path) as file:
+        refuse_table_options(path, roles)
+        scores: Stored = (stored := ArrayScores(path, array_name(file, "scores", roles), file))
+        labels = file.labels(array_name(file, "labels", roles)).whole()
+        weights = file.array(array_name(file, "weights", roles)).whole() if roles.find("weights") else None
+        others: dict[str, Any] = {
+            role: file.labels(array_name(file, role, roles)).whole() if roles.find(role) else None
+            for role in ("clusters", "groups", "ids")
+        }
+        if path.suffix.lower() == ".npz":  # which takes long to unpack
+            scores = _kept(stored.rows(file)) or stored
+    column = None if roles.columns is None else stored.name
+    return Contents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
+
+
+def _kept(blocks: Iterator[HostArray]) -> KeptScores | None:
+    """All blocks, or None if they are too large to keep."""
+    kept, n_bytes = [], 0
+    for block in blocks:
+        kept.append(block)
+        n_bytes += block.nbytes
+        if n_bytes > KEPT:
+            return None
+    return KeptScores(kept)
+
+
+class TableScores(Stored):
+    """The scores of a table, which is opened for each reading."""
+
+    def __init__(
+        self, path: Path, roles: Roles, names: Sequence[str], columns: Sequence[int], shape: tuple[int, ...], dtype: Any
+    ) -> None:
+        self.path, self.shape, self.dtype = path, shape, dtype
+        self._roles, self._names, self._columns = roles, names, columns
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """The scores of each block."""
+        with open_table(self.path, delimiter=self._roles.delimiter, decimal=self._roles.decimal) as table:
+            if table.names != self._names:
+                raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
+            for block in table.blocks():
+                yield flat(block.numbers(self._columns))
+
+
+def _from_table(path: Path, roles: Roles, report: Report) -> Contents:
+    """One reading, which checks each block, and keeps the scores if they fit."""
+    with open_table(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
+        chosen = selected(table, roles)
+        place = {name: index for index, name in enumerate(table.names)}
+        columns = [place[name] for name in chosen.scores]
+        known: dict[str, dict[Any, int]] = {role: {} for role in ("clusters", "groups", "ids") if roles.find(role)}
+        kept: list[HostArray] = []
+        parts: list[tuple[HostArray | None, ...]] = []
+        files: list[tuple[int, Path]] = []
+        n_rows = n_bytes = 0
+        shape, extremes, texts = None, None, dict[str, str]()
+        for block in table.blocks():
+            scores = _numbers(block, columns, chosen, table, roles)
+            weights, labels, counted = _labelled(block, place, roles)
+            block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
+            _refuse_missing_labels(labels, weights, block, place[roles.labels])
+            if shape is not None and scores.shape[1:] != shape:
+                raise FormatError(f"{block.where(0)}: lists of {scores.shape[1]} numbers after lists of {shape[0]}.")
+            shape = scores.shape[1:]
+            if chosen.by_values and counted.any():
+                extremes = witnesses(scores[counted] if extremes is None else np.concatenate([extremes, scores[counted]]))
+            # Equal texts are one object, which takes a fraction of the memory.
+            labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
+            codes = [_codes(block, place[roles.by_role[role]], role, numbers) for role, numbers in known.items()]
+            parts.append((_as_array(labels), weights, counted, block.lines, *codes))
+            if path.is_dir() and (not files or files[-1][1] != block.path):
+                files.append((n_rows, block.path))
+            n_rows, n_bytes = n_rows + block.n_rows, n_bytes + scores.nbytes
+            if n_bytes <= KEPT:
+                kept.append(flat(scores))
+            else:
+                kept.clear()
+            report("Reading", n_rows, table.n_rows)
+        assert shape is not None, "a table without rows is refused"
+        truth, weight, counts, lines, *numbered = map(_joined, zip(*parts, strict=True))
+        assert truth is not None
+        if chosen.by_values and (extremes is None or not by_values(extremes, truth[counts])):
+            raise undecided(table, chosen.scores, roles)
+        whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
+        again = TableScores(table.path, roles, table.names, columns, whole, scores.dtype)
+    several = len(columns) > 1
+    return Contents(
+        path,
+        KeptScores(kept) if kept else again,
+        truth,
+        weight,
+        **{role: _named(role, list(known[role]), found) for role, found in zip(known, numbered, strict=True)},
+        label_column=roles.labels,
+        columns=chosen.scores if several else None,
+        column=None if several else chosen.scores[0],
+        lines=lines,
+        files=files,
+    )
+
+
+def _numbers(block: Block, columns: Sequence[int], chosen: Selection, table: Table, roles: Roles) -> HostArray:
+    try:
+        return block.numbers(columns)
+    except FormatError:
+        if chosen.by_values and not block.first_row:  # a column of text: it was never meant
+            raise undecided(table, chosen.scores, roles) from None
+        raise
+
+
+def _labelled(block: Block, place: dict[str, int], roles: Roles) -> tuple[HostArray | None, list[Any], HostArray]:
+    """The weights of a block, if there are any; its labels, None in rows of weight zero; and which rows count."""
+    weights, counted = None, np.ones(block.n_rows, dtype=bool)
+    if (name := roles.find("weights")) is not None:
+        weights = block.numbers([place[name]])[:, 0]
+        block.refuse_missing(weights[:, None], [place[name]], "weight")
+        counted = weights != 0
+    labels = [label if keep else None for label, keep in zip(block.values(place[roles.labels]), counted, strict=True)]
+    if roles.ignore_index is not None:
+        counted = counted & differ(_as_array(labels), roles.ignore_index)
+    return weights, labels, counted
+
+
+def _refuse_missing_labels(labels: list[Any], weights: HostArray | None, block: Block, index: int) -> None:
+    for row in range(len(labels)) if weights is None else np.flatnonzero(weights).tolist():
+        _refuse_value(labels[row], block, row, index, "label")
+
+
+def row_values(block: Block, index: int, what: str) -> list[Any]:
+    """The cluster or the group of each row of a block; refuses one that is missing or that cannot be one."""
+    values = block.values(index)
+    for row, value in enumerate(values):
+        _refuse_value(value, block, row, index, what)
+    return values
+
+
+def _refuse_value(value: Any, block: Block, row: int, index: int, what: str) -> None:
+    if value is None or value == "" or (isinstance(value, float) and isnan(value)):
+        raise FormatError(f"{block.where(row, index)}: a {what} is missing. Fill it in, or drop the row.")
+    if isinstance(value, list | dict | bytes):
+        raise FormatError(f"{block.where(row, index)}: a {what} must be text or a number, got {value!r:.60}.")
+
+
+def _codes(block: Block, index: int, role: str, known: dict[Any, int]) -> HostArray:
+    """A number for the cluster, the group or the name of each row; equal values have the same number in all blocks."""
+    values = row_values(block, index, role.removesuffix("s"))
+    return np.array([known.setdefault(each, len(known)) for each in values])
+
+
+def _named(role: str, names: list[Any], codes: HostArray) -> HostArray:
+    """The group or the name of each row; clusters need no names."""
+    return codes if role == "clusters" else np.array(group_names(names))[codes]
+
+
+def witnesses(rows: HostArray) -> HostArray:
+    """Three rows that are constant, or whole-numbered, in the columns in which all ``rows`` are."""
+    finite = np.where(np.isfinite(rows), rows, 0)
+    other, broken = (found.argmax(axis=0)[None] for found in (finite != finite[0], finite != np.floor(finite)))
+    return np.concatenate([finite[:1], np.take_along_axis(finite, np.concatenate([other, broken]), axis=0)])
+
+
+def flat(scores: HostArray) -> HostArray:
+    """Scores (n, 1) as (n,): one number per row stands for two classes."""
+    return scores[:, 0] if scores.shape[1:] == (1,) else scores
+
+
+def _as_array(labels: list[Any]) -> HostArray:
+    """Numbers as an array of numbers, and anything else as it is."""
+    if {type(label) for label in labels} <= {int, float}:
+        return np.array(labels)
+    kept = np.empty(len(labels), dtype=object)  # NumPy would turn numbers beside text into text
+    kept[:] = labels
+    return kept
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """The parts of all blocks together; None where there are none."""
+    return None if parts[0] is None else np.concatenate(parts)

@@ -1,0 +1,92 @@
+"""The calibration that rows are measured with: whether the options agree with it, and how it spells groups."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nishimori._rows.batch import Groups
+from nishimori._rows.file_rows import SUFFIXES
+from nishimori._rows.scores import Input, check_input, is_auto
+from nishimori._rows.tables.block import listed
+from nishimori.errors import InputError
+from nishimori.maps.group_temperatures import GroupTemperatures
+from nishimori.maps.map import Map
+
+if TYPE_CHECKING:
+    from nishimori import Calibrator  # which imports scikit-learn
+
+Meant = tuple[Input, float | None, list[str] | None]
+"""What the scores are, the least probability, and the label of each column."""
+
+
+def calibrator_in(path: Path) -> Any:
+    """The calibrator of a file; that of a multilabel model is refused, because files of scores have one label per row."""
+    from nishimori._calibrators.methods import load  # noqa: PLC0415 - scikit-learn
+
+    return load(path)
+
+
+def refuse_swapped(command: str, files: Sequence[Path], calibration: Path | None) -> None:
+    """Say so if the calibration and the file of scores are in each other's place."""
+    if calibration is None or not calibration.name.lower().endswith(SUFFIXES):
+        return
+    if [path.suffix.lower() for path in files] == [".json"]:
+        example = f"{command} {shlex.quote(str(calibration))} --calibration {shlex.quote(str(files[0]))}"
+        raise InputError(f"{calibration} is not a calibration. Pass the file of scores first: {example}.")
+
+
+def agreed(calibrator: "Calibrator | None", input: Input | None, floor: float | None, classes: list[str] | None) -> Meant:
+    """What the scores are, by the options and by the calibration; they must not contradict each other."""
+    if is_auto(floor):
+        raise InputError(
+            "--floor must be a number where nothing is fitted, got auto: it would be tuned on the labels that it scores. Pass "
+            "it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number."
+        )
+    if calibrator is None:
+        check_input(input or "logits", floor)
+        return input or "logits", floor, classes
+    if input is not None and input != calibrator.input:
+        raise InputError(f"--input must be {calibrator.input}, which the calibration was fitted to, got {input}.")
+    if floor is not None and floor != calibrator.floor_:
+        raise InputError(f"--floor must be that of the calibration, which is {calibrator.floor_ or 'none'}, got {floor:g}.")
+    if calibrator.classes is None:
+        return calibrator.input, calibrator.floor_, classes
+    known = [str(label) for label in calibrator.classes_.tolist()]
+    if classes is not None and classes != known:
+        raise InputError(
+            f"--classes must be those of the calibration in its order, {listed(known)}, got {listed(classes)}. Leave it out."
+        )
+    return calibrator.input, calibrator.floor_, known
+
+
+class GroupNames:
+    """Groups of several blocks of rows, as a map spells them; remembers those that the map does not know.
+
+    7 of a Parquet file and the text 7 of a .csv file are one group.
+    """
+
+    def __init__(self, map_: Map) -> None:
+        self._map = map_ if isinstance(map_, GroupTemperatures) else None
+        self._known = {} if self._map is None else {_text(name): name for name in self._map.groups}
+        self._seen: dict[Any, None] = {}
+
+    def spelled(self, groups: Groups | None) -> Groups | None:
+        """The same groups, with the names that the map has for them; others keep theirs."""
+        if groups is None or self._map is None:
+            return groups
+        names = tuple(self._known.get(_text(name), name) for name in groups.names)
+        self._seen |= dict.fromkeys(names)
+        return Groups(groups.codes, names)
+
+    def warn_of_others(self) -> None:
+        """Say once which of all these groups have no temperature of their own."""
+        if self._map is not None and self._seen:
+            self._map.warn_of_others(Groups(np.arange(len(self._seen)), tuple(self._seen)))
+
+
+def _text(name: Any) -> str:
+    """A name as text; whole numbers have no decimals."""
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)

@@ -1,0 +1,77 @@
+"""What Python is told to pass where a table does not say which columns are scores, and that it works as shown."""
+
+import re
+
+import numpy as np
+import pytest
+import reference
+from optional import pd
+
+import nishimori
+from nishimori.errors import InputError
+
+LOGITS, LABELS = reference.drawn(200, 3, seed=3)
+NAMES = ["cat", "dog", "fish"]
+PLAIN = pd.DataFrame(LOGITS, columns=list("abc"))
+SCORES = pd.DataFrame(LOGITS, columns=[f"z_{name}" for name in NAMES])
+BINARY = np.where(np.arange(200) % 5, LOGITS[:, 0] > 0, LOGITS[:, 0] <= 0).astype(int)
+WORDS = np.array(NAMES)[LABELS]
+
+CASES = {
+    "row numbers": (
+        SCORES.assign(id=range(200), labels=LABELS),
+        "If the scores are all columns except 'id', pass `nishimori.rows(..., ignore=['id'])`.",
+    ),
+    "prefix": (
+        SCORES.assign(weight=0.5 + LABELS / 7, labels=LABELS),
+        "If the scores are the columns that begin with 'z_', pass `nishimori.rows(..., columns=['z_*'])`.",
+    ),
+    "one": (PLAIN[["a"]].assign(labels=BINARY), "If 'a' holds the scores, pass `nishimori.rows(..., columns='a')`."),
+    "classes": (
+        PLAIN.set_axis(NAMES, axis=1).assign(labels=WORDS),
+        "The labels are the names of columns: pass `classes=['cat', 'dog', 'fish']`.",
+    ),
+    "classes and more": (
+        SCORES.assign(id=range(200), labels=WORDS),
+        "The labels are the names of columns: pass `nishimori.rows(..., ignore=['id'], classes=['cat', 'dog', 'fish'])`.",
+    ),
+    "another name of the labels": (SCORES.assign(y=LABELS), "If its labels are 'y', pass `labels='y'`."),
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("case", CASES)
+def test_what_python_is_told_to_pass_fits_the_file_and_works_as_shown(case, ending, tmp_path):
+    frame, remedy = CASES[case]
+    path = tmp_path / f"t.{ending}"
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    with pytest.raises(InputError) as caught:
+        nishimori.evaluate(path)
+    assert str(caught.value).endswith(remedy)
+    call = re.search(r"`(?:nishimori\.rows\(\.\.\., )?(.*?)\)?`\.$", remedy)[1]
+    found = nishimori.evaluate(nishimori.rows(path, **eval(f"dict({call})")))
+    logits, labels = (LOGITS[:, 0], BINARY) if case == "one" else (LOGITS, LABELS)
+    assert found.nll == pytest.approx(nishimori.evaluate(logits, labels).nll, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("frame", "needed"),
+    [
+        (PLAIN.assign(labels=LABELS + 7), "columns=[...])`, or the others with `nishimori.rows(..., ignore=[...])`."),
+        (PLAIN.round().assign(labels=LABELS), "name one column of scores per class, in this order, with `nishimori.rows("),
+        (PLAIN.assign(labels=WORDS), "and the label of each of them, in the same order, with `classes=[...]`."),
+    ],
+)
+def test_where_nothing_is_proven_python_is_told_what_is_needed(frame, needed, tmp_path):
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match=r"t\.csv does not say which columns are scores: 'a', 'b', 'c'\. ") as caught:
+        nishimori.evaluate(tmp_path / "t.csv")
+    assert needed in str(caught.value)
+
+
+def test_columns_whose_names_say_nothing_are_scores_if_labels_and_values_leave_no_doubt(tmp_path):
+    PLAIN.assign(labels=LABELS).to_csv(tmp_path / "t.csv", index=False)
+    assert nishimori.evaluate(tmp_path / "t.csv").nll == nishimori.evaluate(LOGITS, LABELS).nll
+    PLAIN.assign(c=np.arange(200), labels=LABELS).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(InputError, match="does not say which columns are scores"):
+        nishimori.evaluate(tmp_path / "t.csv")
