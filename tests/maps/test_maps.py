@@ -81,9 +81,9 @@ def test_measurements_are_those_of_the_formula(name):
     assert card.nll == pytest.approx(reference.nll(u, LABELS, weights=WEIGHTS), rel=1e-12)
     assert card.brier == pytest.approx(reference.brier(u, LABELS, weights=WEIGHTS), rel=1e-12)
     assert card.accuracy == pytest.approx(np.average(reference.right(u, LABELS), weights=WEIGHTS))
-    found = nishimori.paired(LOGITS, LABELS, 1.0, fixed, **with_groups(name))
+    found = nishimori.compare(LOGITS, LABELS, methods={"none": 1.0, "map": fixed}, **with_groups(name))["map"]
     change = reference.nll(u, LABELS) - reference.nll(LOGITS, LABELS)
-    assert found.nll.value == pytest.approx(change, rel=1e-9)
+    assert found.differences["nll"].value == pytest.approx(change, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", MAPS)

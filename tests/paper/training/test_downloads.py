@@ -225,7 +225,7 @@ def test_offline_the_message_says_what_to_download_and_where_to_put_it(tmp_path,
     message = str(caught.value)
     assert all(each.url in message for each in missing)
     assert there.url not in message
-    assert f"by other means to {tmp_path}, or pass a folder with the images as `data=`." in message
+    assert f"by other means to {tmp_path}, or pass a folder with the images as `data`." in message
 
 
 def test_a_server_that_stops_sending_is_given_up_and_asked_again(server, tmp_path, monkeypatch):
