@@ -75,7 +75,7 @@ def other_p_values(logits: np.ndarray, labels: np.ndarray, temperature: float, s
         found.append(2 * float(norm.sf(abs(gap.sum()) / np.sqrt((gap**2).sum()))))
     answers = RedrawnECE(open_rows(logits, labels).gather(Answer(uniform_edges(15), Temperature(temperature))), 15)
     answers.is_normal = answers.variance > 0
-    return [*found, (1 + int((answers.drawn(N_DRAWS, seed) >= answers.observed).sum())) / (1 + N_DRAWS)]
+    return [*found, (1 + int((answers.draw_eces(N_DRAWS, seed) >= answers.observed).sum())) / (1 + N_DRAWS)]
 
 
 def shares(population: Population, n: int, repeats: int, scale: float | str) -> list[float]:

@@ -99,7 +99,7 @@ def iterations(exact: StateEvolution) -> tuple[int, float]:
     x = np.array([log(m * m / (exact.teacher.rho * q - m * m)), log(q), log(v)])
     n = 0
     while (left := difference((m, q, v), exact)) > 1e-9 and n < CAP:
-        x, n = problem.iterated(x), n + 1
+        x, n = problem.iterate(x), n + 1
         eta, _, q, v = unpack(x)
         m = sqrt(exact.teacher.rho * eta * q)
     return n, left

@@ -138,7 +138,7 @@ class InputError(NishimoriError):
         self.where = where
 
     def changed(self, **parts: Any) -> Self:
-        """The same error with other parts, such as ``where``."""
+        """A copy of the error with other parts, such as ``where``."""
         made = type(self)(self.argument, self.must)  # `copy` shares the parts where tblib, which Dask uses, is installed
         vars(made).update(vars(self) | parts)
         return made
@@ -147,7 +147,7 @@ class InputError(NishimoriError):
         said = self._subject()
         if self.must:
             said += f" must {self.must}" + ("" if self.got is None else f", got {self.got}")
-            said += f" in {place}." if (place := self.place or self._counted()) else "."
+            said += f" in {place}." if (place := self.place or self._row_and_column()) else "."
         return " ".join(part for part in (self.where and f"{self.where}:", said, self.remedy) if part)
 
     def __repr__(self) -> str:
@@ -159,7 +159,7 @@ class InputError(NishimoriError):
         written = setting(self.argument)
         return written[:1].upper() + written[1:]
 
-    def _counted(self) -> str:
+    def _row_and_column(self) -> str:
         """The row and the column, counted from 0."""
         if self.row is None:
             return ""

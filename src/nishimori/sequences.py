@@ -86,7 +86,7 @@ class Choices:
             raise InputError(
                 "right",
                 f"be True or False (1 or 0) for each of the {len(self.rows)} choices",
-                got=_described(marked),
+                got=_description(marked),
                 remedy="If you know the column of the right choice, it is the label.",
             )
         number = np.bincount(self.rows[marked != 0], minlength=len(self.ids))
@@ -136,7 +136,7 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
     if answer_ids is not None and mask is not None:
         raise InputError("mask", "be left out with `answer_ids`", remedy="Drop the tokens that belong to no answer.")
     if answer_ids is not None:
-        values = _checked(_flat(token_log_probabilities, name, "answer_ids"), name)
+        values = _checked_logs(_flat(token_log_probabilities, name, "answer_ids"), name)
         ids, codes = _codes(answer_ids, len(values), "answer_ids", "token")
         return Answers(np.bincount(codes, values, len(ids)), np.bincount(codes, minlength=len(ids)), ids)
     if mask is None and isinstance(token_log_probabilities, list | tuple):
@@ -152,7 +152,7 @@ def answers(token_log_probabilities: Any, answer_ids: Any = None, *, mask: Any =
     kept = np.ones(table.shape, bool) if mask is None else _checked_mask(mask, table.shape)
     number = np.count_nonzero(kept, axis=1)
     _refuse_empty(number)
-    values = _checked(np.where(kept, table, 0), name)
+    values = _checked_logs(np.where(kept, table, 0), name)
     return Answers(values.sum(axis=1), number, np.arange(len(values)))
 
 
@@ -181,7 +181,7 @@ def log_odds(log_probabilities: Any, *, floor: float | None = None) -> HostArray
     array([    0.   ,    46.052, -1000.   ])
     """
     name = "log_probabilities"
-    values = _checked(_flat(log_probabilities, name, None), name)
+    values = _checked_logs(_flat(log_probabilities, name, None), name)
     surprise = -values
     with np.errstate(divide="ignore"):  # p = 1 is refused below, or raised to the floor
         near_one = -np.log(np.expm1(np.minimum(surprise, log(2))))
@@ -231,7 +231,7 @@ def choices(log_probabilities: Any, question_ids: Any) -> Choices:
     array([0, 2])
     """
     name = "log_probabilities"
-    values = _checked(_flat(log_probabilities, name, "question_ids"), name)
+    values = _checked_logs(_flat(log_probabilities, name, "question_ids"), name)
     ids, rows = _codes(question_ids, len(values), "question_ids", "choice")
     number = np.bincount(rows)
     if (number < 2).any():
@@ -263,7 +263,7 @@ def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
         raise InputError(name, "hold at least one answer", got="none")
     lengths = np.array([len(part) for part in parts])
     _refuse_empty(lengths)
-    values = [_checked(part, f"{name}[{number}]") for number, part in enumerate(parts)]
+    values = [_checked_logs(part, f"{name}[{number}]") for number, part in enumerate(parts)]
     return Answers(np.array([part.sum() for part in values]), lengths, np.arange(len(parts)))
 
 
@@ -278,7 +278,7 @@ def _flat(x: Any, name: str, beside: str | None) -> HostArray:
     return values
 
 
-def _checked(values: HostArray, name: str) -> HostArray:
+def _checked_logs(values: HostArray, name: str) -> HostArray:
     """Log-probabilities in float64: none is NaN or positive, and rounding errors above zero are set to zero."""
     wide = values.astype(np.float64)
     bad = ~(wide <= _ROUNDING)
@@ -298,14 +298,14 @@ def _checked_mask(mask: Any, shape: tuple[int, ...]) -> HostArray:
         raise InputError(
             "mask",
             f"be True or False (1 or 0) for each token, of shape {shape}",
-            got=_described(found),
+            got=_description(found),
             remedy="True marks the tokens of the answer.",
         )
     kept: HostArray = found != 0
     return kept
 
 
-def _described(array: HostArray) -> str:
+def _description(array: HostArray) -> str:
     return f"{arrays.dtype_name(array)} of shape {array.shape}"
 
 

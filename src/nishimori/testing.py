@@ -2,7 +2,7 @@
 
 from typing import Any, Unpack
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map
 from nishimori._evaluation.gate import MIN_SAMPLES, Wanted, gate_of
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._sums.groups import By
@@ -67,7 +67,7 @@ def assert_calibrated(
     __tracebackhide__ = True  # pytest then shows the line of the test
     bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
     wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, min_samples)
-    found = gate_of(logits, labels, options, wanted, chosen(temperature, calibrator), by)
+    found = gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
     if not found.passed:
         number = f"{len(found.failed)} of {len(found.checks)} checks"
         raise AssertionError("\n".join([f"{number} failed on {found.n_samples} samples.", *map(str, found.failed)]))

@@ -104,7 +104,7 @@ def test_tensors_on_the_cpu_are_computed_by_numpy_and_rounded_to_their_dtype(dty
 def test_tensors_that_numpy_cannot_see_are_filled_in_blocks_too(method, monkeypatch):
     call = getattr(nishimori.from_temperature(1.7), method)
     expected = call(LOGITS)
-    monkeypatch.setattr(arrays, "seen_by_numpy", lambda x: x)  # as on a GPU
+    monkeypatch.setattr(arrays, "numpy_view", lambda x: x)  # as on a GPU
     result = call(torch.from_numpy(LOGITS))
     np.testing.assert_allclose(result.numpy(), expected, rtol=3e-6, atol=1e-6)
 

@@ -238,8 +238,8 @@ def test_the_page_is_drawn_here_if_the_other_process_fails(monkeypatch):
     from nishimori.report import _vega
 
     monkeypatch.setattr(_vega, "_PROGRAM", "raise SystemExit(1)")
-    with _vega.started_meanwhile():
-        found = _vega.drawn([{"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"text": {"field": "a"}}}])
+    with _vega.start_meanwhile():
+        found = _vega.draw([{"data": {"values": [{"a": 1}]}, "mark": "point", "encoding": {"text": {"field": "a"}}}])
     assert "vegaEmbed" in found.javascript
     assert [each[:4] for each in found.pictures] == ["<svg"]
 
@@ -248,9 +248,9 @@ def test_a_process_draws_only_for_the_thread_that_started_it(monkeypatch):
     from nishimori.report import _vega
 
     monkeypatch.setattr(_vega, "_PROGRAM", "import json, sys; json.load(sys.stdin); print(json.dumps(['another', []]))")
-    with _vega.started_meanwhile(), ThreadPoolExecutor(1) as thread:
-        assert "vegaEmbed" in thread.submit(_vega.drawn, []).result().javascript
-        assert _vega.drawn([]).javascript == "another"
+    with _vega.start_meanwhile(), ThreadPoolExecutor(1) as thread:
+        assert "vegaEmbed" in thread.submit(_vega.draw, []).result().javascript
+        assert _vega.draw([]).javascript == "another"
 
 
 def test_test_data_with_other_classes_are_refused_by_the_names_of_the_files(run, files):

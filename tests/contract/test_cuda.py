@@ -65,7 +65,7 @@ def test_a_fit_copies_no_more_than_a_corner_of_the_logits(monkeypatch, n, k, dty
     tensor, _, labels = on_device(n, k, dtype)
     at, sizes, own = torch.from_numpy(labels).cuda(), [], torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda self: sizes.append(self.numel()) or own(self))
-    monkeypatch.setattr(arrays, "beside", lambda *_: pytest.fail("copied to the device"))
+    monkeypatch.setattr(arrays, "on_device_of", lambda *_: pytest.fail("copied to the device"))
     assert temperatures(tensor, at).n_passes <= 3
     assert max(sizes) < 10_000
 

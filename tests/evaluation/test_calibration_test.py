@@ -300,7 +300,7 @@ def test_bins_with_many_wrong_answers_are_drawn_as_the_exact_ones_are():
     assert made.is_normal.all()
     right = (rng.random((300, 20_000)) >= doubt).astype(float)
     gaps = np.stack([(right + doubt - 1)[:, index == each].sum(axis=1) for each in range(4)])
-    exact, found = np.abs(gaps).sum(axis=0) / 20_000, made.drawn(3000, 0)
+    exact, found = np.abs(gaps).sum(axis=0) / 20_000, made.draw_eces(3000, 0)
     assert found.mean() == pytest.approx(exact.mean(), rel=0.07)
     assert stats.ks_2samp(found, exact).pvalue > 0.01
 
@@ -308,7 +308,7 @@ def test_bins_with_many_wrong_answers_are_drawn_as_the_exact_ones_are():
 def test_an_answer_is_drawn_wrong_with_the_probability_of_its_doubt():
     doubt = np.array([0.9, 0.5, 0.01, 0.0])
     rows = (np.arange(4), doubt, np.array([1.0, 2.0, 1.0, 1.0]), np.ones(4, dtype=bool))
-    drawn = RedrawnECE(RedrawnAnswers((rows,)), 4).drawn(20_000, 1)
+    drawn = RedrawnECE(RedrawnAnswers((rows,)), 4).draw_eces(20_000, 1)
     # One row per bin: the mean of |w(wrong − q)| is 2wq(1 − q).
     assert drawn.mean() == pytest.approx((2 * 0.09 + 4 * 0.25 + 2 * 0.0099) / 5, rel=0.01)
 

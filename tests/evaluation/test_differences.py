@@ -10,7 +10,7 @@ from small_calibrators import Bias
 
 import nishimori
 from nishimori import compare
-from nishimori._evaluation.differences import compared
+from nishimori._evaluation.differences import compare_maps
 from nishimori.errors import InputError
 from nishimori.maps import Temperature
 
@@ -29,7 +29,7 @@ UNITS = {
 def paired(logits, labels, *temperatures, n_bins=15, strategy="uniform", counts=False, **options):
     """The scorecards at two temperatures, and what the second one differs by from the first."""
     data, maps = nishimori.rows(logits, labels, **options), [Temperature(float(T)) for T in temperatures]
-    (first, second), (found,) = compared(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
+    (first, second), (found,) = compare_maps(data, maps, n_bins=n_bins, strategy=strategy, counts=counts)
     return SimpleNamespace(first=first, second=second, **found)
 
 

@@ -42,7 +42,7 @@ def shown(monkeypatch):
         json.dumps(charts, allow_nan=False)
         return Drawn("", ["<svg >"] * len(charts))
 
-    monkeypatch.setattr(_page, "drawn", drawn)
+    monkeypatch.setattr(_page, "draw", drawn)
 
     def made(found):
         return [found.to_json(), found.to_markdown(), found.to_html(), str(found), repr(found)]

@@ -57,7 +57,7 @@ def device(monkeypatch):
     """Every tensor counts as one on a CUDA device."""
     use(monkeypatch, slow_sums)
     monkeypatch.setattr(arrays, "is_on_cuda", lambda x: isinstance(x, torch.Tensor))
-    monkeypatch.setattr(arrays, "shared_with_numpy", lambda x: x)
+    monkeypatch.setattr(arrays, "shared_numpy_view", lambda x: x)
     monkeypatch.setattr(search, "_STEPPED", 2**17)
     CALLS.clear()
 

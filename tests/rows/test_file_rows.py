@@ -231,7 +231,7 @@ def test_scores_that_are_kept_are_not_twice_in_memory():
 
 
 def test_a_sample_of_scores_that_are_kept_is_that_of_an_array():
-    index, rows = KeptScores([LOGITS[:300], LOGITS[300:]]).picked(100)
+    index, rows = KeptScores([LOGITS[:300], LOGITS[300:]]).random_rows(100)
     np.testing.assert_array_equal(rows, nishimori.rows(LOGITS, LABELS).sample(100).scores.array)
     np.testing.assert_array_equal(rows, LOGITS[index])
 
@@ -449,7 +449,7 @@ def test_a_label_that_cannot_be_one_is_refused_with_its_line(label, tmp_path):
 def test_reading_a_table_is_reported(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("nishimori._rows.tables.text.CELLS", 6 * 300)
     told = []
-    monkeypatch.setattr(file_rows, "shown", lambda _: nullcontext(lambda *each: told.append(each)))
+    monkeypatch.setattr(file_rows, "show_progress", lambda _: nullcontext(lambda *each: told.append(each)))
     nishimori.rows(saved(tmp_path, name="t.csv"))
     assert told == [("Reading", rows, None) for rows in (300, 600, 900)]
 

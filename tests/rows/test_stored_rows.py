@@ -130,7 +130,7 @@ def test_chunks_are_read_whole_and_once_per_reading():
 @pytest.mark.parametrize("stored", [Mapped(LOGITS), Chunked(Sliced(LOGITS, (7, 5)))], ids=["rows", "chunks"])
 def test_a_sample_is_some_of_the_rows_and_always_the_same(stored):
     for size in (16, 56, 300):
-        found = stored.picked(size)
+        found = stored.random_rows(size)
         if found is None:
             assert (size, type(stored)) == (300, Chunked)
             continue
@@ -138,16 +138,16 @@ def test_a_sample_is_some_of_the_rows_and_always_the_same(stored):
         np.testing.assert_array_equal(rows, LOGITS[index])
         assert len(np.unique(index)) == len(index)
         assert size <= len(index) < size + 16
-        np.testing.assert_array_equal(stored.picked(size)[0], index)
+        np.testing.assert_array_equal(stored.random_rows(size)[0], index)
 
 
 def test_a_sample_comes_from_all_parts_of_the_file():
-    index, _ = Mapped(np.zeros((100_000, 2))).picked(5000)
+    index, _ = Mapped(np.zeros((100_000, 2))).random_rows(5000)
     assert np.histogram(index, bins=8, range=(0, 100_000))[0].min() > 200
 
 
 def test_a_sample_of_few_chunks_would_be_a_reading():
-    assert Chunked(Sliced(LOGITS, (100, 5))).picked(50) is None
+    assert Chunked(Sliced(LOGITS, (100, 5))).random_rows(50) is None
 
 
 def cut(path, n_bytes):
@@ -190,7 +190,7 @@ def test_a_file_that_changes_between_readings_is_refused(path):
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(path):
     file = NpyFile(path)
-    with file.opened() as rows:
+    with file.open() as rows:
         rows(0, 10)
         cut(path, 8 * 5 * 100)
         with pytest.raises(FormatError, match=r"logits\.npy became shorter while it was read\."):

@@ -11,7 +11,7 @@ import nishimori
 from nishimori import Sketch
 from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.stored_rows import Chunked
-from nishimori._support.arrays import merged, rows_at, rows_between
+from nishimori._support.arrays import merge_leading, rows_at, rows_between
 from nishimori.errors import InputError
 
 T = reference.ec_temperature(FLAT, TRUE)
@@ -224,8 +224,8 @@ def test_rows_of_several_dimensions_are_counted_in_order(make):
     whole = np.arange(2 * 3 * 4 * 2.0).reshape(2, 3, 4, 2)
     flat = whole.reshape(-1, 2)
     cut = make(np.concatenate([whole, whole], axis=2))[:, :, :4]
-    assert tuple(merged(cut).shape) == (2, 3, 4, 2)  # which would take a copy
-    assert tuple(merged(make(whole)).shape) == flat.shape
+    assert tuple(merge_leading(cut).shape) == (2, 3, 4, 2)  # which would take a copy
+    assert tuple(merge_leading(make(whole)).shape) == flat.shape
     for start in range(24):
         for stop in range(start + 1, 25):
             np.testing.assert_array_equal(np.asarray(rows_between(cut, start, stop)), flat[start:stop])

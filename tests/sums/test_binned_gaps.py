@@ -28,7 +28,7 @@ def test_the_measured_ece_has_the_mean_and_the_spread_of_draws(gaps, size):
     shares = np.abs(gaps.gaps) / np.abs(gaps.gaps).sum()
     true = size * shares * np.sign(gaps.gaps)
     drawn = np.abs(np.random.default_rng(1).multivariate_normal(true, gaps.covariance, size=100_000)).sum(axis=1)
-    (mean,), (error,) = gaps._measured(np.array([size]), shares, gaps.errors)
+    (mean,), (error,) = gaps._moments_of_ece(np.array([size]), shares, gaps.errors)
     assert mean == pytest.approx(drawn.mean(), rel=0.005)
     # Where signs are open, covariances through the weight of all rows are left out.
     assert error == pytest.approx(drawn.std(), rel=0.03)

@@ -108,7 +108,7 @@ def test_products_are_carried_to_other_betas_by_the_slopes_of_the_rows(observabl
     sums = Measure(tuple((each, (beta,)) for each, beta in zip(observables, near, strict=True)))(batch)
     for step in (1e-3, -1e-3):
         there = Measure(tuple((each, (beta + step,)) for each, beta in zip(observables, near, strict=True)))(batch)
-        carried, shares = sums.carried_to([beta + step for beta in near])
+        carried, shares = sums.extrapolate_to([beta + step for beta in near])
         for name in ("products", "square_products"):
             np.testing.assert_allclose(getattr(carried, name), getattr(there, name), rtol=6e-5)
             assert (abs(getattr(sums, name) / getattr(there, name) - 1) > 2e-4).any()  # as they were they are not right

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from nishimori._support.progress import shown, shown_or_told, silent
+from nishimori._support.progress import show_or_report, show_progress, silent
 from nishimori.errors import InputError
 
 
@@ -15,7 +15,7 @@ class Terminal(io.StringIO):
 def written(progress, stream, monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    with shown(progress) as report:
+    with show_progress(progress) as report:
         for done in range(3):
             report(f"piece {done}", done, 3)
         report("unknown end", 7, None)
@@ -44,7 +44,7 @@ def test_on_a_terminal_a_bar_is_drawn_unless_silenced(progress, drawn, monkeypat
 def test_names_in_progress_are_neither_markup_nor_control_characters(stream, monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream())
     monkeypatch.setenv("TERM", "xterm")
-    with shown(True) as report:
+    with show_progress(True) as report:
         report("[red]net[/nonsense]\x07", 1, 2)
     assert r"[red]net[/nonsense]\x07" in sys.stderr.getvalue()
 
@@ -54,7 +54,7 @@ def test_the_numbers_of_a_bar_are_whole_on_a_narrow_terminal(width, monkeypatch)
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(width))
-    with shown(None) as report:
+    with show_progress(None) as report:
         report("table-corrupted: cifar100/resnet110-fraction-0.1", 12345, 67890)
     shown_numbers = ("12345/67890", "0:00:00") if width >= 60 else ("12345/67890",)
     assert all(number in sys.stderr.getvalue() for number in shown_numbers)
@@ -63,14 +63,14 @@ def test_the_numbers_of_a_bar_are_whole_on_a_narrow_terminal(width, monkeypatch)
 def test_a_report_of_the_old_kind_still_works_with_a_warning():
     seen = []
     warned = pytest.warns(FutureWarning, match="`report` is deprecated")
-    with warned, shown_or_told(None, lambda *told: seen.append(told)) as report:
+    with warned, show_or_report(None, lambda *told: seen.append(told)) as report:
         report("a", 1, 2)
     assert seen == [("a", 1, 2)]
 
 
 @pytest.mark.parametrize("progress", ["yes", "no", 1, 0])
 def test_anything_else_is_refused(progress):
-    with pytest.raises(InputError, match=r"^`progress` must be None, True or False, got "), shown(progress):
+    with pytest.raises(InputError, match=r"^`progress` must be None, True or False, got "), show_progress(progress):
         pass
 
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from nishimori._support.tables import Tabular, measured
+from nishimori._support.tables import Tabular, value_with_error
 
 TABLE = Tabular(("method", "T", "ECE"), (("none", "1", "7 %"), ("a|b_c", "1.61 ± 0.04", "<1 & $2 \\x")))
 
@@ -59,4 +59,4 @@ def test_html_shows_markup_as_text():
     ],
 )
 def test_digits_follow_the_error(value, error, text):
-    assert measured(value, error) == text
+    assert value_with_error(value, error) == text

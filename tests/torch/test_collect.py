@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.data import IterableDataset
 
 from nishimori.torch import collect
-from nishimori.torch._run import moved
+from nishimori.torch._run import move_to_device
 
 DEVICES = pytest.mark.parametrize(
     "device",
@@ -172,7 +172,7 @@ def test_everything_in_a_nested_batch_is_moved():
     Point = namedtuple("Point", ["x", "y"])
     packed = nn.utils.rnn.pack_sequence([X[:3], X[:2]])
     nested = {"a": [X, (Y, "text")], "b": Point(X, {"c": Y}), "d": 3, "e": packed}
-    there = moved(nested, torch.device("meta"))
+    there = move_to_device(nested, torch.device("meta"))
     assert there["a"][0].is_meta
     assert there["a"][1][0].is_meta
     assert there["a"][1][1] == "text"

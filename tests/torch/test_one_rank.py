@@ -71,13 +71,13 @@ def test_a_search_on_devices_starts_with_every_so_many_rows_of_each_rank(one_ran
 
 def test_no_number_per_row_travels_in_a_search(one_rank, monkeypatch):
     sizes = []
-    received = _exchange.Exchange._received
+    received = _exchange.Exchange._receive
 
     def noted(self, message, lengths):
         sizes.extend(lengths)
         return received(self, message, lengths)
 
-    monkeypatch.setattr(_exchange.Exchange, "_received", noted)
+    monkeypatch.setattr(_exchange.Exchange, "_receive", noted)
     found = nishimori.temperatures(across_ranks(*MANY_CLASSES))
     assert found.n_samples == 3000
     assert len(sizes) > found.n_passes

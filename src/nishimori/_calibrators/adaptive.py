@@ -175,7 +175,7 @@ class AdaptiveConsistency(Calibrator):
 
 
 def _receipt(matched: Match, found: Adapted) -> Receipt:
-    """That of the search for both temperatures, with what belongs to the one between them."""
+    """The receipt of the search for both temperatures, with the residual and the error of the one between them."""
     ec = matched.roots[0]
     if not isinstance(ec, Root):
         return matched.receipt(1)

@@ -89,20 +89,20 @@ class Beta(BinaryCalibrator):
         return LogOdds(a, b, parameters.get("c", (a - b) * log(2)))
 
     def _separates(self, seen: Overview) -> bool:
-        """Only a map that increases can be used."""
+        """Whether an increasing map separates the classes perfectly: only such maps can be used."""
         if self.variant == "ab":
             return seen.negative.largest <= 0 <= seen.positive.least
         return seen.negative.largest <= seen.positive.least
 
-    def _found(self, search: LogisticSearch, regression: Regression) -> Coefficients:
-        """The fit of least loss among those without negative coefficients; as the loss is convex, some of them are zero."""
+    def _fit_coefficients(self, search: LogisticSearch, regression: Regression) -> Coefficients:
+        """The coefficients of least loss among those that are not negative; as the loss is convex, some of them are zero."""
         first, *others = ((0, 1), (0,), (1,)) if len(regression.terms) == 2 else ((0,),)
         error, is_turned = None, search.seen.positive.largest <= search.seen.negative.least
         for candidates in ([first], others):
             allowed = []
             for places in candidates:
                 try:
-                    found = search.least_loss(regression.only(places))
+                    found = search.least_loss(regression.with_terms(places))
                 except NotConvergedError as caught:  # as where a map that decreases separates the classes
                     error = caught
                     continue
@@ -119,4 +119,4 @@ class Beta(BinaryCalibrator):
             f"on the score. Check that {setting('classes')} or the columns of {setting('X')} have the order of the labels.",
             InputWarning,
         )
-        return search.least_loss(regression.only(()))
+        return search.least_loss(regression.with_terms(()))

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, errors_read, refuse_sketch, too_many, written
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, refuse_sketch, too_many
 from nishimori._fit.bias_sums import BiasPoint
 from nishimori._fit.biases import Biases, BiasSearch, standard_errors
 from nishimori._fit.conditions import refuse_masks
@@ -170,7 +170,7 @@ class BiasCorrected(Calibrator):
         matched.warn()
         search = BiasSearch(data)
         try:
-            found = self._found(search, matched, counts=counts)
+            found = self._fit_biases(search, matched, counts=counts)
         except NotConvergedError as error:
             if not self.shrink:
                 raise
@@ -195,8 +195,8 @@ class BiasCorrected(Calibrator):
             self.why_no_se_ = _no_se_if_shrunk() if self.shrink else too_many(1 + data.n_classes)
         return self._show()
 
-    def _found(self, search: BiasSearch, matched: Match, *, counts: bool) -> Biases:
-        """The search itself."""
+    def _fit_biases(self, search: BiasSearch, matched: Match, *, counts: bool) -> Biases:
+        """The temperature and the biases of the classes, from sums at several points."""
         n_classes = search.data.n_classes
         if all(isinstance(root, NishimoriError) for root in matched.roots):
             _temperature(matched, self.method)  # raises
@@ -208,7 +208,7 @@ class BiasCorrected(Calibrator):
                 point = BiasPoint(1 / _temperature(matched, self.method), (0.0,) * n_classes)
                 residual = abs(matched.receipt(_POSITIONS[self.method]).residual)
                 return Biases(point, 0.0, residual, self.method == "ec", None, sums)
-        elif empty := self._named(sums.observed == 0):
+        elif empty := self._names_of_classes(sums.observed == 0):
             raise InputError(
                 "y",
                 f"have samples of every class with {setting('shrink', False)}",
@@ -226,14 +226,14 @@ class BiasCorrected(Calibrator):
                 "cross-entropy instead, the condition of `method='ts'`.",
                 InputWarning,
             )
-        if empty := self._named(found.sums.observed == 0):
+        if empty := self._names_of_classes(found.sums.observed == 0):
             notice(
                 f"There are no samples of {empty}. How far the bias of such a class lies below zero follows only from how much "
                 "the biases of other classes differ. Add samples of all classes.",
                 InputWarning,
             )
 
-    def _named(self, chosen: HostArray) -> str:
+    def _names_of_classes(self, chosen: HostArray) -> str:
         """The labels of some classes in words; empty if there are none."""
         labels = class_labels(self.classes, len(chosen))[chosen].tolist()
         if len(labels) > _MOST_NAMED:
@@ -249,21 +249,21 @@ class BiasCorrected(Calibrator):
     def estimates(self) -> dict[str, float] | None:
         """The spread of the biases, which condition holds, and the standard errors."""
         spread = {} if self.spread_ is None else {"spread": self.spread_}
-        return {**spread, "by_confidence": float(self.condition_ == "ec"), **written(self.parameters_se_ or {}, "_se")}
+        return {**spread, "by_confidence": float(self.condition_ == "ec"), **flat_entries(self.parameters_se_ or {}, "_se")}
 
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
         super().restore(record)
         values = record.provenance.estimates or {}
         layout, _ = Layout.of({"inverse_temperature": 1.0, "biases": np.zeros(self.n_features_in_)}, "BiasCorrected")
-        self.parameters_se_, self.why_no_se_ = errors_read(record, layout, _no_se_if_shrunk() if self.shrink else None)
+        self.parameters_se_, self.why_no_se_ = read_errors(record, layout, _no_se_if_shrunk() if self.shrink else None)
         self.spread_ = values.get("spread")
         self.condition_ = "ec" if values.get("by_confidence") else "ts"
         return self._show()
 
 
 def _temperature(matched: Match, method: str) -> float:
-    """That of one method without biases; raises if there is none."""
+    """The temperature of one method without biases; raises if there is none."""
     root = matched.roots[_POSITIONS[method]]
     if isinstance(root, NishimoriError):
         raise root

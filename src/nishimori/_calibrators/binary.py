@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import Layout, errors_read, refuse_sketch, written
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, refuse_sketch
 from nishimori._fit.logistic import Coefficients, LogisticSearch, Look, Overview, Regression
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
@@ -59,7 +59,7 @@ class BinaryCalibrator(Calibrator):
     def _map_for(self, parameters: Mapping[str, float]) -> Map:
         """The map with these parameters."""
 
-    def _found(self, search: LogisticSearch, regression: Regression) -> Coefficients:
+    def _fit_coefficients(self, search: LogisticSearch, regression: Regression) -> Coefficients:
         """The coefficients to use."""
         return search.least_loss(regression)
 
@@ -110,15 +110,15 @@ class BinaryCalibrator(Calibrator):
         regression = Regression.of(functions, seen, has_constant=has_constant, smoothing=self._smoothing(seen, counts=counts))
         search = LogisticSearch(data, seen)
         try:
-            found = self._found(search, regression)
+            found = self._fit_coefficients(search, regression)
         except NotConvergedError as error:
             self._explain(error)
         errors = None if self.smooth_labels else search.standard_errors(found, counts=counts)
-        parameters = self._named(found.regression, found.values)
+        parameters = self._values_by_name(found.regression, found.values)
         self.learn(X, data, self._map_for(parameters), seen.n_rows, found.residual)
         self.n_passes_ = 1 + search.n_readings
         self.parameters_ = parameters
-        self.parameters_se_ = None if errors is None else self._named(found.regression, errors)
+        self.parameters_se_ = None if errors is None else self._values_by_name(found.regression, errors)
         self.why_no_se_ = _no_se_if_smoothed() if errors is None else None
         return self
 
@@ -187,7 +187,7 @@ class BinaryCalibrator(Calibrator):
             f"{setting('smooth_labels', True)}."
         ) from error
 
-    def _named(self, regression: Regression, values: HostArray) -> dict[str, float]:
+    def _values_by_name(self, regression: Regression, values: HostArray) -> dict[str, float]:
         """One number per coefficient by the name of its parameter; zero for functions that were left out."""
         by_term = dict.fromkeys(self._terms.values(), 0.0)
         by_term |= zip((*regression.terms, "1") if regression.has_constant else regression.terms, values.tolist(), strict=True)
@@ -195,14 +195,14 @@ class BinaryCalibrator(Calibrator):
 
     def estimates(self) -> dict[str, float] | None:
         """The parameters and their standard errors."""
-        return written(self.parameters_) | written(self.parameters_se_ or {}, "_se")
+        return flat_entries(self.parameters_) | flat_entries(self.parameters_se_ or {}, "_se")
 
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
         super().restore(record)
         layout = Layout(tuple((name, ()) for name in self._terms))
         self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
-        self.parameters_se_, self.why_no_se_ = errors_read(record, layout, _no_se_if_smoothed() if self.smooth_labels else None)
+        self.parameters_se_, self.why_no_se_ = read_errors(record, layout, _no_se_if_smoothed() if self.smooth_labels else None)
         return self
 
     def __sklearn_tags__(self) -> Any:

@@ -125,7 +125,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
     @property
     def method(self) -> str:
-        """The same, except where it is a parameter of the calibrator, such as "ec" or "ts" of `BiasCorrected`."""
+        """The name of the method; in some classes a parameter, such as "ec" or "ts" of `BiasCorrected`."""
         return self.method_name
 
     @property
@@ -313,7 +313,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
             return lazily(self, "predict", X, groups)
         given = self._scores(X)
         known = None if groups is None and self.map_.keeps_predictions else self._groups(groups, given)
-        columns = given.restored(in_blocks(given, lambda rows: self._columns(given, rows, known)))
+        columns = given.restore_shape(in_blocks(given, lambda rows: self._columns(given, rows, known)))
         if self.classes is not None:
             return self.classes_[arrays.on_host(columns)]
         return columns
@@ -394,9 +394,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         def of_rows(rows: slice | None) -> Array:
             with np.errstate(over="ignore"):  # beyond the range of float16: infinite
                 found = rule(given.logits(rows=rows), None if known is None else known.of(rows))
-                return arrays.rounded(found, given.array)
+                return arrays.to_dtype_of(found, given.array)
 
-        return given.restored(in_blocks(given, of_rows))
+        return given.restore_shape(in_blocks(given, of_rows))
 
     def _columns(self, given: Scores, rows: slice | None, groups: Groups | None) -> Array:
         """The column of the largest calibrated score of each row."""

@@ -97,7 +97,7 @@ class Dirichlet(AffineScaling):
     def _map(self, point: AffinePoint, fallback: float | None) -> Map:
         return LogAffine(point.scale / point.temperature, point.bias, fallback)
 
-    def _described(self) -> dict[str, HostArray]:
+    def _map_parameters(self) -> dict[str, HostArray]:
         assert isinstance(self.map_, LogAffine)
         return {"matrix": self.map_.matrix, "bias": self.map_.bias}
 

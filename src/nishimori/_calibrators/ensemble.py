@@ -3,7 +3,7 @@
 from typing import Any, Self
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import Layout, errors_read, refuse_sketch, written
+from nishimori._calibrators.parameters import Layout, flat_entries, read_errors, refuse_sketch
 from nishimori._fit.mixture import best_weights, standard_errors
 from nishimori._fit.search import match
 from nishimori._methods.record import Record
@@ -115,14 +115,14 @@ class EnsembleTemperature(Calibrator):
         counts = counts or counts_in(data)
         refuse_sketch(data, type(self).__name__)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
-        temperature, receipt = matched.chosen(0)
+        temperature, receipt = matched.solution(0)
         found = best_weights(data, temperature)
         is_inside = bool(found.weights.all())
         errors = standard_errors(data, temperature, found.weights, counts=counts) if is_inside else None
         self.learn(X, data, Mixture(temperature, found.weights), receipt.n_samples, found.residual)
         self.n_passes_ = receipt.n_passes + found.n_readings + 2 * is_inside
         self._describe()
-        self.parameters_se_ = None if errors is None else _LAYOUT.named(errors)
+        self.parameters_se_ = None if errors is None else _LAYOUT.by_name(errors)
         self.why_no_se_ = None if errors is not None else _SAME if is_inside else _ON_THE_BOUNDARY
         return self
 
@@ -134,12 +134,12 @@ class EnsembleTemperature(Calibrator):
 
     def estimates(self) -> dict[str, float] | None:
         """The standard errors, if there are any."""
-        return written(self.parameters_se_ or {}, "_se")
+        return flat_entries(self.parameters_se_ or {}, "_se")
 
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
         super().restore(record)
         self._describe()
         # A file holds the errors if there are any, so that weights inside the limits without errors are not determined.
-        self.parameters_se_, self.why_no_se_ = errors_read(record, _LAYOUT, _SAME if self.weights_.all() else _ON_THE_BOUNDARY)
+        self.parameters_se_, self.why_no_se_ = read_errors(record, _LAYOUT, _SAME if self.weights_.all() else _ON_THE_BOUNDARY)
         return self

@@ -155,7 +155,7 @@ class FixedMap(Calibrator):
         return self.method
 
     def method_params(self) -> dict[str, Any]:
-        """Those that the method had."""
+        """The parameters that the method of the map was fitted with."""
         return dict(self.params or {})
 
 

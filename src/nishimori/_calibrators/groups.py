@@ -154,7 +154,7 @@ class GroupConsistency(Calibrator):
             raise InputError("X", "not be a sketch, which has no sums per group", remedy="Pass logits and labels.")
         grouping = self._grouping(data)
         matched = match(data, observable, label_name=self.label_name(X), counts=counts)
-        common, receipt = matched.chosen(0)
+        common, receipt = matched.solution(0)
         found = match_groups(data, grouping, observable, common, receipt.temperature_se, counts=counts)
         names = self._names(data)
         self.learn(X, data, self._map(names, found), receipt.n_samples, found.residual)

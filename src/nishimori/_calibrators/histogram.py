@@ -6,7 +6,7 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.class_samples import check_samples, checked_prior
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, errors_read, refuse_sketch, written
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Layout, flat_entries, read_errors, refuse_sketch
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
@@ -171,13 +171,13 @@ class HistogramBinning(Calibrator):
         if self.parameters_se_ is None or self.frequencies_.size > MOST_WITH_ERRORS:
             return None
         # JSON has no NaN; -1 stands for the error of an empty bin.
-        return written({name: np.nan_to_num(each, nan=-1) for name, each in self.parameters_se_.items()}, "_se")
+        return flat_entries({name: np.nan_to_num(each, nan=-1) for name, each in self.parameters_se_.items()}, "_se")
 
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
         super().restore(record)._show()
         layout = Layout((("frequencies", self.frequencies_.shape),))
-        found, self.why_no_se_ = errors_read(record, layout, NOT_IN_FILE)
+        found, self.why_no_se_ = read_errors(record, layout, NOT_IN_FILE)
         self.parameters_se_ = found and {name: np.where(each < 0, np.nan, each) for name, each in found.items()}
         return self
 

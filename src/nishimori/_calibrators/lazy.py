@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.chunk import chunk_name
-from nishimori._rows.dask_chunks import Cut, beside, handed
+from nishimori._rows.dask_chunks import Cut, align_chunks, as_task_argument
 from nishimori._support.arrays import HostArray
-from nishimori._support.warnings import collected
+from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError
 
 
@@ -17,7 +17,7 @@ def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
     """What a method of a calibrator returns for an array of Dask, not yet computed."""
     if isnan(X.shape[-1]) and X.ndim > 1:
         raise InputError("X", "have a known number of classes", remedy="Call `X.compute_chunk_sizes()` first.")
-    cut = Cut(X, {} if groups is None else {"groups": beside(groups, Cut(X, {}), "groups", "X")})
+    cut = Cut(X, {} if groups is None else {"groups": align_chunks(groups, Cut(X, {}), "groups", "X")})
     like = _of_one_row(calibrator, method, X, has_groups=groups is not None)
     axes, column = tuple(range(cut.n_axes)), X.ndim
     out, new_axes = (axes, {}) if like.ndim == 1 else ((*axes, column), {column: like.shape[1]})
@@ -26,7 +26,7 @@ def lazily(calibrator: Any, method: str, X: Any, groups: Any) -> Any:
     for each in cut.others.values():
         arguments += [each, axes]
     for axis, each in enumerate(cut.places):
-        arguments += [handed(each), (axis,)]
+        arguments += [as_task_argument(each), (axis,)]
     return cut.blockwise(predict, out, *arguments, dtype=like.dtype, new_axes=new_axes)
 
 
@@ -35,7 +35,7 @@ def _of_one_row(calibrator: Any, method: str, X: Any, *, has_groups: bool) -> Ho
     row = np.zeros((1,) if X.ndim == 1 else (1, int(X.shape[-1])), dtype=X.dtype)
     if X.ndim > 1:
         row[0, 0] = 1  # also a row of probabilities
-    with collected():
+    with collect_notices():
         found = getattr(calibrator, method)(row, *([["?"]] if has_groups else []))
     if not isinstance(found, np.ndarray):
         raise InputError(
@@ -61,7 +61,7 @@ class _Predict:
             return self.nothing.reshape(*leading, *self.nothing.shape[1:])
         groups, places = values[: -self.n_axes], values[-self.n_axes :]
         try:
-            with collected():  # a warning per chunk would be many
+            with collect_notices():  # a warning per chunk would be many
                 found: HostArray = getattr(self.calibrator, self.method)(rows, *(each.reshape(-1) for each in groups))
         except InputError as error:
             name = chunk_name([each[0] for each in places], table, counts_inside=True)

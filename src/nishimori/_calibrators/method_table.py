@@ -111,7 +111,7 @@ class MethodTable(Mapping[str, Method]):
         return {"methods": [each.to_dict() for each in self.values()]}
 
     def to_json(self) -> str:
-        """The same as one line of JSON."""
+        """The table of methods as one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_pandas(self) -> Any:
@@ -124,11 +124,11 @@ class MethodTable(Mapping[str, Method]):
         return self.table.text()
 
     def to_markdown(self) -> str:
-        """The same as Markdown."""
+        """The table of methods as Markdown."""
         return self.table.markdown()
 
     def to_latex(self) -> str:
-        """The same with the rules of the package booktabs."""
+        """The table of methods as LaTeX, with the rules of the package booktabs."""
         return self.table.latex()
 
     def __str__(self) -> str:
@@ -168,11 +168,11 @@ def _method(name: str) -> Method:
         return Method(name, None, "", None, why=str(error))
     kind = target if isinstance(target, type) else type(target)
     traits = kind.traits if issubclass(kind, Calibrator) else Matched.traits
-    return Method(name, kind.__name__, _described(kind), traits, own_parameters(name))
+    return Method(name, kind.__name__, _description(kind), traits, own_parameters(name))
 
 
-def _described(kind: type[Calibrator | Observable]) -> str:
-    """The first line of a docstring; of an observable without one, what is done with it."""
+def _description(kind: type[Calibrator | Observable]) -> str:
+    """The first line of the docstring of a method; a default text for an observable without one."""
     if lines := (kind.__doc__ or "").strip().splitlines():
         return lines[0].strip()
     return _MATCHED if issubclass(kind, Observable) else ""

@@ -48,7 +48,7 @@ def register(name: str, observable_or_class: Any) -> None:
     """
     if not isinstance(name, str) or not name or ":" in name or name != name.strip() or name == FIXED:
         raise InputError("name", f"be a word without a colon, and not {FIXED!r}", got=repr(name))
-    registry.add(name, _checked(observable_or_class, "`observable_or_class`"))
+    registry.add(name, _check_target(observable_or_class, "`observable_or_class`"))
 
 
 def calibrator(name: str, **params: Any) -> Calibrator:
@@ -69,7 +69,7 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     """
     target = target_of(name)
     try:
-        return _made(target, params)
+        return _instantiate(target, params)
     except TypeError as error:
         taken = ", ".join((*_own_parameters(target), *COMMON))
         raise InputError(
@@ -77,7 +77,7 @@ def calibrator(name: str, **params: Any) -> Calibrator:
         ) from None
 
 
-def unfitted(given: Any, name: str) -> Calibrator:
+def new_calibrator(given: Any, name: str) -> Calibrator:
     """A calibrator from the name of its method, or a copy of one; ``name`` is the parameter that held it."""
     if isinstance(given, str):
         return calibrator(given)
@@ -101,7 +101,7 @@ def _own_parameters(target: Any) -> tuple[str, ...]:
 def target_of(name: Any) -> Any:
     """The observable or class behind a name that a user typed."""
     if isinstance(name, str) and ":" in name:
-        return _checked(registry.imported(name), f"`{name}`")
+        return _check_target(registry.import_object(name), f"`{name}`")
     target = registry.find(name) if isinstance(name, str) else None
     if target is None:
         close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), registry.names(), 1)), None)
@@ -109,10 +109,10 @@ def target_of(name: Any) -> Any:
         raise InputError(
             f"The method must be one of {', '.join(registry.names())}, or package.module:Name, got {name!r}.{meant}"
         )
-    return _checked(target, f"The method {name!r}")
+    return _check_target(target, f"The method {name!r}")
 
 
-def _checked(target: Any, what: str) -> Any:
+def _check_target(target: Any, what: str) -> Any:
     """What can be a method: an observable, or a class that makes one or a calibrator."""
     is_class = isinstance(target, type) and issubclass(target, Observable | Calibrator)
     if is_class and isabstract(target):
@@ -125,7 +125,7 @@ def _checked(target: Any, what: str) -> Any:
     return target
 
 
-def _made(target: Any, params: dict[str, Any]) -> Calibrator:
+def _instantiate(target: Any, params: dict[str, Any]) -> Calibrator:
     if isinstance(target, type) and issubclass(target, Calibrator):
         return target(**params)
     common = {name: value for name, value in params.items() if name in COMMON}
@@ -148,10 +148,10 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     FormatError
         If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
     """
-    return restored(content_of(Path(path)), path)
+    return restore_calibrator(content_of(Path(path)), path)
 
 
-def restored(content: Any, path: str | os.PathLike[str]) -> Calibrator:
+def restore_calibrator(content: Any, path: str | os.PathLike[str]) -> Calibrator:
     """The calibrator that the content of a file describes."""
     record = Record.of(content, Path(path))
     origin = record.provenance
@@ -172,7 +172,7 @@ def _of_method(record: Record, common: dict[str, Any], path: str | os.PathLike[s
         target = registry.find(origin.method)
         if target is None:
             return None
-        made = _made(_checked(target, origin.method), {**origin.params, **common})
+        made = _instantiate(_check_target(target, origin.method), {**origin.params, **common})
         if isinstance(made, OneTemperature) and origin.n_classes is not None:
             made.observable_for(origin.n_classes)  # refuses parameters that do not suit so many classes
     except Exception as error:

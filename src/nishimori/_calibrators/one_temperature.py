@@ -118,7 +118,7 @@ class OneTemperature(Calibrator):
 
     def adopt(self, X: Any, data: Rows, matched: Match, position: int) -> Self:
         """Keep the temperature of one observable of a search in ``data``, which are those of ``X``; raises if there is none."""
-        temperature, receipt = matched.chosen(position)
+        temperature, receipt = matched.solution(position)
         error = receipt.temperature_se
         self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual, temperature_se=error)
         self.n_passes_ = receipt.n_passes

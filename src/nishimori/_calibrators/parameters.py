@@ -43,7 +43,7 @@ class Layout:
         """How many numbers there are."""
         return sum(prod(shape) for _, shape in self.shapes)
 
-    def named(self, flat: HostArray) -> dict[str, Any]:
+    def by_name(self, flat: HostArray) -> dict[str, Any]:
         """The numbers by name, each a float or an array of its shape."""
         found: dict[str, Any] = {}
         place = 0
@@ -54,12 +54,12 @@ class Layout:
         return found
 
     def read(self, values: Mapping[str, float], ending: str = "") -> dict[str, Any] | None:
-        """What `written` has written with the same ending; None if some of it is missing."""
-        keys = written(self.named(np.zeros(self.size)), ending)
-        return self.named(np.array([values[key] for key in keys], dtype=float)) if keys.keys() <= values.keys() else None
+        """The parameters that `flat_entries` made numbers of, with the same ending; None if some are missing."""
+        keys = flat_entries(self.by_name(np.zeros(self.size)), ending)
+        return self.by_name(np.array([values[key] for key in keys], dtype=float)) if keys.keys() <= values.keys() else None
 
 
-def errors_read(record: Record, layout: Layout, reason: str | None = None) -> tuple[dict[str, Any] | None, str | None]:
+def read_errors(record: Record, layout: Layout, reason: str | None = None) -> tuple[dict[str, Any] | None, str | None]:
     """The standard errors that a file holds, or else why there are none.
 
     ``reason`` is why the method computes none with the parameters of the file; None if it does.
@@ -85,7 +85,7 @@ def refuse_sketch(data: Rows, name: str) -> None:
         )
 
 
-def written(parameters: Mapping[str, Any], ending: str = "") -> dict[str, float]:
+def flat_entries(parameters: Mapping[str, Any], ending: str = "") -> dict[str, float]:
     """Parameters as one number per entry, numbered where there are several: ``scale_se``, ``biases_se.3``."""
     return {
         f"{name}{ending}{f'.{i}' if np.ndim(value) else ''}": float(each)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, errors_read, refuse_sketch, too_many, written
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, refuse_sketch, too_many
 from nishimori._fit.affine.directions import Directions
 from nishimori._fit.affine.parameters import Parameters
 from nishimori._fit.affine.penalised import AffineSearch, Minimum
@@ -116,7 +116,7 @@ class AffineScaling(Calibrator):
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
-        temperature, receipt = matched.chosen(0)
+        temperature, receipt = matched.solution(0)
         unit = 1.0 if counts else _unit(matched, data)
         given = self._strengths(parameters, temperature, unit * matched.census.weight)
         found = AffineSearch(data, parameters, temperature, unit, given, class_labels(self.classes, data.n_classes)).minimum()
@@ -127,8 +127,8 @@ class AffineScaling(Calibrator):
         clusters_read = not counts and has_clusters(data)
         self.n_passes_ = receipt.n_passes + clusters_read + found.n_readings + (0 if isinstance(errors, str) else 2)
         self.ts_ = temperature
-        self.penalties_ = _named(parameters, found.strengths)
-        self.determined_ = None if found.determined is None else _named(parameters, found.determined)
+        self.penalties_ = _values_by_block(parameters, found.strengths)
+        self.determined_ = None if found.determined is None else _values_by_block(parameters, found.determined)
         return self._describe(errors)
 
     def _parameters(self, n_classes: int) -> Parameters:
@@ -174,12 +174,12 @@ class AffineScaling(Calibrator):
 
     def _describe(self, errors: HostArray | str | None) -> Self:
         """Keep the parameters of the map, and their standard errors or why there are none."""
-        self.parameters_ = self._described()
-        self.parameters_se_ = None if errors is None or isinstance(errors, str) else self._layout().named(errors)
+        self.parameters_ = self._map_parameters()
+        self.parameters_se_ = None if errors is None or isinstance(errors, str) else self._layout().by_name(errors)
         self.why_no_se_ = errors if isinstance(errors, str) else None
         return self
 
-    def _described(self) -> dict[str, HostArray]:
+    def _map_parameters(self) -> dict[str, HostArray]:
         """The parameters of the map by name."""
         assert isinstance(self.map_, Affine)
         return {"scale": self.map_.scale, "bias": self.map_.bias} if self.has_bias else {"scale": self.map_.scale}
@@ -192,7 +192,7 @@ class AffineScaling(Calibrator):
         found = {} if self.ts_ is None else {"ts": self.ts_}
         for ending, numbers in (("penalty", self.penalties_), ("determined", self.determined_)):
             found |= {f"{name}_{ending}": value for name, value in (numbers or {}).items()}
-        return found | written(self.parameters_se_ or {}, "_se")
+        return found | flat_entries(self.parameters_se_ or {}, "_se")
 
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
@@ -206,7 +206,7 @@ class AffineScaling(Calibrator):
         )
         self._describe(None)
         reason = _no_se_if_penalised() if any((self.penalties_ or {}).values()) else None
-        self.parameters_se_, self.why_no_se_ = errors_read(record, self._layout(), reason)
+        self.parameters_se_, self.why_no_se_ = read_errors(record, self._layout(), reason)
         return self
 
 
@@ -322,7 +322,7 @@ class MatrixScaling(AffineScaling):
     is_matrix = True
 
 
-def _named(parameters: Parameters, values: HostArray) -> dict[str, float]:
+def _values_by_block(parameters: Parameters, values: HostArray) -> dict[str, float]:
     return dict(zip(parameters.blocks, values.tolist(), strict=True))
 
 
@@ -332,7 +332,7 @@ def _unit(matched: Match, data: Rows) -> float:
     unit = census.weight / (census.right_squares + census.wrong_squares)
     if not has_clusters(data):
         return unit
-    temperature, _ = matched.chosen(0)
+    temperature, _ = matched.solution(0)
     alone = replace(matched, gaps=data.gather(Measure(((Energy(), (1 / temperature,)),))))
     together, apart = matched.standard_error(0), alone.standard_error(0)
     if together is None or apart is None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, errors_read, refuse_sketch, too_many, written
+from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, refuse_sketch, too_many
 from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
 from nishimori._fit.newton import solve
@@ -142,7 +142,7 @@ class SeveralParameters(Calibrator):
         refuse_counted_clusters(data, counts=counts)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
         refuse_masks(matched.census.n_masked > 0)
-        temperature, receipt = matched.chosen(0)
+        temperature, receipt = matched.solution(0)
         layout, start = Layout.of(self.start(data.n_classes, temperature), type(self).__name__)
         family = self._family(layout, data.n_classes)
         data.gather(CheckFeatures(family, start))
@@ -151,11 +151,11 @@ class SeveralParameters(Calibrator):
         if layout.size <= MOST_WITH_ERRORS:
             products = gap_products(data, MatchFeatures(family, found.x).gaps_of, counts=counts) / matched.census.weight**2
             errors = np.sqrt(np.diag(sandwich(found.equations.jacobian, products)))
-        parameters = layout.named(found.x)
+        parameters = layout.by_name(found.x)
         self.learn(X, data, self.map_for(parameters, data.n_classes), receipt.n_samples, found.residual)
         self.n_passes_ = receipt.n_passes + 1 + found.readings + (errors is not None)
         self.parameters_ = parameters
-        self.parameters_se_ = None if errors is None else layout.named(errors)
+        self.parameters_se_ = None if errors is None else layout.by_name(errors)
         self.why_no_se_ = None if errors is not None else too_many(layout.size)
         return self
 
@@ -166,14 +166,14 @@ class SeveralParameters(Calibrator):
 
     def estimates(self) -> dict[str, float] | None:
         """The parameters and their standard errors, one number per entry."""
-        return written(self.parameters_) | written(self.parameters_se_ or {}, "_se")
+        return flat_entries(self.parameters_) | flat_entries(self.parameters_se_ or {}, "_se")
 
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
         super().restore(record)
         layout, _ = Layout.of(self.start(self.n_features_in_, 1.0), type(self).__name__)
         self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
-        self.parameters_se_, self.why_no_se_ = errors_read(record, layout)
+        self.parameters_se_, self.why_no_se_ = read_errors(record, layout)
         return self
 
 
@@ -186,7 +186,7 @@ class _MapFor:
     n_classes: int
 
     def __call__(self, x: HostArray) -> Map:
-        map_ = self.calibrator.map_for(self.layout.named(x), self.n_classes)
+        map_ = self.calibrator.map_for(self.layout.by_name(x), self.n_classes)
         if not isinstance(map_, Map):
             raise InputError(f"{type(self.calibrator).__name__}.map_for", "return a nishimori.Map", got=repr(map_))
         return map_

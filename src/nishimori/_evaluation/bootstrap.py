@@ -146,13 +146,13 @@ def bootstrap(
     data = open_rows(logits, labels, **options)
     if counts_in(data):
         raise InputError("logits", "not be rows whose weights are counts: resamples are drawn from independent samples")
-    return _resampled(data, _observable(method, top_n, data), n_draws, seed, n_jobs)
+    return _run_bootstrap(data, _observable(method, top_n, data), n_draws, seed, n_jobs)
 
 
-def _resampled(data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
+def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
     """The temperature of the rows, and those of resamples, which are looked for near it."""
     matched = match(data, observable, right=observable if isinstance(observable, TopN) else None)
-    temperature, receipt = matched.chosen(0)
+    temperature, receipt = matched.solution(0)
     reach = min(max(_REACH * (receipt.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)
     found = _ResampledSearch(data, observable, n_draws, seed, n_jobs).roots(-log(temperature), reach)
     return Bootstrap(temperature, np.exp(-found[np.isfinite(found)]), int((~np.isfinite(found)).sum()))

@@ -23,7 +23,7 @@ CALIBRATORS_WORD = {
 """What the row options mean where a calibrator may say them."""
 
 
-def chosen(temperature: Any, calibrator: Any) -> Any:
+def calibrator_or_map(temperature: Any, calibrator: Any) -> Any:
     """The calibrator, or the map of a temperature that is given in its place; T = 1 if neither is."""
     if calibrator is None:
         return Temperature(1.0 if temperature is None else checked_temperature(temperature))

@@ -15,9 +15,9 @@ from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.deviation import BrierExcess, ConfidenceGap, Deviation, EnergyGap, RowScore, deviation
-from nishimori._evaluation.p_value import is_rejected, shown, verdict
+from nishimori._evaluation.p_value import format_p_value, is_rejected, verdict
 from nishimori._evaluation.redrawn_ece import Answer, RedrawnECE
 from nishimori._evaluation.scorecard import edges_for
 from nishimori._fit.match import Match, gaps_at
@@ -144,7 +144,7 @@ class CalibrationTest:
         if not self.se:
             return "EC and TS are the same condition on these data, so there is nothing to test."
         says = "one temperature does not describe this model" if rejected else "one temperature is not rejected"
-        return f"EC and TS differ by {abs(self.z):.1f} standard errors ({shown(self.p_value)}): {says}."
+        return f"EC and TS differ by {abs(self.z):.1f} standard errors ({format_p_value(self.p_value)}): {says}."
 
     def __str__(self) -> str:
         return self.verdict
@@ -228,7 +228,7 @@ def calibration_test(
         matched = match(data, *BUILT_IN.values(), counts=counts)
         matched.warn()
         return temperatures_test(data, matched, counts=counts)
-    data, (used,) = open_calibrated({"calibrator": chosen(temperature, calibrator)}, logits, labels, options)
+    data, (used,) = open_calibrated({"calibrator": calibrator_or_map(temperature, calibrator)}, logits, labels, options)
     counts = counts_in(data, options)
     if statistic == "ece":
         _refuse_dependence(data, counts)
@@ -273,7 +273,7 @@ def _by_deviation(data: Rows, used: Map, statistic: Statistic, *, counts: bool) 
 
 
 def _in_sketch(data: Sketch, observable: Observable, temperature: float | None, *, counts: bool) -> Deviation:
-    """The same from sums that were made before, which have the spread of gaps and not the variance under the model."""
+    """The deviation of an observable at one temperature, from a sketch: its variance is the spread of the gaps."""
     if temperature is None:
         raise InputError("calibrator", "divide logits by one temperature to be tested on a sketch", remedy="Pass logits.")
     _refuse_one_cluster(data)
@@ -305,7 +305,7 @@ def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draw
     number, seed = whole("n_draws", n_draws, 1, _MOST_DRAWS), whole("seed", seed, 0)
     (edges,) = edges_for(data, (used,), n_bins, strategy)
     answers = RedrawnECE(data.gather(Answer(edges, used)), n_bins)
-    ece, drawn = answers.observed, answers.drawn(number, seed)
+    ece, drawn = answers.observed, answers.draw_eces(number, seed)
     expected, se = float(drawn.mean()), float(drawn.std())
     reached = int((drawn >= ece * (1 - _ROUNDING)).sum())
     return CalibrationTest(
@@ -323,7 +323,7 @@ def _by_redrawing(data: Rows, used: Map, n_bins: int, strategy: Strategy, n_draw
 
 
 def _distance(difference: float, error: float) -> float:
-    """In standard errors; infinite where the model is certain, and wrong."""
+    """The difference in standard errors; infinite where the model is certain, and wrong."""
     if error > 0:
         return difference / error
     return copysign(inf, difference) if difference else 0.0
@@ -367,7 +367,7 @@ def _at_one_temperature(data: Rows, matched: Match, *, counts: bool) -> GapSums:
 
 
 def _logs(matched: Match) -> list[float]:
-    """Both log T, which exist."""
+    """The logarithms of both temperatures, which exist."""
     return [-root.x for root in matched.roots if isinstance(root, Root)]
 
 

@@ -147,7 +147,7 @@ def worst(checks: Sequence[Check]) -> Verdict:
     return max((each.verdict for each in checks), key=get_args(Verdict).index)
 
 
-def unjudged(name: str, bound: float, card: Scorecard, level: float, reason: str) -> Check:
+def unjudged_check(name: str, bound: float, card: Scorecard, level: float, reason: str) -> Check:
     """A bound that the data cannot be held against, with the value that they have all the same."""
     value = {"gap": abs(card.gap), "group_gap": nan}.get(name)
     return Check(name, getattr(card, name) if value is None else value, bound, nan, nan, level, reason=reason)
@@ -223,7 +223,7 @@ def check_of_groups(bound: float, found: GroupGaps, level: float) -> Check:
     return Check("group_gap", abs(largest.gap), bound, float(low.max()), float(high.max()), level, about)
 
 
-def told(checks: Sequence[Check]) -> list[dict[str, Any]]:
+def to_dicts(checks: Sequence[Check]) -> list[dict[str, Any]]:
     """The checks as plain dictionaries; a limit that is not finite is None."""
     names = ("name", "verdict", "value", "bound", "low", "high", "level", "message")
     found = [{name: getattr(each, name) for name in names} for each in checks]

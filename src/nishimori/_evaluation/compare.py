@@ -114,14 +114,14 @@ def compare(
     measured_on = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
     validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, measured_on)
     meaning: dict[str, Any] = {"input": options.get("input") or "logits", "classes": options.get("classes"), "floor": used}
-    chosen = _named(methods, meaning, by_groups=groups_in(validation) is not None, of_rows=is_rows(logits))
+    chosen = _calibrators_by_name(methods, meaning, by_groups=groups_in(validation) is not None, of_rows=is_rows(logits))
     for each in filter(_is_fitted, chosen.values()):
         each.check_columns(validation, "logits")
-    found = _compared(chosen, validation, test, (n_bins, strategy), level, target, counts=counts_in(validation, options))
+    found = _compare_methods(chosen, validation, test, (n_bins, strategy), level, target, counts=counts_in(validation, options))
     return replace(found, verdicts=(*found.verdicts, floor_verdict(used))) if is_auto(floor) else found
 
 
-def _compared(
+def _compare_methods(
     methods: Mapping[str, Calibrator],
     validation: Rows,
     test: Rows | None,
@@ -135,7 +135,7 @@ def _compared(
     level, target = between("level", level, 0, 1), between("target", target, 1e-6, 0.5)
     matched = match_both(validation, counts=counts)
     flatters = test is None and not all(_is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
-    fitted, why = _fitted(methods, validation, matched, counts=counts)
+    fitted, why = _fit_methods(methods, validation, matched, counts=counts)
     maps = {name: each.map_ for name, each in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
     measured = _MeasuredMethod(test or validation, maps, bins, classes, level, groups_name=groups_name, counts=counts)
@@ -159,7 +159,7 @@ def _compared(
     )
 
 
-def _named(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:
+def _calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:
     """Calibrators by names: the user's, else those of their methods, with their parameters if two have the same one.
 
     ``by_groups`` if the data name the group of each row, which the method "group" then uses. ``of_rows`` if they are `Rows`.
@@ -167,7 +167,7 @@ def _named(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows
     if not isinstance(methods, Sequence | Mapping) or isinstance(methods, str) or not methods:
         raise InputError("methods", "be a list of names or calibrators, such as ('none', 'ec')", got=repr(methods))
     given = list(methods.values()) if isinstance(methods, Mapping) else list(methods)
-    made = [_made(each, meaning, by_groups=by_groups) for each in given]
+    made = [_to_calibrator(each, meaning, by_groups=by_groups) for each in given]
     for each in made:
         if not (of_rows and _is_fitted(each)):  # rows know what their numbers mean
             _refuse_other_scores(each, meaning)
@@ -197,7 +197,7 @@ def _is_temperature(method: Any) -> bool:
     return isinstance(method, Real) and not isinstance(method, bool)
 
 
-def _made(method: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> Calibrator:
+def _to_calibrator(method: Any, meaning: Mapping[str, Any], *, by_groups: bool) -> Calibrator:
     """The calibrator that a name, a temperature or a calibrator stands for; one that has been fitted is kept as it is."""
     if _is_temperature(method):
         return from_temperature(method, **meaning)
@@ -277,10 +277,10 @@ def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Cal
     return method.fit(data, **options)
 
 
-def _fitted(
+def _fit_methods(
     methods: Mapping[str, Calibrator], data: Rows, matched: Match, *, counts: bool
 ) -> tuple[dict[str, Calibrator], dict[str, str]]:
-    """Those that could be fitted, and why the others could not."""
+    """The calibrators that could be fitted, and why the others could not, by name."""
     fitted: dict[str, Calibrator] = {}
     why: dict[str, NishimoriError] = {}
     for name, each in methods.items():
@@ -371,8 +371,8 @@ class _MeasuredMethod:
             known = {name: p for name, p in p_values if p is not None}
             worse = [name for name, p in known.items() if p < 1 - level]
             as_good = [name for name, p in known.items() if p >= 1 - level]
-            parts = [f"after {_listed(worse)} it is higher by more than chance"] if worse else []
-            parts += [f"after {_listed(as_good)} it is not higher by more than chance"] if as_good else []
+            parts = [f"after {_join_names(worse)} it is higher by more than chance"] if worse else []
+            parts += [f"after {_join_names(as_good)} it is not higher by more than chance"] if as_good else []
             said.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
         return said + self._about_classes() + self._about_predictions(level)
 
@@ -407,9 +407,9 @@ class _MeasuredMethod:
             else:
                 sure["lower" if found.value < 0 else "higher"].append(f"{name} ({100 * abs(found.value):.2f} points)")
         for word, names in sure.items():
-            said += [f"The error is {word} than after {first} by more than chance after {_listed(names)}."] if names else []
+            said += [f"The error is {word} than after {first} by more than chance after {_join_names(names)}."] if names else []
         if unsure:
-            differ = f"After {_listed(unsure)} some predictions are not those after {first}"
+            differ = f"After {_join_names(unsure)} some predictions are not those after {first}"
             said.append(f"{differ}, but the error does not differ by more than chance.")
         return said
 
@@ -424,10 +424,10 @@ def _about_zeros(matched: Match, card: Scorecard | None) -> str:
         return ""
     fitted, measured = matched.census.n_at_zeros > 0, card is None or card.n_at_zeros > 0
     what = " and ".join(["the T of ts and adaptive"] * fitted + ["every NLL"] * measured)
-    return verdict_on_zeros(_listed(found), what, fits=True)
+    return verdict_on_zeros(_join_names(found), what, fits=True)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

@@ -12,7 +12,7 @@ from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import markdown_text, printable
 from nishimori._support.intervals import Interval
 from nishimori._support.optional import require
-from nishimori._support.tables import Tabular, measured
+from nishimori._support.tables import Tabular, value_with_error
 from nishimori.errors import InputError
 
 _METRICS = ("error", "confidence", "ece", "brier", "nll")
@@ -153,7 +153,7 @@ class Comparison:
         return Tabular(headers, rows) if rows else None
 
     def _row(self, each: Compared, length: int) -> tuple[str, ...]:
-        temperature = "" if each.temperature is None else measured(each.temperature, each.temperature_se)
+        temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
         if each.scorecard is None:
             return (each.method, "-", *[""] * (length - 2))
         card, gaps = each.scorecard, each.by_class
@@ -169,7 +169,7 @@ class Comparison:
         if name == "error":
             return _percent(each.value, each.se)
         if name != "ece" or each.se is None:
-            return measured(each.value, each.se)
+            return value_with_error(each.value, each.se)
         # That of the ECE is not symmetric, and wider than its standard error says: how large each ECE is, is open.
         low, high = each.interval(self.level)
         return f"{100 * each.value:.2f} ({100 * low:.2f} to {100 * high:.2f})"
@@ -191,7 +191,7 @@ class Comparison:
         return plain
 
     def to_json(self) -> str:
-        """The same as one line of JSON."""
+        """The comparison as one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_pandas(self) -> Any:
@@ -200,17 +200,17 @@ class Comparison:
         return pandas.DataFrame([each.numbers(self.level) for each in self.methods]).set_index("method")
 
     def to_text(self) -> str:
-        """Both tables and the verdicts."""
+        """The tables and the verdicts as plain text."""
         tables = [each.text() for each in (self.table, self.difference_table) if each is not None]
         return "\n\n".join([*tables, "\n".join(map(printable, self.verdicts))])
 
     def to_markdown(self) -> str:
-        """The same as Markdown."""
+        """The tables and the verdicts as Markdown."""
         tables = [each.markdown() for each in (self.table, self.difference_table) if each is not None]
         return "\n\n".join([*tables, "\n".join(f"- {markdown_text(each)}" for each in self.verdicts)])
 
     def to_latex(self) -> str:
-        """Both tables, with the rules of the package booktabs."""
+        """The tables as LaTeX, with the rules of the package booktabs."""
         return "\n\n".join(each.latex() for each in (self.table, self.difference_table) if each is not None)
 
     def __str__(self) -> str:
@@ -222,11 +222,11 @@ class Comparison:
 
 
 def _metric(card: Scorecard, name: str) -> str:
-    return measured(getattr(card, name), getattr(card, f"{name}_se"))
+    return value_with_error(getattr(card, name), getattr(card, f"{name}_se"))
 
 
 def _percent(value: float, error: float | None) -> str:
-    return measured(100 * value, None if error is None else 100 * error)
+    return value_with_error(100 * value, None if error is None else 100 * error)
 
 
 def _test_in_files(name: str, test: Any) -> Any:

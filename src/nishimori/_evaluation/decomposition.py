@@ -177,10 +177,10 @@ def _of_claims(score: Score, data: Rows, of: OneClaim, beta: float, cv: int | No
     outcomes, mean = claimed.items
     if score == "nll" and data.n_classes == 2:  # else other wrong classes have a probability too
         warn_of_zeros(int(zeros.total), int(zeros.weight), "the loss")
-    return _split(mean.value, *_recalibrated(score, outcomes, cv))
+    return _split(mean.value, *_recalibrated_scores(score, outcomes, cv))
 
 
-def _recalibrated(score: Score, outcomes: Outcomes, cv: int | None) -> tuple[float, float]:
+def _recalibrated_scores(score: Score, outcomes: Outcomes, cv: int | None) -> tuple[float, float]:
     """The mean scores of the recalibrated claims and of a constant claim."""
     levels = outcomes.levels()
     rate = np.array([levels.true.sum() / levels.weight.sum()])
@@ -188,10 +188,10 @@ def _recalibrated(score: Score, outcomes: Outcomes, cv: int | None) -> tuple[flo
     if cv is None:
         steps = levels.isotonic()
         return _mean_score(score, levels, np.repeat(steps.values, steps.sizes)), uncertainty
-    return _held_out(score, outcomes, cv), uncertainty
+    return _held_out_score(score, outcomes, cv), uncertainty
 
 
-def _held_out(score: Score, outcomes: Outcomes, cv: int) -> float:
+def _held_out_score(score: Score, outcomes: Outcomes, cv: int) -> float:
     """The mean score of claims that are recalibrated by the isotonic regression of the other folds."""
     claimed, true, weights = outcomes.in_order()
     if len(claimed) < 2 * cv:

@@ -19,7 +19,7 @@ from nishimori._sums.clusters import ClusterSums, cluster_sums
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.passes import Found, KernelPass, together
-from nishimori._sums.scores import after
+from nishimori._sums.scores import apply_map
 from nishimori._support.arrays import Array
 from nishimori.maps.map import Map
 
@@ -129,7 +129,7 @@ class _Deviate(KernelPass[_Sums | ClusterSums]):
 
     def with_found(self, batch: Batch) -> tuple[_Sums | ClusterSums, Found]:
         """The sums of a batch, and its distribution, unless the map gives other logits."""
-        gibbs = Gibbs(*after(self.map_, batch))
+        gibbs = Gibbs(*apply_map(self.map_, batch))
         rows = self.score.rows(gibbs)
         return self._sums(batch, rows), gibbs if gibbs.batch is batch else batch
 

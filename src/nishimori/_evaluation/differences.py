@@ -18,7 +18,7 @@ from nishimori._sums.census import at_zeros, warn_of_zeros
 from nishimori._sums.group_tally import GroupTally, TallyGroups
 from nishimori._sums.passes import Sums
 from nishimori._sums.reliability import Strategy, check_bins
-from nishimori._sums.scores import SCORES, ClusterGapSpread, Scored, ScoreSums, scored_after
+from nishimori._sums.scores import SCORES, ClusterGapSpread, Scored, ScoreSums, score_after_maps
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._sums.spread import ClusterSpread, Spread, spread, unit_weights
 from nishimori._support.arrays import HostArray
@@ -68,7 +68,7 @@ class Difference:
         return interval_around(self.value, self.se, level)
 
 
-def compared(
+def compare_maps(
     data: Rows | Sketch, maps: Sequence[Map], *, n_bins: int = 15, strategy: Strategy = "uniform", counts: bool = False
 ) -> tuple[list[Scorecard], list[dict[str, Difference]]]:
     """A scorecard for each map, and the differences of each map but the first from the first, all from the same readings."""
@@ -134,7 +134,7 @@ class _Pair:
 
     @classmethod
     def of(cls, first: Scored, second: Scored, *, counts: bool) -> "_Pair":
-        """That of the rows of a batch."""
+        """The sums of two maps together over the rows of a batch."""
         batch = first.batch
         with np.errstate(invalid="ignore"):  # two infinite losses
             rows = [b - a for a, b in zip(first.rows, second.rows, strict=True)]
@@ -158,7 +158,7 @@ class _Pair:
         alone = first.n_rows == 1
         rows = zip(SCORES, values.tolist(), errors.tolist(), strict=True)
         found = {name: _difference(value, nan if alone else error) for name, value, error in rows}
-        ece = EceDifference(first.gaps, second.gaps, self._shared(first, second))
+        ece = EceDifference(first.gaps, second.gaps, self._covariance_of_gaps(first, second))
         if alone:
             found["ece"] = Difference(ece.value, None, None)
         elif found["confidence"].se == 0 and np.array_equal(ece.first.gaps, ece.second.gaps):  # the maps do the same
@@ -167,7 +167,7 @@ class _Pair:
             found["ece"] = Difference(ece.value, ece.se, ece.p_value, ece)
         return found
 
-    def _shared(self, first: ScoreSums, second: ScoreSums) -> HostArray:
+    def _covariance_of_gaps(self, first: ScoreSums, second: ScoreSums) -> HostArray:
         """The covariance of the gaps of both maps."""
         mine, theirs, products = first.gaps, second.gaps, self.products
         if products is None:
@@ -190,7 +190,7 @@ def _difference(value: float, error: float) -> Difference:
 
 @dataclass(frozen=True, eq=False)
 class _Compare:
-    """The pass: the sums of each map, those of each pair of maps together, and those of groups after each map, if wanted."""
+    """The pass that sums the scores of each map, of pairs of maps together and, if wanted, of groups after each map."""
 
     maps: tuple[Map, ...]
     edges: tuple[HostArray, ...]
@@ -200,7 +200,7 @@ class _Compare:
 
     def __call__(self, batch: Batch) -> Sums:
         zeros = at_zeros(batch)
-        scored = list(scored_after(self.maps, self.edges, batch))
+        scored = list(score_after_maps(self.maps, self.edges, batch))
         sums = Sums(tuple(ScoreSums.of(each, zeros, counts=self.counts) for each in scored))
         pairs = Sums(tuple(_Pair.of(scored[a], scored[b], counts=self.counts) for a, b in self.pairs))
         groups = () if self.tally is None else (self.tally.sums_of(each.gibbs) for each in scored)

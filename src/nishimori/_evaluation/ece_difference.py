@@ -48,7 +48,7 @@ class EceDifference:
     @cached_property
     def se(self) -> float:
         """The standard error of the difference."""
-        first, second = self._drawn([each.scaled for each in self._both])
+        first, second = self._draw_eces([each.scaled for each in self._both])
         return float(np.std(second - first))
 
     @cached_property
@@ -77,11 +77,11 @@ class EceDifference:
         """Lower and upper limits at some numbers of standard errors."""
         first, second = (each.limits(reach) for each in self._both)
         mine, theirs = self.first.corrected, self.second.corrected
-        below = self._combined(theirs - second[0], first[1] - mine)
-        above = self._combined(mine - first[0], second[1] - theirs)
+        below = self._combine(theirs - second[0], first[1] - mine)
+        above = self._combine(mine - first[0], second[1] - theirs)
         return theirs - mine - below, theirs - mine + above
 
-    def _combined(self, a: HostArray, b: HostArray) -> HostArray:
+    def _combine(self, a: HostArray, b: HostArray) -> HostArray:
         found: HostArray = np.sqrt(np.maximum(a**2 + b**2 - 2 * self._correlation * a * b, 0))
         return found
 
@@ -89,7 +89,7 @@ class EceDifference:
     def _correlation(self) -> float:
         possible = [each.scaled * (not each.is_explained_by_calibration(_REACH)) for each in self._both]
         guesses = ([each.scaled for each in self._both], [each.clear for each in self._both], possible)
-        return min(_correlation_of(*self._drawn(gaps)) for gaps in guesses)
+        return min(_correlation_of(*self._draw_eces(gaps)) for gaps in guesses)
 
     @property
     def _both(self) -> tuple[BinnedGaps, BinnedGaps]:
@@ -104,7 +104,7 @@ class EceDifference:
         noise: HostArray = drawn @ (axes * np.sqrt(np.maximum(sizes, 0))).T
         return noise
 
-    def _drawn(self, gaps: Sequence[HostArray]) -> tuple[HostArray, HostArray]:
+    def _draw_eces(self, gaps: Sequence[HostArray]) -> tuple[HostArray, HostArray]:
         """Measured ECEs of both, drawn together, where these are the true gaps."""
         first, second = np.split(self._noise, [len(self.first.gaps)], axis=1)
         return np.abs(gaps[0] + first).sum(axis=1), np.abs(gaps[1] + second).sum(axis=1)

@@ -104,7 +104,7 @@ def estimate(
 
 
 def _of_card(card: Scorecard, name: str, level: float) -> Estimate:
-    """One of its metrics."""
+    """The estimate of one metric of a scorecard."""
     se = getattr(card, f"{name}_se")
     interval = None if se is None else card.interval(name, level)
     return Estimate(getattr(card, name), se, interval, card.ece_corrected if name == "ece" else None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Unpack, get_args
 
 from nishimori._evaluation.annotations import CheckOutcome, State, junit, workflow_command
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.checks import (
     TITLES,
     Check,
@@ -14,8 +14,8 @@ from nishimori._evaluation.checks import (
     check_of_card,
     check_of_groups,
     checked_bounds,
-    told,
-    unjudged,
+    to_dicts,
+    unjudged_check,
     worst,
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
@@ -106,17 +106,17 @@ class Gate:
         )
 
     def to_markdown(self) -> str:
-        """The same as Markdown, such as for the summary of a job."""
+        """The checks as a Markdown table, such as for the summary of a job."""
         return self.table.markdown()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, texts, lists and dictionaries."""
         about = {"passed": self.passed, "verdict": self.verdict, "level": self.level, "strict": self.strict}
         about |= {"n_samples": self.n_samples, "min_samples": self.min_samples}
-        return about | {"checks": told(self.checks)}
+        return about | {"checks": to_dicts(self.checks)}
 
     def to_json(self) -> str:
-        """The same as one line of JSON."""
+        """The checks and the verdict as one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_junit(self) -> str:
@@ -200,7 +200,7 @@ def gate(
     """
     bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
     wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, min_samples)
-    return gate_of(logits, labels, options, wanted, chosen(temperature, calibrator), by)
+    return gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
 
 
 @dataclass(frozen=True)
@@ -227,10 +227,10 @@ def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used:
     classes = options.get("classes")
     known = getattr(used, "classes", None) if classes is None else classes
     groups = by or ("prediction" if options.get("groups") is None else "groups")
-    return judged(data, map_, wanted, groups, known, counts=counts_in(data, options))
+    return judge(data, map_, wanted, groups, known, counts=counts_in(data, options))
 
 
-def judged(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
+def judge(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
     """The checks of a source after a map: one reading for all samples, and one more for groups."""
     bounds, level, counts = checked_bounds(dict(wanted.bounds)), wanted.level, counts or counts_in(data)
     if by not in get_args(By):
@@ -243,7 +243,7 @@ def judged(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Clas
     (card,) = scorecards(data, [map_], **options)
     names, reason = [each for each in TITLES if each in bounds], _why_not_judged(data, map_, card, wanted, counts=counts)
     if reason:
-        checks = [unjudged(name, bounds[name], card, level, reason) for name in names]
+        checks = [unjudged_check(name, bounds[name], card, level, reason) for name in names]
         return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
     checks = []
     for name in names:

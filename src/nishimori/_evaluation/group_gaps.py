@@ -8,7 +8,7 @@ from typing import Any, Unpack, get_args
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._rows.labels import Classes, class_labels
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in, groups_in, has_clusters, refuse_counted_clusters
@@ -134,7 +134,7 @@ class GroupGaps(RankedTable):
         )
 
     def to_latex(self) -> str:
-        """All groups, with the rules of the package booktabs."""
+        """The table of all groups as LaTeX, with the rules of the package booktabs."""
         return self.table.latex()
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class GroupGaps(RankedTable):
         }
 
     def to_json(self) -> str:
-        """The same as one line of JSON."""
+        """The gaps of all groups as one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_pandas(self) -> Any:
@@ -209,7 +209,7 @@ def group_gaps(
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
     between("level", level, 0, 1)
-    used, groups, classes = chosen(temperature, calibrator), options.get("groups"), options.get("classes")
+    used, groups, classes = calibrator_or_map(temperature, calibrator), options.get("groups"), options.get("classes")
     data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
     if isinstance(data, Sketch):
         raise InputError("logits", "not be a sketch, which has no sums per group", remedy="Pass logits and labels.")

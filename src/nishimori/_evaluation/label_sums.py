@@ -8,7 +8,7 @@ from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs, sums_for_scores
 from nishimori._sums.groups import Grouping
 from nishimori._sums.reliability import sort_claims
-from nishimori._sums.scores import after
+from nishimori._sums.scores import apply_map
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map
@@ -66,7 +66,7 @@ class LabelSums:
 
     @property
     def gap_errors(self) -> HostArray:
-        """Their standard errors: what the labels show, but not less than what a calibrated model would have."""
+        """The standard errors of the gaps: what the labels show, but not less than what a calibrated model would have."""
         gaps, (products, crossed, squares, null) = np.nan_to_num(self.gaps), self.squares
         shown = products - 2 * gaps * crossed + gaps**2 * squares
         if self.clusters is not None:
@@ -86,7 +86,7 @@ class LabelSums:
 
 @dataclass(frozen=True, eq=False)
 class MeasureLabels:
-    """The pass that gives these sums after a map; ``clustered`` if the caller named clusters of samples."""
+    """The pass that gives the sums of each label after a map; ``clustered`` if the caller named clusters of samples."""
 
     map_: Map
     edges: HostArray
@@ -94,7 +94,7 @@ class MeasureLabels:
     clustered: bool
 
     def __call__(self, batch: Batch) -> LabelSums:
-        mapped, beta = after(self.map_, batch)
+        mapped, beta = apply_map(self.map_, batch)
         gibbs = Gibbs(mapped, beta, sums_for_scores(mapped, [beta]))
         claims = sort_claims(gibbs, self.edges, "positive")
         grouping = Grouping("groups", self.n_labels)
@@ -103,7 +103,7 @@ class MeasureLabels:
         brier, nll = arrays.on_host(batch.xp.stack([gibbs.brier, gibbs.nll]))
         misses, units = p - there, weights**2
 
-        def summed(values: HostArray) -> HostArray:
+        def sums_per_label(values: HostArray) -> HostArray:
             return np.bincount(codes, values, self.n_labels)
 
         places = codes * n_bins + claims.places[:, 0]
@@ -111,8 +111,8 @@ class MeasureLabels:
         clusters = [grouping.by_cluster(batch, codes, rows) for rows in reversed(each)] if self.clustered else None
         return LabelSums(
             n_rows=np.bincount(codes, minlength=self.n_labels),
-            totals=np.stack([summed(weights), *(summed(weights * rows) for rows in (p, there, brier, nll))]),
-            squares=np.stack([summed(units * rows) for rows in (misses**2, misses, np.ones_like(p), p * (1 - p))]),
+            totals=np.stack([sums_per_label(weights), *(sums_per_label(weights * rows) for rows in (p, there, brier, nll))]),
+            squares=np.stack([sums_per_label(units * rows) for rows in (misses**2, misses, np.ones_like(p), p * (1 - p))]),
             bins=np.bincount(places, each[1], self.n_labels * n_bins).reshape(self.n_labels, n_bins),
             clusters=None if clusters is None else np.stack(clusters),
         )

@@ -20,7 +20,7 @@ from nishimori._rows.scores import Input
 from nishimori._sums.reliability import check_bins, uniform_edges
 from nishimori._support.intervals import two_sided
 from nishimori._support.optional import require
-from nishimori._support.tables import RankedTable, Tabular, in_points, measured
+from nishimori._support.tables import RankedTable, Tabular, in_points, value_with_error
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -129,7 +129,7 @@ class MultilabelScorecard(RankedTable):
         number = f"{len(self.off)} of {len(self)} labels" if self.off else f"None of {len(self)} labels"
         return (
             f"All {card.n_samples} decisions: confidence {100 * card.confidence:.2f} %, accuracy {100 * card.accuracy:.2f} %, "
-            f"NLL {measured(card.nll, card.nll_se)}. Mean ECE of the labels {self.mean_ece:.4f}. {number} "
+            f"NLL {value_with_error(card.nll, card.nll_se)}. Mean ECE of the labels {self.mean_ece:.4f}. {number} "
             f"{'is' if len(self.off) < 2 else 'are'} off by more than noise."
         )
 
@@ -150,7 +150,7 @@ class MultilabelScorecard(RankedTable):
 def _row(each: LabelScore) -> tuple[str, ...]:
     gaps = (in_points(each.gap, each.gap_se), in_points(each.confidence_gap, each.confidence_gap_se))
     scores = (f"{value:.4f}" for value in (each.ece, each.nll, each.brier))
-    temperature = "" if each.temperature is None else measured(each.temperature, each.temperature_se)
+    temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
     share = f"{100 * each.prevalence:.1f} %"
     return (str(each.name), f"{each.n}", share, *gaps, *scores, temperature, "off" if each.is_off else "")
 
@@ -214,10 +214,10 @@ def evaluate_multilabel(
     labels = loaded(labels)
     targets = label_table(labels, shape, check_missing(missing), "labels")
     rows = decisions(targets, label_names(names, logits, labels, shape[1]), sample_weight, clusters, scores)
-    return _measured(rows, map_, n_bins, calibrator, clustered=clusters is not None)
+    return _measure(rows, map_, n_bins, calibrator, clustered=clusters is not None)
 
 
-def _measured(
+def _measure(
     rows: Decisions, map_: Map, n_bins: int, calibrator: MultilabelCalibrator | None, *, clustered: bool
 ) -> MultilabelScorecard:
     """The scores of decisions after a map, from three readings."""

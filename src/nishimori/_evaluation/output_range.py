@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._sums.scores import after
+from nishimori._sums.scores import apply_map
 from nishimori._support.arrays import HostArray
 from nishimori.maps.class_curves import class_probabilities
 from nishimori.maps.map import Map
@@ -37,12 +37,12 @@ class OutputRange:
 
 @dataclass(frozen=True)
 class FindRange:
-    """The pass, after a map."""
+    """The pass that finds the least and the largest probability of each class after a map."""
 
     map_: Map
 
     def __call__(self, batch: Batch) -> OutputRange:
-        mapped, beta = after(self.map_, batch)
+        mapped, beta = apply_map(self.map_, batch)
         found, _ = class_probabilities(beta * mapped.double)
         return OutputRange(found.min(axis=0), found.max(axis=0))
 

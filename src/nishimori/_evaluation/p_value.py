@@ -9,7 +9,7 @@ _SMALLEST_SHOWN = 1e-300
 _LEAST_DECIMAL = 1e-4
 
 
-def shown(p: float) -> str:
+def format_p_value(p: float) -> str:
     """A p-value with the digits that matter, such as "p = 3e-12" or "p = 0.043"."""
     if p < _SMALLEST_SHOWN:
         return f"p < {_SMALLEST_SHOWN:g}"
@@ -23,4 +23,4 @@ def is_rejected(p: float, level: float) -> bool:
 
 def verdict(hypothesis: str, p: float, level: float) -> str:
     """Whether a hypothesis is rejected at a level of confidence, with the p-value."""
-    return f"{hypothesis} is {'' if is_rejected(p, level) else 'not '}rejected ({shown(p)})"
+    return f"{hypothesis} is {'' if is_rejected(p, level) else 'not '}rejected ({format_p_value(p)})"

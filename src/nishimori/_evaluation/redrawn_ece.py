@@ -11,7 +11,7 @@ import numpy as np
 from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.reliability import sort_claims
-from nishimori._sums.scores import after
+from nishimori._sums.scores import apply_map
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map
 
@@ -35,13 +35,13 @@ class RedrawnAnswers:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The pass that keeps them, after a map."""
+    """The pass that keeps the bin, the doubt, the weight and the correctness of each row after a map."""
 
     edges: HostArray
     map_: Map
 
     def __call__(self, batch: Batch) -> RedrawnAnswers:
-        claims = sort_claims(Gibbs(*after(self.map_, batch)), self.edges)
+        claims = sort_claims(Gibbs(*apply_map(self.map_, batch)), self.edges)
         return RedrawnAnswers(((claims.places[:, 0], 1 - claims.claimed[:, 0], claims.weights[:, 0], claims.true[:, 0]),))
 
 
@@ -65,7 +65,7 @@ class RedrawnECE:
         """The ECE of the labels."""
         return float(np.abs(self._per_bin(self.weights * (~self.right - self.doubt))).sum() / self.weights.sum())
 
-    def drawn(self, n_draws: int, seed: int) -> HostArray:
+    def draw_eces(self, n_draws: int, seed: int) -> HostArray:
         """The ECE of each of some draws."""
         rng = np.random.default_rng(seed)
         rows = np.flatnonzero(~self.is_normal[self.index])

@@ -123,18 +123,18 @@ class _Pilot(NamedTuple):
 
 
 def _of_temperatures(pilot: Temperatures, method: str | None) -> _Pilot:
-    """From the temperature of one of both methods."""
+    """The pilot from the temperature of one of both methods."""
     name = "ec" if method is None else method
     if not isinstance(name, str) or name not in BUILT_IN:
         raise InputError("method", "be 'ec' or 'ts'", got=repr(method))
     T, error = (pilot.ec, pilot.ec_se) if name == "ec" else (pilot.ts, pilot.ts_se)
     if T is None:
         raise InputError(f"`pilot` must have the temperature of {name!r}, got none: {getattr(pilot, f'why_no_{name}')}")
-    return _Pilot(name, _known(error) / T, pilot.n_samples)
+    return _Pilot(name, _require_error(error) / T, pilot.n_samples)
 
 
 def _of_calibrator(pilot: Any, method: str | None) -> _Pilot:
-    """From a calibrator, which has one method."""
+    """The pilot from a calibrator, which has one method."""
     if method is not None:
         raise InputError("method", "be left out where `pilot` is a calibrator, which has its own")
     T, n_samples = getattr(pilot, "temperature_", None), getattr(pilot, "n_samples_", None)
@@ -144,13 +144,13 @@ def _of_calibrator(pilot: Any, method: str | None) -> _Pilot:
         )
     if pilot.method == "adaptive":
         return _Pilot("ec", _of_adapted(Adapted.from_estimates(pilot.estimates() or {})), n_samples)
-    return _Pilot(pilot.method, _known(getattr(pilot, "temperature_se_", None)) / T, n_samples)
+    return _Pilot(pilot.method, _require_error(getattr(pilot, "temperature_se_", None)) / T, n_samples)
 
 
 def _of_adapted(found: Adapted | None) -> float:
     """The error of log T of expectation consistency, which a T between two temperatures approaches."""
     if found is None:
-        return _known(None)  # a file whose estimates were removed
+        return _require_error(None)  # a file whose estimates were removed
     if found.log_ec is None:
         raise InputError(
             "pilot",
@@ -158,10 +158,10 @@ def _of_adapted(found: Adapted | None) -> float:
             got="an AdaptiveConsistency for whose samples none exists",
             remedy="Fit it to more samples, or use TemperatureScaling.",
         )
-    return sqrt(_known(found.ec_variance))
+    return sqrt(_require_error(found.ec_variance))
 
 
-def _known(error: float | None) -> float:
+def _require_error(error: float | None) -> float:
     if error is None:
         raise InputError(
             "pilot",

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from nishimori._evaluation.calibrated import CALIBRATORS_WORD, chosen, open_calibrated
+from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in
 from nishimori._rows.top_k import TopK
@@ -230,7 +230,7 @@ def evaluate(
     >>> print(f"{card.accuracy} {card.confidence:.3f} {card.ece:.3f} {card.nll:.3f}")
     0.5 0.731 0.231 0.813
     """
-    used = chosen(temperature, calibrator)
+    used = calibrator_or_map(temperature, calibrator)
     if isinstance(logits, TopK):
         _refuse_map(used)
     data, maps = open_calibrated({"calibrator": used}, logits, labels, options)
@@ -332,7 +332,7 @@ def card_of(sums: ScoreSums, temperature: float | None) -> Scorecard:
 
 
 def _card_of_sketch(data: Sketch, map_: Map, n_bins: int, strategy: Strategy) -> Scorecard:
-    """The same from sums that were made before."""
+    """The scorecard of a sketch, after a map that divides logits by one temperature."""
     temperature = temperature_of(map_)
     if (n_bins, strategy) != (15, "uniform"):
         raise InputError("n_bins", f"be 15 and {setting('strategy')} 'uniform' for a sketch", got=f"{n_bins} and {strategy!r}")

@@ -106,7 +106,7 @@ class Adapted:
 
     @classmethod
     def of(cls, matched: Match) -> "Adapted":
-        """From `match_both`; warns if only one has a temperature, and raises if none has."""
+        """Both temperatures and the one between them, from `match_both`; warns if only one exists, raises if none does."""
         ec, ts = matched.roots
         log_ec, log_ts = (-root.x if isinstance(root, Root) else None for root in (ec, ts))
         matched.warn()
@@ -129,7 +129,7 @@ class Adapted:
 
     @property
     def delta_variance(self) -> float | None:
-        """That of log T_EC − log T_TS; not below zero, whatever rounding does."""
+        """The variance of log T_EC − log T_TS; not below zero, whatever rounding does; None if it is not known."""
         if self.ec_variance is None or self.ts_variance is None or self.covariance is None:
             return None
         return max(0.0, self.ec_variance + self.ts_variance - 2 * self.covariance)
@@ -206,7 +206,7 @@ class Adapted:
 
     @classmethod
     def from_estimates(cls, values: Mapping[str, float]) -> "Adapted | None":
-        """From what a file keeps; None if that is not what `estimates` gives."""
+        """Both temperatures and the one between them, from a file; None if it has not what `estimates` gives."""
         known: dict[str, float | None] = {"log_ec": None, "log_ts": None}
         known |= {each.name: values[each.name] for each in fields(cls) if each.name in values}
         logs = [known[name] for name in ("log_ec", "log_ts") if known[name] is not None]

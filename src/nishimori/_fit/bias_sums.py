@@ -28,7 +28,7 @@ class BiasPoint(NamedTuple):
 
     @classmethod
     def at(cls, x: HostArray) -> "BiasPoint":
-        """From the unknowns of a search: log β and the biases."""
+        """The point with the unknowns of a search: log β and the biases."""
         return cls(exp(min(max(float(x[0]), -_FARTHEST), _FARTHEST)), tuple(x[1:].tolist()))
 
     @property
@@ -104,7 +104,7 @@ class BiasSums:
 
 @dataclass(frozen=True)
 class MeasureBiases:
-    """The pass at one point; the top class of each row is that at the anchor, or at the point itself if there is none."""
+    """The pass that sums at one point; the top class of each row is that at the anchor, or at the point without one."""
 
     point: BiasPoint
     anchor: BiasPoint | None = None
@@ -158,12 +158,12 @@ class BiasRows:
     def __init__(self, batch: Batch, point: BiasPoint, anchor: BiasPoint | None) -> None:
         xp = batch.xp
         self.batch = batch
-        self.x = centred(batch.double)
-        mapped = self._mapped(point)
+        self.x = centre_logits(batch.double)
+        mapped = self._logits_at(point)
         weights = xp.exp(mapped - row_max(mapped))
         self.p = weights / row_sum(weights)
         here = xp.argmax(mapped, axis=1)
-        self.top = here if anchor is None else xp.argmax(self._mapped(anchor), axis=1)
+        self.top = here if anchor is None else xp.argmax(self._logits_at(anchor), axis=1)
         self.n_changed = 0 if anchor is None else int(xp.sum(xp.astype(here != self.top, xp.int64)))
         true = batch.at(self.x, batch.labels)
         self.px = self.p * self.x
@@ -179,15 +179,15 @@ class BiasRows:
         """The confidence minus whether the top class is true."""
         return confidence - self.batch.xp.astype(top == self.batch.labels, confidence.dtype)
 
-    def _mapped(self, point: BiasPoint) -> Array:
-        return self.x * point.beta + arrays.beside(np.array(point.biases), self.x)
+    def _logits_at(self, point: BiasPoint) -> Array:
+        return self.x * point.beta + arrays.on_device_of(np.array(point.biases), self.x)
 
     def by_class(self, values: Array, columns: Array) -> HostArray:
         """The sum of one number per row over the rows of each class."""
         return np.bincount(arrays.on_host(columns), arrays.on_host(values), self.batch.n_classes)
 
 
-def centred(logits: Array) -> Array:
+def centre_logits(logits: Array) -> Array:
     """Float64 logits minus their mean over classes; the largest is subtracted first, which is exact."""
     drops = logits - row_max(logits)
     return drops - row_sum(drops) / int(drops.shape[1])

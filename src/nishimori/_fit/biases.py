@@ -104,7 +104,7 @@ class BiasSearch:
         return solve(equations, start.x, **({"enough": _ROUGH} if rough else {}))
 
     def least_loss(self, start: BiasPoint, names: HostArray) -> Biases:
-        """With the condition "ts" and without shrinking: the least cross-entropy, at an inverse temperature of any sign.
+        """The biases of least cross-entropy, without shrinking and at an inverse temperature of any sign.
 
         ``start`` has the temperature without biases, and ``names`` are the labels of the classes.
 
@@ -143,17 +143,17 @@ class BiasSearch:
             point = BiasPoint.at(self.solve(point, None, by_confidence=False, rough=True).x)
         return point
 
-    def found(self, solution: Solution, anchor: BiasPoint | None = None, problem: str | None = None) -> Biases:
-        """What a solution is; an anchor with the same top classes says that mean confidence equals accuracy."""
+    def biases_of(self, solution: Solution, anchor: BiasPoint | None = None, problem: str | None = None) -> Biases:
+        """The biases of a solution; with an anchor of the same top classes, mean confidence equals accuracy there."""
         point = BiasPoint.at(solution.x)
         return Biases(point, self.spread, solution.residual, anchor is not None, problem, self.sums(point, anchor))
 
     def by_energy(self, start: BiasPoint) -> Biases:
-        """With the condition "ts"."""
-        return self.found(self.solve(start, None, by_confidence=False))
+        """The biases that fulfil the condition "ts"."""
+        return self.biases_of(self.solve(start, None, by_confidence=False))
 
     def by_confidence(self, start: BiasPoint, *, counts: bool) -> Biases:
-        """With the condition "ec", if the top classes settle; else with the condition "ts", and why.
+        """The biases that fulfil the condition "ec" if the top classes settle; else those of "ts", and why.
 
         An exact solution need not exist: if the accuracy jumps where mean confidence would reach it, top classes change back
         and forth between two solutions. The better of the two is then as good as the data allow, if what is left is far less
@@ -173,7 +173,7 @@ class BiasSearch:
             except NotConvergedError:
                 problem = "the search did not converge"
                 break
-            found = self.found(solution, anchor)
+            found = self.biases_of(solution, anchor)
             if found.sums.n_changed == 0:
                 return found
             left = abs(found.sums.own_confidence / found.sums.weight)
@@ -184,7 +184,7 @@ class BiasSearch:
                 break
             anchor = found.point
             tried.append(anchor)
-        return best or self.found(self.solve(start, None, by_confidence=False), problem=problem)
+        return best or self.biases_of(self.solve(start, None, by_confidence=False), problem=problem)
 
 
 def _confidence_error(sums: BiasSums, *, counts: bool) -> float:
@@ -225,7 +225,7 @@ def common_spread(sums: BiasSums, biases: HostArray, dispersion: float) -> float
 
 
 def standard_errors(data: Rows, found: Biases, *, counts: bool) -> tuple[float, HostArray]:
-    """Those of β and of the biases, which must not be shrunk; one reading."""
+    """The standard errors of β and of the biases, which must not be shrunk, from one reading."""
     by_confidence = found.by_confidence
     jacobian = equations_of(found.sums, found.point, 0.0, by_confidence=by_confidence).jacobian
     jacobian[:, 0] /= found.point.beta

@@ -75,7 +75,7 @@ class ExpandedRows:
         cumulants = self.rows.cumulants
         n = cumulants.shape[0]
         factors = np.array([[_term(step, j - i) if j >= i else 0.0 for j in range(1, n + 1)] for i in range(5)])
-        table = arrays.beside(factors, cumulants) @ cumulants
+        table = arrays.on_device_of(factors, cumulants) @ cumulants
         log, first, second, third, fourth = (table[i, ...] for i in range(5))
         rest = self.rows.rest * self.xp.exp(log)
         square = first * first
@@ -104,7 +104,7 @@ class ExpandedRows:
         return np.array(found)
 
 
-def _concatenated(parts: Sequence[ExpandedRows]) -> ExpandedRows:
+def _concatenate(parts: Sequence[ExpandedRows]) -> ExpandedRows:
     """The rows of several parts."""
     if len(parts) == 1:
         return parts[0]
@@ -131,16 +131,16 @@ class Expansion:
         first, *others = (measure.of_pair(part.pair_sums(*measure.pair)) for part in self.parts)
         return sum(others, first)
 
-    def joined(self) -> "Expansion":
-        """The same rows in few parts: those of many classes come a few hundred at a time."""
+    def join_parts(self) -> "Expansion":
+        """The expansion with its rows in few parts: those of many classes come a few hundred at a time."""
         parts: list[ExpandedRows] = []
         group: list[ExpandedRows] = []
         for part in self.parts:
             if group and sum(each.n_rows for each in group) + part.n_rows > _JOINED:
-                parts.append(_concatenated(group))
+                parts.append(_concatenate(group))
                 group = []
             group.append(part)
-        return Expansion((*parts, *([_concatenated(group)] if group else [])))
+        return Expansion((*parts, *([_concatenate(group)] if group else [])))
 
     def last_orders(self, beta_ec: float, beta_ts: float) -> HostArray:
         """How much the last cumulant can change the mean gaps of confidence and of energy."""

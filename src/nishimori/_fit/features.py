@@ -131,7 +131,7 @@ class CheckFeatures:
         # A step to where no parameter is what it was; parameters that must be positive stay so.
         step = 0.01 * (np.abs(self.x) + 1e-3) * (1 + np.random.default_rng(0).random(len(self.x)))
         before, after = (self.family.map_for(x).apply(logits) for x in (self.x, self.x + step))
-        change, told = _centred(after - before), _centred(features @ step)
+        change, told = _centre_rows(after - before), _centre_rows(features @ step)
         size = np.abs(change).max() + np.abs(told).max()
         if not np.abs(change - told).max() <= 1e-6 * size + 1e-12 * np.abs(before).max():
             raise InputError(
@@ -172,7 +172,7 @@ def _at(table: HostArray, batch: Batch, rows: slice) -> HostArray:
     return found
 
 
-def _centred(logits: HostArray) -> HostArray:
-    """A constant in a row changes no probability."""
+def _centre_rows(logits: HostArray) -> HostArray:
+    """The logits minus the mean of their row, which changes no probability."""
     centred: HostArray = logits - logits.mean(axis=1, keepdims=True)
     return centred

@@ -77,7 +77,7 @@ def open_rows_to_fit(
 
 
 def with_floor(data: Any, floor: float, name: str) -> Rows:
-    """The same rows with smaller probabilities raised to ``floor``; refuses data whose probabilities cannot be read again."""
+    """Rows whose probabilities below ``floor`` are raised to it; refuses data that cannot be read again."""
     raise_to = getattr(data, "with_floor", None)
     found: Rows | None = None if raise_to is None else raise_to(floor)
     if found is None:

@@ -108,7 +108,7 @@ def match_groups(
     distances, last = np.zeros(grouping.number), first
     if used > 0:
         distances = search.solve(first, is_open, used)
-        distances, last = search.recentred(distances, is_open)
+        distances, last = search.recentre(distances, is_open)
     errors = _log_errors(
         last, is_open, _possible(first, ~is_open, possible), used, 0.0 if common_se is None else common_se / common
     )
@@ -207,7 +207,7 @@ class _GroupSearch:
                 return at
             sums = self.read(at)
 
-    def recentred(self, distances: HostArray, is_open: HostArray) -> tuple[HostArray, GroupSums]:
+    def recentre(self, distances: HostArray, is_open: HostArray) -> tuple[HostArray, GroupSums]:
         """The distances shifted by the same amount, such that the gap of all rows is zero, and the sums there.
 
         Groups that the data say nothing about stay at the common temperature.

@@ -151,8 +151,8 @@ class Regression:
         middle, shifts[square] = float(shifts[linear]), sizes[square] / 2
         return cls(terms, shifts, sizes, has_constant, smoothing, middle)
 
-    def only(self, chosen: tuple[int, ...]) -> "Regression":
-        """The same with some of the terms."""
+    def with_terms(self, chosen: tuple[int, ...]) -> "Regression":
+        """The regression with some of its terms."""
         places = list(chosen)
         terms = tuple(self.terms[place] for place in places)
         return replace(self, terms=terms, shifts=self.shifts[places], widths=self.widths[places])
@@ -205,7 +205,7 @@ class LogisticSums:
 
 @dataclass(frozen=True, eq=False)
 class MeasureLoss:
-    """The pass at one point ``x`` of the search."""
+    """The pass that sums the loss and its derivatives at one point ``x`` of the search."""
 
     regression: Regression
     x: HostArray
@@ -228,7 +228,7 @@ class MeasureLoss:
         """The columns, and the loss of each row with its first and second derivative by the calibrated log-odds."""
         xp = batch.xp
         columns = self.regression.columns(batch)
-        mapped = columns @ arrays.beside(self.x, columns)
+        mapped = columns @ arrays.on_device_of(self.x, columns)
         signs = xp.astype(2 * batch.labels - 1, mapped.dtype)
         before, after = self.regression.smoothing
         smoothing = before + (after - before) * (signs + 1) / 2
@@ -269,7 +269,7 @@ class Coefficients:
 
     @property
     def slopes(self) -> HostArray:
-        """The same without the constant."""
+        """The coefficients without the constant."""
         return self.values[: len(self.regression.terms)]
 
 
@@ -315,7 +315,7 @@ class LogisticSearch:
         return self.sums(found.regression, found.x).loss
 
     def standard_errors(self, found: Coefficients, *, counts: bool) -> HostArray:
-        """Those of the coefficients, from the sandwich of sums over independent rows or clusters."""
+        """The standard errors of the coefficients, from the sandwich of sums over independent rows or clusters."""
         if not found.regression.size:
             return np.zeros(0)
         self.n_readings += 1

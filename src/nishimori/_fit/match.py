@@ -42,7 +42,7 @@ class Joint:
 
     @classmethod
     def of(cls, observables: Sequence[Observable], logs: Sequence[float], gaps: GapSums) -> "Joint | None":
-        """From the sums at the temperatures, or a short step away; None if they do not tell."""
+        """The log T of several observables and their covariance, from sums at or near the temperatures; None if not known."""
         measured = [item.observable for item in gaps.items]  # which need no hash
         if any(each not in measured for each in observables):
             return None
@@ -133,7 +133,7 @@ class Match:
     gaps: GapSums | None
     has_squares: bool = True
 
-    def chosen(self, position: int) -> tuple[float, Receipt]:
+    def solution(self, position: int) -> tuple[float, Receipt]:
         """The temperature of one observable and how it was found; raises if there is none, and warns if it is uncertain."""
         root = self.roots[position]
         if isinstance(root, NishimoriError):
@@ -158,7 +158,7 @@ class Match:
         )
 
     def standard_error(self, position: int) -> float | None:
-        """That of the temperature of one observable; None if it has none, or if the sums for it were not made."""
+        """The standard error of the temperature of one observable; None if it has none, or the sums for it were not made."""
         root = self.roots[position]
         if self.gaps is None or not isinstance(root, Root):
             return None
@@ -173,11 +173,11 @@ class Match:
         return Joint.of(self.observables, [-root.x for root in roots], self.gaps)
 
     def with_counts(self) -> "Match":
-        """The same, where a weight of w stands for w independent rows."""
+        """The match with standard errors for which a weight of w stands for w independent rows."""
         return self if self.gaps is None else replace(self, gaps=self.gaps.with_counts())
 
     def at_roots(self, data: Rows, *, counts: bool = False) -> "Match":
-        """The same, with all sums at the temperatures themselves and from the same reading, which is one more.
+        """The match with all sums measured at the temperatures themselves, in one more reading.
 
         Errors of clusters need this: a mean gap that is left a short step away adds up over the rows of a cluster. Errors of
         independent rows need it where one row decides: its gap is almost zero at the root, but not a short step away.

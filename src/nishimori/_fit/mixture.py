@@ -194,7 +194,7 @@ def _model_minimum(weights: HostArray, slopes: HostArray, curvature: HostArray) 
 
 
 def _on_face(free: list[int], weights: HostArray, slopes: HostArray, curvature: HostArray) -> HostArray:
-    """The same where all weights except the free ones are zero, and the free ones may be negative; their sum is 1."""
+    """The minimum of the quadratic model where all but the free weights are zero; free ones may be negative, and sum to 1."""
     size = len(free)
     matrix = np.block([[curvature[np.ix_(free, free)], np.ones((size, 1))], [np.ones((1, size)), np.zeros((1, 1))]])
     right = np.append((curvature @ weights - slopes)[free], 1.0)
@@ -256,7 +256,7 @@ class MixtureConditions:
 
 
 def standard_errors(data: Rows, temperature: float, weights: HostArray, *, counts: bool) -> HostArray | None:
-    """Those of T and of the three weights; None if the conditions do not determine them. The data are read twice."""
+    """The standard errors of T and of the three weights; None if the conditions do not determine them. Reads twice."""
     conditions = MixtureConditions(temperature, weights)
     products = gap_products(data, conditions.gaps_of, counts=counts)
     jacobian = data.gather(conditions).jacobian

@@ -120,15 +120,15 @@ class _Inverse:
         # Each equation is divided by its largest derivative, so that the units of the gaps do not matter.
         sizes = np.abs(matrix).max(axis=1)
         if not (sizes > np.finfo(float).tiny).all():
-            raise _undetermined()
+            raise _undetermined_error()
         self.scale = 1 / sizes
         matrix = matrix * self.scale[:, None]
         try:
             self.matrix: HostArray = np.linalg.inv(matrix)
         except np.linalg.LinAlgError:
-            raise _undetermined() from None
+            raise _undetermined_error() from None
         if not np.linalg.norm(matrix, 1) * np.linalg.norm(self.matrix, 1) <= _LARGEST_CONDITION:
-            raise _undetermined()
+            raise _undetermined_error()
 
     def step(self, gaps: HostArray) -> HostArray:
         """Newton's step from a point with these gaps."""
@@ -148,7 +148,7 @@ def _not_converged(here: Equations, readings: int) -> NotConvergedError:
     )
 
 
-def _undetermined() -> NotConvergedError:
+def _undetermined_error() -> NotConvergedError:
     return NotConvergedError(
         "The parameters are not determined: some change of them has no effect on what is matched. Remove one of two parameters "
         "with the same effect, or a parameter without any."

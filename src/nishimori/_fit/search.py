@@ -22,10 +22,10 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.labels import check_number_of_clusters
 from nishimori._rows.rows import (
     Rows,
-    applied,
-    concluded,
+    call_with_rows,
     counts_of_clusters,
     has_clusters,
+    reduce_sums,
     refuse_counted_clusters,
     sums_at_once,
 )
@@ -53,7 +53,7 @@ class RowErrors:
 
     @classmethod
     def between(cls, values: HostArray, others: HostArray, weights: HostArray) -> "RowErrors":
-        """Those between two tables of means, (observables, n)."""
+        """The sums of the errors between two tables of means, (observables, n)."""
         errors = weights * (values - others)
         return cls(errors.sum(axis=1), (errors**2).sum(axis=1), float(weights.sum()))
 
@@ -65,7 +65,7 @@ class RowErrors:
 
 @dataclass(frozen=True)
 class CompareRows:
-    """The pass; ``wanted`` are confidence and energy, each at a β. With ``expanded_at``, rows are expanded there first."""
+    """The pass that sums the differences between fast and exact means of confidence and energy, each at a β."""
 
     wanted: tuple[tuple[Observable, float], ...]
     expanded_at: float | None = None
@@ -119,9 +119,9 @@ class _Measured(NamedTuple):
     numbers: tuple[int, ...]
     gaps: GapSums
 
-    def some(self, *numbers: int) -> GapSums:
-        """Those of some of the observables."""
-        return self.gaps.some([self.numbers.index(i) for i in numbers])
+    def subset(self, *numbers: int) -> GapSums:
+        """The gaps of some of the observables."""
+        return self.gaps.subset([self.numbers.index(i) for i in numbers])
 
 
 class LastGaps:
@@ -135,31 +135,31 @@ class LastGaps:
         self._readings: list[_Measured] = []
 
     def add(self, numbers: Iterable[int], gaps: GapSums) -> None:
-        """Those of a reading; ``numbers`` say which observables it measured. All are measured by the first one."""
+        """Keep the gaps of one reading; ``numbers`` say which observables it measured. The first reading measures all."""
         self._readings.append(_Measured(tuple(numbers), gaps))
 
     def at(self, roots: Mapping[int, Root]) -> tuple[GapSums | None, bool]:
-        """Those of the observables that have roots, and whether squares of gaps are right there; None of none."""
+        """The gaps of the observables that have roots, at the roots, and whether squares of gaps are accurate there."""
         if not roots:
             return None, True
         numbers = tuple(roots)
         if self._readings[-1].numbers == numbers:  # the commonest case
-            found, shares = self._readings[-1].gaps.carried_to([exp(root.x) for root in roots.values()])
+            found, shares = self._readings[-1].gaps.extrapolate_to([exp(root.x) for root in roots.values()])
         else:
-            carried = [self._last(i).some(i).carried_to([exp(root.x)]) for i, root in roots.items()]
-            found = self._joined(numbers, [sums for sums, _ in carried])
+            carried = [self._last(i).subset(i).extrapolate_to([exp(root.x)]) for i, root in roots.items()]
+            found = self._join_gaps(numbers, [sums for sums, _ in carried])
             shares = np.array([share for _, (share,) in carried])
         steps = (root.x - log(item.betas[0]) for root, item in zip(roots.values(), found.items, strict=True))
         bends = (root.point.bend(step) for root, step in zip(roots.values(), steps, strict=True))
         return found, all(sqrt(share) * bend <= _CARRIED for share, bend in zip(shares.tolist(), bends, strict=True))
 
-    def _joined(self, numbers: Sequence[int], own: Sequence[GapSums]) -> GapSums:
-        """Those of several observables from those of each at its root."""
+    def _join_gaps(self, numbers: Sequence[int], own: Sequence[GapSums]) -> GapSums:
+        """The gaps of several observables together, from those of each at its root."""
         at_roots = np.array([[sums.products[0, 0], sums.square_products[0, 0]] for sums in own])
         products = np.empty((2, len(numbers), len(numbers)))
         for a, i in enumerate(numbers):
             for b, j in enumerate(numbers):
-                both = self._last(i, j).some(i, j)
+                both = self._last(i, j).subset(i, j)
                 near = np.stack([both.products, both.square_products])
                 scales = at_roots[a] * at_roots[b] / np.maximum(near[:, 0, 0] * near[:, 1, 1], _LEAST)
                 products[:, a, b] = near[:, 0, 1] * np.sqrt(np.maximum(scales, 0.0))
@@ -227,7 +227,7 @@ class Readings:
         return answers
 
     def for_a_start(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
-        """The same, but without looking for the reason if there is nothing to find."""
+        """The points of searches in a sample, from one reading; no reason is sought if there is nothing to find."""
         if self.n_passes >= _READINGS_FOR_A_START:
             return {i: NotConvergedError("The sample gives no start.") for i in wanted}
         gaps = self.data.gather(measure_at(self.observables, wanted, exact=self.exact))
@@ -242,14 +242,14 @@ class Readings:
         """The point of a search, or why there will be no temperature."""
         assert self.census is not None, "counted in the first reading"
         if moments.observed == -inf:
-            return _masked_labels(self.census, self.label_name)
+            return _masked_labels_error(self.census, self.label_name)
         refused = _refusal(moments.at(slice(1, None)), self.census) if judged else None
         return refused or in_log_beta(moments if len(moments.betas) == 1 else moments.at(slice(1)))
 
-    def concluded(self, steps: tuple[Callable[[Any], Any], ...], *passes: Any) -> Any:
-        """What ``steps`` make of several passes of one reading."""
+    def reduce_sums(self, steps: tuple[Callable[[Any], Any], ...], *passes: Any) -> Any:
+        """The result of ``steps``, applied to the sums of several passes of one reading."""
         self.n_passes += 1
-        return concluded(self.data, together(*passes), steps)
+        return reduce_sums(self.data, together(*passes), steps)
 
     def read(self, *passes: Any) -> tuple[Any, ...]:
         """What several passes give, from one reading."""
@@ -283,7 +283,7 @@ def _betas_to_judge(observable: Observable, start: float) -> tuple[float, ...]:
     return (0.0, *grid, inf)
 
 
-def _masked_labels(census: Census, label_name: str) -> InputError:
+def _masked_labels_error(census: Census, label_name: str) -> InputError:
     return InputError(
         label_name,
         "not name a masked class for temperature scaling",
@@ -294,7 +294,7 @@ def _masked_labels(census: Census, label_name: str) -> InputError:
 
 def refusal(moments: Moments, census: Census, label_name: str) -> NishimoriError | None:
     """Why no temperature can be found by moments at both ends and perhaps between them, or None if one can."""
-    return _masked_labels(census, label_name) if moments.observed == -inf else _refusal(moments, census)
+    return _masked_labels_error(census, label_name) if moments.observed == -inf else _refusal(moments, census)
 
 
 def _refusal(moments: Moments, census: Census) -> NishimoriError | None:
@@ -404,7 +404,7 @@ def answers_of(sample: Rows | None, observables: Sequence[Observable]) -> dict[i
     if sample is None:
         return {}
     try:
-        return applied(sample, _Answers(tuple(observables)))
+        return call_with_rows(sample, _Answers(tuple(observables)))
     except InputError:
         return {}  # a reading of all rows will say which one is wrong
 
@@ -420,7 +420,7 @@ class _Answers:
 
 
 def answers_from(begin: Mapping[int, float], sample: Rows, observables: Sequence[Observable]) -> dict[int, float]:
-    """The same, where the search may start from what is known already."""
+    """The log β of each observable that has a root in a sample, by a search that starts from ``begin``."""
     readings = Readings(sample, observables, Confidence(), "labels")
     readings.exact = False
     begin = dict.fromkeys(range(len(observables)), ANYWHERE) | dict(begin)
@@ -429,11 +429,11 @@ def answers_from(begin: Mapping[int, float], sample: Rows, observables: Sequence
         roots = drive(searches, readings.for_a_start)
     except InputError:
         return {}  # a reading of all rows will say which one is wrong
-    return known(roots)
+    return log_betas_of(roots)
 
 
-def known(roots: Mapping[int, Root | NishimoriError]) -> dict[int, float]:
-    """Where the roots are that were found."""
+def log_betas_of(roots: Mapping[int, Root | NishimoriError]) -> dict[int, float]:
+    """The log β of the roots that were found, by the number of the observable."""
     return {i: root.x for i, root in roots.items() if isinstance(root, Root)}
 
 
@@ -478,14 +478,14 @@ def match(
     """
     if isinstance(data, Sketch):
         return _match_in_sketch(data, observables, right, label_name, counts=counts)
-    found = _matched(data, observables, right, starts, label_name)
+    found = _search_temperatures(data, observables, right, starts, label_name)
     refuse_counted_clusters(data, counts=counts)
     if has_clusters(data) or not found.has_squares:
         return found.at_roots(data, counts=counts)
     return found.with_counts() if counts else found
 
 
-def _matched(
+def _search_temperatures(
     data: Rows,
     observables: tuple[Observable, ...],
     right: TopN | None,
@@ -575,7 +575,7 @@ class _Search:
     def again(self, begin: Mapping[int, float], found: Match) -> Match:
         """Search again in float64, from what was found."""
         self.exact = True
-        return self.by_reading(dict(begin) | known(dict(enumerate(found.roots))))
+        return self.by_reading(dict(begin) | log_betas_of(dict(enumerate(found.roots))))
 
     def sums_agree(self, rows: Rows, places: Mapping[int, float]) -> bool:
         """Whether float32 and float64 have the same mean gaps on some of ``rows``, without a number per row."""
@@ -590,7 +590,7 @@ class _Search:
         """Whether float32 and float64 agree on some of ``rows``, as exactly as a temperature is promised."""
         places = {i: root.x if self.expanded_at is not None else self.readings.measured_at[i] for i, root in roots.items()}
         measured = tuple((self.observables[i], exp(x)) for i, x in places.items())
-        distances = applied(rows, _Rounding(measured, self.expanded_at, self.data.n_rows or inf))
+        distances = call_with_rows(rows, _Rounding(measured, self.expanded_at, self.data.n_rows or inf))
         return all(
             distance <= _PROMISED * abs(root.point.slope) for distance, root in zip(distances, roots.values(), strict=True)
         )
@@ -608,9 +608,9 @@ class _Search:
         """Read the data once, in the middle of the starts, and read on only if that is not enough."""
         search = _SearchNearby(self.observables, dict(begin))
         expand = Expand(middle(begin), self.exact)
-        found, self.readings.census = self.readings.concluded((_joined, search), expand, self.readings.count)
+        found, self.readings.census = self.readings.reduce_sums((_join_parts, search), expand, self.readings.count)
         if found.gaps is None:
-            return self.by_reading(dict(begin) | known(found.roots))
+            return self.by_reading(dict(begin) | log_betas_of(found.roots))
         self.expanded_at = middle(begin)
         return self._match(found.roots, found.gaps)
 
@@ -618,7 +618,7 @@ class _Search:
         assert self.readings.census is not None, "the first answer to a search counts the rows"
         if not self.exact:
             roots = {i: _with_rounding(root) for i, root in roots.items()}
-        found = tuple(_determined(observable, roots[i]) for i, observable in enumerate(self.observables))
+        found = tuple(_root_or_error(observable, roots[i]) for i, observable in enumerate(self.observables))
         at_roots, has_squares = gaps.at({i: root for i, root in enumerate(found) if isinstance(root, Root)})
         return Match(self.observables, found, self.readings.census, self.readings.n_passes, at_roots, has_squares)
 
@@ -641,10 +641,10 @@ class _Rounding:
         return [errors.distance(i, is_part=is_part) for i in range(len(self.measured))]
 
 
-def _joined(sums: Sums) -> Sums:
-    """The same sums with the expanded rows in few parts."""
+def _join_parts(sums: Sums) -> Sums:
+    """The sums with the expanded rows in few parts, and the census."""
     rows, census = sums.items
-    return Sums((rows.joined(), census))
+    return Sums((rows.join_parts(), census))
 
 
 class _Nearby(NamedTuple):
@@ -722,7 +722,7 @@ def _is_precise(root: Root | NishimoriError) -> bool:
 def _match_in_sketch(
     data: Sketch, observables: tuple[Observable, ...], right: TopN | None, label_name: str, *, counts: bool
 ) -> Match:
-    """The same from sums that were made before: nothing is read."""
+    """The match of observables in a sketch: nothing is read."""
     if right is not None:
         raise InputError("top_n", "be 1 for a sketch, which counts right answers of the top class", got=right.n)
     if counts and data.n_clusters is not None:
@@ -743,7 +743,7 @@ def _match_in_sketch(
     return Match(observables, tuple(found), data.census, 1, gaps)
 
 
-def _determined(observable: Observable, root: Root | NishimoriError) -> Root | NishimoriError:
+def _root_or_error(observable: Observable, root: Root | NishimoriError) -> Root | NishimoriError:
     """A root that rounding does not move by more than is promised, else the reason why it is no answer."""
     if isinstance(root, NishimoriError):
         return root

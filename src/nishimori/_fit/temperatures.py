@@ -76,7 +76,7 @@ class Temperatures:
 
     @classmethod
     def of(cls, matched: Match) -> "Temperatures":
-        """From a search whose first observables are those that have a name."""
+        """The temperatures that a search found; its first observables must be those of EC and TS."""
         found = dict(zip(BUILT_IN, matched.roots, strict=False))
         ec, ts = found["ec"], found["ts"]
         return cls(
@@ -92,8 +92,8 @@ class Temperatures:
         )
 
     @classmethod
-    def bounded(cls, matched: BoundedMatch) -> "Temperatures":
-        """From the search in top-k log-probabilities, for the same observables."""
+    def from_bounds(cls, matched: BoundedMatch) -> "Temperatures":
+        """The temperatures that a search in top-k log-probabilities found, with their bounds."""
         ec, ts = matched.found
         return cls(
             ec=ec.value,
@@ -165,7 +165,7 @@ def temperatures_of(
         bounded = BoundedMatch(data, *BUILT_IN.values(), counts=counts)
         if warn:
             bounded.warn()
-        return Temperatures.bounded(bounded)
+        return Temperatures.from_bounds(bounded)
     begin = None if starts is None else [-log(starts[name]) for name in BUILT_IN]
     matched = match(data, *BUILT_IN.values(), starts=begin, counts=counts)
     if warn:

@@ -76,7 +76,7 @@ class BoundedMatch:
     @cached_property
     def found(self) -> tuple[BoundedTemperature, ...]:
         """What is known about each observable."""
-        return tuple(self._found(each) for each in self.observables)
+        return tuple(self._bounded_temperature(each) for each in self.observables)
 
     def warn(self) -> None:
         """Say what makes the temperatures uncertain."""
@@ -98,7 +98,7 @@ class BoundedMatch:
             temperature_se=found.se,
         )
 
-    def _found(self, observable: Observable) -> BoundedTemperature:
+    def _bounded_temperature(self, observable: Observable) -> BoundedTemperature:
         if observable not in self._asked:
             return BoundedTemperature(observable, None, None, self._unknown_labels())
         position = self._asked.index(observable)
@@ -110,15 +110,15 @@ class BoundedMatch:
                 return BoundedTemperature(observable, None, None, root)
             bounds = Interval(coldest, inf)
             return BoundedTemperature(observable, bounds, None, self._too_wide(bounds, None))
-        bounds = self._widened(self._energy_bounds(root) if is_energy else _between(root, self.concentrated, position), root)
+        bounds = self._widen(self._energy_bounds(root) if is_energy else _between(root, self.concentrated, position), root)
         errors = [each for one in (self.even, self.concentrated) if (each := one.standard_error(position)) is not None]
         # Where the two are far from each other, the error of the hotter one may exceed any width.
         is_close = bool(errors) and bounds.high - bounds.low < min(errors)
         se = max(errors) if is_close else min(errors, default=None)
         return BoundedTemperature(observable, bounds, se, None if is_close else self._too_wide(bounds, se))
 
-    def _widened(self, bounds: Interval, root: Root) -> Interval:
-        """The same with room for rounding: that of both ends, and that of the log-probabilities."""
+    def _widen(self, bounds: Interval, root: Root) -> Interval:
+        """The bounds, widened by the rounding of both ends and of the log-probabilities."""
         beta, slope = exp(root.x), root.point.slope
         # The mean logarithm changes with its own rounding, and with the weights by as much as it spreads.
         spread = 1 + sqrt(beta * slope)
@@ -182,7 +182,7 @@ class EnergySums:
 
     @property
     def gaps(self) -> HostArray:
-        """Their means."""
+        """The mean gaps of the energy."""
         return self.totals / self.weight
 
 

@@ -128,7 +128,7 @@ class Record:
             raise FormatError(f'{path} is not a calibration file: it has no "format": "{FORMAT}". {_REMEDY}')
         version = content.get("format_version")
         if not _is_count(version, 1):
-            raise damaged(path, "format_version", version)
+            raise damage_error(path, "format_version", version)
         assert isinstance(version, int)
         if version > VERSION:
             writer = content.get("provenance", content)
@@ -137,36 +137,36 @@ class Record:
                 f"{path} has format version {reprlib.repr(version)}, written by nishimori {writer}; this one reads up "
                 f"to {VERSION}. Run `pip install --upgrade nishimori`."
             )
-        return cls._checked(_from_version_1(content, path) if version == 1 else content, path)
+        return cls._from_fields(_from_version_1(content, path) if version == 1 else content, path)
 
     @classmethod
-    def _checked(cls, content: dict[str, Any], path: Path) -> "Record":
-        """From the fields of versions 2 to 4."""
+    def _from_fields(cls, content: dict[str, Any], path: Path) -> "Record":
+        """The record from the fields of versions 2 to 4."""
         refuse_missing(("map", "input", "provenance"), content, path)
         for name in ("map", "provenance"):
             if not isinstance(content[name], dict):
-                raise damaged(path, name, content[name])
+                raise damage_error(path, name, content[name])
         map_, told = content["map"], content["provenance"]
         refuse_missing(("kind", "parameters"), map_, path)
         told = dict.fromkeys(_ADDED) | told
         refuse_missing(tuple(each.name for each in fields(Provenance)), told, path)
         if content["input"] not in get_args(Input):
-            raise damaged(path, "input", content["input"])
+            raise damage_error(path, "input", content["input"])
         try:
             used = from_parameters(map_["kind"], map_["parameters"])
         except InputError:
-            raise damaged(path, "map", map_) from None
+            raise damage_error(path, "map", map_) from None
         told["method"] = present_name(told["method"])
         provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
         for name in provenance.faults():
-            raise damaged(path, name, told[name])
+            raise damage_error(path, name, told[name])
         if used.n_classes is not None and used.n_classes != provenance.n_classes:
-            raise damaged(path, "n_classes", provenance.n_classes)
+            raise damage_error(path, "n_classes", provenance.n_classes)
         floor = content.get("floor")
         try:
             check_input(content["input"], floor)
         except InputError:
-            raise damaged(path, "floor", floor) from None
+            raise damage_error(path, "floor", floor) from None
         return cls(used, content["input"], provenance, None if floor is None else float(floor))
 
 
@@ -205,9 +205,9 @@ def _from_version_1(content: dict[str, Any], path: Path) -> dict[str, Any]:
     refuse_missing(("temperature", "top_n", "input", *same), content, path)
     method, top_n, n_classes = content["method"], content["top_n"], content["n_classes"]
     if method not in ("ec", "ts", "fixed"):
-        raise damaged(path, "method", method)
+        raise damage_error(path, "method", method)
     if not _is_count(top_n, 1) or (_is_count(n_classes, 2) and top_n >= n_classes):
-        raise damaged(path, "top_n", top_n)
+        raise damage_error(path, "top_n", top_n)
     params = {"top_n": top_n} if method == "ec" else {}
     return {
         "map": {"kind": "temperature", "parameters": {"temperature": content["temperature"]}},
@@ -232,7 +232,7 @@ def refuse_missing(names: tuple[str, ...], content: dict[str, Any], path: Path) 
         raise FormatError(f"{path} is damaged: {', '.join(missing)} missing. {_REMEDY}")
 
 
-def damaged(path: Path, name: str, value: Any) -> FormatError:
+def damage_error(path: Path, name: str, value: Any) -> FormatError:
     """The error that a field of a file cannot be right."""
     return FormatError(f"{path} is damaged: {name} is {reprlib.repr(value)}. {_REMEDY}")
 

@@ -38,7 +38,7 @@ _known: dict[str, Any] = {}
 
 def add(name: str, target: Any) -> None:
     """Put a checked ``target`` into the table."""
-    taken = imported(_BUILT_IN[name]) if name in _BUILT_IN else _known.get(name, target)
+    taken = import_object(_BUILT_IN[name]) if name in _BUILT_IN else _known.get(name, target)
     if taken != target:
         other = taken.__name__ if isinstance(taken, type) else repr(taken)
         raise InputError("name", "be new", got=f"{name!r}, which is the name of {other}", remedy="Choose another name.")
@@ -65,15 +65,15 @@ def by_class_name() -> dict[str, str]:
 def find(name: Any) -> Any:
     """The observable or class called ``name``, or None."""
     if name in _BUILT_IN:
-        return imported(_BUILT_IN[name])
+        return import_object(_BUILT_IN[name])
     if name not in _known:
         for each in _entry_points():
             if each.name == name:
-                _known[name] = _loaded(each)
+                _known[name] = _load(each)
     return _known.get(name)
 
 
-def _loaded(point: EntryPoint) -> Any:
+def _load(point: EntryPoint) -> Any:
     try:
         return point.load()
     except Exception as error:  # whatever the package does when it is imported
@@ -83,7 +83,7 @@ def _loaded(point: EntryPoint) -> Any:
         ) from None
 
 
-def imported(path: str) -> Any:
+def import_object(path: str) -> Any:
     """What ``package.module:Name`` names; refuses what cannot be imported."""
     module, _, name = path.partition(":")
     try:

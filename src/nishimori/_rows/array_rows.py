@@ -52,7 +52,7 @@ class ArrayRows(Rows):
         clusters: Clusters | None = None,
         groups: Groups | None = None,
     ) -> None:
-        self.scores = replace(scores, array=arrays.shared_with_numpy(scores.array))
+        self.scores = replace(scores, array=arrays.shared_numpy_view(scores.array))
         self.n_numbers = (n_rows_in_all or scores.n_samples) * scores.n_classes  # of all rows
         self.labels = labels
         self.weights = weights
@@ -76,7 +76,7 @@ class ArrayRows(Rows):
         return self.scores.floor
 
     def with_floor(self, floor: float) -> "ArrayRows":
-        """The same rows with smaller probabilities raised to ``floor``."""
+        """A copy of these rows in which probabilities below ``floor`` are raised to it."""
         made = copy(self)
         made.scores = replace(self.scores, floor=floor)
         return made
@@ -114,14 +114,14 @@ class ArrayRows(Rows):
                 if not len(kept):
                     continue
                 labels, weights = labels[kept], weights[kept]
-            unchanged = self.scores.unchanged(rows, kept)
-            values = self.scores.widened(unchanged)
+            unchanged = self.scores.rows_as_stored(rows, kept)
+            values = self.scores.widen(unchanged)
             if rows.start not in self._masked:
                 first = self._first_row + rows.start
                 numbers = range(first, self._first_row + rows.stop) if kept is None else first + kept
                 self._masked[rows.start] = self.scores.check(values, numbers)
             logits, given = self.scores.as_logits(values)
-            true, heavy = arrays.beside(labels, logits), arrays.beside(weights, logits)
+            true, heavy = arrays.on_device_of(labels, logits), arrays.on_device_of(weights, logits)
             clusters = None if self.clusters is None else self.clusters.of(rows).of(kept)
             groups = None if self.groups is None else self.groups.of(rows).of(kept)
             masked, rounding = self._masked[rows.start], self.scores.rounding

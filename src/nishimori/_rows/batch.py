@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.labels import RowIndex, coded, row_index
+from nishimori._rows.labels import RowIndex, encode_values, row_index
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, namespace
 
@@ -53,7 +53,7 @@ class Groups:
     @classmethod
     def coded(cls, groups: Any, n_rows: int, row: RowIndex = row_index) -> "Groups":
         """From the name of the group of each row: text or numbers."""
-        names, codes = coded(groups, n_rows, "group", row)
+        names, codes = encode_values(groups, n_rows, "group", row)
         return cls(codes, tuple(names.tolist()))
 
     def of(self, rows: slice | HostArray | None) -> "Groups":

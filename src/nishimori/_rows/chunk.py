@@ -13,14 +13,14 @@ import numpy as np
 
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.labels import coded
+from nishimori._rows.labels import encode_values
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import Found
-from nishimori._rows.rows import Steps, after
+from nishimori._rows.rows import Steps, run_steps
 from nishimori._rows.scores import warn_if_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
-from nishimori._support.warnings import Told, collected
+from nishimori._support.warnings import Told, collect_notices
 from nishimori.errors import InputError
 
 MOST_NUMBERS = 2**25
@@ -59,7 +59,7 @@ class Conclusion:
     steps: Steps
 
     def __call__(self, part: Part) -> Part:
-        return part if part.sums is None else replace(part, sums=after(self.steps, part.sums))
+        return part if part.sums is None else replace(part, sums=run_steps(self.steps, part.sums))
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ChunkReading:
         places = [each[0] for each in values[len(self.given) :]]
         total = Part()
         try:
-            with collected() as told:
+            with collect_notices() as told:
                 _refuse_other_lengths(blocks[0], given, self.meaning)
                 for rows in self._pieces(blocks, given, places, known):
                     sums = self._result(rows) if rows.weights.any() else None
@@ -177,12 +177,12 @@ class Naming:
         if not first.size:
             return Part()
         try:
-            _, counted = self.meaning.labelling.counted(np.asarray(given["labels"]).reshape(-1), first.shape)
+            _, counted = self.meaning.labelling.counted_labels(np.asarray(given["labels"]).reshape(-1), first.shape)
             if "sample_weight" in given:
                 counted &= np.asarray(given["sample_weight"]).reshape(-1) != 0
             found = []
             for name in self.wanted:
-                different, codes = coded(np.asarray(given[name]).reshape(-1), counted.size, name.removesuffix("s"))
+                different, codes = encode_values(np.asarray(given[name]).reshape(-1), counted.size, name.removesuffix("s"))
                 found.append(ChunkNames(different, np.bincount(codes, counted) > 0))
             return Part(_Several(tuple(found)))
         except InputError as error:

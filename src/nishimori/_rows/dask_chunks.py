@@ -30,7 +30,7 @@ def dask(name: str = "") -> Any:
     return import_module(f"dask.{name}" if name else "dask")
 
 
-def handed(places: HostArray) -> Any:
+def as_task_argument(places: HostArray) -> Any:
     """Places of chunks as an argument of tasks."""
     from nishimori._rows.dask_places import Places  # noqa: PLC0415 - it imports Dask
 
@@ -75,7 +75,7 @@ class Cut:
             found.append(places)
         return found
 
-    def summed(
+    def sum_over_chunks(
         self, function: Callable[..., Any], *, scores: bool = True, conclude: Callable[[Any], Any] | None = None, **shared: Any
     ) -> Any:
         """The sum of ``function`` over all chunks, from one graph.
@@ -94,15 +94,15 @@ class Cut:
         for each in self.others.values():
             arguments += [each, axes]
         for axis, each in enumerate(self.places):
-            arguments += [handed(each), (axis,)]
+            arguments += [as_task_argument(each), (axis,)]
         parts = self.blockwise(function, out, *arguments, **shared)
         # Results are added in the order of chunks, by a tree whose shape depends on their number alone.
         at_once = dict(enumerate(parts.numblocks)) | {0: _ADDED}
         found = dask("array").reduction(
             parts,
             chunk=_as_it_is,
-            combine=_added,
-            aggregate=partial(_concluded, conclude),
+            combine=_add,
+            aggregate=partial(_conclude, conclude),
             name="nishimori-chunk",  # which dashboards show
             dtype=object,
             split_every=at_once,
@@ -118,11 +118,15 @@ class Cut:
         name = f"nishimori-{uuid4().hex}"
         return dask("array").blockwise(function, out, *arguments, name=name, dtype=dtype, meta=meta, align_arrays=False, **more)
 
-    def picked(self, chunks: list[int], size: int) -> "Cut":
+    def random_rows(self, chunks: list[int], size: int) -> "Cut":
         """Random rows of some chunks of the first dimension, kept together; ``size`` of each, or as many as all have."""
         size = min(size, min(self.leading[0][each] for each in chunks) * prod(min(sizes) for sizes in self.leading[1:]))
         axes, whole = tuple(range(self.n_axes)), tuple(range(self.logits.ndim))
-        places = [item for axis, each in enumerate(self.places) for item in (handed(each if axis else each[chunks]), (axis,))]
+        places = [
+            item
+            for axis, each in enumerate(self.places)
+            for item in (as_task_argument(each if axis else each[chunks]), (axis,))
+        ]
         sizes = {0: (size,) * len(chunks)} | {axis: (1,) * len(self.leading[axis]) for axis in axes[1:]}
         pick = Pick(size, self.n_axes)
 
@@ -140,7 +144,7 @@ class Cut:
         return Cut(logits, dict(zip(self.others, others, strict=True)))
 
 
-def divided(logits: Any) -> Any:
+def split_chunks(logits: Any) -> Any:
     """The logits in chunks of fewer rows, if there are several chunks of columns and the rows of one are too many."""
     cut = Cut(logits, {})
     if not cut.is_known or logits.ndim == cut.n_axes or logits.numblocks[-1] == 1:
@@ -155,7 +159,7 @@ def divided(logits: Any) -> Any:
     return dask("array").concatenate([logits[low:high] for low, high in pairwise([*edges, starts[-1]])])
 
 
-def beside(values: Any, cut: Cut, name: str, score_name: str) -> Any:
+def align_chunks(values: Any, cut: Cut, name: str, score_name: str) -> Any:
     """One value per row in the chunks of the logits, as an array of Dask; ``name`` is the caller's word for them."""
     leading, shape = cut.leading, tuple(map(sum, cut.leading))
     is_lazy = arrays.is_lazy(values)
@@ -210,15 +214,15 @@ def _as_it_is(part: Any, axis: Any, keepdims: bool) -> Any:  # noqa: ARG001 - as
     return part
 
 
-def _added(parts: Any, axis: Any, keepdims: bool) -> Any:
+def _add(parts: Any, axis: Any, keepdims: bool) -> Any:
     """The sum of some results, from the first to the last; lists of them where there are several dimensions."""
     if not isinstance(parts, list):
         return parts
-    first, *others = (_added(each, axis, keepdims) for each in parts)
+    first, *others = (_add(each, axis, keepdims) for each in parts)
     return reduce(add, others, first)
 
 
-def _concluded(conclude: Callable[[Any], Any] | None, parts: Any, axis: Any, keepdims: bool) -> Any:
+def _conclude(conclude: Callable[[Any], Any] | None, parts: Any, axis: Any, keepdims: bool) -> Any:
     """What follows from the sum of all results."""
-    total = _added(parts, axis, keepdims)
+    total = _add(parts, axis, keepdims)
     return total if conclude is None else conclude(total)

@@ -14,7 +14,7 @@ import numpy as np
 
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.chunk import Application, ChunkReading, Conclusion, Known, Naming
-from nishimori._rows.dask_chunks import Cut, beside, dask, divided
+from nishimori._rows.dask_chunks import Cut, align_chunks, dask, split_chunks
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import Found
@@ -87,7 +87,7 @@ class DaskRows(Rows):
         given = tuple(self.cut.others)
         reading = how(pass_, self.meaning, given, self.cut.n_axes, self.n_classes, self.n_rows, self._found)
         known = dask().delayed(self._known, pure=False, traverse=False)
-        part = self.cut.summed(reading, conclude=conclude, known=known)
+        part = self.cut.sum_over_chunks(reading, conclude=conclude, known=known)
         if part.refusal is not None:
             raise part.refusal
         for message, category in part.told:
@@ -123,24 +123,24 @@ class DaskRows(Rows):
             return None
         chunks = np.sort(np.random.default_rng(0).choice(full, n_read, replace=False)).tolist()
         n_parts = n_read * prod(len(sizes) for sizes in inner)
-        return DaskRows(self.cut.picked(chunks, -(-size // n_parts)), self.meaning, self._known, is_kept=True)
+        return DaskRows(self.cut.random_rows(chunks, -(-size // n_parts)), self.meaning, self._known, is_kept=True)
 
 
 def from_dask(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: ReadOptions) -> DaskRows:
     """Rows in Dask's arrays; ``parts`` are clusters and groups. All but the logits may be NumPy arrays."""
     _check(logits, labels, meaning)
-    cut = Cut(divided(logits), {})
+    cut = Cut(split_chunks(logits), {})
     given = {"labels": labels, "sample_weight": sample_weight, **parts}
     for name in parts:
         refuse_name(given[name], name.removesuffix("s"))
     called = {"labels": meaning.names[1]}
     others = {
-        name: beside(values, cut, called.get(name, name), meaning.names[0])
+        name: align_chunks(values, cut, called.get(name, name), meaning.names[0])
         for name, values in given.items()
         if values is not None
     }
     cut = replace(cut, others=others)
-    return DaskRows(cut, meaning, _numbered(cut, tuple(name for name in parts if name in others), meaning))
+    return DaskRows(cut, meaning, _find_names(cut, tuple(name for name in parts if name in others), meaning))
 
 
 def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
@@ -164,12 +164,12 @@ def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
         )
 
 
-def _numbered(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Known:
+def _find_names(cut: Cut, wanted: tuple[str, ...], meaning: ReadOptions) -> Known:
     """All clusters and groups, from one graph that does not touch the logits."""
     if not wanted:
         return Known()
     naming = Naming(wanted, tuple(cut.others), meaning)
-    part = cut.summed(naming, scores=False)
+    part = cut.sum_over_chunks(naming, scores=False)
     if part.refusal is not None:
         raise part.refusal
     if part.sums is None or not part.sums.items[0].counted.any():

@@ -122,8 +122,8 @@ def on_device(
 
     columns = _columns(labels, scores) if classes is None else None
     if columns is None:
-        columns = arrays.beside(in_blocks().labels, scores.array)
-    heavy = None if weights is None else arrays.beside(weights, scores.array)
+        columns = arrays.on_device_of(in_blocks().labels, scores.array)
+    heavy = None if weights is None else arrays.on_device_of(weights, scores.array)
     return DeviceRows(scores, columns, heavy, in_blocks, clusters, groups)
 
 

@@ -174,14 +174,14 @@ def open_rows(
             )
         logits, meaning = classes_last(logits, class_axis, names[0]), replace(meaning, class_axis=-1)
     parts = {"clusters": clusters, "groups": groups}
-    found = _opened(logits, labels, sample_weight, parts, meaning, of_file, read_ahead, progress)
+    found = _open(logits, labels, sample_weight, parts, meaning, of_file, read_ahead, progress)
     if counts:
         refuse_counted_clusters(found, counts=counts)
         found.counts = True
     return found
 
 
-def _opened(
+def _open(
     logits: Any,
     labels: Any,
     sample_weight: Any,
@@ -209,7 +209,7 @@ def _opened(
 def _at_hand(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, Any], meaning: ReadOptions) -> Rows:
     """Arrays that are in memory or on a device; ``parts`` are clusters and groups."""
     table, name = meaning.scores(logits), meaning.names[1]
-    labels, sample_weight = meaning.labelling.applied(labels, sample_weight, table, name)
+    labels, sample_weight = meaning.labelling.apply(labels, sample_weight, table, name)
     meaning.labelling.refuse_nothing(sample_weight, name, labels)
     clusters, groups = (table.per_row(parts[each], each) for each in ("clusters", "groups"))
     weights = checked_weights(sample_weight, table.n_samples, table.row)
@@ -255,7 +255,7 @@ def _pieces(
     progress: bool | None,
 ) -> Pieces[Any]:
     """Rows that are read piece by piece; ``parts`` are clusters and groups."""
-    found = stored(logits)
+    found = stored_scores(logits)
     if found is not None:
         kept = {name: loaded(values) for name, values in parts.items()}
         return StoredRows(found, loaded(labels), loaded(sample_weight), meaning, **kept, progress=progress)
@@ -278,7 +278,7 @@ def _pieces(
     return StreamRows(logits, meaning, progress=progress, read_ahead=read_ahead)
 
 
-def stored(logits: Any) -> Stored | None:
+def stored_scores(logits: Any) -> Stored | None:
     """Scores that are read from outside the memory: a .npy file, a memory map, an array in chunks; None for others."""
     if not _is_stored(logits):
         return None

@@ -19,18 +19,18 @@ from nishimori._rows.array_files.files import ArrayFile, open_arrays
 from nishimori._rows.array_files.numpy_files import array_file
 from nishimori._rows.array_files.selection import array_name, refuse_table_options, without_groups
 from nishimori._rows.labelling import differ
-from nishimori._rows.labels import class_labels, group_names, refuse_permuted, spelled_as
+from nishimori._rows.labels import class_labels, group_names, refuse_permuted, spell_as_classes
 from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import rows_per_piece
 from nishimori._rows.stored_rows import KeptScores, Stored, StoredRows
-from nishimori._rows.tables.block import Block, Table, listed
+from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import Roles, by_values
 from nishimori._rows.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
 from nishimori._rows.tables.selection import Selection, selected, undecided
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
-from nishimori._support.progress import Report, shown
+from nishimori._support.progress import Report, show_progress
 from nishimori.errors import A_NAME, FormatError, InputError, setting
 
 SUFFIXES = (*ARRAYS, *ENDINGS)
@@ -135,7 +135,7 @@ def located(error: InputError, lines: HostArray | None, columns: Sequence[str] |
 
 def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool | None = None) -> FileRows:
     """The rows of a file of arrays, of a table, or of a folder of Parquet files."""
-    with shown(progress) as report:
+    with show_progress(progress) as report:
         contents = _from_table(path, roles, report) if is_table(path) or path.is_dir() else _from_arrays(path, roles)
     refuse_other_classes(roles, contents.scores.shape, contents.columns)
     refuse_permuted(contents.columns, meaning.classes)
@@ -184,7 +184,7 @@ def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[s
     has = "one score per row, which stands for 2" if len(shape) == 1 else f"{found} columns of scores"
     remedy = ". Pass scores of the same model."
     if columns is not None:
-        remedy = f": {listed(columns)}. Name the right ones with {setting('columns')}."
+        remedy = f": {join_names(columns)}. Name the right ones with {setting('columns')}."
     raise InputError(f"The calibration has {roles.n_classes} classes, but the file has {has}{remedy}")
 
 
@@ -195,7 +195,7 @@ def _spelled(contents: Contents, meaning: ReadOptions) -> tuple[Contents, ReadOp
         classes = [str(label) for label in class_labels(classes).tolist()]
         meaning = replace(meaning, classes=classes)
     known = classes if classes is None or ignored is None else [*classes, str(ignored)]
-    return replace(contents, labels=spelled_as(labels, known)), meaning
+    return replace(contents, labels=spell_as_classes(labels, known)), meaning
 
 
 class ArrayScores(Stored):

@@ -64,7 +64,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, rows: ArrayRows, *, is_first: bool) -> "Fingerprint":
-        """That of all rows of positive weight, in the first pass or in a later one."""
+        """The fingerprint of all rows of positive weight, in the first pass or in a later one."""
         columns: Array | None = None
         squares = rounding = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
@@ -113,7 +113,7 @@ def _root_mean_square(values: HostArray) -> float:
 def _sum_of_squares(values: Array) -> float:
     """The sum of the squares of all forms of all rows."""
     xp = arrays.namespace(values)
-    forms = xp.astype(arrays.beside(_forms(values.shape[1]), values), values.dtype)
+    forms = xp.astype(arrays.on_device_of(_forms(values.shape[1]), values), values.dtype)
     step = max(_FEWEST_ROWS, _UNTHREADED // values.shape[1]) if isinstance(values, np.ndarray) else values.shape[0]
     blocks = (arrays.in_double(values[start : start + step, :] @ forms) for start in range(0, values.shape[0], step))
     return sum(float(xp.sum(block**2)) for block in blocks)

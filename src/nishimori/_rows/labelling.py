@@ -38,7 +38,7 @@ class Labelling:
         """Whether there is nothing to do."""
         return self.ignore_index is None and not self.shift_labels
 
-    def applied(self, labels: Any, sample_weight: Any, scores: Scores, name: str) -> tuple[Any, Any]:
+    def apply(self, labels: Any, sample_weight: Any, scores: Scores, name: str) -> tuple[Any, Any]:
         """Labels and weights, one per row of ``scores``. Rows that do not count weigh zero. ``name`` is that of the labels."""
         weights = scores.per_row(sample_weight, "sample_weight")
         if self.is_plain:
@@ -50,7 +50,7 @@ class Labelling:
                 "have shape (n_sequences, n_tokens, n_classes) where `shift_labels` is True",
                 got=f"{tuple(scores.array.shape)}: it is not known where a sequence ends",
             )
-        flat, counted = self.counted(flat, scores.leading)
+        flat, counted = self.counted_labels(flat, scores.leading)
         if weights is None or not counted.any():
             return flat, None if counted.all() else counted.astype(np.float64)
         given = numeric_weights(weights)
@@ -58,7 +58,7 @@ class Labelling:
             return flat, given  # refused later, as other values are
         return flat, np.where(counted, given, 0.0)  # weights of rows that do not count may be missing
 
-    def counted(self, flat: HostArray, leading: tuple[int, ...]) -> tuple[HostArray, HostArray]:
+    def counted_labels(self, flat: HostArray, leading: tuple[int, ...]) -> tuple[HostArray, HostArray]:
         """The label of each row, and which rows count. ``leading`` is the shape of the labels before they were made flat."""
         counted = np.ones(len(flat), dtype=bool)
         if self.shift_labels:

@@ -187,7 +187,7 @@ def flat_labels(y: Any, scores: Scores, name: str) -> HostArray:
     except ValueError:
         raise InputError(name, "be a flat list of labels", got="rows of different lengths") from None
     if scores.leading and labels.shape != (scores.n_samples,):
-        return _flattened(labels, scores, name)
+        return _flatten(labels, scores, name)
     if labels.ndim == 2 and scores.is_binary_score and labels.shape[1] > 1:
         raise InputError(
             name,
@@ -207,7 +207,7 @@ def flat_labels(y: Any, scores: Scores, name: str) -> HostArray:
     return labels
 
 
-def _flattened(labels: HostArray, scores: Scores, name: str) -> HostArray:
+def _flatten(labels: HostArray, scores: Scores, name: str) -> HostArray:
     """Labels in the shape of the scores before the classes."""
     if labels.shape == scores.leading:
         return labels.reshape(-1)
@@ -303,7 +303,7 @@ def numeric_weights(sample_weight: Any) -> HostArray:
         raise InputError("sample_weight", f"hold one number per sample, but one could not be read: {error}") from None
 
 
-def spelled_as(labels: HostArray, classes: Sequence[Any] | None) -> Any:
+def spell_as_classes(labels: HostArray, classes: Sequence[Any] | None) -> Any:
     """Labels from a file as numbers, or spelled as ``classes`` are where there are any: 3.0 in a file is the class "3"."""
     if labels.ndim != 1:
         return labels  # refused later, with its shape
@@ -311,7 +311,7 @@ def spelled_as(labels: HostArray, classes: Sequence[Any] | None) -> Any:
         return _numeric(labels) if labels.dtype.kind in "UO" else labels
     known = {str(label) for label in classes}
     values = labels.tolist()
-    spelling = {value: _spelled(value, known) for value in set(values)}
+    spelling = {value: _spelling(value, known) for value in set(values)}
     return [spelling[value] for value in values]
 
 
@@ -332,8 +332,8 @@ def _number(value: Any) -> Any:
         return value
 
 
-def _spelled(value: Any, known: set[str]) -> str:
-    """The class that a label is, or the label as text. Only a whole number may lose its decimals, and 1.7 is not one."""
+def _spelling(value: Any, known: set[str]) -> str:
+    """The class that a label stands for, or the label as text. Only a whole number may lose its decimals."""
     text = str(value)
     try:
         # The limit keeps a short text such as 1e999999999 from becoming a long number.
@@ -350,11 +350,11 @@ def cluster_codes(clusters: Any, weights: HostArray, row: RowIndex = row_index) 
     """A whole number for the cluster of each sample; samples of weight zero may have any cluster, and get 0."""
     (kept,) = np.nonzero(weights)
     codes = np.zeros(len(weights), dtype=np.int64)
-    codes[kept] = coded(clusters, len(weights), "cluster", row, kept)[1]
+    codes[kept] = encode_values(clusters, len(weights), "cluster", row, kept)[1]
     return codes
 
 
-def coded(
+def encode_values(
     values: Any, n_samples: int, what: str, row: RowIndex = row_index, kept: HostArray | None = None
 ) -> tuple[HostArray, HostArray]:
     """The different values that samples have, in order, and the place of each sample's value among them.

@@ -15,7 +15,7 @@ import numpy as np
 
 from nishimori._rows.array_files.numpy_files import header_of, mapped
 from nishimori._rows.stored_rows import Sliced
-from nishimori._support.arrays import HostArray, merged, rows_between
+from nishimori._support.arrays import HostArray, merge_leading, rows_between
 from nishimori.errors import FormatError
 
 Rows = Callable[[int, int], HostArray]
@@ -29,11 +29,11 @@ class Mapped(Sliced):
     def __init__(self, array: HostArray) -> None:
         given: HostArray = np.asarray(array)
         self.shape, self.dtype = given.shape, given.dtype
-        self.array: HostArray = merged(given) if given.ndim > 2 else given
+        self.array: HostArray = merge_leading(given) if given.ndim > 2 else given
 
     @contextmanager
-    def opened(self) -> Iterator[Rows]:
-        """Slices, none of which is a copy."""
+    def open(self) -> Iterator[Rows]:
+        """A context manager that gives slices of the memory map, none of which is a copy."""
         yield self._rows
 
     def _rows(self, start: int, stop: int) -> HostArray:
@@ -54,8 +54,8 @@ class NpyFile(Sliced):
         self._was = _state(os.stat(path))
 
     @contextmanager
-    def opened(self) -> Iterator[Rows]:
-        """The file, which must be as it was when it was first opened."""
+    def open(self) -> Iterator[Rows]:
+        """A context manager that reads rows of the file, which must not have changed since it was first opened."""
         with self.path.open("rb", buffering=0) as file:
             if _state(os.fstat(file.fileno())) != self._was:
                 raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")

@@ -143,7 +143,7 @@ def takes_rows(
         names = {each.name for each in own} | set(honoured)
 
         @wraps(function)
-        def checked(*arguments: P.args, **options: P.kwargs) -> R:
+        def wrapper(*arguments: P.args, **options: P.kwargs) -> R:
             for name, value in options.items():
                 if name in refused:
                     if value is not None and value is not OPTIONS[name].default:
@@ -153,10 +153,10 @@ def takes_rows(
             return function(*arguments, **options)
 
         added = [Parameter(name, Parameter.KEYWORD_ONLY, default=option.default) for name, option in honoured.items()]
-        checked.__signature__ = known.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+        wrapper.__signature__ = known.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
         described = {name: option._replace(text=own_words.get(name, option.text)) for name, option in honoured.items()}
-        checked.__doc__ = with_options(function.__doc__ or "", described)
-        return checked
+        wrapper.__doc__ = with_options(function.__doc__ or "", described)
+        return wrapper
 
     return decorate
 
@@ -209,7 +209,7 @@ class ReadOptions:
         table = self.scores(array)
         if n_classes is not None and table.n_classes != n_classes:
             raise InputError(self.names[0], f"have {n_classes} classes, as in the rows before", got=table.n_classes)
-        labels, sample_weight = self.labelling.applied(labels, sample_weight, table, self.names[1])
+        labels, sample_weight = self.labelling.apply(labels, sample_weight, table, self.names[1])
         if sample_weight is not None and _is_zero(sample_weight, table.n_samples):
             nothing: HostArray = np.zeros(table.n_samples)
             return ArrayRows(table, nothing.astype(np.int64), nothing, first_row)

@@ -22,7 +22,7 @@ from nishimori._rows.read_ahead import ahead
 from nishimori._rows.rows import Rows, Sum, without_rows
 from nishimori._rows.scores import warn_if_probabilities
 from nishimori._support import arrays
-from nishimori._support.progress import Report, shown, silent
+from nishimori._support.progress import Report, show_progress, silent
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 
@@ -143,7 +143,7 @@ class Pieces(Rows, Generic[P]):
         return self.meaning.floor
 
     def with_floor(self, floor: float) -> Rows:
-        """The same rows with smaller probabilities raised to ``floor``."""
+        """A copy of these rows in which probabilities below ``floor`` are raised to it."""
         made = copy(self)
         made.meaning = replace(self.meaning, floor=floor)
         made._found = None  # what a reading found is that of other logits
@@ -171,7 +171,7 @@ class Pieces(Rows, Generic[P]):
         with closing(pieces):  # type: ignore[type-var]
             for piece in pieces:
                 with self._telling(piece):
-                    rows = self._checked(piece, before)
+                    rows = self._checked_rows(piece, before)
                 if rows is None:
                     continue
                 if now.has_masks:  # of which there will be more
@@ -203,11 +203,11 @@ class Pieces(Rows, Generic[P]):
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with a bar unless the caller has its own."""
         if report is not silent:
-            return self._gathered(pass_, report)
-        with shown(self._progress) as bar:
-            return self._gathered(pass_, bar)
+            return self._sum_pieces(pass_, report)
+        with show_progress(self._progress) as bar:
+            return self._sum_pieces(pass_, bar)
 
-    def _gathered(self, pass_: Callable[[Batch], T], report: Report) -> T:
+    def _sum_pieces(self, pass_: Callable[[Batch], T], report: Report) -> T:
         total: T | None = None
         done = 0
         # After an error the traceback keeps the reading alive, and with it its open files and threads.
@@ -223,7 +223,7 @@ class Pieces(Rows, Generic[P]):
             raise without_rows()
         return total
 
-    def _checked(self, piece: P, before: Found | None) -> ArrayRows | None:
+    def _checked_rows(self, piece: P, before: Found | None) -> ArrayRows | None:
         rows = self.rows(piece)
         if rows is None:
             return None

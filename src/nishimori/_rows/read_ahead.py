@@ -21,7 +21,7 @@ class _End:
 
 
 def ahead(items: Generator[T, None, None]) -> Iterator[T]:
-    """The same items in the same order, each read in a thread before it is asked for.
+    """Iterate over ``items`` in their order; a thread reads each before it is asked for.
 
     An error of the reading is raised here with its own traceback. However the iteration ends, the thread has ended and
     ``items`` is closed before control returns to the caller.

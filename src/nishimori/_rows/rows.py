@@ -82,7 +82,7 @@ class Rows(Protocol):
 
     def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
         """What ``steps``, one after the other, make of the sum of ``pass_``. The sum need not travel: they run where it is."""
-        return after(steps, self.gather(pass_, report))
+        return run_steps(steps, self.gather(pass_, report))
 
     def applied(self, function: "Callable[[Rows], R]") -> R:
         """What ``function`` makes of these rows, computed where they are if they are all in one place."""
@@ -97,25 +97,25 @@ class Rows(Protocol):
         return None
 
     def with_floor(self, floor: float) -> "Rows | None":  # noqa: ARG002 - for those that can
-        """The same rows with smaller probabilities raised to ``floor``, or None where that cannot be had."""
+        """Rows whose probabilities below ``floor`` are raised to it, or None where that cannot be had."""
         return None
 
 
-def after(steps: Steps, value: Any) -> Any:
+def run_steps(steps: Steps, value: Any) -> Any:
     """What some functions, one after the other, make of a value."""
     for step in steps:
         value = step(value)  # the value before, which may be large, is not kept
     return value
 
 
-def concluded(data: Any, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
-    """`Rows.concluded`, also of rows of somebody's own, which need not have it."""
+def reduce_sums(data: Any, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+    """The result of ``steps`` from the sum of a pass, also for rows that have no method `Rows.concluded`."""
     own = getattr(data, "concluded", None)
-    return after(steps, data.gather(pass_, report)) if own is None else own(pass_, steps, report)
+    return run_steps(steps, data.gather(pass_, report)) if own is None else own(pass_, steps, report)
 
 
-def applied(data: Any, function: Callable[[Rows], R]) -> R:
-    """`Rows.applied`, also of rows of somebody's own, which need not have it."""
+def call_with_rows(data: Any, function: Callable[[Rows], R]) -> R:
+    """The result of ``function`` for all rows, also for rows that have no method `Rows.applied`."""
     own = getattr(data, "applied", None)
     found: R = function(data) if own is None else own(function)
     return found
@@ -187,7 +187,7 @@ def is_rows(value: Any) -> bool:
 
 
 def _has(value: Any, name: str) -> bool:
-    """As `hasattr`, but without asking for the value, which may take a reading."""
+    """Whether ``value`` has an attribute, without computing it, which may take a reading."""
     return hasattr(type(value), name) or name in getattr(value, "__dict__", ())
 
 
@@ -236,8 +236,8 @@ class Reported(Rows):
         return self._inner.gather(pass_, self._both(report))
 
     def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
-        """As of the rows inside, told to both reports."""
-        return concluded(self._inner, pass_, steps, self._both(report))
+        """The result of ``steps`` from the sum of ``pass_``; the reading is told to both reports."""
+        return reduce_sums(self._inner, pass_, steps, self._both(report))
 
     def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:
         """As of the rows inside."""
@@ -248,22 +248,22 @@ class Reported(Rows):
         self._readings += 1
         what = f"{self._what}, pass {self._readings}"
 
-        def told(step: str, done: int, total: int | None) -> None:
+        def report_to_both(step: str, done: int, total: int | None) -> None:
             self._report(what, done, total)
             report(step, done, total)
 
-        return told
+        return report_to_both
 
     def sample(self, size: int) -> Rows | None:
-        """As of the rows inside; too short to show."""
+        """A sample of the rows inside; its reading is too short to show."""
         return self._inner.sample(size)
 
     def every(self, step: int) -> Rows | None:
-        """As of the rows inside; too short to show."""
+        """Every ``step``-th row of those inside; its reading is too short to show."""
         return self._inner.every(step)
 
     def with_floor(self, floor: float) -> "Rows | None":
-        """As of the rows inside, shown in the same way."""
+        """The rows inside with a floor, shown in the same way; None where that cannot be had."""
         inner = self._inner.with_floor(floor)
         if inner is None:
             return None

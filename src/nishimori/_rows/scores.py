@@ -93,7 +93,7 @@ class Scores:
             raise InputError(name, f"have shape {self.leading}, one per position, or {shorter}, one per sequence", got=shape)
         return values
 
-    def restored(self, rows: Array) -> Array:
+    def restore_shape(self, rows: Array) -> Array:
         """Results with one row, or one number, per row of the scores, in the leading shape."""
         return namespace(rows).reshape(rows, (*self.leading, *rows.shape[1:])) if self.leading else rows
 
@@ -116,20 +116,20 @@ class Scores:
         step = -(-self.n_samples // max(1, round(self.n_samples / usual)))  # no short block at the end: each has its cost
         return (slice(start, min(start + step, self.n_samples)) for start in range(0, self.n_samples, step))
 
-    def stored(self, rows: slice, kept: HostArray | None = None) -> Array:
+    def unchecked_rows(self, rows: slice, kept: HostArray | None = None) -> Array:
         """Some rows, not yet checked; of those only the ``kept`` ones, if given.
 
         Logits of float32 and float64 are as they were passed, shorter ones become float32, all others float64.
         """
-        return self.widened(self.unchanged(rows, kept))
+        return self.widen(self.rows_as_stored(rows, kept))
 
-    def unchanged(self, rows: slice, kept: HostArray | None = None) -> Array:
-        """The same in the dtype that they came in."""
+    def rows_as_stored(self, rows: slice, kept: HostArray | None = None) -> Array:
+        """Some rows in the dtype that they are stored in; of those only the ``kept`` ones, if given."""
         stored = self._readable(self.at(rows))
         return stored if kept is None else arrays.rows_at(stored, kept)
 
-    def widened(self, stored: Array) -> Array:
-        """Some rows as `stored` gives them, from what `unchanged` gives."""
+    def widen(self, stored: Array) -> Array:
+        """Rows in the precision of `unchecked_rows`, from what `rows_as_stored` gives."""
         return arrays.in_double(stored) if self.input == "probabilities" else arrays.in_single(stored)
 
     def check(self, values: Array, numbers: Sequence[int] | HostArray) -> bool:
@@ -141,7 +141,7 @@ class Scores:
 
     def as_logits(self, values: Array) -> tuple[Array, Array | None]:
         """Logits (n, k) of checked values, and the probabilities they are the logarithms of, if those were given."""
-        table = self._raised(self._table(values))
+        table = self._raise_to_floor(self._table(values))
         return self._logits(table), table if self.input == "probabilities" else None
 
     def logits(self, first_row: int = 0, rows: slice | None = None) -> Array:
@@ -152,14 +152,14 @@ class Scores:
         return self._logits(self.table(first_row, rows))
 
     def table(self, first_row: int = 0, rows: slice | None = None) -> Array:
-        """The same, but as passed: probabilities where those were given."""
+        """The checked scores (n, k) of all rows or of one block as passed: probabilities where those were given."""
         for block in self.blocks() if rows is None else (rows,):
-            stored = arrays.seen_by_numpy(self._readable(self.at(block)))
+            stored = arrays.numpy_view(self._readable(self.at(block)))
             if not self._is_usual(stored):
                 self.check(arrays.in_double(stored), range(first_row + block.start, first_row + block.stop))
         if rows is None:
-            stored = arrays.seen_by_numpy(self._readable(self.at(slice(0, self.n_samples))))
-        return self._raised(self._table(arrays.to_compute(stored)))
+            stored = arrays.numpy_view(self._readable(self.at(slice(0, self.n_samples))))
+        return self._raise_to_floor(self._table(arrays.to_compute(stored)))
 
     def sample(self, index: HostArray) -> "Scores":
         """The rows whose numbers are in ``index``, without their positions."""
@@ -179,7 +179,7 @@ class Scores:
         """``values``, on the host if their own library would read small probabilities as zero."""
         return arrays.on_host(values) if self.input == "probabilities" and arrays.flushes(values) else values
 
-    def _raised(self, values: Array) -> Array:
+    def _raise_to_floor(self, values: Array) -> Array:
         """``values``, none of them below the floor."""
         if self.floor is None:
             return values
@@ -227,13 +227,13 @@ def scores(x: Any, *, input: Input = "logits", name: str = "logits", floor: floa
 
 
 def scores_of(array: Array, *, input: Input, name: str, floor: float | None = None) -> Scores:
-    """The same for what is known to be an array of numbers."""
+    """The scores of an array of numbers, whose shape is checked."""
     check_input(input, floor)
     leading: tuple[int, ...] = ()
     check_shape(array.shape, name)
     if len(array.shape) > 2:
         leading = tuple(int(length) for length in array.shape[:-1])
-        array = arrays.merged(array) if arrays.is_array(array) else array
+        array = arrays.merge_leading(array) if arrays.is_array(array) else array
     found = Scores(array, input, name, floor, leading)
     if floor is not None and floor * found.n_classes >= 1:
         raise InputError(

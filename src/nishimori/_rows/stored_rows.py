@@ -57,7 +57,7 @@ class Stored(ABC):
             raise ValueError("A stored array can only be copied to memory.")
         return np.concatenate(list(self.blocks())).reshape(self.shape).astype(dtype or self.dtype, copy=False)
 
-    def picked(self, size: int) -> tuple[HostArray, HostArray] | None:  # noqa: ARG002 - for those that can
+    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:  # noqa: ARG002 - for those that can
         """The numbers of about ``size`` rows chosen at random, and these rows; None where that would take a reading."""
         return None
 
@@ -86,7 +86,7 @@ class StoredRows(Pieces[_StoredBlock]):
         score_name, label_name = meaning.names
         numeric(np.empty(0, stored.dtype), score_name)
         table = scores_of(stored, input=meaning.input, name=score_name, floor=meaning.floor)
-        labels, sample_weight = meaning.labelling.applied(labels, sample_weight, table, label_name)
+        labels, sample_weight = meaning.labelling.apply(labels, sample_weight, table, label_name)
         meaning.labelling.refuse_nothing(sample_weight, label_name, labels)
         clusters, groups = table.per_row(clusters, "clusters"), table.per_row(groups, "groups")
         self.stored = stored
@@ -111,9 +111,9 @@ class StoredRows(Pieces[_StoredBlock]):
 
     def rows(self, piece: _StoredBlock) -> ArrayRows:
         """The rows with their labels and weights; errors count them from the start of the array."""
-        return self._taken(piece.values, slice(piece.first_row, piece.first_row + len(piece.values)), piece.first_row)
+        return self._array_rows(piece.values, slice(piece.first_row, piece.first_row + len(piece.values)), piece.first_row)
 
-    def _taken(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArrayRows:
+    def _array_rows(self, values: HostArray, rows: slice | HostArray, first_row: int = 0) -> ArrayRows:
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
         clusters = None if self.clusters is None else self.clusters.of(rows)
         groups = None if self.groups is None else self.groups.of(rows)
@@ -130,10 +130,10 @@ class StoredRows(Pieces[_StoredBlock]):
 
     def sample(self, size: int) -> ArrayRows | None:
         """About ``size`` rows, the same ones each time; None where that would take a reading, or if all weigh nothing."""
-        found = self.stored.picked(size)
+        found = self.stored.random_rows(size)
         if found is None or not self.weights[found[0]].any():
             return None
-        return self._taken(found[1], found[0])
+        return self._array_rows(found[1], found[0])
 
 
 class KeptScores(Stored):
@@ -150,11 +150,11 @@ class KeptScores(Stored):
             end -= len(block)
 
     def blocks(self) -> Generator[HostArray, None, None]:
-        """All at once, as an array is read."""
+        """The blocks as they were read."""
         yield self._array
 
-    def picked(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """The rows that are chosen of an array."""
+    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """The numbers of about ``size`` random rows, and these rows."""
         index = spread(self.shape[0], size)
         return index, self._array[index]
 
@@ -163,21 +163,21 @@ class Sliced(Stored):
     """Scores of which any run of rows can be read by itself."""
 
     @abstractmethod
-    def opened(self) -> Any:
+    def open(self) -> Any:
         """A context manager that gives a function from the first and last row to these rows."""
 
     def blocks(self) -> Generator[HostArray, None, None]:
         """Pieces of whole blocks."""
         step = rows_per_piece(self.n_columns)
-        with self.opened() as rows:
+        with self.open() as rows:
             for start in range(0, self.n_rows, step):
                 yield rows(start, min(self.n_rows, start + step))
 
-    def picked(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """Random runs of rows."""
+    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """The numbers of about ``size`` rows in random runs, and these rows."""
         length = max(1, size // _RUNS)
-        starts = length * _chosen(self.n_rows // length, -(-size // length))
-        with self.opened() as rows:
+        starts = length * _choose(self.n_rows // length, -(-size // length))
+        with self.open() as rows:
             parts = [rows(start, start + length) for start in starts.tolist()]
         return _numbers(starts, length), np.concatenate(parts)
 
@@ -203,17 +203,17 @@ class Chunked(Stored):
             found = np.asarray(self.array[part if len(part) > 1 else part[0]])
             yield found.reshape(-1, self.shape[-1]) if len(self.shape) > 1 else found
 
-    def picked(self, size: int) -> tuple[HostArray, HostArray] | None:
-        """Random rows of random chunks."""
+    def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
+        """The numbers of about ``size`` random rows of random chunks, and these rows; None where that takes a reading."""
         if len(self.shape) > 2:
             return None  # chunks are not consecutive rows
         n_chunks = self.shape[0] // self._chunk  # a last one that is not full is left out
         n_read = max(_CHUNKS, -(-size // self._chunk))
         if n_read > _PART * n_chunks:
             return None
-        starts = self._chunk * _chosen(n_chunks, n_read)
+        starts = self._chunk * _choose(n_chunks, n_read)
         each = -(-size // n_read)
-        within = _chosen(self._chunk, each)
+        within = _choose(self._chunk, each)
         parts = [np.asarray(self.array[start : start + self._chunk])[within] for start in starts.tolist()]
         return (starts[:, None] + within).ravel(), np.concatenate(parts)
 
@@ -234,7 +234,7 @@ def _slices(shape: tuple[int, ...], chunks: tuple[int, ...], n_rows: int) -> Ite
         yield (slice(start, start + step),)
 
 
-def _chosen(n: int, size: int) -> HostArray:
+def _choose(n: int, size: int) -> HostArray:
     """Different numbers below ``n``, in order, the same ones each time."""
     return np.sort(np.random.default_rng(0).choice(n, min(n, size), replace=False))
 

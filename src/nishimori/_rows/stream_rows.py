@@ -54,7 +54,7 @@ class StreamRows(Pieces[_Numbered]):
         """The rows of one batch; None if it is empty."""
         batch = piece.batch
         if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
-            raise InputError("each batch", f"be {WHAT_A_BATCH_IS}", got=_described(batch))
+            raise InputError("each batch", f"be {WHAT_A_BATCH_IS}", got=_description(batch))
         array, labels, weights = (*batch, None)[:3]
         shape = tuple(getattr(array, "shape", (1,)))
         if 0 in (shape[:-1] or shape):
@@ -125,7 +125,7 @@ def _iterable(made: Any, name: str) -> Iterable[Any]:
     return made
 
 
-def _described(batch: Any) -> str:
+def _description(batch: Any) -> str:
     if isinstance(batch, tuple | list):
         return f"a {type(batch).__name__} of {len(batch)}"
     if arrays.is_array(batch):

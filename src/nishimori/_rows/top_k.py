@@ -182,12 +182,12 @@ class TopK:
         """
         beta = 1 / checked_temperature(temperature)
         numbers = np.flatnonzero((self.scores.array != -np.inf).any(axis=1))
-        logs = self._checked(numbers)
+        logs = self._checked_logs(numbers)
         tails = self._tails(logs, numbers)
         peaks = logs.max(axis=1)
         weights = np.exp(beta * (logs - peaks[:, None]))
         found = []
-        for levels in (tails.even(), tails.concentrated()):
+        for levels in (tails.even_levels(), tails.concentrated_levels()):
             rest = (levels.numbers * np.exp(beta * (levels.logs - peaks))).sum(axis=0)
             each = np.zeros((self.scores.n_samples, self.k))
             each[numbers] = weights / (weights.sum(axis=1) + rest)[:, None]
@@ -208,7 +208,7 @@ class TopK:
 
     def rows(self, labels: HostArray, numbers: HostArray) -> ListedRows:
         """The rows with these ``numbers``, checked, for their true classes ``labels``."""
-        logs = self._checked(numbers)
+        logs = self._checked_logs(numbers)
         indices = self._indices[numbers]
         tails = self._tails(logs, numbers)
         if not (logs[:, 1:] < logs[:, :-1]).all():
@@ -251,7 +251,7 @@ class TopK:
         numbers = np.flatnonzero(~is_padding)
         if not len(numbers):
             return
-        logs = self._checked(numbers)
+        logs = self._checked_logs(numbers)
         listed = logs > -np.inf
         n_listed = listed.sum(axis=1)
         self._refuse_extra_entries(n_listed, numbers)
@@ -292,7 +292,7 @@ class TopK:
                 ),
             )
 
-    def _checked(self, numbers: HostArray) -> HostArray:
+    def _checked_logs(self, numbers: HostArray) -> HostArray:
         """The log-probabilities of some rows, in float64, none of them above 0."""
         logs = self.scores.array[numbers].astype(np.float64)
         if self._is_checked[numbers].all():

@@ -82,12 +82,12 @@ class TopKRows(Rows):
     @cached_property
     def even(self) -> "Completed":
         """What is not listed has equal probabilities."""
-        return Completed(self, Tails.even)
+        return Completed(self, Tails.even_levels)
 
     @cached_property
     def concentrated(self) -> "Completed":
         """What is not listed is in as few classes as possible."""
-        return Completed(self, Tails.concentrated)
+        return Completed(self, Tails.concentrated_levels)
 
     @cached_property
     def blocks(self) -> list[tuple[slice, ListedRows]]:
@@ -178,7 +178,7 @@ def open_top_k(given: TopK, labels: Any, sample_weight: Any, parts: Mapping[str,
         if value is not None:
             raise InputError(argument, "be left out for top-k log-probabilities")
     scores, name, clusters = given.scores, meaning.names[1], parts["clusters"]
-    labels, sample_weight = meaning.labelling.applied(labels, sample_weight, scores, name)
+    labels, sample_weight = meaning.labelling.apply(labels, sample_weight, scores, name)
     meaning.labelling.refuse_nothing(sample_weight, name, labels)
     weights = checked_weights(sample_weight, scores.n_samples, scores.row)
     together = None if clusters is None else clusters_of(scores.per_row(clusters, "clusters"), weights, scores.row)

@@ -85,13 +85,13 @@ class Tails:
 
     @property
     def _largest(self) -> "Tails":
-        """The same with the largest possible masses."""
+        """The tails with their largest possible masses."""
         most = self.numbers * np.exp(self.ceilings)
         return replace(self, masses=np.minimum(self.masses + self.slacks, most))
 
     @property
     def _smallest(self) -> "Tails":
-        """The same with the smallest possible masses."""
+        """The tails with their smallest possible masses."""
         return replace(self, masses=np.maximum(self.masses - self.slacks, 0.0))
 
     @property
@@ -106,13 +106,13 @@ class Tails:
         share = np.where(present, self.masses, 1.0) / np.where(present, self.numbers, 1.0)
         return np.where(present, np.minimum(np.log(share), self.ceilings), self.ceilings)
 
-    def even(self) -> TailLevels:
+    def even_levels(self) -> TailLevels:
         """All classes with the same probability, and the largest possible mass."""
         largest = self._largest
         return TailLevels(np.where(largest._present, self.numbers, 0.0)[None], largest._even_logs[None])
 
-    def concentrated(self) -> TailLevels:
-        """As many classes as possible with the largest probability, and one with what is left of the smallest possible mass."""
+    def concentrated_levels(self) -> TailLevels:
+        """The tail with as many classes as possible at the largest probability, and one with the rest of the smallest mass."""
         largest, masses = np.exp(self.ceilings), self._smallest.masses
         numbers = np.minimum(np.floor(masses / largest * (1 + _ROUNDING)), self.numbers)
         left = np.maximum(masses - numbers * largest, 0.0)
@@ -133,7 +133,7 @@ class Tails:
         return lowest, highest
 
     def _extremes(self, beta: float, sums: HostArray, slopes: HostArray, peaks: HostArray) -> tuple[HostArray, HostArray]:
-        """The same for these masses."""
+        """The smallest and the largest mean of log p - peak at ``beta``, for the masses as they are."""
         lowest = slopes / sums
         highest = lowest.copy()
         rows = np.flatnonzero(self._present)
@@ -160,7 +160,7 @@ class _Listed:
     numbers: HostArray
 
     def one_level(self, even: HostArray, ceiling: HostArray) -> HostArray:
-        """The extreme energy of tails with one probability, whose logarithm lies between ``even`` and ``ceiling``."""
+        """The extreme energy of tails with one probability, whose logarithm lies between ``even_levels`` and ``ceiling``."""
         steps = self.beta - 1
         logs = ceiling
         if steps:

@@ -61,7 +61,7 @@ class BinnedGaps:
 
     @cached_property
     def covariance(self) -> HostArray:
-        """That of the gaps, whose sums are divided by a weight that varies too, (bins, bins)."""
+        """The covariance of the gaps, whose sums are divided by a weight that varies too, (bins, bins)."""
         full = np.diag(self.products) if self.products.ndim == 1 else self.products
         mixed = np.outer(self.gaps, self.crossed)
         found: HostArray = full - mixed - mixed.T + self.squares * np.outer(self.gaps, self.gaps)
@@ -89,7 +89,7 @@ class BinnedGaps:
     @cached_property
     def se(self) -> float:
         """The standard error of the measured ECE."""
-        return float(self._measured(np.array([self.corrected]), np.abs(self.gaps), self.errors)[1][0])
+        return float(self._moments_of_ece(np.array([self.corrected]), np.abs(self.gaps), self.errors)[1][0])
 
     def interval(self, level: float) -> Interval:
         """The sizes that the measured ECE leaves possible."""
@@ -121,7 +121,7 @@ class BinnedGaps:
 
     def _upper_limits(self, reach: HostArray) -> HostArray:
         # An ECE that is much lower than that of a calibrated model is luck, and does not show that the model is perfect.
-        (mean,), (error,) = self._measured(np.zeros(1), self.errors, self.errors)
+        (mean,), (error,) = self._moments_of_ece(np.zeros(1), self.errors, self.errors)
         return self._sizes(self.errors, _lower_quantile, reach, max(self.value, float(mean - error)))
 
     def _lower_limits(self, reach: HostArray) -> HostArray:
@@ -131,7 +131,7 @@ class BinnedGaps:
     def is_explained_by_calibration(self, reach: float) -> bool:
         """Whether the measured ECE is below the upper quantile of that of a calibrated model with the same confidences."""
         errors = self.errors if self.nulls is None else np.sqrt(self.nulls)
-        calibrated = self._measured(np.zeros(1), np.zeros_like(errors), errors)
+        calibrated = self._moments_of_ece(np.zeros(1), np.zeros_like(errors), errors)
         return self.value <= float(_upper_quantile(*calibrated, np.array([reach]))[0])
 
     def _sizes(self, pattern: HostArray, quantile: "Quantile", reach: HostArray, value: float | None = None) -> HostArray:
@@ -141,12 +141,12 @@ class BinnedGaps:
         for _ in range(_CUTS):
             width /= _PARTS
             sizes = low + width * np.arange(_PARTS)[:, None]
-            mean, error = self._measured(sizes.ravel(), pattern, self.errors)
+            mean, error = self._moments_of_ece(sizes.ravel(), pattern, self.errors)
             below = quantile(mean.reshape(sizes.shape), error.reshape(sizes.shape), reach) < value
             low = low + width * np.maximum(below.sum(axis=0) - 1, 0)
         return low
 
-    def _measured(self, sizes: HostArray, pattern: HostArray, errors: HostArray) -> tuple[HostArray, HostArray]:
+    def _moments_of_ece(self, sizes: HostArray, pattern: HostArray, errors: HostArray) -> tuple[HostArray, HostArray]:
         """Mean and standard deviation of the measured ECE where true gaps have a pattern and these sums of their sizes."""
         total = pattern.sum()
         shares = pattern / total if total > 0 else pattern
@@ -183,7 +183,7 @@ class Folded:
 
     @classmethod
     def of(cls, sizes: HostArray, errors: HostArray) -> "Folded":
-        """Those of numbers with means ``sizes`` (m, bins), none of them negative, and standard deviations ``errors``."""
+        """The folded normal numbers with means ``sizes`` (m, bins), none negative, and standard deviations ``errors``."""
         ratio = np.divide(sizes, errors, out=np.full_like(sizes, inf), where=errors > 0)
         clarity = _error_function(ratio / sqrt(2))
         doubt = np.exp(-(ratio**2) / 2) / sqrt(2 * pi)

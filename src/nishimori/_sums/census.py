@@ -72,7 +72,7 @@ class Census:
 
 @dataclass(frozen=True)
 class Count(FollowingPass[Census]):
-    """The pass; an answer is right if ``right`` is at the true class what it is at the top."""
+    """The pass that counts rows and answers; one is right if ``right`` is at the true class what it is at the top."""
 
     right: Confidence | TopN
 

@@ -26,7 +26,7 @@ class _Placed:
 
     @classmethod
     def of(cls, batch: Batch, edges: HostArray) -> "_Placed":
-        """Those of a batch; a masked class has weight zero."""
+        """The bins, claims, truths and weights of a batch; a masked class has weight zero."""
         claimed, masked = class_probabilities(batch.double)
         columns = curve_columns(batch.n_classes)
         kept = slice(columns.start, columns.stop)
@@ -51,12 +51,12 @@ class TallyClasses:
         shape = len(self.edges), self.edges.shape[1] - 1
         places, weights, true = rows.places.ravel(), rows.weights.ravel(), rows.true.ravel()
 
-        def summed(values: HostArray, at: HostArray) -> HostArray:
+        def sums_per_bin(values: HostArray, at: HostArray) -> HostArray:
             found: HostArray = np.bincount(at, values, shape[0] * shape[1]).reshape(shape)
             return found
 
-        claimed, correct = summed(weights * rows.claimed.ravel(), places), summed(weights[true], places[true])
-        return Bins(self.edges, summed(weights, places), claimed, correct, summed(weights**2, places))
+        claimed, correct = sums_per_bin(weights * rows.claimed.ravel(), places), sums_per_bin(weights[true], places[true])
+        return Bins(self.edges, sums_per_bin(weights, places), claimed, correct, sums_per_bin(weights**2, places))
 
 
 @dataclass(frozen=True, eq=False)

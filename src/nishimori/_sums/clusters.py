@@ -36,7 +36,7 @@ def cluster_sums(batch: Batch, rows: Sequence[Array]) -> ClusterSums:
 
 
 def weighted_sums(batch: Batch, rows: Iterable[HostArray]) -> ClusterSums:
-    """The same of numbers that the weights have been multiplied with."""
+    """Sums over the clusters of a batch, of numbers per row that are already multiplied by the weights."""
     assert batch.clusters is not None, "asked for only where there are clusters"
     codes, number = batch.clusters.codes, batch.clusters.number
     return ClusterSums(np.stack([np.bincount(codes, each, number) for each in rows]))

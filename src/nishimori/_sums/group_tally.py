@@ -9,7 +9,7 @@ from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.groups import Grouping
 from nishimori._sums.passes import Sums
-from nishimori._sums.scores import after, inverse_temperatures
+from nishimori._sums.scores import apply_map, inverse_temperatures
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map
@@ -37,7 +37,7 @@ class GroupTally:
         return GroupTally(self.n_rows[known], self.totals[:, known], self.squares[:, known], clusters)
 
     def variances(self, gaps: HostArray) -> HostArray:
-        """That of the gap of each group, from the deviations of its rows or clusters."""
+        """The variance of the gap of each group, from the deviations of its rows or clusters."""
         if self.clusters is not None:
             deviations = self.clusters[0] - gaps[:, None] * self.clusters[1]
             summed = np.einsum("gc,gc->g", deviations, deviations)
@@ -66,11 +66,11 @@ class TallyGroups:
     def __call__(self, batch: Batch) -> Sums:
         betas = tuple(dict.fromkeys(inverse_temperatures(self.maps)))
         known = row_sums(batch, betas, 0) if betas else None
-        mapped = (after(map_, batch) for map_ in self.maps)
+        mapped = (apply_map(map_, batch) for map_ in self.maps)
         return Sums(tuple(self.sums_of(Gibbs(rows, beta, known if rows is batch else None)) for rows, beta in mapped))
 
     def sums_of(self, gibbs: Gibbs) -> GroupTally:
-        """Those of the rows of a batch, from their distribution after a map."""
+        """The sums of each group over the rows of a batch, from their distribution after a map."""
         batch = gibbs.batch
         numbers = [batch.weights, gibbs.top, gibbs.doubt, batch.xp.astype(gibbs.right, batch.weights.dtype)]
         weights, confidence, doubt, hits = arrays.on_host(batch.xp.stack(numbers))
@@ -78,7 +78,7 @@ class TallyGroups:
         gaps = np.where(hits > 0, -doubt, confidence)  # keeps its digits where the model is nearly sure
         units = weights if self.counts else weights**2
 
-        def summed(*rows: HostArray) -> HostArray:
+        def sums_per_group(*rows: HostArray) -> HostArray:
             return np.stack([np.bincount(codes, each, number) for each in rows])
 
         clusters = None
@@ -87,7 +87,7 @@ class TallyGroups:
             clusters = np.stack([by_cluster(batch, codes, weights * gaps), by_cluster(batch, codes, weights)])
         return GroupTally(
             np.bincount(codes, minlength=number),
-            summed(weights, weights * confidence, weights * hits, weights * gaps),
-            summed(units, units * gaps, units * gaps**2, units * confidence * doubt),
+            sums_per_group(weights, weights * confidence, weights * hits, weights * gaps),
+            sums_per_group(units, units * gaps, units * gaps**2, units * confidence * doubt),
             clusters,
         )

@@ -105,7 +105,7 @@ class GroupSums:
 
     @property
     def variance(self) -> HostArray:
-        """That of the sum of gaps: what the labels show, but not less than what the model expects.
+        """The variance of the sum of gaps: what the labels show, but not less than what the model expects.
 
         A group without a single error shows nearly no variance. A group whose confidence is far off shows more than expected.
         """
@@ -139,16 +139,16 @@ class MeasureGroups:
         units = weights if self.counts else weights**2
         number = self.grouping.number
 
-        def summed(rows: HostArray) -> HostArray:
+        def sums_per_group(rows: HostArray) -> HostArray:
             return np.bincount(codes, rows, number)
 
         return GroupSums(
             n_rows=np.bincount(codes, minlength=number),
-            weight=summed(weights),
-            gap=summed(weights * value),
-            slope=summed(weights * slope),
-            model_variance=summed(units * variance),
-            row_squares=summed(units * value**2),
+            weight=sums_per_group(weights),
+            gap=sums_per_group(weights * value),
+            slope=sums_per_group(weights * slope),
+            model_variance=sums_per_group(units * variance),
+            row_squares=sums_per_group(units * value**2),
             clusters=self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None,
         )
 
@@ -162,8 +162,8 @@ class MeasureGroups:
 
 
 def scaled_rows(batch: Batch, betas: HostArray) -> Batch:
-    """The same rows with logits times a positive number per row, counted from the largest of each row."""
+    """The rows of a batch with logits minus the largest of their row, times a positive number per row."""
     # The difference first: a product of large logits would lose its digits.
     drops = arrays.minus_in_double(batch.logits, batch.peak)
-    drops *= arrays.beside(betas, drops)[:, None]
+    drops *= arrays.on_device_of(betas, drops)[:, None]
     return batch.with_logits(drops, same_top=True)

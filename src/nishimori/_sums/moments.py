@@ -186,8 +186,8 @@ class GapSums:
     squares: float
     slope_products: HostArray | None = None
 
-    def some(self, positions: Sequence[int]) -> "GapSums":
-        """Those of some of the observables."""
+    def subset(self, positions: Sequence[int]) -> "GapSums":
+        """The moments and products of gaps of some of the observables."""
         places, m = np.array(positions), len(self.items)
         both = np.ix_(places, places)
         slopes = self.slope_products
@@ -199,7 +199,7 @@ class GapSums:
             None if slopes is None else slopes[:, places[:, None], np.append(places, m + places)],
         )
 
-    def carried_to(self, betas: Sequence[float]) -> "CarriedSums":
+    def extrapolate_to(self, betas: Sequence[float]) -> "CarriedSums":
         """The products of gaps at other β, one per observable: the gap of each row is continued by its slope."""
         assert self.slope_products is not None, "these are where they are wanted"
         m = len(self.items)
@@ -218,7 +218,7 @@ class GapSums:
         )
 
     def with_counts(self) -> "GapSums":
-        """The same, where a weight of w stands for w independent rows."""
+        """The sums, where a weight of w stands for w independent rows."""
         return replace(self, square_products=self.products)
 
     def __add__(self, other: "GapSums") -> "GapSums":

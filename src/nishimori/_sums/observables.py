@@ -97,7 +97,7 @@ class Observable(ABC):
                 "be finite at the true class of each row",
                 remedy="If that class is masked, return the value that counts there.",
             )
-        return _Tabulated(arrays.beside(table, batch.double))
+        return _Tabulated(arrays.on_device_of(table, batch.double))
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
         """Why no temperature fits if the mean stays at or below ``observed`` down to T → 0, where it is ``limit``."""
@@ -181,7 +181,7 @@ class _Tabulated:
         return Gap(mean - observed, size, slope, curvature, jerk)
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
-        """That of the gap, whose derivatives cost little beside the table."""
+        """The value of the gap; its derivatives cost little compared with the table."""
         return self.gap(gibbs, observed).value
 
 
@@ -201,7 +201,7 @@ class TopN(Observable):
         return xp.astype((order < self.n) & (logits > -inf), logits.dtype)
 
     def _on(self, batch: Batch) -> RowView:
-        """Itself: nothing has to be tabulated."""
+        """The observable itself: nothing has to be tabulated."""
         return self
 
     def observed(self, gibbs: Gibbs) -> Array:
@@ -209,7 +209,7 @@ class TopN(Observable):
         batch = gibbs.batch
         xp, table = batch.xp, batch.passed
         label = batch.at(table, batch.labels)[:, None]
-        columns = arrays.beside(np.arange(table.shape[1]), table)[None, :]
+        columns = arrays.on_device_of(np.arange(table.shape[1]), table)[None, :]
         ahead = (table > label) | ((table == label) & (columns < batch.labels[:, None]))
         rank = xp.sum(xp.astype(ahead, xp.int64), axis=1)
         hit = (rank < self.n) & (gibbs.label_drops > -inf)
@@ -229,14 +229,14 @@ class TopN(Observable):
         return Gap(value, xp.abs(value), -slope, -curvature, -gibbs.jerk(averages, slope, curvature))
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
-        """From the weights of the other classes alone."""
+        """The value of the gap, from the weights of the other classes alone."""
         if self.n == 1:
             return Confidence().value(gibbs, observed)
         outside = row_sums(gibbs.batch, (gibbs.beta,), 0, self.n).at(gibbs.beta)[0, ...]
         return gibbs.batch.xp.where(observed == 0, -outside * gibbs.top, (1 + (gibbs.rest - outside)) * gibbs.top)
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """All right, or ties at the top."""
+        """Why no temperature fits as T → 0: all samples are right, or largest logits are equal."""
         what = "correctly" if self.n == 1 else f"within their top {self.n}"
         if observed >= 0:
             samples = "the only sample is" if n_samples == 1 else f"all {n_samples} samples are"
@@ -252,7 +252,7 @@ class TopN(Observable):
         )
 
     def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """No better than chance."""
+        """Why no temperature fits as T → ∞: the accuracy is no better than chance."""
         return (
             f"{self._accuracy} {1 + observed:.4g} is not above chance ({1 + limit:.4g}), "
             f"and {self._confidence} stays above chance at every T.",
@@ -281,7 +281,7 @@ class Confidence(Observable):
         return TopN(1).values(logits)
 
     def _on(self, batch: Batch) -> RowView:
-        """Itself: nothing has to be tabulated."""
+        """The observable itself: nothing has to be tabulated."""
         return self
 
     def observed(self, gibbs: Gibbs) -> Array:
@@ -297,15 +297,15 @@ class Confidence(Observable):
         return Gap(value, xp.abs(value), slope, curvature, gibbs.jerk(averages, slope, curvature))
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
-        """From the weights of the other classes alone."""
+        """The value of the gap, from the weights of the other classes alone."""
         return gibbs.batch.xp.where(gibbs.right, -gibbs.doubt, gibbs.top)
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """As for `TopN`."""
+        """Why no temperature fits as T → 0: all samples are right, or largest logits are equal."""
         return TopN(1)._cold(n_samples, observed, limit)
 
     def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """As for `TopN`."""
+        """Why no temperature fits as T → ∞: the accuracy is no better than chance."""
         return TopN(1)._hot(n_samples, observed, limit)
 
 
@@ -322,7 +322,7 @@ class Energy(Observable):
         return logits
 
     def _on(self, batch: Batch) -> RowView:
-        """Itself: nothing has to be tabulated."""
+        """The observable itself: nothing has to be tabulated."""
         return self
 
     def observed(self, gibbs: Gibbs) -> Array:
@@ -338,16 +338,16 @@ class Energy(Observable):
         return Gap(mean - observed, size, slope, curvature, gibbs.jerk(averages, slope, curvature))
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
-        """From the weights of the other classes, and these times the drops."""
+        """The value of the gap, from the weights of the other classes, and these times the drops."""
         return gibbs.powers(1)[1, ...] * gibbs.top - observed
 
     def _cold(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """All right."""
+        """Why no temperature fits as T → 0: the true class has the largest logit in all samples."""
         samples = "the only sample" if n_samples == 1 else f"all {n_samples} samples"
         return f"the true class has the largest logit in {samples}, so the loss falls all the way to T = 0.", f"{_MORE_DATA}."
 
     def _hot(self, n_samples: int, observed: float, limit: float) -> tuple[str, str]:
-        """No better than chance."""
+        """Why no temperature fits as T → ∞: on average the logit of the true class is not above the mean of its row."""
         masks = ""
         if limit - observed > _FAR_BELOW:
             masks = " If very negative logits, such as -1e9, mask classes, drop the samples whose true class is masked."

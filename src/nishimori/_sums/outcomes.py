@@ -111,7 +111,7 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class KeepOutcomes:
-    """The pass that keeps them."""
+    """The pass that keeps the claims, whether each came true, and the weights."""
 
     beta: float
     of: OneClaim

@@ -90,7 +90,7 @@ class Reliability:
 
     @classmethod
     def from_bins(cls, bins: Bins) -> "Reliability":
-        """Means from sums."""
+        """The reliability curve: the means of each bin that has samples, from sums per bin."""
         group, column = np.nonzero(bins.weight > 0)
         full = (group, column)
         weight = bins.weight[full]
@@ -140,7 +140,7 @@ class Sorted:
     true: HostArray
     weights: HostArray
 
-    def summed(self, values: HostArray) -> HostArray:
+    def sums_per_bin(self, values: HostArray) -> HostArray:
         """Sums per bin, (groups, bins), of one number per claim, or of one per row."""
         shape = self.places.shape[1], self.edges.shape[1] - 1
         flat = np.broadcast_to(values, self.places.shape).ravel()
@@ -150,7 +150,7 @@ class Sorted:
     def bins(self) -> Bins:
         """What a reliability curve is made of."""
         w = self.weights
-        sums = (self.summed(each) for each in (w, w * self.claimed, w * self.true, w**2))
+        sums = (self.sums_per_bin(each) for each in (w, w * self.claimed, w * self.true, w**2))
         return Bins(self.edges, *sums)
 
 

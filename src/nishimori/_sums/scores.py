@@ -38,8 +38,8 @@ class GapSpread:
     def __add__(self, other: "GapSpread") -> "GapSpread":
         return GapSpread(self.products + other.products, self.crossed + other.crossed, self.nulls + other.nulls)
 
-    def binned(self, bins: Bins, squares: float) -> BinnedGaps:
-        """The gaps and their errors."""
+    def binned_gaps(self, bins: Bins, squares: float) -> BinnedGaps:
+        """The gap of each bin, and how the gaps vary together."""
         weight = bins.weight.sum()
         gaps = (bins.confidence - bins.correct)[0] / weight
         return BinnedGaps(gaps, *(each / weight**2 for each in (self.products, self.crossed, squares, self.nulls)))
@@ -47,7 +47,7 @@ class GapSpread:
 
 @dataclass(frozen=True)
 class ClusterGapSpread:
-    """The same where clusters are independent: the gap of each bin in each cluster, and the weight of each cluster."""
+    """What the gaps of bins vary with, where clusters are independent: gaps per bin and cluster, and weights of clusters."""
 
     gaps: ClusterSums
     weights: HostArray
@@ -55,8 +55,8 @@ class ClusterGapSpread:
     def __add__(self, other: "ClusterGapSpread") -> "ClusterGapSpread":
         return ClusterGapSpread(self.gaps + other.gaps, self.weights + other.weights)
 
-    def binned(self, bins: Bins, squares: float) -> BinnedGaps:
-        """The gaps and their errors."""
+    def binned_gaps(self, bins: Bins, squares: float) -> BinnedGaps:
+        """The gap of each bin, and how the gaps vary together."""
         weight = bins.weight.sum()
         gaps = (bins.confidence - bins.correct)[0] / weight
         crossed = self.gaps.values @ self.weights
@@ -99,7 +99,7 @@ class Scored:
         c = claims.claimed[:, 0]
         crossed = units * self.misses
         rows = (crossed * self.misses, crossed, units * (c * (1 - c)))
-        return GapSpread(*(claims.summed(each[:, None])[0] for each in rows))
+        return GapSpread(*(claims.sums_per_bin(each[:, None])[0] for each in rows))
 
     def cluster_gaps(self) -> ClusterGapSpread:
         """The gap of each bin in each cluster."""
@@ -128,7 +128,7 @@ class ScoreSums:
 
     @classmethod
     def of(cls, scored: Scored, n_at_zeros: int, *, counts: bool) -> "ScoreSums":
-        """Those of a batch, in which so many rows gave probability zero to their true class as they were passed."""
+        """The sums of a batch after a map; ``n_at_zeros`` rows gave probability zero to their true class."""
         batch = scored.batch
         return cls(
             n_rows=batch.n_rows,
@@ -161,19 +161,19 @@ class ScoreSums:
 
     @property
     def gaps(self) -> BinnedGaps:
-        return self.gap_spread.binned(self.bins, self.spread.squares)
+        return self.gap_spread.binned_gaps(self.bins, self.spread.squares)
 
 
 @dataclass(frozen=True, eq=False)
 class MeasureScores:
-    """The pass: every sum at several maps, one distribution at a time."""
+    """The pass that sums the scores after several maps, one distribution at a time."""
 
     maps: tuple[Map, ...]
     edges: tuple[HostArray, ...]
     counts: bool = False
 
     def __call__(self, batch: Batch) -> Sums:
-        zeros, scored = at_zeros(batch), scored_after(self.maps, self.edges, batch)
+        zeros, scored = at_zeros(batch), score_after_maps(self.maps, self.edges, batch)
         return Sums(tuple(ScoreSums.of(each, zeros, counts=self.counts) for each in scored))
 
 
@@ -184,15 +184,15 @@ class CollectClaims:
     maps: tuple[Map, ...]
 
     def __call__(self, batch: Batch) -> Sums:
-        return Sums(tuple(Claims.of(Gibbs(*after(each, batch)), "top") for each in self.maps))
+        return Sums(tuple(Claims.of(Gibbs(*apply_map(each, batch)), "top") for each in self.maps))
 
 
-def scored_after(maps: Sequence[Map], edges: Sequence[HostArray], batch: Batch) -> Iterator[Scored]:
+def score_after_maps(maps: Sequence[Map], edges: Sequence[HostArray], batch: Batch) -> Iterator[Scored]:
     """A batch after each of several maps, one at a time; all that are temperatures take one call of the kernel together."""
     betas = inverse_temperatures(maps)
     known = sums_for_scores(batch, betas) if betas else None
     for map_, own in zip(maps, edges, strict=True):
-        mapped, beta = after(map_, batch)
+        mapped, beta = apply_map(map_, batch)
         yield Scored(Gibbs(mapped, beta, known if mapped is batch else sums_for_scores(mapped, [beta])), own)
 
 
@@ -201,7 +201,7 @@ def inverse_temperatures(maps: Sequence[Map]) -> list[float]:
     return [1 / temperature for map_ in maps if (temperature := temperature_of(map_)) is not None]
 
 
-def after(map_: Map, batch: Batch) -> tuple[Batch, float]:
+def apply_map(map_: Map, batch: Batch) -> tuple[Batch, float]:
     """A batch, and the β whose distribution of it is that after calibration."""
     temperature = temperature_of(map_)
     if temperature is not None:

@@ -36,7 +36,7 @@ class Spread:
 
     @classmethod
     def of(cls, batch: Batch, rows: HostArray, *, counts: bool) -> "Spread":
-        """That of the rows of a batch, (numbers, n)."""
+        """The spread of several numbers per row of a batch, (numbers, n)."""
         units = unit_weights(batch, counts=counts)
         total = float(units.sum())
         means = np.einsum("an,n->a", rows, units) / total
@@ -57,13 +57,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class ClusterSpread:
-    """The same where clusters are independent: sums over each cluster, of the weights first."""
+    """Sums over each independent cluster: of the weights, and of several numbers per row."""
 
     sums: ClusterSums
 
     @classmethod
     def of(cls, batch: Batch, rows: HostArray) -> "ClusterSpread":
-        """That of the rows of a batch, (numbers, n)."""
+        """The sums over each cluster of several numbers per row of a batch, (numbers, n)."""
         return cls(cluster_sums(batch, [np.ones(batch.n_rows), *rows]))
 
     def __add__(self, other: "ClusterSpread") -> "ClusterSpread":

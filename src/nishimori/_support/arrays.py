@@ -145,7 +145,7 @@ def in_single(x: Array) -> Array:
 
     On the host if its library or device has no float64 to sum in.
     """
-    x = seen_by_numpy(x) if _has_double(x) else on_host(x)
+    x = numpy_view(x) if _has_double(x) else on_host(x)
     if dtype_name(x) in ("float32", "float64"):
         return x
     if not is_half(x):
@@ -169,7 +169,7 @@ def to_compute(x: Array) -> Array:
     return x if kind(x) == "float" else in_double(x)
 
 
-def rounded(result: Array, original: Array) -> Array:
+def to_dtype_of(result: Array, original: Array) -> Array:
     """``result`` in the dtype of ``original``, unless that is an integer type; in its own library, if that has this dtype."""
     if type(result) is not np.ndarray or dtype_name(original) == "bfloat16":
         return like(result, original)
@@ -179,7 +179,7 @@ def rounded(result: Array, original: Array) -> Array:
 def like(result: Array, original: Array) -> Array:
     """``result`` in the library and dtype of ``original``, unless that is an integer type."""
     if type(result) is np.ndarray and type(original) is not np.ndarray:  # computed on the host
-        result = beside(result, original)
+        result = on_device_of(result, original)
     if kind(original) != "float" or dtype_name(result) == dtype_name(original):
         return result
     return namespace(result).astype(result, original.dtype)
@@ -196,7 +196,7 @@ def on_host(x: Array) -> HostArray:
     return in_single(host) if dtype_name(host) == "bfloat16" else host
 
 
-def beside(values: np.ndarray[Any, Any], x: Array) -> Array:
+def on_device_of(values: np.ndarray[Any, Any], x: Array) -> Array:
     """``values``, a NumPy array, as an array of the library and on the device of ``x``."""
     if isinstance(x, np.ndarray):
         return values
@@ -207,8 +207,8 @@ def beside(values: np.ndarray[Any, Any], x: Array) -> Array:
 def rows_at(x: Array, index: Array) -> Array:
     """The rows of ``x`` whose numbers are in ``index``, which is a NumPy array or lies beside ``x``."""
     if len(x.shape) > 2:  # NumPy's or PyTorch's
-        return x[tuple(beside(each, x) for each in np.unravel_index(on_host(index), x.shape[:-1]))]
-    return namespace(x).take(x, beside(index, x) if isinstance(index, np.ndarray) else index, axis=0)
+        return x[tuple(on_device_of(each, x) for each in np.unravel_index(on_host(index), x.shape[:-1]))]
+    return namespace(x).take(x, on_device_of(index, x) if isinstance(index, np.ndarray) else index, axis=0)
 
 
 def random_numbers(size: int, below: int, x: Array) -> Array:
@@ -218,7 +218,7 @@ def random_numbers(size: int, below: int, x: Array) -> Array:
     return torch.randint(below, (size,), generator=generator, device=x.device)
 
 
-def merged(x: Array) -> Array:
+def merge_leading(x: Array) -> Array:
     """``x`` with all dimensions before the last as one, unless that would take a copy of an array of NumPy or PyTorch."""
     if isinstance(x, np.ndarray) or array_api_compat.is_torch_array(x):
         strides = x.strides if isinstance(x, np.ndarray) else x.stride()
@@ -245,7 +245,7 @@ def with_entries(x: Array, columns: Array, value: Any) -> Array:
         np.put_along_axis(x, columns[:, None], value, axis=1)
         return x
     xp = namespace(x)
-    numbers = beside(np.arange(x.shape[1]), x)
+    numbers = on_device_of(np.arange(x.shape[1]), x)
     return xp.where(numbers[None, :] == columns[:, None], xp.zeros_like(x) + value, x)
 
 
@@ -288,7 +288,7 @@ def is_writable(x: Array) -> bool:
     return type(x) is np.ndarray or not array_api_compat.is_jax_array(x)
 
 
-def seen_by_numpy(x: Array) -> Array:
+def numpy_view(x: Array) -> Array:
     """A tensor of PyTorch on the CPU as NumPy sees it, without a copy except of bfloat16; any other array as it is.
 
     PyTorch divides each operation among threads and waits for the last of them, which takes 20 times as long beside other busy
@@ -299,10 +299,10 @@ def seen_by_numpy(x: Array) -> Array:
     return on_host(x)
 
 
-def shared_with_numpy(x: Array) -> Array:
-    """As `seen_by_numpy`, but never with a copy: bfloat16 as numbers of 16 bits, whose `dtype_name` is still ``bfloat16``."""
+def shared_numpy_view(x: Array) -> Array:
+    """A CPU tensor as NumPy sees it, never a copy: bfloat16 as 16 bits, whose `dtype_name` is still ``bfloat16``."""
     if dtype_name(x) != "bfloat16" or not array_api_compat.is_torch_array(x) or x.device.type != "cpu":
-        return seen_by_numpy(x)
+        return numpy_view(x)
     return x.view(sys.modules["torch"].int16).numpy().view(_BFLOAT16)
 
 

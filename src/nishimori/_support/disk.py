@@ -53,10 +53,10 @@ def new_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]
     """
     target = Path(path)
     check_target(target, overwrite=overwrite)
-    temporary = _unused(target)
+    temporary = _unused_name(target)
     try:
-        while not (mode := _created(temporary)):
-            temporary = _unused(target)
+        while not (mode := _create(temporary)):
+            temporary = _unused_name(target)
         yield temporary
         _take_over(temporary, target, mode)
         if overwrite:
@@ -71,13 +71,13 @@ def new_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]
             os.unlink(temporary)  # one call, which a signal handler cannot interrupt
 
 
-def _unused(target: Path) -> Path:
+def _unused_name(target: Path) -> Path:
     """A name that nobody can guess. It does not contain the target's name, which may be as long as names can be."""
     ending = "".join(target.suffixes[-2:]).lower()  # two, as in .csv.gz
     return target.with_name(f".nishimori-{secrets.token_hex(8)}{ending if len(ending) <= 20 else ''}")
 
 
-def _created(temporary: Path) -> int | None:
+def _create(temporary: Path) -> int | None:
     """Create the file, readable for its owner only; returns the permissions of new files here, or None if the name is taken."""
     try:
         file = os.open(temporary, _NEW, 0o666)
@@ -151,11 +151,11 @@ def _name_target(error: Exception, temporary: Path, target: Path) -> None:
             raise OSError(error.errno, error.strerror, str(target)) from None
     elif not isinstance(error, NishimoriError | FileExistsError):
         _refuse_full_disk(error, temporary, target)
-    error.args = tuple(_renamed(each, temporary, target) for each in error.args)
-    vars(error).update({name: _renamed(each, temporary, target) for name, each in vars(error).items()})
+    error.args = tuple(_replace_name(each, temporary, target) for each in error.args)
+    vars(error).update({name: _replace_name(each, temporary, target) for name, each in vars(error).items()})
 
 
-def _renamed(part: Any, temporary: Path, target: Path) -> Any:
+def _replace_name(part: Any, temporary: Path, target: Path) -> Any:
     """A part of an error, which names the target if it is a text that names the temporary file."""
     return part.replace(str(temporary), str(target)) if isinstance(part, str) else part
 

@@ -54,10 +54,10 @@ _NOT_XML = re.compile("[\ufffe\uffff]")
 
 def printable(text: str) -> str:
     r"""The text with its control characters escaped, as in ``\x1b``, so that a name from a file cannot steer the terminal."""
-    return _without(_UNPRINTABLE, text)
+    return _escape(_UNPRINTABLE, text)
 
 
-def _without(categories: tuple[str, ...], text: str) -> str:
+def _escape(categories: tuple[str, ...], text: str) -> str:
     """The text with the characters of some categories escaped."""
     return "".join(
         each.encode("unicode_escape").decode() if unicodedata.category(each) in categories else each for each in text
@@ -66,7 +66,7 @@ def _without(categories: tuple[str, ...], text: str) -> str:
 
 def _one_line(text: str) -> str:
     """The text in one line: white space as single blanks, and other control characters escaped."""
-    return _without(_CONTROLS, " ".join(text.split()))
+    return _escape(_CONTROLS, " ".join(text.split()))
 
 
 def html_text(text: str) -> str:

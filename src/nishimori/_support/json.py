@@ -31,10 +31,10 @@ def read_json(path: Path) -> Any:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         raise JsonError("it is not text in UTF-8") from None
-    return parsed(text)
+    return parse_json(text)
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """The content of a text."""
     try:
         content = json.loads(text, object_pairs_hook=_distinct, parse_int=_whole)

@@ -22,7 +22,7 @@ def silent(what: str, done: int, total: int | None) -> None:
 
 
 @contextmanager
-def shown(progress: bool | None) -> Iterator[Report]:
+def show_progress(progress: bool | None) -> Iterator[Report]:
     """A report that draws a bar, which disappears when the work is done or fails."""
     if progress is not None and not isinstance(progress, bool):
         raise InputError("progress", "be None, True or False", got=repr(progress))
@@ -85,10 +85,10 @@ def say(text: str, *, label: str = "", style: str = "") -> None:
 
 
 @contextmanager
-def shown_or_told(progress: bool | None, report: Report | None) -> Iterator[Report]:
-    """`shown`, for functions that used to have a keyword ``report``."""
+def show_or_report(progress: bool | None, report: Report | None) -> Iterator[Report]:
+    """The report of `show_progress`, or the one that was passed by the deprecated keyword ``report``."""
     if report is None:
-        with shown(progress) as drawn:
+        with show_progress(progress) as drawn:
             yield drawn
         return
     warnings.warn(

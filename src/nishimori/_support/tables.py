@@ -75,12 +75,12 @@ class RankedTable(ABC):
     @property
     @abstractmethod
     def worst_first(self) -> tuple[Any, ...]:
-        """Those with a gap that is not noise first."""
+        """The results in order, those with a gap that is not noise first."""
 
     @property
     @abstractmethod
     def table(self) -> Tabular:
-        """All of them as they are shown."""
+        """The table of all results, the worst first."""
 
     @property
     @abstractmethod
@@ -89,18 +89,18 @@ class RankedTable(ABC):
 
     @property
     def off(self) -> tuple[Any, ...]:
-        """The names of those with a gap that is not noise, the worst first."""
+        """The names of the results with a gap that is not noise, the worst first."""
         return tuple(each.name for each in self.worst_first if each.is_off)
 
     def to_text(self) -> str:
-        """The worst of them and the summary."""
+        """The worst results and the summary as plain text."""
         table = self.table
         more = len(table.rows) - _PRINTED
         shown = Tabular(table.headers, table.rows[:_PRINTED]).text()
         return "\n".join([shown, *([f"... and {more} more"] if more > 0 else []), "", printable(self.summary)])
 
     def to_markdown(self) -> str:
-        """All of them and the summary as Markdown."""
+        """The table of all results and the summary as Markdown."""
         return f"{self.table.markdown()}\n\n{markdown_text(self.summary)}"
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ def decimals_of(error: float) -> int:
     return max(0, 1 - int(f"{error:.1e}".partition("e")[2]))
 
 
-def measured(value: float, error: float | None) -> str:
+def value_with_error(value: float, error: float | None) -> str:
     """A number with its standard error, both to two digits of the error; six digits if that is not known."""
     if error is None or not 0 < error < inf:
         return f"{value:.6g}"

@@ -24,7 +24,7 @@ def notice(message: str, category: type[Warning]) -> None:
 
 
 @contextmanager
-def collected() -> Iterator[list[Told]]:
+def collect_notices() -> Iterator[list[Told]]:
     """All notices inside, which are not shown: many fits can be told of in one warning.
 
     Unlike `warnings.catch_warnings`, it changes nothing for other threads.

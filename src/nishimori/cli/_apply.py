@@ -17,14 +17,14 @@ from nishimori._rows.array_files.stored_array import StoredArray
 from nishimori._rows.batch import Groups
 from nishimori._rows.file_rows import SUFFIXES, check_ending, check_path, flat, located, refuse_other_classes, row_values
 from nishimori._rows.scores import scores, warn_if_probabilities
-from nishimori._rows.tables.block import Block, Table, listed
+from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import Roles
 from nishimori._rows.tables.files import is_table, is_text, open_table
 from nishimori._rows.tables.new_table import new_table
 from nishimori._rows.tables.selection import selected
 from nishimori._support.arrays import HostArray, like
 from nishimori._support.disk import check_target
-from nishimori._support.progress import Report, shown
+from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import GroupNames, calibrator_in
 from nishimori.cli._help import epilog
@@ -40,7 +40,7 @@ from nishimori.cli._options import (
     WeightsOption,
     roles_from,
 )
-from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json
+from nishimori.cli._terminal import ForceOption, JsonOption, collect_warnings, note, print_json
 from nishimori.errors import FormatError, InputError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def apply(
     known = calibrator.classes
     roles = roles_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
     roles = replace(roles, unused=("labels", "weights"))
-    with heard() as told, _opened(file, roles) as data, shown(None) as report:
+    with collect_warnings() as told, _opened(file, roles) as data, show_progress(None) as report:
         plan = _plan(calibrator, data, roles)
         results = _probabilities(calibrator, data, report)
         if is_table(output):
@@ -122,7 +122,7 @@ def apply(
             }
         )
     if plan.kept and not is_table(output):
-        note(f"{output.name} holds arrays, so the other columns are not kept: {listed(plan.kept)}")
+        note(f"{output.name} holds arrays, so the other columns are not kept: {join_names(plan.kept)}")
     note(f"Wrote {output}")
 
 

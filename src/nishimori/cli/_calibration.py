@@ -10,7 +10,7 @@ import numpy as np
 from nishimori._rows.batch import Groups
 from nishimori._rows.file_rows import SUFFIXES
 from nishimori._rows.scores import Input, check_input, is_auto
-from nishimori._rows.tables.block import listed
+from nishimori._rows.tables.block import join_names
 from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import GroupTemperatures
 from nishimori.maps.map import Map
@@ -57,7 +57,10 @@ def agreed(calibrator: "Calibrator | None", input: Input | None, floor: float | 
     known = [str(label) for label in calibrator.classes_.tolist()]
     if classes is not None and classes != known:
         raise InputError(
-            f"--classes must be those of the calibration in its order, {listed(known)}, got {listed(classes)}. Leave it out."
+            "classes",
+            f"be those of the calibration in its order, {join_names(known)}",
+            got=join_names(classes),
+            remedy="Leave it out.",
         )
     return calibrator.input, calibrator.floor_, known
 

@@ -29,7 +29,15 @@ from nishimori.cli._options import (
     roles_from,
     split,
 )
-from nishimori.cli._terminal import JsonOption, MarkdownOption, heard, print_json, print_lines, print_tabular, print_text
+from nishimori.cli._terminal import (
+    JsonOption,
+    MarkdownOption,
+    collect_warnings,
+    print_json,
+    print_lines,
+    print_tabular,
+    print_text,
+)
 
 MethodsOption = Annotated[
     str, typer.Option(help="Names of methods, comma-separated; none is the model as it is.", metavar="NAMES")
@@ -83,7 +91,7 @@ def compare(
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
     also = (ignore_index is not None, decimal != ".", counts)
-    with heard() as told:
+    with collect_warnings() as told:
         sets = [data_set(each, roles, (*said, *also), floor=floor, counts=counts) for each in data_sets(files)]
         found = nishimori.compare(
             sets[0],

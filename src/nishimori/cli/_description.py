@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nishimori._support.arrays import HostArray
-from nishimori._support.tables import measured
+from nishimori._support.tables import value_with_error
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
@@ -27,7 +27,7 @@ def description(calibrator: "Calibrator") -> list[str]:
         error, found = getattr(calibrator, "temperature_se_", None), verdict(calibrator)
         says = "nothing was fitted" if found is None else f"the model is {found}"
         about = f"({calibrator.method_name}, {calibrator.n_samples_} samples: {says})"
-        return [f"T = {measured(calibrator.temperature_, error)}  {about}"]
+        return [f"T = {value_with_error(calibrator.temperature_, error)}  {about}"]
     own = (rule for kind, rule in _own_rules().items() if isinstance(calibrator, kind))
     return next(own, _RULES[type(map_)])(calibrator, map_)
 
@@ -61,7 +61,7 @@ def _of_groups(calibrator: Any, temperatures: HostArray, names: Sequence[str], w
     parts += [] if spread is None else [f"standard deviation of log T {spread:.2g}"]
     middle = float(np.exp(np.log(temperatures).mean())) if common is None else common
     furthest = np.argsort(-np.abs(np.log(temperatures / middle)), kind="stable")[:_NAMED].tolist()
-    shown = [f"{names[k]} (T = {measured(float(temperatures[k]), _error(errors, k))})" for k in furthest]
+    shown = [f"{names[k]} (T = {value_with_error(float(temperatures[k]), _error(errors, k))})" for k in furthest]
     return [
         f"{', '.join(parts)}  {about}",
         f"Furthest from {'the mean' if common is None else 'the common T'}: {', '.join(shown)}",
@@ -80,10 +80,11 @@ def _of_mixture(calibrator: Any, map_: Mixture) -> list[str]:
     errors = getattr(calibrator, "parameters_se_", None) or {"temperature": None, "weights": (None, None, None)}
     names = "at T", "at T = 1", "uniform"
     shown = [
-        f"{measured(weight, error)} {name}" for weight, error, name in zip(map_.weights, errors["weights"], names, strict=True)
+        f"{value_with_error(weight, error)} {name}"
+        for weight, error, name in zip(map_.weights, errors["weights"], names, strict=True)
     ]
     about = f"({calibrator.method_name}, {calibrator.n_samples_} samples)"
-    return [f"T = {measured(map_.temperature, errors['temperature'])}, weights {', '.join(shown)}  {about}"]
+    return [f"T = {value_with_error(map_.temperature, errors['temperature'])}, weights {', '.join(shown)}  {about}"]
 
 
 def _of_affine(calibrator: Any, map_: Affine) -> list[str]:
@@ -127,7 +128,7 @@ def _of_log_odds(calibrator: Any, map_: Any) -> list[str]:
     """The parameters of a function of the log-odds, with their standard errors."""
     errors = getattr(calibrator, "parameters_se_", None) or {}
     parameters = getattr(calibrator, "parameters_", None) or map_.parameters
-    parts = [f"{name} {measured(value, errors.get(name) or None)}" for name, value in parameters.items()]
+    parts = [f"{name} {value_with_error(value, errors.get(name) or None)}" for name, value in parameters.items()]
     return [f"{', '.join(parts)}  ({calibrator.method_name}, {calibrator.n_samples_} samples)"]
 
 

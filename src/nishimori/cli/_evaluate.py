@@ -9,7 +9,7 @@ import typer
 
 import nishimori
 from nishimori._evaluation.calibrated import check_groups
-from nishimori._evaluation.differences import MOST_BINS, Difference, compared
+from nishimori._evaluation.differences import MOST_BINS, Difference, compare_maps
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.scorecard import METRICS, Scorecard, scorecards
 from nishimori._rows.rows import Reported, Rows
@@ -20,7 +20,7 @@ from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import check_target, new_file
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.optional import require
-from nishimori._support.progress import shown
+from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import Meant, agreed, calibrator_in, refuse_swapped
 from nishimori.cli._group_table import group_gaps_of, print_group_gaps
@@ -51,7 +51,7 @@ from nishimori.cli._terminal import (
     ForceOption,
     JsonOption,
     as_row,
-    heard,
+    collect_warnings,
     note,
     print_json,
     print_table,
@@ -173,9 +173,9 @@ class _EvalRequest:
 def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: "Calibrator | None", wanted: _EvalRequest) -> None:
     """Read the rows, measure them, and show what was found."""
     kind, floor, known = meaning
-    with heard() as told:
+    with collect_warnings() as told:
         rows = _files.opened(wanted.files, roles, floor=floor, counts=wanted.counts, calibrator=calibrator)
-        with shown(None) as report:
+        with show_progress(None) as report:
             results = _measured(Reported(rows, "Measuring", report), calibrator, known, wanted)
     about: dict[str, Any] = {"input": kind, "floor": floor, "classes": known, "columns": rows.contents.columns}
     about |= {"label_column": rows.contents.label_column, "group_column": roles.groups, "warnings": told}
@@ -234,7 +234,7 @@ def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     _check_plot(wanted.plot, overwrite=wanted.force)
     maps = _maps(calibrator)
-    with heard() as told:
+    with collect_warnings() as told:
         if calibrator is not None:
             calibrator.check_columns(sums, "sketch")
         found = scorecards(sums, list(maps.values()), n_bins=wanted.n_bins, strategy=wanted.strategy)
@@ -263,7 +263,7 @@ def _measured(rows: Rows, calibrator: "Calibrator | None", classes: Sequence[str
     if len(chosen) == 1 or wanted.n_bins > MOST_BINS:
         cards = scorecards(rows, chosen, **options)
     else:
-        cards, (differences,) = compared(rows, chosen, **options)
+        cards, (differences,) = compare_maps(rows, chosen, **options)
     by_group = {}
     if wanted.by is not None:
         by_group = group_gaps_of(rows, maps, wanted.by, classes, wanted.level, counts=counts)

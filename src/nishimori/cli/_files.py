@@ -9,7 +9,7 @@ import typer
 from nishimori._rows.entry import open_rows
 from nishimori._rows.file_rows import FileRows, check_path
 from nishimori._rows.scores import Floor, is_auto
-from nishimori._rows.tables.block import listed
+from nishimori._rows.tables.block import join_names
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._sums.sketch.sketch import Sketch
@@ -114,7 +114,7 @@ def opened(
         if calibrator is None or calibrator.classes is None or error.must != f"be among {setting('classes')}":
             raise
         raise error.changed(
-            must=f"be among the classes of the calibration, {listed(roles.classes or ())}",
+            must=f"be among the classes of the calibration, {join_names(roles.classes or ())}",
             remedy="Name the right column with --labels, drop these samples, or fit again.",
         ) from None
     assert isinstance(rows, FileRows)

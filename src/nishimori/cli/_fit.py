@@ -15,7 +15,7 @@ from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import check_target
-from nishimori._support.progress import shown
+from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._description import description, verdict
 from nishimori.cli._help import FLAG, epilog
@@ -38,7 +38,7 @@ from nishimori.cli._options import (
     roles_from,
     split,
 )
-from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_text
+from nishimori.cli._terminal import ForceOption, JsonOption, collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
 
 if TYPE_CHECKING:
@@ -147,9 +147,9 @@ def fit(
     _check_output(output, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
-    with heard() as told:
+    with collect_warnings() as told:
         rows = _files.opened(files, roles, floor=floor)
-        with shown(None) as report:
+        with show_progress(None) as report:
             _learn(calibrator, Reported(rows, "Fitting", report), counts=counts)
     found = rows.contents
     calibrator.name_columns(found.columns, found.label_column, found.column, groups)
@@ -168,7 +168,7 @@ def _fit_to_sketch(sums: Sketch, output: Path, wanted: "_FitRequest", *, counts:
     """The same from the sums that the command sketch has written."""
     calibrator = wanted.calibrator(sums.input, sums.classes, sums.floor)
     _check_output(output, overwrite=force)
-    with heard() as told:
+    with collect_warnings() as told:
         _learn(calibrator, sums, counts=counts)
     calibrator.save(output, overwrite=force)
     _show(calibrator, wanted.top_n, output, told, as_json=as_json)

@@ -13,13 +13,13 @@ from nishimori._evaluation.annotations import CheckOutcome, workflow_command
 from nishimori._evaluation.annotations import junit as junit_file
 from nishimori._evaluation.calibrated import check_groups
 from nishimori._evaluation.checks import TITLES, is_in_percent
-from nishimori._evaluation.gate import MIN_SAMPLES, SUITE, Gate, Wanted, judged
+from nishimori._evaluation.gate import MIN_SAMPLES, SUITE, Gate, Wanted, judge
 from nishimori._rows.rows import Reported
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.groups import By
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.disk import check_target, new_file
-from nishimori._support.progress import shown
+from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import Meant, agreed, calibrator_in, refuse_swapped
@@ -45,7 +45,16 @@ from nishimori.cli._options import (
     roles_from,
     split,
 )
-from nishimori.cli._terminal import ForceOption, JsonOption, error_text, heard, json_text, note, print_json, print_lines
+from nishimori.cli._terminal import (
+    ForceOption,
+    JsonOption,
+    collect_warnings,
+    error_text,
+    json_text,
+    note,
+    print_json,
+    print_lines,
+)
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -173,16 +182,16 @@ def gate(
     """
     typed = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll, "group_gap": max_group_gap}
     bounds = {name: None if text is None else _number(name, text) for name, text in typed.items()}
-    wanted = _wanted(bounds, level, strict, n_bins, strategy, min_samples)
+    wanted = _wanted_bounds(bounds, level, strict, n_bins, strategy, min_samples)
     refuse_swapped("gate", files, calibration)
     outputs = _Outputs(
         _targets(output or [], junit, [*files, calibration]), _form(json=as_json, github=github, markdown=markdown), force
     )
     about = _about(files, calibration, junit)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
-    with heard() as told, _errors_in(outputs, about):
+    with collect_warnings() as told, _errors_in(outputs, about):
         if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
-            found = _judged_sketch(sums, calibration, wanted)
+            found = _judge_sketch(sums, calibration, wanted)
         else:
             _files.check_inputs(files)
             calibrator = None if calibration is None else calibrator_in(calibration)
@@ -192,7 +201,7 @@ def gate(
                 meaning[0], scores_name, labels, weights, *named, clusters=clusters, groups=groups, ignore_index=ignore_index
             )
             about_groups = by or ("groups" if groups else "prediction")
-            found = _judged_rows(files, roles, meaning, calibrator, wanted, about_groups, counts=counts)
+            found = _judge_rows(files, roles, meaning, calibrator, wanted, about_groups, counts=counts)
     outputs.write(_Shown(found.to_dict() | about | {"warnings": told}, str(found), found))
     if not found.passed:
         raise typer.Exit(4 if found.verdict == "cannot be judged" else 3)
@@ -217,7 +226,7 @@ def _number(name: str, text: str) -> float:
     return value / 100
 
 
-def _wanted(bounds: dict[str, float | None], *how: Any) -> Wanted:
+def _wanted_bounds(bounds: dict[str, float | None], *how: Any) -> Wanted:
     """The bounds to check, of which there must be one."""
     if all(bound is None for bound in bounds.values()):
         raise typer.BadParameter("name at least one bound, such as --max-ece 0.02.", param_hint="--max-...")
@@ -348,7 +357,7 @@ def _errors_in(outputs: _Outputs, about: dict[str, Any]) -> Iterator[None]:
         raise
 
 
-def _judged_rows(
+def _judge_rows(
     files: Sequence[Path],
     roles: Roles,
     meaning: Meant,
@@ -364,15 +373,15 @@ def _judged_rows(
     map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
     rows = _files.opened(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
     check_groups(rows, [map_])
-    with shown(None) as report:
-        return judged(Reported(rows, "Measuring", report), map_, wanted, by, meaning[2])
+    with show_progress(None) as report:
+        return judge(Reported(rows, "Measuring", report), map_, wanted, by, meaning[2])
 
 
-def _judged_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Gate:
-    """The same from the sums that the command sketch has written."""
+def _judge_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Gate:
+    """The checks of a sketch that the command sketch has written."""
     calibrator = None if calibration is None else calibrator_in(calibration)
     agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     if calibrator is None:
-        return judged(sums, Temperature(1.0), wanted, "prediction")
+        return judge(sums, Temperature(1.0), wanted, "prediction")
     calibrator.check_columns(sums, "sketch")
-    return judged(sums, calibrator.map_, wanted, "prediction")
+    return judge(sums, calibrator.map_, wanted, "prediction")

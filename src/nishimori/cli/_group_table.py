@@ -28,7 +28,7 @@ def print_group_gaps(found: Mapping[str, GroupGaps]) -> None:
     print_tabular(Tabular(table.headers, table.rows[:_SHOWN]))
     if (more := len(table.rows) - _SHOWN) > 0:
         print_text(f"{more} more are not shown; --json prints all.")
-    means = ", ".join(f"{when} {100 * each.mean_abs_gap:.2f} ({_corrected(each)})" for when, each in found.items())
+    means = ", ".join(f"{when} {100 * each.mean_abs_gap:.2f} ({_corrected_gap(each)})" for when, each in found.items())
     what = "predicted classes" if last.by == "prediction" else "groups"
     print_text(
         f"Confidence minus accuracy in points; * marks what is more than noise. Mean absolute value over {what}: {means}"
@@ -53,7 +53,7 @@ def group_table(found: Mapping[str, GroupGaps]) -> Tabular:
     return Tabular(headers, rows)
 
 
-def _corrected(found: GroupGaps) -> str:
+def _corrected_gap(found: GroupGaps) -> str:
     return f"{100 * found.mean_abs_gap_corrected:.2f} without noise"
 
 

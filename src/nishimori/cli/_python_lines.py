@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nishimori._rows.scores import Floor, is_auto
-from nishimori._rows.tables.columns import Roles, matched
+from nishimori._rows.tables.columns import Roles, match_columns
 from nishimori._rows.tables.files import is_table, open_table
 from nishimori._sums.sketch.archive import is_sketch_file
 
@@ -57,5 +57,5 @@ def _names_of_samples(path: Path, roles: Roles) -> list[str]:
     if roles.ids is None or not (is_table(path) or path.is_dir()):
         return []
     with open_table(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
-        ignored = matched(roles.ignore, table.names, argument="ignore", where=str(path))
+        ignored = match_columns(roles.ignore, table.names, argument="ignore", where=str(path))
         return [roles.ids] if roles.ids in table.names and roles.ids not in ignored else []

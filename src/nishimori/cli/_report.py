@@ -40,7 +40,7 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._python_lines import python_lines
-from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_lines, print_text
+from nishimori.cli._terminal import ForceOption, JsonOption, collect_warnings, note, print_json, print_lines, print_text
 from nishimori.errors import InputError
 
 # Bytes of files that take a second to read and measure.
@@ -146,7 +146,7 @@ def _made(
     sets: Sequence[list[Path]], roles: Roles, said: Sequence[Any], about_rows: dict[str, Any], options: dict[str, Any]
 ) -> "nishimori.Report":
     """The report, with the files and the command that it comes from."""
-    with heard() as warned:
+    with collect_warnings() as warned:
         # Mistakes are listed of the last data only, so that other data need no names of samples.
         others = replace(roles, unused=("ids",))
         data = [data_set(each, others, said, **about_rows) for each in sets[:-1]]
@@ -172,9 +172,9 @@ def _preparing(target: Path | None, files: Sequence[Path]) -> AbstractContextMan
     large = sum(path.stat().st_size for path in files if path.is_file()) > _LARGE
     if not (is_page and large):
         return nullcontext()
-    from nishimori.report._vega import started_meanwhile  # noqa: PLC0415 - with which scikit-learn comes
+    from nishimori.report._vega import start_meanwhile  # noqa: PLC0415 - with which scikit-learn comes
 
-    return started_meanwhile()
+    return start_meanwhile()
 
 
 def _show(found: "nishimori.Report", target: Path | None, *, as_json: bool, as_markdown: bool, force: bool) -> None:

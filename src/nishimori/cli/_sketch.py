@@ -15,7 +15,7 @@ from nishimori._rows.scores import Input, check_input
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
-from nishimori._support.progress import shown
+from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._help import DATA, epilog
 from nishimori.cli._options import (
@@ -33,7 +33,7 @@ from nishimori.cli._options import (
     roles_from,
     split,
 )
-from nishimori.cli._terminal import ForceOption, JsonOption, heard, note, print_json, print_text
+from nishimori.cli._terminal import ForceOption, JsonOption, collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
 
 Rows = Annotated[
@@ -103,7 +103,7 @@ def sketch(
     _check_output(output, files, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, ignore_index=ignore_index)
-    with heard() as told:
+    with collect_warnings() as told:
         for group in _groups(files):
             _add(made, group, roles)
     made.save(output, overwrite=force)
@@ -168,7 +168,7 @@ def _add(made: Sketch, files: Sequence[Path], roles: Roles) -> None:
             labels = rows.labels if made.classes is None else class_labels(made.classes)[rows.labels]
             made.update(np.asarray(rows.stored), labels, rows.weights, rows.clusters.codes)
             return
-        with shown(None) as report:
+        with show_progress(None) as report:
             made.update(Reported(rows, f"Reading {files[0].name}", report))
     except InputError as error:
         argument = "scores" if error.argument == "logits" else error.argument

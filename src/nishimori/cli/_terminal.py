@@ -87,10 +87,10 @@ def note_columns(columns: Sequence[str] | None) -> None:
 
 def print_text(text: str) -> None:
     """A line of the result."""
-    _print(_console(), _wrapped(text))
+    _print(_console(), _wrap(text))
 
 
-def _wrapped(text: str, style: str = "", *, indent: str = "") -> Text:
+def _wrap(text: str, style: str = "", *, indent: str = "") -> Text:
     """Text in lines that fit the terminal, broken between words, but not at the sign of equality in "T = 1.5"."""
     joined = printable(text).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
     lines = textwrap.wrap(joined, _width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
@@ -139,7 +139,7 @@ def _flush_or_abandon() -> None:
 
 
 def _finite(value: Any) -> Any:
-    """The same with lists in place of arrays, and None in place of numbers that are not finite."""
+    """A value with lists in place of arrays, and None in place of numbers that are not finite."""
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -230,7 +230,7 @@ def _print_cells(
         table.add_row(*(Text(cell, _STYLES.get(cell.partition(": ")[0], "")) for cell in row))
     console = _console()
     if title is not None:
-        _print(console, _wrapped(title, title_style))
+        _print(console, _wrap(title, title_style))
     drawn = "".join(segment.text for segment in console.render(table))
     if Counter(" ".join([*headers, *(cell for row in rows for cell in row)]).split()) <= Counter(drawn.split()):
         _print(console, table, soft_wrap=False)
@@ -246,7 +246,7 @@ def _print_listed(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None
             _print(console, Text())
         for header, cell in zip(headers, row, strict=True):
             if cell:
-                _print(console, _wrapped(f"{header:<{start}}{cell}" if header else cell, indent=" " * start))
+                _print(console, _wrap(f"{header:<{start}}{cell}" if header else cell, indent=" " * start))
 
 
 @contextmanager
@@ -265,11 +265,11 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(130)
     except (BrokenPipeError, SystemExit) as end:
-        if not _led_to(end, BrokenPipeError):
+        if not _has_cause(end, BrokenPipeError):
             raise
         sys.exit(141)  # typer and rich would end with code 1
     except Exception as error:
-        if _led_to(error, KeyboardInterrupt):  # some modules raise an error of their own when their import is interrupted
+        if _has_cause(error, KeyboardInterrupt):  # some modules raise an error of their own when their import is interrupted
             sys.exit(130)
         if os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
             raise
@@ -282,7 +282,7 @@ def one_line_errors() -> Iterator[None]:
         _flush_or_abandon()
 
 
-def _led_to(error: BaseException | None, cause: type[BaseException]) -> bool:
+def _has_cause(error: BaseException | None, cause: type[BaseException]) -> bool:
     """Whether ``error`` was raised while an exception of type ``cause`` was handled, or is one itself."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
@@ -333,7 +333,7 @@ def _brief(text: str) -> str:
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
+def collect_warnings() -> Iterator[list[str]]:
     """The texts of the warnings that the block shows."""
     told: list[str] = []
     shown: Any = warnings.showwarning

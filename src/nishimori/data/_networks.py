@@ -12,7 +12,7 @@ import numpy as np
 from nishimori._rows.array_files.numpy_files import NpzArchive
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import new_file
-from nishimori._support.json import parsed
+from nishimori._support.json import parse_json
 from nishimori.errors import FormatError, InputError
 
 ENDING = ".npz"
@@ -99,7 +99,7 @@ def read(path: Path) -> Network:
 
 def _provenance(archive: NpzArchive) -> tuple[str, dict[str, Any]]:
     (text,) = archive.array("provenance").whole().tolist()
-    provenance = parsed(text)
+    provenance = parse_json(text)
     name = provenance.pop("name")
     if not isinstance(name, str):
         raise FormatError(f"its name is {name!r:.40}")

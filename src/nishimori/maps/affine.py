@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Self
 
-from nishimori._support.arrays import Array, HostArray, beside, in_double, namespace, row_max, row_sum
+from nishimori._support.arrays import Array, HostArray, in_double, namespace, on_device_of, row_max, row_sum
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori.errors import InputError
 from nishimori.maps.map import WideMap
@@ -28,7 +28,7 @@ class WithBias(WideMap):
         """Refuse factors of another shape than the map can use."""
 
     @abstractmethod
-    def multiplied(self, drops: Array) -> Array:
+    def linear_part(self, drops: Array) -> Array:
         """The calibrated logits without the bias, from logits minus the largest of their row in float64."""
 
     def __post_init__(self) -> None:
@@ -56,17 +56,17 @@ class WithBias(WideMap):
         return {self.factors: values.tolist(), "bias": self.bias.tolist(), "fallback": self.fallback}
 
     @classmethod
-    def described(cls, parameters: Mapping[str, Any]) -> Self:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The map that a file describes."""
         fallback = None if parameters["fallback"] is None else number_in(parameters, "fallback")
         kind: Any = cls
         found: Self = kind(parameters[cls.factors], parameters["bias"], fallback)
         return found
 
-    def mapped(self, logits: Array) -> Array:
+    def apply_in_double(self, logits: Array) -> Array:
         """The affine function of each row; rows whose predicted class would change are divided by the fallback, if any."""
         drops = self._unmasked_drops(logits)
-        mapped = self.multiplied(drops) + beside(self.bias, drops)
+        mapped = self.linear_part(drops) + on_device_of(self.bias, drops)
         if self.fallback is None:
             return mapped
         xp = namespace(mapped)
@@ -117,8 +117,8 @@ class Affine(WithBias):
     def in_words(self) -> str:
         return "the affine map"
 
-    def multiplied(self, drops: Array) -> Array:
-        centred, scale = drops - row_sum(drops) / self.n_classes, beside(self.scale, drops)
+    def linear_part(self, drops: Array) -> Array:
+        centred, scale = drops - row_sum(drops) / self.n_classes, on_device_of(self.scale, drops)
         return centred @ scale.T if self.scale.ndim == 2 else centred * scale
 
 
@@ -151,5 +151,5 @@ class LogAffine(WithBias):
     def in_words(self) -> str:
         return "the affine map of log-probabilities"
 
-    def multiplied(self, drops: Array) -> Array:
-        return log_softmax_of_drops(drops) @ beside(self.matrix, drops).T
+    def linear_part(self, drops: Array) -> Array:
+        return log_softmax_of_drops(drops) @ on_device_of(self.matrix, drops).T

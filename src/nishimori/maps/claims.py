@@ -43,7 +43,7 @@ def check_claims(map_: Map, logits: Array, mapped: Array) -> None:
 
 
 def check_claims_on_random_logits(map_: Map, n_classes: int) -> None:
-    """The same where there are no rows, on random ones that are always the same: nearly flat, and nearly certain."""
+    """Refuse a map that claims to keep predictions and changes those of fixed random rows, from flat to nearly certain."""
     rng, n_rows = np.random.default_rng(0), _row_limit(n_classes)
     logits = log_softmax(np.geomspace(0.1, 30.0, n_rows)[:, None] * rng.normal(size=(n_rows, n_classes)))
     check_claims(map_, logits, map_.apply(logits))
@@ -64,12 +64,12 @@ def _wrong_claim(map_: Map, before: HostArray, after: HostArray) -> str:
     name, top, new = type(map_).__name__, int(before.argmax()), int(after.argmax())
     return (
         f"A map of the class {name} claims `keeps_predictions = True`, but it changes the predicted class of a row from {top} "
-        f"to {new}: it turns the logits {_shown(before, top, new)} into {_shown(after, top, new)}. Set "
+        f"to {new}: it turns the logits {_row_text(before, top, new)} into {_row_text(after, top, new)}. Set "
         f"`keeps_predictions = False` in the class {name}."
     )
 
 
-def _shown(row: HostArray, top: int, new: int) -> str:
+def _row_text(row: HostArray, top: int, new: int) -> str:
     """A row, or those of its two classes if it is long."""
     if len(row) <= _SHOWN:
         return f"[{', '.join(f'{each:.4g}' for each in row)}]"

@@ -83,7 +83,7 @@ class ClassCurves(Map):
         return {**curves, "interpolation": self.interpolation}
 
     @classmethod
-    def described(cls, parameters: Mapping[str, Any]) -> Self:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The map that a file describes."""
         return cls(parameters["knots"], parameters["values"], parameters["interpolation"])
 
@@ -92,9 +92,9 @@ class ClassCurves(Map):
         if int(logits.shape[1]) != self.n_classes:
             raise InputError("logits", f"have {self.n_classes} classes, as the map has", got=int(logits.shape[1]))
         with np.errstate(divide="ignore"):  # zeros, which some curves have
-            return like(np.log(self._normalised(logits)), logits)
+            return like(np.log(self._normalised_probabilities(logits)), logits)
 
-    def _normalised(self, logits: Array) -> HostArray:
+    def _normalised_probabilities(self, logits: Array) -> HostArray:
         """The new probabilities, in float64 on the host."""
         claimed, masked = class_probabilities(logits)
         if self.n_classes == 2:

@@ -9,7 +9,7 @@ import numpy as np
 
 from nishimori._rows.batch import Groups
 from nishimori._rows.labels import first_names
-from nishimori._support.arrays import Array, HostArray, beside, like, namespace, row_max, to_compute
+from nishimori._support.arrays import Array, HostArray, like, namespace, on_device_of, row_max, to_compute
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
@@ -28,14 +28,14 @@ class _PerRow(Map):
 
     def apply(self, logits: Array, groups: Any = None) -> Array:
         """``logits`` divided by the temperature of each row."""
-        return self._divided(logits, self.row_temperatures(logits, groups))
+        return self._divide(logits, self.row_temperatures(logits, groups))
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:
         """The difference first: a quotient of large logits would lose its digits."""
-        return self._divided(logits - row_max(logits), self.row_temperatures(logits, groups))
+        return self._divide(logits - row_max(logits), self.row_temperatures(logits, groups))
 
     @staticmethod
-    def _divided(logits: Array, by_row: Array) -> Array:
+    def _divide(logits: Array, by_row: Array) -> Array:
         wide = to_compute(logits)
         with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
             return like(wide / namespace(wide).astype(by_row, wide.dtype)[:, None], logits)
@@ -62,7 +62,7 @@ class ClassTemperatures(_PerRow):
     def row_temperatures(self, logits: Array, groups: Any) -> Array:  # noqa: ARG002 - the prediction is the group
         """The temperature of the predicted class of each row."""
         xp = namespace(logits)
-        return xp.take(beside(self.temperatures, logits), xp.argmax(logits, axis=1), axis=0)
+        return xp.take(on_device_of(self.temperatures, logits), xp.argmax(logits, axis=1), axis=0)
 
     @property
     def in_words(self) -> str:
@@ -77,7 +77,7 @@ class ClassTemperatures(_PerRow):
         return len(self.temperatures)
 
     @classmethod
-    def described(cls, parameters: Mapping[str, Any]) -> Self:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The map that a file describes."""
         return cls(parameters["temperatures"])
 
@@ -114,9 +114,9 @@ class GroupTemperatures(_PerRow):
 
     def row_temperatures(self, logits: Array, groups: Any) -> Array:
         """The temperature of the group of each row."""
-        known = _coded(groups, int(logits.shape[0]))
+        known = _encode_groups(groups, int(logits.shape[0]))
         by_name = np.append(self.temperatures, self.common)[[self._places.get(name, -1) for name in known.names]]
-        return beside(by_name[known.codes], logits)
+        return on_device_of(by_name[known.codes], logits)
 
     def warn_of_others(self, groups: Groups) -> None:
         """Say which groups have no temperature of their own."""
@@ -137,20 +137,20 @@ class GroupTemperatures(_PerRow):
         return {"groups": list(self.groups), "temperatures": self.temperatures.tolist(), "common": self.common}
 
     @classmethod
-    def described(cls, parameters: Mapping[str, Any]) -> Self:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The map that a file describes."""
         return cls(parameters["groups"], parameters["temperatures"], number_in(parameters, "common"))
 
 
 def checked_groups(map_: Map, groups: Any, n_rows: int) -> Groups:
     """The groups of rows that a map needs; says which of them it does not know."""
-    known = _coded(groups, n_rows)
+    known = _encode_groups(groups, n_rows)
     if isinstance(map_, GroupTemperatures):
         map_.warn_of_others(known)
     return known
 
 
-def _coded(groups: Any, n_rows: int) -> Groups:
+def _encode_groups(groups: Any, n_rows: int) -> Groups:
     if groups is None:
         raise InputError("groups", "name the group of each sample: the calibrator has a temperature for each group")
     return groups if isinstance(groups, Groups) else Groups.coded(groups, n_rows)

@@ -38,5 +38,5 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
     wanted = {each.name for each in fields(_SAVED[kind]) if each.init}
     if not isinstance(parameters, dict) or set(parameters) != wanted:
         raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
-    found: Map = _SAVED[kind].described(parameters)
+    found: Map = _SAVED[kind].from_parameters(parameters)
     return found

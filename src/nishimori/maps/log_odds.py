@@ -58,11 +58,11 @@ class LogOdds(WideMap):
         return {"a": self.a, "b": self.b, "c": self.c, "square": self.square}
 
     @classmethod
-    def described(cls, parameters: Mapping[str, Any]) -> Self:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The map that a file describes."""
         return cls(**{name: number_in(parameters, name) for name in ("a", "b", "c", "square")})
 
-    def mapped(self, logits: Array) -> Array:
+    def apply_in_double(self, logits: Array) -> Array:
         """Zero and the calibrated log-odds of each row, which are finite however large the scores are."""
         s = log_odds(logits)
         xp = namespace(s)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nishimori._rows.scores import Scores
-from nishimori._support.arrays import Array, beside, is_writable, like, row_max, with_rows
+from nishimori._support.arrays import Array, is_writable, like, on_device_of, row_max, with_rows
 from nishimori.maps.softmax import log_softmax_of_drops, softmax_of_drops
 
 
@@ -64,7 +64,7 @@ class Map(ABC):
         return softmax_of_drops(self.exponents(logits, groups))
 
     def log_probabilities(self, logits: Array, groups: Any = None) -> Array:
-        """The logarithms of the same, exact also where those round to 0 or 1."""
+        """The logarithms of the calibrated probabilities, exact also where those round to 0 or 1."""
         return log_softmax_of_drops(self.exponents(logits, groups))
 
 
@@ -72,18 +72,18 @@ class WideMap(Map):
     """A map that is the same for all groups and computed in float64, whatever the dtype of the logits."""
 
     @abstractmethod
-    def mapped(self, logits: Array) -> Array:
+    def apply_in_double(self, logits: Array) -> Array:
         """The calibrated logits of each row in float64."""
 
     def apply(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
         """The calibrated logits of each row, in the array library and dtype of ``logits``."""
         with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
-            return like(self.mapped(logits), logits)
+            return like(self.apply_in_double(logits), logits)
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:  # noqa: ARG002 - the same for all
-        """The difference first: rounded to the dtype of ``logits``, large numbers would lose its digits or be infinite."""
+        """Calibrated logits minus the largest of their row, subtracted in float64 before they are rounded."""
         with np.errstate(over="ignore"):
-            mapped = self.mapped(logits)
+            mapped = self.apply_in_double(logits)
             return like(mapped - row_max(mapped), logits)
 
 
@@ -100,4 +100,4 @@ def in_blocks(given: Scores, rule: Callable[[slice | None], Array]) -> Array:
         result[blocks[0], ...] = first
         for rows in blocks[1:]:
             result[rows, ...] = rule(rows)
-    return beside(result, given.array) if type(result) is np.ndarray else result
+    return on_device_of(result, given.array) if type(result) is np.ndarray else result

@@ -55,11 +55,11 @@ class Mixture(WideMap):
         return {"temperature": self.temperature, "weights": self.weights.tolist()}
 
     @classmethod
-    def described(cls, parameters: Mapping[str, Any]) -> Self:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The map that a file describes."""
         return cls(number_in(parameters, "temperature"), parameters["weights"])
 
-    def mapped(self, logits: Array) -> Array:
+    def apply_in_double(self, logits: Array) -> Array:
         """The logarithms of the mixed probabilities; exact also where the probabilities are too small."""
         drops = in_double(logits)
         drops = drops - row_max(drops)

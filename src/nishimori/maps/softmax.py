@@ -16,5 +16,5 @@ def log_softmax_of_drops(drops: Array) -> Array:
 
 
 def log_softmax(logits: Array) -> Array:
-    """The same of logits."""
+    """The logarithm of the softmax of each row of logits; -inf for masked classes."""
     return log_softmax_of_drops(logits - row_max(logits))  # the difference is exact, whatever constant a row has

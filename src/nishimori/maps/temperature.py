@@ -28,7 +28,7 @@ class Temperature(Map):
         """``logits / temperature``."""
         with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
             wide = to_compute(logits) if _LEAST < self.temperature < 1 / _LEAST else in_double(logits)
-            return like(divided(wide, self.temperature), logits)
+            return like(divide(wide, self.temperature), logits)
 
     @property
     def in_words(self) -> str:
@@ -39,7 +39,7 @@ class Temperature(Map):
         return {"temperature": self.temperature}
 
     @classmethod
-    def described(cls, parameters: Mapping[str, Any]) -> Self:
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """The map that a file describes."""
         return cls(checked_temperature(number_in(parameters, "temperature")))
 
@@ -49,8 +49,8 @@ class Temperature(Map):
         return drops if self.temperature == 1 else self.apply(drops)
 
 
-def divided(logits: Array, temperature: Any) -> Array:
-    """What a temperature does to logits; also where it is a tensor that is trained, traced or exported."""
+def divide(logits: Array, temperature: Any) -> Array:
+    """Logits divided by a temperature, which may be a tensor that is trained, traced or exported."""
     return logits / temperature
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nishimori._support.optional import require
-from nishimori._support.progress import Report, shown_or_told
+from nishimori._support.progress import Report, show_or_report
 from nishimori.errors import InputError, setting
 from nishimori.paper import _runs
 from nishimori.paper._artefact import Artefact, Finding, Scale
@@ -105,7 +105,7 @@ def run(
             f"out {setting('data')} to use the bundled logits."
         )
     networks = Path(folder) / "networks" if train and chosen.networks() else None
-    with shown_or_told(progress, report) as told:
+    with show_or_report(progress, report) as told:
         if networks is not None:
             require("torch", extra="train", for_="Training networks")
             training = import_module("nishimori.paper.training._train")
@@ -155,5 +155,5 @@ def check(
     ECE after EC, %: 2.02, paper 1.0, explained
     """
     chosen = artefact(name)
-    with shown_or_told(progress, report) as told:
+    with show_or_report(progress, report) as told:
         return _runs.check(chosen, folder, scale=Scale(quick, seed), report=told)

@@ -98,7 +98,7 @@ def _set_scale(ax: "Axes", scale: Any, curves: Sequence[Reliability]) -> tuple[f
 
 
 def _logit_border(ax: "Axes", curves: Sequence[Reliability]) -> tuple[float, float]:
-    """From below all points and bars to above them, but not closer to 0 or 1 than the samples can tell."""
+    """The limits of a logit axis: around all points and bars, but not closer to 0 or 1 than the samples can tell."""
     least = 0.25 / max(float(each.count.sum()) for each in curves)
     lowest = min(float(min(each.confidence.min(), wilson_interval(each.accuracy, each.count)[0].min())) for each in curves)
     low, high = max(0.8 * lowest, least), 1 - least
@@ -120,11 +120,11 @@ def _by_name(curve: Any, label: str | None, color: Any, marker: str | None) -> d
                 )
         if not curve:
             raise InputError("curve", "hold at least one curve", got="an empty dict")
-        return {str(name): _checked(each) for name, each in curve.items()}
-    return {label: _checked(curve)}
+        return {str(name): _as_reliability(each) for name, each in curve.items()}
+    return {label: _as_reliability(curve)}
 
 
-def _checked(curve: Any) -> Reliability:
+def _as_reliability(curve: Any) -> Reliability:
     if isinstance(curve, Scorecard):
         curve = curve.reliability
     if not isinstance(curve, Reliability):

@@ -257,15 +257,15 @@ def _curve_of(
         known = class_labels(classes, int(table.shape[-1])).tolist()
         if pos_label is not None and pos_label not in known:
             raise InputError("pos_label", f"be one of the classes {', '.join(map(repr, known))}", got=repr(pos_label))
-        top = _measured(table, labels, names, classes, "top", measured)  # which also checks the other columns and all labels
+        top = _measure(table, labels, names, classes, "top", measured)  # which also checks the other columns and all labels
         if pos_label is None:
             return top, None
         table = table[:, known.index(pos_label)]
     is_positive = np.array([each == pos_label for each in labels.tolist()], dtype=int)
-    return _measured(table, is_positive, names, None, "positive", measured), pos_label
+    return _measure(table, is_positive, names, None, "positive", measured), pos_label
 
 
-def _measured(
+def _measure(
     table: Any, labels: HostArray, names: tuple[str, str], classes: Classes, of: Of, measured: tuple[Any, int, Strategy]
 ) -> Reliability:
     sample_weight, n_bins, strategy = measured

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nishimori._rows.labels import first_names
-from nishimori.report._text import digits, four, gap, measured, percent, whole
+from nishimori.report._text import digits, format_measurement, four, gap, percent, whole
 
 _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
@@ -34,7 +34,7 @@ def tiles(results: Mapping[str, Any]) -> list[dict[str, str]]:
         {"name": "ECE", "value": percent(before["ece"]), "note": f"after: {percent(after['ece'])}" if later else ""},
         {
             "name": "Temperature",
-            "value": measured(after["temperature"], after["temperature_se"]) if later else "none found",
+            "value": format_measurement(after["temperature"], after["temperature_se"]) if later else "none found",
             "note": after["title"] if later else "",
         },
     ]
@@ -98,7 +98,9 @@ def _cells(row: Mapping[str, Any], *, several: bool) -> list[dict[str, Any]]:
     ]
     if several:
         T = row["temperature"]
-        cells.append({"text": "" if T is None else measured(T, row["temperature_se"]), "value": "" if T is None else T})
+        cells.append(
+            {"text": "" if T is None else format_measurement(T, row["temperature_se"]), "value": "" if T is None else T}
+        )
         cells.append(_gap_cell(row["several"]))
     return cells
 
@@ -111,15 +113,15 @@ def _about(table: Mapping[str, Any], noun: str, *, several: bool) -> str:
     """How far classes or groups are off, and what temperatures of their own would do."""
     plural = "predicted classes" if noun == "class" else "groups"
 
-    def said(name: str) -> str:
+    def sentence_about(name: str) -> str:
         found = table[name]
         limits = f"({100 * found['low']:.2f} to {100 * found['high']:.2f})"
         off = f"{found['n_off']} of {found['n']}"
         return f"{off} {plural} are off by more than noise; the mean gap is {100 * found['mean_abs_gap']:.2f} points {limits}."
 
-    text = f"As it is, {said('before')} With one temperature, {said('one')}"
+    text = f"As it is, {sentence_about('before')} With one temperature, {sentence_about('one')}"
     if several:
-        text += f" With a temperature per {noun}, {said('several')}"
+        text += f" With a temperature per {noun}, {sentence_about('several')}"
     if alike := table.get("of_one_class"):
         which = f"the group {alike[0]!r} have" if len(alike) == 1 else f"each of the groups {first_names(alike)} have"
         text += f" All samples of {which} the same true class: the numbers may not hold for samples of other classes."

@@ -23,7 +23,7 @@ class LabelRange:
 
 @dataclass(frozen=True)
 class FindLabels:
-    """The pass: labels are below ``n_classes``."""
+    """The pass that finds the least and the largest label of each group; labels are below ``n_classes``."""
 
     n_groups: int
     n_classes: int

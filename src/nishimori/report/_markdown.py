@@ -6,7 +6,7 @@ from typing import Any
 from nishimori._support.escape import markdown_code, markdown_text
 from nishimori._support.tables import Tabular
 from nishimori.report import _content
-from nishimori.report._text import digits, interval, level, measured, percent, points, sure, whole
+from nishimori.report._text import digits, format_measurement, interval, level, percent, points, sure, whole
 
 # Rows of a table of classes or groups: more are in the JSON.
 _ROWS = 20
@@ -41,7 +41,7 @@ def _temperatures(results: Mapping[str, Any]) -> Tabular:
     rows = []
     for each in results["temperatures"]:
         T = each["temperature"]
-        value = "none" if T is None else measured(T, each["temperature_se"])
+        value = "none" if T is None else format_measurement(T, each["temperature_se"])
         rows.append((each["title"], value, each["why"] or "" if T is None else interval(each, "temperature", "number")))
     return Tabular(("method", "T", "interval"), rows)
 
@@ -53,8 +53,8 @@ def _methods(results: Mapping[str, Any]) -> Tabular:
             "several" if each["temperature"] is None else digits(each["temperature"]),
             percent(each["confidence"]),
             f"{percent(each['ece'])} {interval(each, 'ece', 'percent')}".strip(),
-            measured(each["nll"], each["nll_se"]),
-            measured(each["brier"], each["brier_se"]),
+            format_measurement(each["nll"], each["nll_se"]),
+            format_measurement(each["brier"], each["brier_se"]),
         )
         for each in results["methods"]
         if each["confidence"] is not None
@@ -67,8 +67,8 @@ def _differences(results: Mapping[str, Any]) -> list[str]:
         (
             each["title"],
             f"{points(each['ece_difference'])} {interval(each, 'ece_difference', 'points')}".strip(),
-            measured(each["nll_difference"], each["nll_difference_se"]),
-            measured(each["brier_difference"], each["brier_difference_se"]),
+            format_measurement(each["nll_difference"], each["nll_difference_se"]),
+            format_measurement(each["brier_difference"], each["brier_difference_se"]),
         )
         for each in results["methods"]
         if each.get("nll_difference") is not None

@@ -42,14 +42,14 @@ class Mistakes:
         return Mistakes(self.n_rows + other.n_rows, places, numbers, self.most).worst()
 
     def worst(self) -> "Mistakes":
-        """Those that are kept; of equal ones the first."""
+        """The most confident mistakes, as many as are kept; of equal ones the first."""
         order = np.lexsort((self.places[0], self.numbers[0]))[: self.most]
         return Mistakes(self.n_rows, self.places[:, order], self.numbers[:, order], self.most)
 
 
 @dataclass(frozen=True)
 class FindMistakes:
-    """The pass: ``temperature`` is that of a calibration, which is shown beside the model as it is."""
+    """The pass that finds the most confident mistakes; ``temperature`` is that of a calibration to show beside them."""
 
     most: int
     temperature: float

@@ -11,7 +11,7 @@ from typing import Any
 from nishimori._support.optional import require
 from nishimori.report import _charts, _content
 from nishimori.report._text import FILTERS
-from nishimori.report._vega import drawn
+from nishimori.report._vega import draw
 
 
 def page(results: Mapping[str, Any]) -> str:
@@ -19,7 +19,7 @@ def page(results: Mapping[str, Any]) -> str:
     template = _template()
     markup = require("markupsafe", extra="report", for_="The report").Markup
     specs = {"reliability": _charts.reliability(results), "curves": _charts.curves(results)}
-    (vega, pictures), script = _drawn(results, specs), _asset("page.js")
+    (vega, pictures), script = _draw_charts(results, specs), _asset("page.js")
     places = results["slider"]["places"]
     after = results["recommended"]
     return str(
@@ -60,7 +60,7 @@ def _asset(name: str) -> str:
     return files("nishimori.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _drawn(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+def _draw_charts(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """The JavaScript of Vega, and the charts as they are before the slider moves, or without JavaScript.
 
     A chart is an empty text if there is nothing to draw.
@@ -70,7 +70,7 @@ def _drawn(results: Mapping[str, Any], specs: Mapping[str, Any]) -> tuple[str, d
     rows = _charts.datasets(slider, sorted({slider["start"], as_is}))
     temperatures = _charts.temperatures(results)
     charts = dict(specs) if temperatures is None else {**specs, "temperatures": temperatures}
-    found = drawn([{**spec, "datasets": rows} for spec in charts.values()])
+    found = draw([{**spec, "datasets": rows} for spec in charts.values()])
     pictures = {"temperatures": ""}
     for (name, spec), svg in zip(charts.items(), found.pictures, strict=True):
         label = json.dumps(spec["description"])  # a sentence of ours, without anything to escape but its quotes

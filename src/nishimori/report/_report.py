@@ -141,7 +141,7 @@ class Report:
         return dict(self._results)
 
     def to_json(self) -> str:
-        """The same as one line of JSON."""
+        """The report as one line of JSON."""
         return json.dumps(self._results, allow_nan=False)
 
     def to_markdown(self) -> str:
@@ -191,7 +191,7 @@ Report.__doc__ = with_options(Report.__doc__ or "", OPTIONS)
 
 
 def plain(value: Any) -> Any:
-    """The same with lists in place of arrays and tuples, texts as keys, and None in place of numbers that are not finite.
+    """A value with lists in place of arrays and tuples, texts as keys, and None in place of numbers that are not finite.
 
     Halves of surrogate pairs, which the names of files may hold and no file of text can, are escaped.
     """

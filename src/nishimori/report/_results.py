@@ -31,7 +31,7 @@ from nishimori.report._group_classes import groups_of_one_class
 from nishimori.report._mistakes import worst_mistakes
 from nishimori.report._rows import group_table, method_rows, mistake_rows
 from nishimori.report._scores_over_t import scores_over_t
-from nishimori.report._verdict import recommended, verdict_of
+from nishimori.report._verdict import recommended_method, verdict_of
 
 FORMAT = 1
 """The version of the dictionary."""
@@ -61,8 +61,8 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
     by_rows = not isinstance(validation, Sketch) and not isinstance(data, Sketch)
     fitted = _groups_fitted(validation, asked) if by_rows else {}
     maps = {name: each.map_ for name, each in fitted.items()}
-    found = _compared(validation, test, maps, asked)
-    best = recommended(found)
+    found = _compare(validation, test, maps, asked)
+    best = recommended_method(found)
     one = 1.0 if best is None else best.temperature or 1.0
     chosen = {each.method: each.temperature for each in found if each.temperature is not None and each.method != "none"}
     methods = method_rows(found)
@@ -99,7 +99,7 @@ def _groups_fitted(validation: Rows, asked: Asked) -> dict[str, GroupConsistency
     return fitted
 
 
-def _compared(validation: Any, test: Any, maps: Mapping[str, Map], asked: Asked) -> Comparison:
+def _compare(validation: Any, test: Any, maps: Mapping[str, Map], asked: Asked) -> Comparison:
     meaning: dict[str, Any] = {"input": asked.input, "classes": asked.classes, "floor": asked.floor}
     own = [FixedMap(each, method=name, **meaning) for name, each in maps.items()]
     methods: list[str | Calibrator] = [*_ONE_TEMPERATURE, *own]

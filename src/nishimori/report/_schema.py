@@ -130,14 +130,14 @@ def _or_none(rule: Rule) -> Rule:
 
 
 def _list(rule: Rule, least: int = 0, most: float = inf) -> Rule:
-    def checked(value: Any, place: str) -> None:
+    def check_list(value: Any, place: str) -> None:
         if not (isinstance(value, list) and least <= len(value) <= most):
             wanted = {(0, inf): "a list", (1, inf): "a list that is not empty"}.get((least, most), f"a list of {least} values")
             _refuse(place, wanted, value)
         for number, each in enumerate(value):
             rule(each, f"{place}[{number}]")
 
-    return checked
+    return check_list
 
 
 def _record(needed: Mapping[str, Rule], more: Mapping[str, Rule] | None = None) -> Rule:

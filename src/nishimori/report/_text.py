@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nishimori._support.tables import measured as with_error
+from nishimori._support.tables import value_with_error as with_error
 
 _INFINITE = "infinite"
 
@@ -45,7 +45,7 @@ def sure(value: float) -> str:
     return f"{100 * value:.4f} %" if value > 0.99 else f"{100 * value:.2f} %"
 
 
-def measured(value: float | None, error: float | None) -> str:
+def format_measurement(value: float | None, error: float | None) -> str:
     """A number with its error."""
     return _INFINITE if value is None else with_error(value, error)
 
@@ -72,5 +72,5 @@ def interval(row: Mapping[str, Any], name: str, unit: str) -> str:
 
 
 FILTERS: dict[str, Callable[..., str]] = {
-    each.__name__: each for each in (percent, points, four, digits, whole, level, sure, measured, interval)
+    each.__name__: each for each in (percent, points, four, digits, whole, level, sure, format_measurement, interval)
 }

@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
 
 
 @contextmanager
-def started_meanwhile() -> Iterator[None]:
+def start_meanwhile() -> Iterator[None]:
     """Let another process start Vega while the block runs, since vl-convert does not let other threads work."""
     process = _start()
     before = _running.set(process)
@@ -52,7 +52,7 @@ def started_meanwhile() -> Iterator[None]:
         _end(process)
 
 
-def drawn(charts: Sequence[dict[str, Any]]) -> Drawn:
+def draw(charts: Sequence[dict[str, Any]]) -> Drawn:
     """What a page needs of Vega: made by another process, if this thread has started one or memory is limited, else here.
 
     Without enough memory the JavaScript engine ends its process and prints a trace, which must not be the caller's process.
@@ -60,11 +60,11 @@ def drawn(charts: Sequence[dict[str, Any]]) -> Drawn:
     process, is_limited = _running.get(), _is_limited()
     if process is not None:
         _running.set(None)  # one process draws the charts of one page
-        found = _drawn_by(process, charts)
+        found = _draw_in(process, charts)
     elif is_limited:
         process = _start()
         try:
-            found = _drawn_by(process, charts)
+            found = _draw_in(process, charts)
         finally:
             _end(process)
     else:
@@ -88,7 +88,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.communicate()
 
 
-def _drawn_by(process: "subprocess.Popen[bytes]", charts: Sequence[dict[str, Any]]) -> Drawn | None:
+def _draw_in(process: "subprocess.Popen[bytes]", charts: Sequence[dict[str, Any]]) -> Drawn | None:
     """What another process has drawn; None if it failed."""
     made, _ = process.communicate(json.dumps(charts).encode())
     return Drawn(*json.loads(made)) if process.returncode == 0 else None

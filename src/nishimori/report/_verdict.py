@@ -6,7 +6,7 @@ from typing import Any
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.intervals import normal_quantile
-from nishimori._support.tables import measured
+from nishimori._support.tables import value_with_error
 
 TITLES = {
     "none": "No calibration",
@@ -35,7 +35,7 @@ def overall_gap(card: Scorecard) -> tuple[float, float | None]:
     return gap, sqrt(max(null, float(card.gaps.covariance.sum())))
 
 
-def recommended(found: Comparison) -> Compared | None:
+def recommended_method(found: Comparison) -> Compared | None:
     """The method to use: the adaptive one, or EC or TS where it could not be fitted."""
     fitted = {each.method: each for each in found if each.temperature is not None}
     return next((fitted[name] for name in ("adaptive", "ec", "ts") if name in fitted), None)
@@ -78,7 +78,7 @@ def _status(card: Scorecard, gap: float, error: float | None, level: float) -> s
 
 def _summary(card: Scorecard, gap: float, error: float | None) -> str:
     """Confidence against accuracy in a sentence."""
-    size = measured(100 * abs(gap), None if error is None else 100 * error) if error else f"{100 * abs(gap):.2f}"
+    size = value_with_error(100 * abs(gap), None if error is None else 100 * error) if error else f"{100 * abs(gap):.2f}"
     side = "above" if gap >= 0 else "below"
     return (
         f"Mean confidence is {100 * card.confidence:.1f} %, accuracy is {100 * card.accuracy:.1f} %: confidence is {size} "
@@ -87,10 +87,10 @@ def _summary(card: Scorecard, gap: float, error: float | None) -> str:
 
 
 def _advice(found: Comparison, status: str) -> str:
-    best, before = recommended(found), found["none"].scorecard
+    best, before = recommended_method(found), found["none"].scorecard
     if best is None or best.scorecard is None or before is None:
         return "No temperature could be fitted; the table below says why."
-    T = measured(best.temperature or 1.0, best.temperature_se)
+    T = value_with_error(best.temperature or 1.0, best.temperature_se)
     about = "about " if best.by_class is None else ""  # a sketch interpolates it
     change = f"the ECE goes from {100 * before.ece:.2f} % to {about}{100 * best.scorecard.ece:.2f} %"
     title = _CHOSEN_BY[best.method]
@@ -101,7 +101,7 @@ def _advice(found: Comparison, status: str) -> str:
 
 def _about_classes(found: Comparison) -> str:
     """What one temperature leaves to be done for single classes, or nothing if that is little."""
-    best, several = recommended(found), {each.method: each.by_class for each in found}.get("class temperatures")
+    best, several = recommended_method(found), {each.method: each.by_class for each in found}.get("class temperatures")
     one = None if best is None else best.by_class
     if one is None or several is None or not one.off or several.interval().high >= one.interval().low:
         return ""

@@ -16,7 +16,7 @@ from nishimori.errors import NotConvergedError, NoTemperatureError
 from nishimori.theory._gamp import Gamp, gamp
 from nishimori.theory._quadrature import Array
 from nishimori.theory._teachers import Teacher, as_teacher
-from nishimori.theory._training_set import labelled
+from nishimori.theory._training_set import samples_and_labels
 
 # The search starts at √ρ/T = 1, where labels are neither almost certain nor almost random. It multiplies or divides T by this
 # factor until the slope changes sign, but leaves a range of signals in which no finite sample could tell T from 0 or ∞.
@@ -83,7 +83,7 @@ def expectation_maximisation(x: Any, y: Any, teacher: Teacher | str) -> Expectat
     0.72 ± 0.05
     """
     teacher = as_teacher(teacher)
-    x, y = labelled(x, y)
+    x, y = samples_and_labels(x, y)
     search = _Maximisation(x, y, teacher)
     log_T = float(brentq(search.slope, *search.bracket(), xtol=_PRECISION))
     curvature = (search.slope(log_T + _STEP) - search.slope(log_T - _STEP)) / (2 * _STEP)

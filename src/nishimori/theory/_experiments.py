@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nishimori._support.numbers import whole
-from nishimori._support.progress import shown
+from nishimori._support.progress import show_progress
 from nishimori.theory._quadrature import Array
 
 
@@ -118,7 +118,7 @@ def repeat(
     streams = [np.random.default_rng(each) for each in np.random.SeedSequence(seed).spawn(seeds)]
     # Threads are enough: the work is linear algebra, which releases the interpreter lock. Each thread may use one core only,
     # or they would slow each other down.
-    with shown(progress) as report, threadpool_limits(1), ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
+    with show_progress(progress) as report, threadpool_limits(1), ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
         jobs = {pool.submit(experiment, stream): i for i, stream in enumerate(streams)}
         results: list[dict[str, float]] = [{}] * seeds
         report("simulating", 0, seeds)

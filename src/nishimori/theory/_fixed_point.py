@@ -55,7 +55,7 @@ class Problem(NamedTuple):
             ]
         )
 
-    def iterated(self, x: Array, step: float = _COARSE / 2) -> Array:
+    def iterate(self, x: Array, step: float = _COARSE / 2) -> Array:
         """One plain iteration: the unknowns that follow from the averages at ``x``."""
         eta, _, q, v = unpack(x)
         m_hat, q_hat, v_hat = (self.alpha * average for average in self.channel(eta, q, v, step))

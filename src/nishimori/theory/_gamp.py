@@ -17,7 +17,7 @@ from nishimori.theory._posterior import pull
 from nishimori.theory._quadrature import Array
 from nishimori.theory._teachers import Teacher, as_teacher
 from nishimori.theory._tolerance import tolerance
-from nishimori.theory._training_set import labelled
+from nishimori.theory._training_set import samples_and_labels
 
 _LIMIT = 2000
 
@@ -91,17 +91,17 @@ def gamp(
     (0.5, 0.5)
     """
     teacher = as_teacher(teacher)
-    x, y = labelled(x, y)
+    x, y = samples_and_labels(x, y)
     T = teacher.temperature if temperature is None else positive("temperature", temperature)
     tol = tolerance(tol)
     if start is not None and start.weights.shape != x.shape[1:]:
         raise InputError("start", f"be a solution in {x.shape[1]} dimensions, like `x`", got=f"one in {len(start.weights)}")
     signed = x * y[:, None]  # a sample with label -1 is equivalent to its negative with label +1
     mean, v = (np.zeros(x.shape[1]), teacher.rho) if start is None else (start.weights, start.v)
-    return _iterated(signed, teacher, T, tol, mean, v)
+    return _iterate(signed, teacher, T, tol, mean, v)
 
 
-def _iterated(signed: Array, teacher: Teacher, T: float, tol: float, weights: Array, v: float) -> Gamp:
+def _iterate(signed: Array, teacher: Teacher, T: float, tol: float, weights: Array, v: float) -> Gamp:
     """Message passing from ``weights`` and ``v`` on samples that are all labelled +1, until it converges."""
     n, d = signed.shape
     force = np.zeros(n)

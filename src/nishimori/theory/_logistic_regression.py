@@ -9,7 +9,7 @@ from scipy.special import expit
 from nishimori._support.numbers import positive
 from nishimori.errors import NotConvergedError
 from nishimori.theory._quadrature import Array
-from nishimori.theory._training_set import labelled
+from nishimori.theory._training_set import samples_and_labels
 
 # Newton's method starts at zero: each step halves the gradient where the data are separable, and squares it near the minimum.
 _STEPS = 200
@@ -40,7 +40,7 @@ def logistic_regression(x: Any, y: Any, penalty: float) -> Array:
     >>> logistic_regression([[1.0, 0.0], [0.0, 2.0]], [1, -1], penalty=0.5).round(3)
     array([ 0.675, -0.741])
     """
-    x, y = labelled(x, y)
+    x, y = samples_and_labels(x, y)
     penalty = positive("penalty", penalty)
     signed = x * y[:, None]
     weights = np.zeros(x.shape[1])

@@ -37,7 +37,7 @@ def composite(edges: Array) -> tuple[Array, Array]:
     return (start + length * points).reshape(flat), (length * weights).reshape(flat)
 
 
-def subdivided(ends: Array, parts: int) -> Array:
+def subdivide(ends: Array, parts: int) -> Array:
     """Edges of ``parts`` equal panels in each interval between neighbouring ``ends``, along their last axis."""
     fractions = np.arange(parts) / parts
     inner = ends[..., :-1, None] + np.diff(ends)[..., None] * fractions

@@ -46,10 +46,10 @@ def separability(teacher: Teacher | str) -> float:
     if slope(high) <= 0 and high >= steepest:
         return inf  # labels without noise
     c = brentq(slope, 0.0, high, xtol=1e-13)
-    mean = float(weight @ (right * _squared(-c * g) + (1 - right) * _squared(c * g)))
+    mean = float(weight @ (right * _second_moment(-c * g) + (1 - right) * _second_moment(c * g)))
     return 1 / mean
 
 
-def _squared(x: Array) -> Array:
+def _second_moment(x: Array) -> Array:
     """E max(ξ + x, 0)²."""
     return np.asarray((1 + x * x) * ndtr(x) + x * normal(x))

@@ -87,7 +87,7 @@ def state_evolution(
         if not isinstance(start, StateEvolution):
             raise InputError("start", "be a result of `state_evolution`", got=repr(start))
         try:
-            found = solve(Problem(regression(teacher), alpha, penalty), _packed(start), tol)
+            found = solve(Problem(regression(teacher), alpha, penalty), _pack(start), tol)
         except NotConvergedError:  # too far away
             start = None
     if start is None:
@@ -139,7 +139,7 @@ def plain_iterations(teacher: Teacher | str, alpha: float, penalty: float, n: in
     problem = Problem(regression(teacher), alpha, penalty)
     x = _weak(teacher, alpha, 1.0)
     for _ in range(n):
-        x = problem.iterated(x)
+        x = problem.iterate(x)
     eta, _, q, v = unpack(x)
     return sqrt(teacher.rho * eta * q), q, v
 
@@ -170,7 +170,7 @@ def _weak(teacher: Teacher, alpha: float, penalty: float) -> Array:
     return np.array([log(m * m / noise), log(m * m + noise), -log(stiff)])
 
 
-def _packed(result: StateEvolution) -> Array:
+def _pack(result: StateEvolution) -> Array:
     eta = result.correlation**2
     return np.array([log(eta / (1 - eta)), log(result.q), log(result.v)])
 
@@ -192,8 +192,8 @@ def regression(teacher: Teacher) -> Channel:
     def averages(eta: float, q: float, v: float, step: float) -> tuple[float, float, float]:
         spread = sqrt(q)
         width = min(1.0, spread)
-        centre = _moved(0.0, v)
-        low, high = (asinh((_moved(end * spread, v) - centre) / width) for end in (-REACH, REACH))
+        centre = _proximal_point(0.0, v)
+        low, high = (asinh((_proximal_point(end * spread, v) - centre) / width) for end in (-REACH, REACH))
         # P(y = +1 | score) changes over a distance of √(1 − η), which the step must resolve.
         step *= min(1.0, 7 * sqrt(1 - eta))
         t, step = np.linspace(low, high, nodes(high - low, step) + 1, retstep=True)
@@ -210,7 +210,7 @@ def regression(teacher: Teacher) -> Channel:
     return averages
 
 
-def _moved(omega: float, v: float) -> float:
+def _proximal_point(omega: float, v: float) -> float:
     """The z with z − vσ(−z) = ω, by Newton's method inside a bracket."""
     low, high = omega, omega + v
     z = omega if omega > 0 else min(high, log((v + 1) / (1 - omega)))

@@ -15,7 +15,7 @@ from scipy.special import expit, logit, ndtr, ndtri
 
 from nishimori._support.numbers import positive
 from nishimori.errors import InputError
-from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, normal, slope_at_zero, subdivided
+from nishimori.theory._quadrature import REACH, Array, composite, expected_excess, normal, slope_at_zero, subdivide
 
 # With more panels per unit a quadrature would take seconds. This is enough for a σ* as steep as a logistic function of 100z.
 _MOST_PANELS = 64.0
@@ -119,7 +119,7 @@ class Teacher(ABC):
         mean = mean[..., None]
         cuts = np.clip((np.sort(np.array(self.breaks, dtype=np.float64)) - mean) / width, -REACH, REACH)
         outer = np.full_like(mean, REACH)
-        edges = subdivided(np.concatenate([-outer, cuts, outer], axis=-1), ceil(REACH * max(1.0, 2 * panels * width)))
+        edges = subdivide(np.concatenate([-outer, cuts, outer], axis=-1), ceil(REACH * max(1.0, 2 * panels * width)))
         xi, weight = composite(edges)
         weight = weight * normal(xi) * self.probability(mean + width * xi)
         return Averages(weight.sum(-1), (weight * xi).sum(-1) / width, (weight * (xi * xi - 1)).sum(-1) / width**2)

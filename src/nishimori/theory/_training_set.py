@@ -35,7 +35,7 @@ def draw_labels(teacher: Teacher, scores: Array, rng: np.random.Generator) -> Ar
     return np.where(rng.random(len(scores)) < teacher.probability(scores / teacher.temperature), 1.0, -1.0)
 
 
-def labelled(x: Any, y: Any) -> tuple[Array, Array]:
+def samples_and_labels(x: Any, y: Any) -> tuple[Array, Array]:
     """Samples as the rows of ``x`` and their labels ``y``, +1 or -1, as arrays of float64."""
     try:
         samples, labels = (np.asarray(each, dtype=np.float64) for each in (x, y))

@@ -17,7 +17,7 @@ from torch import Tensor
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.labelling import Labelling
-from nishimori._rows.labels import are_signs, class_indices, coded
+from nishimori._rows.labels import are_signs, class_indices, encode_values
 from nishimori._rows.scores import Scores, scores_of
 from nishimori._rows.stream_rows import in_batch
 from nishimori._support.arrays import HostArray
@@ -72,7 +72,7 @@ class BatchRows:
             for _ in self.rows():
                 pass
 
-    def kept(self) -> "BatchRows":
+    def copy_to_cpu(self) -> "BatchRows":
         """A copy on the CPU of the rows that count: loaders and workers reuse their memory."""
         array, index = self.scores.array.detach(), self.counted
         if len(index) < len(array):
@@ -105,7 +105,7 @@ def batch_rows(returned: Returned, number: int, before: tuple[int, ...] | None, 
     try:
         scores = scores_of(numeric(flat, "logits"), input="logits", name="logits")
         scores = replace(scores, leading=leading if len(leading) > 1 else ())
-        plain, weights = labelling.applied(labels.reshape(-1).cpu().numpy(), None, scores, "labels")
+        plain, weights = labelling.apply(labels.reshape(-1).cpu().numpy(), None, scores, "labels")
     except InputError as error:
         raise in_batch(number, error) from None
     names = {
@@ -152,11 +152,11 @@ def _labels_of(target: Any, logits: Tensor, number: int) -> Tensor:
     wanted = given[:-1] if logits.ndim > 1 else given
     if shape == wanted or (is_unit(logits) and shape == given):  # the latter as `BCEWithLogitsLoss` requires for one unit
         return found.detach()
-    return _refused(found, wanted, given, number)
+    return _refuse_shape(found, wanted, given, number)
 
 
-def _refused(found: Tensor, wanted: tuple[int, ...], given: tuple[int, ...], number: int) -> Tensor:
-    """The error for labels of another shape."""
+def _refuse_shape(found: Tensor, wanted: tuple[int, ...], given: tuple[int, ...], number: int) -> Tensor:
+    """Refuse labels of another shape than the logits have before the classes."""
     shape, n_rows = tuple(found.shape), wanted[0]
     remedy = f"Check that the model returns one row per sample: it returned {n_rows}."
     if len(wanted) > 1:
@@ -190,7 +190,9 @@ def _names_of(names: Any, scores: Scores, what: str, number: int) -> HostArray:
             wanted = f"have shape {scores.leading[:1]}, one name or number per sequence, or {scores.leading}, one per label"
         raise InputError(f"The {what} of each batch must {wanted}, got {structure(names)} in batch {number}.")
     try:
-        coded(names if isinstance(names, list | tuple) and not scores.leading else found, len(found), what.removesuffix("s"))
+        encode_values(
+            names if isinstance(names, list | tuple) and not scores.leading else found, len(found), what.removesuffix("s")
+        )
     except InputError as error:
         raise in_batch(number, error) from None
     return np.array(found)

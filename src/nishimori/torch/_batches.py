@@ -16,7 +16,7 @@ from nishimori._rows.labelling import Labelling
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
 from nishimori.torch._logits import logits_of
-from nishimori.torch._run import AS_THEY_ARE, answer, described, listed, moved, short, structure
+from nishimori.torch._run import AS_THEY_ARE, answer, description, join_entries, move_to_device, short, structure
 
 Forward = Callable[[nn.Module, Any], tuple[Any, ...] | Mapping[str, Any]]
 
@@ -94,12 +94,12 @@ class Rule(NamedTuple):
         """The logits that ``model`` returns for batch ``number``, with labels and groups as they came."""
         if self.forward is None:
             return self._usual(model, batch, number, device)
-        return self._defined(self.forward, model, batch, number, device)
+        return self._call_forward(self.forward, model, batch, number, device)
 
     def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         inputs, target, clusters = _split(batch, self.labels, self.clusters, number)
         try:
-            output = answer(model, moved(inputs, device))
+            output = answer(model, move_to_device(inputs, device))
         except AS_THEY_ARE:
             raise
         except Exception as error:
@@ -141,12 +141,14 @@ class Rule(NamedTuple):
         """The keys of the entries of a batch that the network does not get."""
         return self.labels, self.clusters
 
-    def _defined(self, forward: Forward, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
+    def _call_forward(
+        self, forward: Forward, model: nn.Module, batch: Any, number: int, device: torch.device | None
+    ) -> Returned:
         """What the user's own function returns."""
         wanted, parts = ("logits, labels and groups", 3) if self.needs_groups else ("logits and labels", 2)
         try:
             with torch.inference_mode():
-                returned = forward(model, moved(batch, device))
+                returned = forward(model, move_to_device(batch, device))
         except AS_THEY_ARE:
             raise
         except Exception as error:
@@ -164,12 +166,12 @@ class Rule(NamedTuple):
             raise InputError(
                 "forward",
                 f"return the {wanted} of each batch",
-                got=f"{described(returned)} in batch {number}",
+                got=f"{description(returned)} in batch {number}",
                 remedy=_remedy(returned, parts),
             )
         if self.needs_groups and found.groups is None:
             raise InputError(
-                "forward", f"return the {wanted} of each batch", got=f"{described(returned)} without groups in batch {number}"
+                "forward", f"return the {wanted} of each batch", got=f"{description(returned)} without groups in batch {number}"
             )
         return found._replace(logits=logits_of(found.logits, "Return the tensor of logits first.", who="forward"))
 
@@ -272,7 +274,7 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
         raise InputError(
             "loader",
             "yield inputs and labels together",
-            got=described(batch),
+            got=description(batch),
             remedy=(
                 f"Make it yield tuples (x, y), or dicts with the labels under the key {labels!r}; for other batches "
                 f"pass {_FORWARD}. Pass plain tensors as a tuple `(X, y)`."
@@ -282,7 +284,7 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
         raise InputError(
             "clusters",
             "be left out where batches are not mappings",
-            got=f"{clusters!r} for {described(batch)} in batch {number}",
+            got=f"{clusters!r} for {description(batch)} in batch {number}",
             remedy=f"Make the loader yield dicts, or pass {_WITH_CLUSTERS}.",
         )
     return tuple(batch[:-1]), batch[-1], None
@@ -291,8 +293,8 @@ def _split(batch: Any, labels: str, clusters: str | None, number: int) -> tuple[
 def _call(batch: Any, taken: tuple[str | None, ...]) -> str:
     """How the model was called, in terms of the batch."""
     if isinstance(batch, Mapping):
-        return f"model({listed(f'{key}=batch[{key!r}]' for key in batch if key not in taken)})"
-    return f"model({listed(f'batch[{i}]' for i in range(len(batch) - 1))})"
+        return f"model({join_entries(f'{key}=batch[{key!r}]' for key in batch if key not in taken)})"
+    return f"model({join_entries(f'batch[{i}]' for i in range(len(batch) - 1))})"
 
 
 def _example(batch: Any, labels: str) -> str:

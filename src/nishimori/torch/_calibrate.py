@@ -85,11 +85,13 @@ def calibrate(
     >>> print(calibrate(torch.nn.Identity(), (torch.tensor(x), torch.tensor(y))).extra_repr())
     temperature=1.978, method='adaptive'
     """
-    asked = partial(_asked, method, Rule(labels, forward, clusters=clusters), ignore_index, shift_labels, keep_up_to, reread)
-    return _calibrated(model, loader, asked, device, progress, across_ranks)
+    asked = partial(
+        _check_arguments, method, Rule(labels, forward, clusters=clusters), ignore_index, shift_labels, keep_up_to, reread
+    )
+    return _calibrate_network(model, loader, asked, device, progress, across_ranks)
 
 
-def _asked(
+def _check_arguments(
     method: "str | Calibrator",
     rule: Rule,
     ignore_index: int | None,
@@ -98,11 +100,11 @@ def _asked(
     reread: bool,
 ) -> "tuple[Calibrator, Rule, Memory]":
     """The arguments of `calibrate`, checked."""
-    chosen, labelling = _unfitted(method), Labelling(ignore_index, shift_labels)
+    chosen, labelling = _new_calibrator(method), Labelling(ignore_index, shift_labels)
     return chosen, rule._replace(needs_groups=_needs_groups(chosen), labelling=labelling), Memory(keep_up_to, reread)
 
 
-def _calibrated(
+def _calibrate_network(
     model: nn.Module,
     loader: Iterable[Any],
     asked: "Callable[[], tuple[Calibrator, Rule, Memory]]",
@@ -123,7 +125,7 @@ def _calibrated(
         _refuse_other_calls(ranks, f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}")
         data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress))
     try:
-        fitted, found = _fitted(chosen, data)
+        fitted, found = _fit(chosen, data)
     except (InputError, NotConvergedError) as error:
         if isinstance(data, Sketch) and data.n_clusters != 1:  # one cluster is refused in every other way too
             if isinstance(error, InputError):
@@ -146,7 +148,7 @@ def _refuse_other_calls(ranks: Exchange, own: str) -> None:
         )
 
 
-def _unfitted(method: "str | Calibrator") -> "Calibrator":
+def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
     """A calibrator of the user's own, copied, so that theirs stays as it was; or one by the name of its method."""
     # They import scikit-learn, which serving a network does not need.
     from sklearn.base import clone  # noqa: PLC0415
@@ -171,7 +173,7 @@ def _needs_groups(chosen: "Calibrator") -> bool:
     return getattr(chosen, "by", None) == "groups"
 
 
-def _fitted(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
+def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
     """``chosen``, fitted, and the temperatures of EC and TS, which share its readings where they can."""
     from nishimori._calibrators.adaptive import AdaptiveConsistency  # noqa: PLC0415
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415

@@ -20,7 +20,7 @@ from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._change import change_of
 from nishimori.torch._folding import fold_into
 from nishimori.torch._head import final_layer, is_found
-from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number, scaled, scores_in, with_logits
+from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number, scale_logits, scores_in, with_logits
 from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, coded_groups, module_for, module_like
 from nishimori.torch._model_methods import pass_attribute
 from nishimori.torch._modes import evaluating
@@ -150,7 +150,7 @@ class Calibrated(ExactBuffers):
         """The calibrated logits of what the network has returned, in float32 at least: for networks that return tuples."""
         check_calibrated_once(self)
         if self.mapping is None:
-            return scaled(logits, self.temperature)
+            return scale_logits(logits, self.temperature)
         if not self.needs_groups:  # temperatures of groups divide whatever the order of the dimensions is
             check_classes(logits, self.n_classes)
         mapped: Tensor = self.mapping(logits, groups)
@@ -314,7 +314,7 @@ class Calibrated(ExactBuffers):
                 raise
             if name == "temperature":  # that of the network would be another one
                 mapping: Any = self._modules.get("mapping")
-                what = "it is being changed" if mapping is None else f"it has {mapping.described()}"
+                what = "it is being changed" if mapping is None else f"it has {mapping.description()}"
                 raise AttributeError(
                     f"This Calibrated has no `temperature`, because {what}. Read the parameters from `calibrated.map`."
                 ) from None
@@ -390,11 +390,11 @@ def _device(calibrated: Calibrated) -> torch.device:
 
 def _check_same(mine: MapModule, loaded: MapModule | None) -> None:
     """Refuse a state dict with another kind of map, or with a map for another number of classes."""
-    got = "one temperature" if loaded is None else loaded.described()
-    if mine.described() != got:
+    got = "one temperature" if loaded is None else loaded.description()
+    if mine.description() != got:
         raise InputError(
             "The state dict",
-            f"hold {mine.described()}, as this Calibrated does",
+            f"hold {mine.description()}, as this Calibrated does",
             got=got,
             remedy="Load it into `Calibrated(model)`, which takes any map.",
         )

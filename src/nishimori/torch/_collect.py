@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from nishimori._rows.labelling import Labelling
 from nishimori._rows.scores import scores, warn_if_probabilities
 from nishimori._support.arrays import HostArray
-from nishimori._support.progress import shown
+from nishimori._support.progress import show_progress
 from nishimori.torch._batches import IGNORED, LABELS, Forward, Rule
-from nishimori.torch._kept import joined
+from nishimori.torch._kept import join_rows
 from nishimori.torch._reading import NO_SOFTMAX, READING, LoaderReading
 
 
@@ -103,19 +103,19 @@ def collect(
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
     rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels))
-    return _collected(LoaderReading(model, loader, rule, device), progress)
+    return _collect_rows(LoaderReading(model, loader, rule, device), progress)
 
 
-def _collected(reading: LoaderReading, progress: bool | None) -> Collected:
+def _collect_rows(reading: LoaderReading, progress: bool | None) -> Collected:
     """All rows that count, checked."""
     parts = []
-    with shown(progress) as report, closing(reading.rows()) as batches:
+    with show_progress(progress) as report, closing(reading.rows()) as batches:
         report(READING, 0, reading.n_batches)
         for rows in batches:
             rows.check()
-            parts.append(rows.kept())
+            parts.append(rows.copy_to_cpu())
             report(READING, rows.number + 1, reading.n_batches)
-    found = joined(parts)
+    found = join_rows(parts)
     warn_if_probabilities(scores(found.logits), NO_SOFTMAX)
     collected = Collected(found.logits, found.labels)
     collected.clusters, collected.groups = found.clusters, found.groups

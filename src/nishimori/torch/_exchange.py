@@ -54,18 +54,18 @@ class Exchange:
         try:
             message = pickle.dumps(make())
         except BaseException as error:  # also where a rank is interrupted
-            failure, message = error, pickle.dumps(self._placed(error))
+            failure, message = error, pickle.dumps(self._error_of_rank(error))
         lengths = torch.zeros(self.size, dtype=torch.int64, device=self._device)
         lengths[self.rank] = len(message) if failure is None else -len(message)
         dist.all_reduce(lengths, group=self._group)
         sizes: list[int] = lengths.tolist()
         failed = next((rank for rank, size in enumerate(sizes) if size < 0), None)
         if failed is not None:
-            found = _loaded(self._sent(failed, message, -sizes[failed]))
+            found = _unpickle(self._message_of(failed, message, -sizes[failed]))
             if failure is not None and not isinstance(failure, Exception):
                 raise failure
             raise found from failure
-        return self._received(message, sizes)
+        return self._receive(message, sizes)
 
     def here(self, make: Callable[[], V]) -> V:
         """What ``make`` returns on this rank, if it fails on none."""
@@ -74,7 +74,7 @@ class Exchange:
             pass
         return made[0]
 
-    def added(self, numbers: HostArray) -> HostArray:
+    def sum_over_ranks(self, numbers: HostArray) -> HostArray:
         """The sum of a flat float64 array over all ranks, the same on each of them to the last bit."""
         total = torch.from_numpy(np.array(numbers, dtype=np.float64)).to(self._device)
         dist.all_reduce(total, group=self._group)
@@ -83,7 +83,7 @@ class Exchange:
         found: HostArray = total.cpu().numpy()
         return found
 
-    def _placed(self, error: BaseException) -> NishimoriError:
+    def _error_of_rank(self, error: BaseException) -> NishimoriError:
         """An error that names this rank; one that is not the library's own becomes an `InputError`.
 
         Code that catches one must do so on every rank, or on none.
@@ -95,20 +95,20 @@ class Exchange:
         kind = type(error) if isinstance(error, FormatError | MergeError) else InputError
         return kind(f"{rank}: {text}")
 
-    def _received(self, message: bytes, sizes: list[int]) -> Iterator[Any]:
+    def _receive(self, message: bytes, sizes: list[int]) -> Iterator[Any]:
         """The values of all ranks, whose messages have the lengths ``sizes``."""
         if self.size * max(sizes) > _AT_ONCE:
             for rank, size in enumerate(sizes):
-                yield _loaded(self._sent(rank, message, size))
+                yield _unpickle(self._message_of(rank, message, size))
             return
         padded = torch.zeros(max(sizes), dtype=torch.uint8, device=self._device)
         padded[: len(message)] = self._tensor(message)
         parts = [torch.empty_like(padded) for _ in sizes]
         dist.all_gather(parts, padded, group=self._group)
         for part, size in zip(parts, sizes, strict=True):
-            yield _loaded(_bytes(part[:size]))
+            yield _unpickle(_bytes(part[:size]))
 
-    def _sent(self, rank: int, message: bytes, size: int) -> bytes:
+    def _message_of(self, rank: int, message: bytes, size: int) -> bytes:
         """The message of one rank, of this size."""
         mine = rank == self.rank
         tensor = self._tensor(message) if mine else torch.empty(size, dtype=torch.uint8, device=self._device)
@@ -123,7 +123,7 @@ class Exchange:
         return rank if self._group is None else dist.get_global_rank(self._group, rank)
 
 
-def _loaded(message: bytes) -> Any:
+def _unpickle(message: bytes) -> Any:
     """What another rank has sent. It runs the same script, so it is trusted as this one is."""
     return pickle.loads(message)  # noqa: S301
 

@@ -15,7 +15,7 @@ from nishimori.torch._change import Change, Division
 from nishimori.torch._head import INSTEAD, Head
 from nishimori.torch._logits import logits_of
 from nishimori.torch._modes import evaluating
-from nishimori.torch._run import AS_THEY_ARE, answer, device_of, moved, short, structure
+from nishimori.torch._run import AS_THEY_ARE, answer, device_of, move_to_device, short, structure
 
 # How much folded logits may differ from the calibrated ones, relative to the largest. Rounding each weight once and each logit
 # twice changes a few units in the last place, and more where large terms cancel. A wrong layer or a nonlinear function after
@@ -95,7 +95,7 @@ def _first_logits(model: nn.Module, probe: Any) -> Tensor:
 
 def _logits(model: nn.Module, probe: Any) -> Tensor:
     with evaluating(model):
-        return logits_of(answer(model, moved(probe, device_of(model))), _NO_PROBE)
+        return logits_of(answer(model, move_to_device(probe, device_of(model))), _NO_PROBE)
 
 
 def _check_probe(logits: Tensor) -> None:

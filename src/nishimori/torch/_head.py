@@ -143,11 +143,11 @@ def _check_plain(head: Head) -> None:
     layer, kind = head.layer, _kind(head)
     own = {name for name, _ in layer.named_parameters()} | {name for name, _ in layer.named_buffers()}
     if is_parametrized(layer):
-        raise _refused(head, "its weights are parametrised", "Call `torch.nn.utils.parametrize.remove_parametrizations` first")
+        raise _refusal(head, "its weights are parametrised", "Call `torch.nn.utils.parametrize.remove_parametrizations` first")
     if _is_adapter(layer):
-        raise _refused(head, "an adapter adds to its output", "Merge the adapter into the weights first")
+        raise _refusal(head, "an adapter adds to its output", "Merge the adapter into the weights first")
     if _is_quantised(layer):
-        raise _refused(head, "its weights are quantised", "Fold before quantising")
+        raise _refusal(head, "its weights are quantised", "Fold before quantising")
     if isinstance(layer, nn.Softmax | nn.Softmax2d | nn.Sigmoid):
         raise InputError(
             "The network",
@@ -163,16 +163,16 @@ def _check_plain(head: Head) -> None:
             remedy=f"Pass the last linear layer if its outputs are the logits; or {INSTEAD}.",
         )
     if isinstance(layer.weight, UninitializedParameter):
-        raise _refused(head, "it has no weights yet", "Call the model once before folding")
+        raise _refusal(head, "it has no weights yet", "Call the model once before folding")
     if layer.weight.is_meta:
-        raise _refused(head, "its weights are on the meta device", "Load the weights first")
+        raise _refusal(head, "its weights are on the meta device", "Load the weights first")
     kinds = [each for each in _LINEAR if isinstance(layer, each)]
     if type(layer).forward is not kinds[0].forward:
         remedy = "If its output is still its weights times its input plus its bias, change them yourself"
-        raise _refused(head, "its `forward` is not that of a linear layer", remedy)
+        raise _refusal(head, "its `forward` is not that of a linear layer", remedy)
     if own - {"weight", "bias"}:
         remedy = "Make them permanent (`remove_weight_norm`, `prune.remove`, ...) first"
-        raise _refused(head, "its weights are computed from other tensors", remedy)
+        raise _refusal(head, "its weights are computed from other tensors", remedy)
 
 
 def _is_quantised(layer: nn.Module) -> bool:
@@ -180,7 +180,7 @@ def _is_quantised(layer: nn.Module) -> bool:
     return "quantized" in type(layer).__module__ or (isinstance(weight, Tensor) and not weight.is_floating_point())
 
 
-def _refused(head: Head, why: str, remedy: str) -> InputError:
+def _refusal(head: Head, why: str, remedy: str) -> InputError:
     return InputError(
         "The network", "end in a plain linear layer", got=f"{_kind(head)}: {why}", remedy=f"{remedy}; or {INSTEAD}."
     )

@@ -35,7 +35,7 @@ class Summed(NamedTuple):
     clusters: list[Any] | None
 
 
-def joined(parts: list[BatchRows]) -> KeptLogits:
+def join_rows(parts: list[BatchRows]) -> KeptLogits:
     """All rows in one piece. ``parts`` is emptied meanwhile, so that the logits are not in memory twice."""
     labels = [torch.from_numpy(part.labels) for part in parts]
     groups = [part.groups for part in parts if part.groups is not None]

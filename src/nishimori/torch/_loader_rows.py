@@ -12,7 +12,7 @@ from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import Pieces
 from nishimori._rows.stream_rows import in_batch
 from nishimori._support.arrays import HostArray
-from nishimori._support.progress import shown
+from nishimori._support.progress import show_progress
 from nishimori.errors import InputError
 from nishimori.torch._batch_rows import BatchRows
 from nishimori.torch._kept import together
@@ -54,7 +54,7 @@ class LoaderRows(Pieces[BatchRows]):
     def _names(self, progress: bool | None) -> tuple[HostArray | None, HostArray | None]:
         """The group and the cluster of each row that counts, from a reading."""
         groups, clusters = [], []
-        with shown(progress) as report, closing(self._loader.rows()) as batches:
+        with show_progress(progress) as report, closing(self._loader.rows()) as batches:
             for rows in batches:
                 report("Reading groups and clusters", rows.number + 1, self._loader.n_batches)
                 groups += [] if rows.groups is None else [rows.groups[rows.counted]]
@@ -75,9 +75,9 @@ class LoaderRows(Pieces[BatchRows]):
         """The rows of a batch, on the device of the network."""
         groups, clusters = None, None
         if self.groups is not None and piece.groups is not None:
-            groups = Groups(_coded(piece.groups, piece.counted, self.groups.names, "groups"), self.groups.names)
+            groups = Groups(_encode_names(piece.groups, piece.counted, self.groups.names, "groups"), self.groups.names)
         if self.clusters is not None and piece.clusters is not None:
-            codes = _coded(piece.clusters, piece.counted, self._cluster_names, "clusters")
+            codes = _encode_names(piece.clusters, piece.counted, self._cluster_names, "clusters")
             clusters = Clusters(codes, self.clusters.number)
         return piece.rows(clusters, groups)
 
@@ -90,7 +90,7 @@ class LoaderRows(Pieces[BatchRows]):
         raise AssertionError
 
 
-def _coded(names: HostArray, counted: HostArray, known: Sequence[Any], what: str) -> HostArray:
+def _encode_names(names: HostArray, counted: HostArray, known: Sequence[Any], what: str) -> HostArray:
     """The place of the name of each row among the ``known`` ones; 0 where a row does not count."""
     places = {name: i for i, name in enumerate(known)}
     different, which = np.unique(names[counted], return_inverse=True)

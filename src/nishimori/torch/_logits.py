@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from nishimori.errors import InputError
-from nishimori.maps.temperature import divided
-from nishimori.torch._run import described
+from nishimori.maps.temperature import divide
+from nishimori.torch._run import description
 
 
 def logits_of(output: Any, remedy: str, who: str = "model") -> Tensor:
@@ -27,7 +27,7 @@ def logits_of(output: Any, remedy: str, who: str = "model") -> Tensor:
         raise InputError(
             who,
             "return a tensor of logits, an object with `.logits` or a dict with the key 'logits'",
-            got=described(output),
+            got=description(output),
             remedy=remedy,
         )
     if not logits.is_floating_point():
@@ -126,12 +126,12 @@ def scores_in(logits: Tensor) -> Tensor | None:
     return logits[..., 0] if is_unit(logits) else None
 
 
-def scaled(logits: Tensor, temperature: Tensor) -> Tensor:
+def scale_logits(logits: Tensor, temperature: Tensor) -> Tensor:
     """``logits / temperature`` in float32 at least, for any shape."""
     wide, T = wide_dtype(logits), temperature
     if T.device != logits.device:  # a network spread over devices
         T = T.to(logits.device)
-    result: Tensor = divided(logits.to(wide), T.to(wide))
+    result: Tensor = divide(logits.to(wide), T.to(wide))
     return result
 
 

@@ -68,7 +68,7 @@ class MapModule(ExactBuffers, ABC):
     @property
     @abstractmethod
     def map(self) -> Map:
-        """The same map, with its parameters rounded to float32."""
+        """The map of the module, with its parameters rounded to float32."""
 
     @property
     def n_classes(self) -> int | None:
@@ -81,7 +81,7 @@ class MapModule(ExactBuffers, ABC):
         return True
 
     @abstractmethod
-    def described(self) -> str:
+    def description(self) -> str:
         """The kind of the map and the number of its classes, for messages."""
 
     @abstractmethod
@@ -170,7 +170,7 @@ class WithBiasModule(MapModule):
         return "fallback" in self._buffers
 
     @abstractmethod
-    def multiplied(self, drops: Tensor) -> Tensor:
+    def linear_part(self, drops: Tensor) -> Tensor:
         """The calibrated logits without the bias, from logits minus the largest of their row."""
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - the same for all
@@ -180,7 +180,7 @@ class WithBiasModule(MapModule):
     def _rows(self, logits: Tensor) -> Tensor:
         drops = logits - logits.amax(dim=-1, keepdim=True)
         check_unmasked(drops)
-        mapped = self.multiplied(drops) + self._at("bias", logits)
+        mapped = self.linear_part(drops) + self._at("bias", logits)
         if "fallback" not in self._buffers:
             return mapped
         same = mapped.argmax(dim=-1, keepdim=True) == logits.argmax(dim=-1, keepdim=True)
@@ -216,10 +216,10 @@ class AffineModule(WithBiasModule):
     kind = Affine
     names = frozenset({"scale", "bias"})
 
-    def described(self) -> str:
+    def description(self) -> str:
         return f"an affine map for {self.n_classes} classes"
 
-    def multiplied(self, drops: Tensor) -> Tensor:
+    def linear_part(self, drops: Tensor) -> Tensor:
         centred, scale = drops - drops.mean(dim=-1, keepdim=True), self._at("scale", drops)
         return product(centred, scale) if scale.ndim == 2 else centred * scale
 
@@ -235,10 +235,10 @@ class LogAffineModule(WithBiasModule):
     kind = LogAffine
     names = frozenset({"matrix", "bias"})
 
-    def described(self) -> str:
+    def description(self) -> str:
         return f"an affine map of log-probabilities for {self.n_classes} classes"
 
-    def multiplied(self, drops: Tensor) -> Tensor:
+    def linear_part(self, drops: Tensor) -> Tensor:
         return product(drops.log_softmax(dim=-1), self._at("matrix", drops))
 
 
@@ -263,7 +263,7 @@ class LogOddsModule(MapModule):
     def keeps_predictions(self) -> bool:
         return False
 
-    def described(self) -> str:
+    def description(self) -> str:
         return "a function of the log-odds of two classes"
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - the same for all
@@ -295,7 +295,7 @@ class MixtureModule(MapModule):
     def map(self) -> Mixture:
         return Mixture(float(self.get_buffer("temperature")), host(self.get_buffer("weights")))
 
-    def described(self) -> str:
+    def description(self) -> str:
         return "a mixture of calibrated, original and uniform probabilities"
 
     def check(self, logits: Tensor) -> None:
@@ -346,7 +346,7 @@ class ClassTemperaturesModule(MapModule):
     def n_classes(self) -> int:
         return last_size(self.get_buffer("temperatures"))
 
-    def described(self) -> str:
+    def description(self) -> str:
         return f"one temperature per predicted class for {self.n_classes} classes"
 
     def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - the same for all
@@ -381,7 +381,7 @@ class GroupTemperaturesModule(MapModule):
         names = json.loads(bytes(self.get_buffer("groups").cpu().tolist()).decode())
         return GroupTemperatures(tuple(names), host(self.get_buffer("temperatures")), float(self.get_buffer("common")))
 
-    def described(self) -> str:
+    def description(self) -> str:
         return "one temperature per group"
 
     def check(self, logits: Tensor) -> None:

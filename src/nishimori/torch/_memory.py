@@ -18,10 +18,10 @@ from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._sums.sketch.stream import Stream
 from nishimori._support.numbers import between
-from nishimori._support.progress import Report, shown
+from nishimori._support.progress import Report, show_progress
 from nishimori.errors import InputError
 from nishimori.torch._batch_rows import BatchRows
-from nishimori.torch._kept import KeptLogits, Summed, joined
+from nishimori.torch._kept import KeptLogits, Summed, join_rows
 from nishimori.torch._loader_rows import LoaderRows
 from nishimori.torch._reading import NO_SOFTMAX, READING, LoaderReading
 
@@ -61,30 +61,30 @@ class Memory:
         return found.rows(found.clusters) if isinstance(found, KeptLogits) else found
 
     def read(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> KeptLogits | Summed | Rows:
-        """The same, but rows or a sketch with the names of their clusters."""
+        """The logits kept from a loader, a sketch of them, or rows that read it again, with the names of clusters."""
         parts: list[BatchRows] = []
         n_bytes = 0
-        with shown(progress) as report, closing(reading.rows()) as batches:
+        with show_progress(progress) as report, closing(reading.rows()) as batches:
             report(READING, 0, reading.n_batches)
             for rows in batches:
                 n_bytes += rows.n_bytes
                 if n_bytes > self.keep_up_to:
                     break
                 rows.check()
-                parts.append(rows.kept())
+                parts.append(rows.copy_to_cpu())
                 report(READING, rows.number + 1, reading.n_batches)
             if n_bytes > self.keep_up_to and not self.reread:
                 self._refuse(chosen, rows.number)
                 parts.append(rows)
                 observables = _observables(chosen, rows.scores.n_classes)
                 del rows
-                return _sketched(parts, batches, reading.n_batches, observables, report)
+                return _sketch_rows(parts, batches, reading.n_batches, observables, report)
         if n_bytes > self.keep_up_to:
             n_classes, has_names = rows.scores.n_classes, rows.groups is not None or rows.clusters is not None
             del rows  # or its logits would be in memory during all readings
             parts.clear()
             return LoaderRows(reading, n_classes, has_names=has_names, progress=progress)
-        return joined(parts)
+        return join_rows(parts)
 
     def _refuse(self, chosen: "Calibrator", number: int) -> None:
         """Refuse a method for which sums are not enough."""
@@ -109,7 +109,7 @@ def _observables(chosen: "Calibrator", n_classes: int) -> list[Observable]:
     return known if own in known else [*known, own]
 
 
-def _sketched(
+def _sketch_rows(
     parts: list[BatchRows],
     others: Iterable[BatchRows],
     n_batches: int | None,
@@ -120,7 +120,7 @@ def _sketched(
     grid = _FINE_GRID if parts[0].scores.n_classes >= _MANY_CLASSES else {}
     stream = Stream(Sketch(observables, **grid), remedy=f"Do not shuffle the loader. {INSTEAD}")
     warn_if_probabilities(parts[0].scores, NO_SOFTMAX, parts[0].weights)
-    for rows in chain(_emptied(parts), others):
+    for rows in chain(_pop_all(parts), others):
         with rows.naming_batch():
             stream.add(rows.rows(), rows.clusters)
         report("Reading batches into a sketch", rows.number + 1, n_batches)
@@ -129,7 +129,7 @@ def _sketched(
     return Summed(stream.sketch, stream.clusters)
 
 
-def _emptied(parts: list[BatchRows]) -> Iterator[BatchRows]:
-    """Each of them, which is not in the list any more."""
+def _pop_all(parts: list[BatchRows]) -> Iterator[BatchRows]:
+    """Pop the parts of a list one after the other, the first one first."""
     while parts:
         yield parts.pop(0)

@@ -42,12 +42,12 @@ def pass_attribute(name: str, value: Any, model: nn.Module, current_map: Callabl
         return value
 
     @wraps(value)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         map_ = current_map()
         chosen = value if temperature_of(map_) == 1 else choose(_Call(name, value, model, map_), kwargs)
         return chosen(*args, **kwargs)
 
-    return checked
+    return wrapper
 
 
 def _is_method(value: Any) -> bool:
@@ -90,7 +90,7 @@ def _call_where_it_divides(call: _Call, kwargs: Mapping[str, Any]) -> Callable[.
 
 
 def _call_folded_copy(call: _Call, kwargs: Mapping[str, Any]) -> Callable[..., Any]:
-    """The same method of a copy of the network with the map folded in: what it writes is calibrated."""
+    """The method of a copy of the network with the map folded in, so that it writes calibrated weights."""
     change = _change(call)
     if kwargs.get("state_dict") is not None:
         raise InputError(

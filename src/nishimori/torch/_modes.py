@@ -33,7 +33,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode inside the ``with`` block; afterwards, also after an error, every module has its previous mode."""
     with _lock:
         if id(model) not in _uses:
-            _uses[id(model)] = _Use(_switched(model))
+            _uses[id(model)] = _Use(_enter_eval_mode(model))
         use = _uses[id(model)]
         use.n_computations += 1
     try:
@@ -54,7 +54,7 @@ def switch_to_eval(model: nn.Module) -> None:
         model.eval()
 
 
-def _switched(model: nn.Module) -> list[tuple[nn.Module, bool]]:
+def _enter_eval_mode(model: nn.Module) -> list[tuple[nn.Module, bool]]:
     """Put the network in eval mode; the modes that its modules had before."""
     modes = [(module, module.training) for module in model.modules()]
     try:

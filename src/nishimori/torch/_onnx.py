@@ -19,7 +19,7 @@ from nishimori.torch._calibrated import Calibrated
 from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number
 from nishimori.torch._map_modules import GroupTemperaturesModule
 from nishimori.torch._modes import evaluating
-from nishimori.torch._run import device_of, moved
+from nishimori.torch._run import device_of, move_to_device
 from nishimori.torch._signature import signature_of_model
 from nishimori.torch._wrappers import check_calibrated_once
 
@@ -71,7 +71,7 @@ def to_onnx(
     require("onnxscript", extra="onnx", for_="nishimori.torch.to_onnx")
     _check(calibrated, output)
     _check_order(args, path)
-    inputs = moved(args, device_of(calibrated))
+    inputs = move_to_device(args, device_of(calibrated))
     named = dict(inputs) if isinstance(inputs, Mapping) else {}
     given = () if named else tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     if dynamic_shapes is None:

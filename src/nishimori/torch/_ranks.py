@@ -109,7 +109,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
     If one of them has a sketch, so do all: rows are added to an empty one. A rank without rows takes part.
     """
 
-    def made() -> KeptLogits | Summed | Rows | None:
+    def read_own() -> KeptLogits | Summed | Rows | None:
         if isinstance(model, DistributedDataParallel):
             raise InputError(
                 "model",
@@ -129,11 +129,11 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
             )
         return found
 
-    mine = ranks.here(made)
+    mine = ranks.here(read_own)
     sketches = list(ranks.values(lambda: without_its_rows(mine.sketch) if isinstance(mine, Summed) else None))
     kind: Sketch | None = next((each for each in sketches if each is not None), None)
     if kind is not None:
-        summed = ranks.here(lambda: _summed(mine, kind))
+        summed = ranks.here(lambda: _sketch_of_rank(mine, kind))
         check_apart(ranks, summed.sketch.n_samples, summed.clusters)
         return cast("Rows", sum_of_sketches(ranks, summed.sketch))
     assert not isinstance(mine, Summed), "no rank has a sketch"
@@ -142,7 +142,7 @@ def joint(ranks: Exchange, model: nn.Module, own: Callable[[], KeptLogits | Summ
     return RankRows(ranks, rows, clusters, share_groups(ranks, rows))
 
 
-def _summed(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Summed:
+def _sketch_of_rank(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Summed:
     """The sketch of this rank, with the names of its clusters; ``kind`` is an empty one."""
     if isinstance(mine, Summed):
         return mine
@@ -190,12 +190,12 @@ class RankRows(Rows):
 
         def own() -> tuple[str, int | None, T | None]:
             if self._rows is None:
-                return _described(pass_), 0, None
+                return _digest_of_pass(pass_), 0, None
             try:
                 sums = self._rows.gather(pass_, shown)
             except NoRowsError:
                 sums = None
-            return _described(pass_), self._rows.n_rows, sums
+            return _digest_of_pass(pass_), self._rows.n_rows, sums
 
         first, numbers = "", []
         total: T | None = None
@@ -271,8 +271,8 @@ def _total(numbers: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(numbers) else None
 
 
-def _described(pass_: Any) -> str:
-    """The same text on all ranks for the same pass, whatever their memory addresses are."""
+def _digest_of_pass(pass_: Any) -> str:
+    """A digest of a pass that is the same on all ranks, whatever their memory addresses are."""
     return sha256(re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(pass_)).encode()).hexdigest()
 
 

@@ -41,7 +41,7 @@ class LoaderReading:
         self.model = model
         self.rule = rule
         self.batches = batches(loader)
-        self.device = device_of(model) if device is None else _placed(model, device)
+        self.device = device_of(model) if device is None else _move_model(model, device)
         self._warns_of_dropout = warns_of_dropout
         self._looked_at = False  # whether the first batch looks as it should
 
@@ -110,7 +110,7 @@ def _check_clusters(before: bool, clusters: Any, number: int) -> None:
         )
 
 
-def _placed(model: nn.Module, device: torch.device | str) -> torch.device:
+def _move_model(model: nn.Module, device: torch.device | str) -> torch.device:
     """Move the network to ``device``; PyTorch raises many types of errors where it cannot."""
     try:
         place = torch.device(device)

@@ -47,10 +47,10 @@ def reduced(sketch: Sketch, *, group: "dist.ProcessGroup | None" = None) -> Sket
 
 
 def sum_of_sketches(ranks: Exchange, sketch: Sketch) -> Sketch:
-    """The same, with ranks that are known already."""
+    """The sketch of the rows of all ranks, summed among ``ranks``."""
     _check_kinds(ranks, sketch)
     state = sketch.state
-    total = ranks.added(np.concatenate(list(state.values())))
+    total = ranks.sum_over_ranks(np.concatenate(list(state.values())))
     found = copy(sketch)
     ends = np.cumsum([len(each) for each in state.values()])[:-1]
     found.state = dict(zip(state, np.split(total, ends), strict=True))

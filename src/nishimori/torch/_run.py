@@ -46,20 +46,20 @@ def answer(model: nn.Module, inputs: Any) -> Any:
         return model(*inputs) if isinstance(inputs, tuple | list) else model(inputs)
 
 
-def moved(value: Any, device: torch.device | None) -> Any:
-    """``value`` with every tensor inside it on ``device``; None moves nothing."""
+def move_to_device(value: Any, device: torch.device | None) -> Any:
+    """A value with every tensor inside it on ``device``; None moves nothing."""
     if device is None:
         return value
     if hasattr(value, "to"):  # tensors, encodings, packed sequences, graphs
         return value.to(device)
     if isinstance(value, Mapping):
-        return {key: moved(each, device) for key, each in value.items()}
+        return {key: move_to_device(each, device) for key, each in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(moved(each, device) for each in value))
-    return type(value)(moved(each, device) for each in value) if isinstance(value, list | tuple) else value
+        return type(value)(*(move_to_device(each, device) for each in value))
+    return type(value)(move_to_device(each, device) for each in value) if isinstance(value, list | tuple) else value
 
 
-def described(output: Any) -> str:
+def description(output: Any) -> str:
     """The type of a value and its keys or length, for messages."""
     if isinstance(output, Mapping):
         return f"a {type(output).__name__} with the keys {list(output)}"
@@ -75,15 +75,15 @@ def structure(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"array {value.dtype} {value.shape}{_range(value)}"
     if isinstance(value, Mapping):
-        return f"{type(value).__name__} {{{listed(f'{key!r}: {structure(each)}' for key, each in value.items())}}}"
+        return f"{type(value).__name__} {{{join_entries(f'{key!r}: {structure(each)}' for key, each in value.items())}}}"
     if isinstance(value, tuple | list):
         if value and all(isinstance(each, str | int | float) for each in value):
             return f"{type(value).__name__} of {len(value)} {type(value[0]).__name__}"
-        return f"{type(value).__name__} ({listed(map(structure, value))})"
+        return f"{type(value).__name__} ({join_entries(map(structure, value))})"
     return type(value).__name__
 
 
-def listed(entries: Iterable[str]) -> str:
+def join_entries(entries: Iterable[str]) -> str:
     """The first entries, separated by commas."""
     entries = list(entries)
     return ", ".join(entries[:_MOST_ENTRIES] + ["..."] * (len(entries) > _MOST_ENTRIES))

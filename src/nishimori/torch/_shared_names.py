@@ -10,7 +10,7 @@ from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.device_rows import DeviceRows
 from nishimori._rows.file_rows import loaded
-from nishimori._rows.labels import check_number_of_clusters, coded
+from nishimori._rows.labels import check_number_of_clusters, encode_values
 from nishimori._rows.rows import Rows, clusters_in, groups_in
 from nishimori._rows.stored_rows import StoredRows
 from nishimori._support import arrays
@@ -30,7 +30,7 @@ class _Names:
 
 def share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Clusters | None:
     """Number the clusters of this rank's rows as on all other ranks; returns those of all rows, or None without clusters."""
-    mine = ranks.here(lambda: _coded(rows, clusters))
+    mine = ranks.here(lambda: _encode_clusters(rows, clusters))
     names = list(ranks.values(lambda: _names(rows, mine)))
     if not _are_given([each.all if each.n_rows else None for each in names], [each.n_rows for each in names], "clusters"):
         return None
@@ -44,7 +44,7 @@ def share_clusters(ranks: Exchange, rows: Rows | None, clusters: Any) -> Cluster
     return Clusters(np.broadcast_to(np.int64(0), (in_all,)), len(common))
 
 
-def _coded(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostArray] | None:
+def _encode_clusters(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostArray] | None:
     """The names of the clusters of this rank, and the place of each row's cluster among them."""
     if clusters_in(rows) is not None:
         raise InputError(
@@ -64,7 +64,7 @@ def _coded(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostArray] | No
         )
     given = loaded(clusters)
     flat = given if isinstance(rows, StoredRows) else rows.scores.per_row(given)
-    return coded(flat, rows.n_rows, "cluster")
+    return encode_values(flat, rows.n_rows, "cluster")
 
 
 def _names(rows: Rows | None, mine: tuple[HostArray, HostArray] | None) -> _Names:
@@ -93,7 +93,7 @@ def check_apart(ranks: Exchange, n_rows: int, clusters: Sequence[Any] | None) ->
                     remedy="Give all rows of a cluster to one rank, or raise `keep_up_to`.",
                 )
     if len({float if isinstance(name, int | float) else type(name) for name in found}) > 1:
-        raise _mixed("clusters")
+        raise _mixed_types_error("clusters")
 
 
 def share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
@@ -105,7 +105,7 @@ def share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
     try:
         common = tuple(sorted({name for _, each in names for name in each or ()}))
     except TypeError:
-        raise _mixed("groups") from None
+        raise _mixed_types_error("groups") from None
 
     def renumber() -> None:
         if mine is None or mine.names == common:
@@ -136,10 +136,10 @@ def _common(names: Sequence[HostArray | None], what: str) -> HostArray:
     """The names on all ranks, in order."""
     known = [each for each in names if each is not None]
     if len({"number" if each.dtype.kind in "biuf" else each.dtype.kind for each in known}) > 1:
-        raise _mixed(what)
+        raise _mixed_types_error(what)
     found: HostArray = np.unique(np.concatenate(known))
     return found
 
 
-def _mixed(what: str) -> InputError:
+def _mixed_types_error(what: str) -> InputError:
     return InputError(what, "be of one type on all ranks, such as numbers or text", got="several")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nishimori._rows.tables.columns import by_names, by_values, looks_like_row_numbers, matched, named
+from nishimori._rows.tables.columns import by_names, by_values, looks_like_row_numbers, match_columns, score_columns
 from nishimori.errors import InputError
 
 SPECIAL = {"labels": "labels", "w": "weights"}
@@ -63,8 +63,8 @@ def test_names_that_say_another_order_are_refused(names, classes, message):
     with pytest.raises(InputError, match=message):
         by_names(names, classes)
     with pytest.raises(InputError, match=message):
-        named(["*"], names, {}, classes, where="t.csv")
-    assert named(names, names, {}, None, where="t.csv") == names  # whoever names each column says the order
+        score_columns(["*"], names, {}, classes, where="t.csv")
+    assert score_columns(names, names, {}, None, where="t.csv") == names  # whoever names each column says the order
 
 
 SCORES = np.random.default_rng(0).normal(size=(50, 3))
@@ -90,10 +90,10 @@ def test_columns_that_look_like_something_else_are_not_scores(column):
 
 def test_patterns_stand_for_columns_in_the_order_of_the_file():
     names = ["id", "z_b", "z_a", "labels", "w"]
-    assert matched(["z_*"], names, argument="columns", where="t.csv") == ["z_b", "z_a"]
-    assert matched(["z_a", "i?"], names, argument="columns", where="t.csv") == ["z_a", "id"]
-    assert matched(["a[0]"], ["a[0]", "a0"], argument="columns", where="t.csv") == ["a[0]"]  # a name before a pattern
-    assert matched([], names, argument="ignore", where="t.csv") == []
+    assert match_columns(["z_*"], names, argument="columns", where="t.csv") == ["z_b", "z_a"]
+    assert match_columns(["z_a", "i?"], names, argument="columns", where="t.csv") == ["z_a", "id"]
+    assert match_columns(["a[0]"], ["a[0]", "a0"], argument="columns", where="t.csv") == ["a[0]"]  # a name before a pattern
+    assert match_columns([], names, argument="ignore", where="t.csv") == []
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_patterns_stand_for_columns_in_the_order_of_the_file():
 )
 def test_patterns_that_cannot_be_meant_are_refused(patterns, message):
     with pytest.raises(InputError) as refused:
-        named(patterns, ["id", "z_a", "z_b", "labels", "w"], SPECIAL, None, where="t.csv")
+        score_columns(patterns, ["id", "z_a", "z_b", "labels", "w"], SPECIAL, None, where="t.csv")
     assert message in str(refused.value)
 
 

@@ -210,7 +210,7 @@ def test_many_columns_take_no_more_than_one_look_each():
 
     names = [Name(f"z_{i}") for i in range(5000)]
     assert columns_module.by_names(names, None)
-    assert columns_module.named(["z_*"], names, {"labels": "labels"}, None, where="t") == names
+    assert columns_module.score_columns(["z_*"], names, {"labels": "labels"}, None, where="t") == names
     block_module.check_names(names, "t")
     assert compared < 20 * len(names)
 

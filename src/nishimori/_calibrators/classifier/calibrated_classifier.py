@@ -12,21 +12,21 @@ from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.classifier.calibration import Calibration, Candidate, prepared
-from nishimori._calibrators.classifier.folds import FoldScores, folds_of, pooled, refuse_repeated, scored_folds
+from nishimori._calibrators.classifier.calibration import Calibration, Candidate, prepare
+from nishimori._calibrators.classifier.folds import FoldScores, folds_of, pool_test_parts, refuse_repeated, scored_folds
 from nishimori._calibrators.classifier.metadata import (
     Metadata,
+    accepted_params,
     by_name,
     calibrator_request,
     of_prediction,
-    routed,
+    route_metadata,
     routing_enabled,
-    taken_by,
 )
 from nishimori._calibrators.classifier.pair import CalibratedPair, mean_log_probabilities, mean_probabilities
 from nishimori._calibrators.classifier.response import Response, Scorer, known_classes, score_method
 from nishimori._calibrators.classifier.targets import classes_of, flat_targets
-from nishimori._calibrators.methods import unfitted
+from nishimori._calibrators.methods import new_calibrator
 from nishimori._rows.scores import Floor
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -166,14 +166,14 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         is_ensemble = self._is_ensemble(is_frozen=is_frozen)
         method = score_method(estimator, self.response)
         scorer = Scorer(method, classes_of(y, sample_weight, known_classes(estimator) if is_frozen else None))
-        calibrator = prepared(self.calibrator, scorer, self.floor)
-        other = None if self.fallback is None else prepared(self.fallback, scorer, self.floor, "fallback")
+        calibrator = prepare(self.calibrator, scorer, self.floor)
+        other = None if self.fallback is None else prepare(self.fallback, scorer, self.floor, "fallback")
         given = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
         metadata = self._metadata(estimator, calibrator, given, fit_params)
         first = Candidate(calibrator, metadata.calibrator)
         fallback = None
         if other is not None:
-            fallback = Candidate(other, taken_by(other, metadata.calibrator))
+            fallback = Candidate(other, accepted_params(other, metadata.calibrator))
         calibration = Calibration(first, fallback, y)
         if is_frozen and not is_ensemble:
             scored = [FoldScores(None, np.arange(len(y)), scorer(estimator, X))]
@@ -184,9 +184,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             params = metadata.estimator
             scored = scored_folds(estimator, scorer, X, y, folds, params, keep=is_ensemble, n_jobs=self.n_jobs)
         if is_ensemble:
-            pairs = [CalibratedPair(part.estimator, calibration.fitted(part), scorer) for part in scored]
+            pairs = [CalibratedPair(part.estimator, calibration.fit_to(part), scorer) for part in scored]
         else:
-            fitted = calibration.fitted(pooled(scored))
+            fitted = calibration.fit_to(pool_test_parts(scored))
             last = clone(estimator).fit(X, y, **metadata.estimator)
             scorer.refuse_one_vs_one(last)
             pairs = [CalibratedPair(last, fitted, scorer)]
@@ -205,7 +205,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             if hasattr(pairs[0].estimator, name):
                 setattr(self, name, getattr(pairs[0].estimator, name))
         if self.keep_scores:
-            kept = pooled(scored)
+            kept = pool_test_parts(scored)
             self.out_of_fold_rows_, self.out_of_fold_scores_ = kept.rows, kept.scores
         return self
 
@@ -239,7 +239,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         predictions = MethodMapping().add(caller="fit", callee="fit")
         for caller in ("predict_proba", "predict_log_proba", "predict", "score"):
             predictions.add(caller=caller, callee="predict_proba")
-        request = calibrator_request(unfitted(self.calibrator, "calibrator"))
+        request = calibrator_request(new_calibrator(self.calibrator, "calibrator"))
         router: MetadataRouter = (
             MetadataRouter(owner=self)
             .add_self_request(self)
@@ -275,5 +275,5 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _metadata(self, estimator: Any, calibrator: Calibrator, given: dict[str, Any], fit_params: dict[str, Any]) -> Metadata:
         """Who gets which of the arguments of `fit`."""
         if routing_enabled():
-            return routed(self, {name: value for name, value in {**given, **fit_params}.items() if value is not None})
+            return route_metadata(self, {name: value for name, value in {**given, **fit_params}.items() if value is not None})
         return by_name(estimator, calibrator, params=fit_params, **given)

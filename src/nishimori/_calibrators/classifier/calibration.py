@@ -10,7 +10,7 @@ from sklearn.base import clone
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.folds import FoldScores
 from nishimori._calibrators.classifier.response import Scorer
-from nishimori._calibrators.methods import unfitted
+from nishimori._calibrators.methods import new_calibrator
 from nishimori._rows.labels import class_labels
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._support.arrays import HostArray
@@ -19,9 +19,9 @@ from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NishimoriError, NotConvergedError, NoTemperatureError
 
 
-def prepared(given: Any, scorer: Scorer, floor: Floor, name: str = "calibrator") -> Calibrator:
+def prepare(given: Any, scorer: Scorer, floor: Floor, name: str = "calibrator") -> Calibrator:
     """An unfitted calibrator that takes what ``scorer`` returns; refuses one that was told something else."""
-    made = unfitted(given, name)
+    made = new_calibrator(given, name)
     known = made.get_params(deep=False)
     if known["input"] == "probabilities" and scorer.input == "logits":
         raise InputError(
@@ -86,7 +86,7 @@ class Candidate:
     calibrator: Calibrator
     params: Mapping[str, Any]
 
-    def fitted(self, part: FoldScores, y: HostArray) -> Calibrator:
+    def fit_to(self, part: FoldScores, y: HostArray) -> Calibrator:
         """A copy of the calibrator that is fitted to the scores of some rows; raises if it has no solution."""
         made: Calibrator = clone(self.calibrator)
         return made.fit(part.scores, y[part.rows], **method_params_of_rows(y, self.params, indices=part.rows))
@@ -110,7 +110,7 @@ class Calibration:
     fallback: Candidate | None
     y: HostArray
 
-    def fitted(self, part: FoldScores) -> Calibrator:
+    def fit_to(self, part: FoldScores) -> Calibrator:
         """A calibrator that is fitted to the scores of some rows."""
         where = f" in {part.name}" if part.name else ""
         try:
@@ -128,11 +128,11 @@ class Calibration:
         try:
             if part.is_constant and not self.first.calibrator.is_fixed:
                 raise NoTemperatureError("The classifier gives every sample the same score.", end="flat")
-            return self.first.fitted(part, self.y)
+            return self.first.fit_to(part, self.y)
         except (NoTemperatureError, NotConvergedError) as error:
             if self.fallback is None:
                 raise
-            other = self.fallback.fitted(part, self.y)
+            other = self.fallback.fit_to(part, self.y)
             notice(
                 f"{other.method_name!r} is used instead of {self.first.calibrator.method_name!r}{where}, which has no "
                 f"solution: {error}",
@@ -152,7 +152,7 @@ _REMEDY = {
 
 
 def _with_remedy(error: NoTemperatureError | NotConvergedError, where: str) -> NishimoriError:
-    """The same error, with its place and what can be done about it here."""
+    """An error of a fit, with the fold where it was raised and what can be done about it."""
     start = f"The scores of the classifier cannot be calibrated{where}."
     is_flat = isinstance(error, NoTemperatureError) and error.end == "flat"
     more = where and not is_flat  # samples that might help

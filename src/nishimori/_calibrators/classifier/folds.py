@@ -142,7 +142,7 @@ def _fold_scores(
     return FoldScores(estimator if keep else None, fold.test, scores, fold.name)
 
 
-def pooled(scored: Sequence[FoldScores]) -> FoldScores:
+def pool_test_parts(scored: Sequence[FoldScores]) -> FoldScores:
     """The rows of all test parts in ascending order, and their scores."""
     rows = np.concatenate([each.rows for each in scored])
     scores = np.concatenate([each.scores for each in scored])

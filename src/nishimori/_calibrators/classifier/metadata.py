@@ -28,7 +28,7 @@ def routing_enabled() -> bool:
     return bool(sklearn.get_config().get("enable_metadata_routing", False))
 
 
-def routed(owner: Any, given: dict[str, Any]) -> Metadata:
+def route_metadata(owner: Any, given: dict[str, Any]) -> Metadata:
     """The arguments ``given`` to `fit`, sent to those who request them."""
     sent = process_routing(owner, "fit", **given) if given else {}
     return Metadata(
@@ -72,8 +72,8 @@ def by_name(
     return Metadata(for_estimator, {} if groups is None else {"groups": groups}, for_calibrator)
 
 
-def taken_by(calibrator: Calibrator, params: dict[str, Any]) -> dict[str, Any]:
-    """Those of the arguments for one calibrator that another takes: a fallback without standard errors needs no clusters."""
+def accepted_params(calibrator: Calibrator, params: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that `fit` of a calibrator accepts: a fallback without standard errors needs no clusters."""
     known = signature(calibrator.fit).parameters
     return {name: value for name, value in params.items() if name in known}
 

@@ -42,7 +42,7 @@ class CalibratedPair:
         return np.asarray(self.calibrator.predict_proba(self.scores(X), **groups))
 
     def predict_log_proba(self, X: Any, **groups: Any) -> HostArray:
-        """Their logarithms."""
+        """The logarithms of the calibrated probabilities, (n, K); ``groups`` as for the calibrator."""
         return np.asarray(self.calibrator.predict_log_proba(self.scores(X), **groups))
 
 
@@ -55,7 +55,7 @@ def mean_probabilities(pairs: list[CalibratedPair], X: Any, **groups: Any) -> Ho
 
 
 def mean_log_probabilities(pairs: list[CalibratedPair], X: Any, **groups: Any) -> HostArray:
-    """The logarithm of that mean, from logarithms, so that it is exact also where a probability rounds to 0."""
+    """The logarithm of the mean probabilities of all classifiers, exact also where a probability rounds to 0."""
     total = pairs[0].predict_log_proba(X, **groups)
     for pair in pairs[1:]:
         total = np.logaddexp(total, pair.predict_log_proba(X, **groups))

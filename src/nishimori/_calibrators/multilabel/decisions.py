@@ -15,7 +15,7 @@ import numpy as np
 from nishimori._calibrators.multilabel.targets import UNKNOWN
 from nishimori._rows.array_rows import clusters_of
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.entry import in_pieces, stored
+from nishimori._rows.entry import in_pieces, stored_scores
 from nishimori._rows.file_rows import loaded
 from nishimori._rows.labels import checked_weights
 from nishimori._rows.rows import Rows, is_rows
@@ -91,13 +91,13 @@ class Decisions(Rows):
         return self.scores.floor
 
     def with_floor(self, floor: float) -> "Decisions":
-        """The same rows with smaller probabilities raised to ``floor``."""
+        """A copy of these rows in which probabilities below ``floor`` are raised to it."""
         made = copy(self)
         made.scores = replace(self.scores, floor=floor)
         return made
 
     def independent(self) -> "Decisions":
-        """The same rows without clusters."""
+        """A copy of these rows without clusters."""
         return Decisions(self.scores, self.targets, self.weights, self.names, None, checked=self._checked)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -113,7 +113,7 @@ class Decisions(Rows):
         number = max(1, size // n_labels)
         array = self.scores.array
         if isinstance(array, Stored):
-            found = array.picked(number)
+            found = array.random_rows(number)
             if found is None:
                 return None
             index, values = found
@@ -160,15 +160,15 @@ class Decisions(Rows):
             return None
         array = namespace(values).reshape(values, (-1,))
         flat = replace(self.scores, array=array)
-        chosen = flat.stored(slice(0, len(labels)), None if len(kept) == len(labels) else kept)
+        chosen = flat.unchecked_rows(slice(0, len(labels)), None if len(kept) == len(labels) else kept)
         if not self._checked:
             check_values(chosen, self.scores, first * n_labels + kept, n_labels)
         logits, given = flat.as_logits(chosen)
         samples, places = np.divmod(kept, n_labels)
         return Batch(
             logits,
-            arrays.beside(labels[kept], logits),
-            arrays.beside(weights[kept], logits),
+            arrays.on_device_of(labels[kept], logits),
+            arrays.on_device_of(weights[kept], logits),
             given,
             masked=False,
             stored_rounding=flat.rounding,
@@ -215,7 +215,7 @@ def scores_in(X: Any, input: Input, floor: float | None, name: str = "X") -> Sco
     check_input(input, floor)
     if arrays.is_lazy(X):
         raise InputError(name, "be in memory or in a file", got="a Dask array", remedy=f"Pass `{name}.compute()`.")
-    array: Any = stored(X)
+    array: Any = stored_scores(X)
     if is_rows(X) or (array is None and in_pieces(X)):
         raise InputError(
             name,

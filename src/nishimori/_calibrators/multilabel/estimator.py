@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import nishimori
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.multilabel.decisions import Decisions, check_values, decisions, scores_in, warn_of_probabilities
-from nishimori._calibrators.multilabel.label_fits import Sharing, binary_method, check_parameters, fitted
+from nishimori._calibrators.multilabel.label_fits import Sharing, binary_method, check_parameters, fit_labels
 from nishimori._calibrators.multilabel.label_maps import LabelMaps
 from nishimori._calibrators.multilabel.label_record import LabelRecord
 from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
@@ -169,7 +169,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_parameters(self.parameters)
         method = binary_method(self.calibrator)
         rows = self._decisions(X, y, sample_weight, clusters)
-        found = fitted(method, self.parameters, rows)
+        found = fit_labels(method, self.parameters, rows)
         self.maps_, self.calibrators_, self.floor_ = found.maps, found.calibrators, rows.floor
         self.temperatures_, self.temperatures_se_ = LabelMaps(found.maps).temperatures, found.errors
         self.temperature_, self.temperature_se_ = found.common, found.common_se
@@ -229,7 +229,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def predict(self, X: Any) -> Array:
         """1 for each label whose calibrated probability is above 0.5, else 0, of shape (n_samples, n_labels)."""
-        return self._from_logits(X, _decided)
+        return self._from_logits(X, _decide)
 
     def get_feature_names_out(self, input_features: Any = None) -> HostArray:  # noqa: ARG002 - scikit-learn's signature
         """The names of the labels, for the data frames that `transform` gives after ``set_output``."""
@@ -250,7 +250,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
             absent, present = self._pair(given, block, first)
             with np.errstate(over="ignore"):
                 found = rule(maps.logits_of(absent, present))
-            return found if rule is _decided else arrays.rounded(found, given.array)
+            return found if rule is _decide else arrays.to_dtype_of(found, given.array)
 
         return in_blocks(given, of_rows)
 
@@ -258,7 +258,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         """The logits of the absence and of the presence of each label, checked."""
         xp = namespace(block)
         flat = Scores(xp.reshape(block, (-1,)), given.input, given.name, given.floor)
-        values = arrays.to_compute(arrays.seen_by_numpy(flat.array))
+        values = arrays.to_compute(arrays.numpy_view(flat.array))
         n_labels = int(block.shape[1])
         check_values(values, given, first * n_labels + np.arange(int(values.shape[0])), n_labels)
         logits, _ = flat.as_logits(values)
@@ -300,8 +300,8 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         record.write(path, overwrite=overwrite)
 
     @classmethod
-    def restored(cls, record: LabelRecord, calibrator: Any) -> Self:
-        """What a file describes, ready to use; ``calibrator`` is the method that `fit` would use again."""
+    def from_record(cls, record: LabelRecord, calibrator: Any) -> Self:
+        """The calibrator that a file describes, ready to use; ``calibrator`` is the method that `fit` would use again."""
         made = cls(
             calibrator,
             parameters=record.parameters,
@@ -336,6 +336,6 @@ def _sigmoid(logits: Array) -> Array:
     return 1 / (1 + namespace(logits).exp(-logits))
 
 
-def _decided(logits: Array) -> Array:
+def _decide(logits: Array) -> Array:
     xp = namespace(logits)
     return xp.argmax(xp.stack([xp.zeros_like(logits), logits], axis=-1), axis=-1)

@@ -12,14 +12,14 @@ import numpy as np
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.methods import unfitted
+from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.multilabel.decisions import Column, Decisions
 from nishimori._fit.groups import match_groups
 from nishimori._rows.labels import first_names
 from nishimori._sums.groups import Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy
 from nishimori._support.arrays import HostArray
-from nishimori._support.warnings import Told, collected, notice
+from nishimori._support.warnings import Told, collect_notices, notice
 from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NishimoriError, NotConvergedError, NoTemperatureError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
@@ -60,7 +60,7 @@ class LabelFit:
 
 def binary_method(calibrator: Any) -> Calibrator:
     """An unfitted calibrator of binary scores, from its name or from another."""
-    made = unfitted(calibrator, "calibrator")
+    made = new_calibrator(calibrator, "calibrator")
     for name in ("input", "classes", "floor"):
         if getattr(made, name) != ("logits" if name == "input" else None):
             raise InputError(
@@ -78,22 +78,22 @@ def check_parameters(parameters: Any) -> None:
         raise InputError("parameters", "be 'shared', 'per_label' or 'shrunk'", got=repr(parameters))
 
 
-def fitted(method: Calibrator, parameters: Sharing, rows: Decisions) -> LabelFit:
+def fit_labels(method: Calibrator, parameters: Sharing, rows: Decisions) -> LabelFit:
     """The maps of all labels."""
     if parameters == "shared":
-        return _shared(method, rows)
-    return _per_label(method, rows) if parameters == "per_label" else _shrunk(method, rows)
+        return _fit_shared(method, rows)
+    return _fit_per_label(method, rows) if parameters == "per_label" else _fit_shrunk(method, rows)
 
 
-def _on_all(method: Calibrator, rows: Decisions) -> Calibrator:
+def _fit_to_all(method: Calibrator, rows: Decisions) -> Calibrator:
     """The method fitted to all decisions together."""
     found: Calibrator = clone(method).fit(rows)
     _check_map(found.map_)
     return found
 
 
-def _shared(method: Calibrator, rows: Decisions) -> LabelFit:
-    found, number = _on_all(method, rows), len(rows.names)
+def _fit_shared(method: Calibrator, rows: Decisions) -> LabelFit:
+    found, number = _fit_to_all(method, rows), len(rows.names)
     common = temperature_of(found.map_)
     error = found.temperature_se_
     errors = None if common is None or error is None else np.full(number, error)
@@ -101,7 +101,7 @@ def _shared(method: Calibrator, rows: Decisions) -> LabelFit:
     return LabelFit(maps, errors, common, error, None, None, is_open, (found,) * number)
 
 
-def _shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
+def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
     observable = BUILT_IN.get(method.method_name)
     if not isinstance(observable, Confidence | Energy) or method.method_params() not in ({}, {"top_n": 1}):
         raise InputError(
@@ -111,14 +111,14 @@ def _shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
                 "'ts' can be shrunk"
             ),
         )
-    found = _on_all(method, rows)
+    found = _fit_to_all(method, rows)
     common = found.temperature_
     assert common is not None, "as both methods have"
     # A sample has each label once: within a label its decisions are independent, unless the caller names clusters.
     together = rows.together
     data = rows.independent() if together is not None and together.are_rows else rows
     match = match_groups(data, Grouping("groups", len(rows.names)), observable, common, found.temperature_se_)
-    names = _named(rows, match.is_open)
+    names = _names_where(rows, match.is_open)
     if names:
         notice(
             f"{_which(names)} fewer than two known decisions, or only decisions on which a temperature has hardly any effect: "
@@ -129,23 +129,23 @@ def _shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
     return LabelFit(maps, match.errors, common, found.temperature_se_, match.spread, match.used_spread, match.is_open)
 
 
-def _per_label(method: Calibrator, rows: Decisions) -> LabelFit:
+def _fit_per_label(method: Calibrator, rows: Decisions) -> LabelFit:
     fits: list[Calibrator | None] = []
     told: dict[Told, list[Any]] = {}
     reasons: list[str] = []
     for _ in rows:  # which checks the values, with their places in the table
         pass
     for name, column in zip(rows.names, rows.by_label(), strict=True):
-        with collected() as notices:
+        with collect_notices() as notices:
             found, reason = _of_label(method, rows, name, column)
         fits.append(found)
         reasons += [reason] if found is None else []
         for each in notices if found is not None else ():
             told.setdefault(each, []).append(name)
     is_open = np.array([each is None for each in fits])
-    common = _on_all(method, rows) if is_open.any() else None
+    common = _fit_to_all(method, rows) if is_open.any() else None
     if common is not None:
-        names = _named(rows, is_open)
+        names = _names_where(rows, is_open)
         notice(f"{_which(names)} the parameters of all decisions. Reason for {names[0]!r}: {reasons[0]}", InputWarning)
     _tell(told)
     chosen = tuple(calibrator for each in fits if (calibrator := each or common) is not None)
@@ -210,7 +210,7 @@ def _check_map(map_: Map) -> None:
         raise InputError("calibrator", "have a map of two classes without groups", got=f"one of the kind {map_.kind!r}")
 
 
-def _named(rows: Decisions, flags: HostArray) -> list[Any]:
+def _names_where(rows: Decisions, flags: HostArray) -> list[Any]:
     return [name for name, flag in zip(rows.names, flags, strict=True) if flag]
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nishimori._rows.batch import Groups
-from nishimori._support.arrays import Array, HostArray, beside, like, namespace, rows_at, to_compute
+from nishimori._support.arrays import Array, HostArray, like, namespace, on_device_of, rows_at, to_compute
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
 
@@ -48,7 +48,7 @@ class LabelMaps(Map):
         if self.is_shared:
             return self.maps[0].apply(logits)
         if self.temperatures is not None:
-            return _divided(logits, beside(self.temperatures[groups.codes], logits)[:, None])
+            return _divide(logits, on_device_of(self.temperatures[groups.codes], logits)[:, None])
         order = np.argsort(groups.codes, kind="stable")
         cuts = np.searchsorted(groups.codes[order], np.arange(len(self.maps) + 1))
         parts = [
@@ -62,7 +62,7 @@ class LabelMaps(Map):
         """Calibrated logits (n, labels) from the two logits of each decision, each of shape (n, labels)."""
         xp = namespace(present)
         if self.temperatures is not None:
-            return _divided(present - absent, beside(self.temperatures, present)[None, :])
+            return _divide(present - absent, on_device_of(self.temperatures, present)[None, :])
         if self.is_shared:
             rows = xp.stack([xp.reshape(each, (-1,)) for each in (absent, present)], axis=1)
             mapped = self.maps[0].apply(rows)
@@ -74,7 +74,7 @@ class LabelMaps(Map):
         return xp.stack(columns, axis=1)
 
 
-def _divided(logits: Array, temperatures: Array) -> Array:
+def _divide(logits: Array, temperatures: Array) -> Array:
     wide = to_compute(logits)
     with np.errstate(over="ignore"):  # beyond the range of the dtype, as in float16 beyond 65,504: infinite
         return like(wide / namespace(wide).astype(temperatures, wide.dtype), logits)

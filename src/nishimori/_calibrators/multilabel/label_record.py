@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from nishimori._calibrators.multilabel.label_fits import Sharing
 from nishimori._calibrators.multilabel.targets import check_missing, given_names
-from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damaged, present_name, refuse_foreign, refuse_missing
+from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damage_error, present_name, refuse_foreign, refuse_missing
 from nishimori._rows.scores import Input, check_input
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError, InputError
@@ -106,7 +106,7 @@ class LabelRecord:
             return None
         version = content.get("format_version")
         if type(version) is not int or version < 1:
-            raise damaged(path, "format_version", version)
+            raise damage_error(path, "format_version", version)
         if version > VERSION:
             raise FormatError(
                 f"{path} has multilabel format version {reprlib.repr(version)}; this nishimori reads up to {VERSION}. "
@@ -115,23 +115,23 @@ class LabelRecord:
         refuse_missing(_FIELDS, content, path)
         told = content["provenance"]
         if not isinstance(told, dict):
-            raise damaged(path, "provenance", told)
+            raise damage_error(path, "provenance", told)
         refuse_missing(_PROVENANCE, told, path)
-        return cls._checked(content, told, path)
+        return cls._from_fields(content, told, path)
 
     @classmethod
-    def _checked(cls, content: dict[str, Any], told: dict[str, Any], path: Path) -> "LabelRecord":
+    def _from_fields(cls, content: dict[str, Any], told: dict[str, Any], path: Path) -> "LabelRecord":
         names = _names(content, path)
         faults = _faults(told, names)
         if faults:
-            raise damaged(path, faults[0], told[faults[0]])
+            raise damage_error(path, faults[0], told[faults[0]])
         if content["input"] not in get_args(Input):
-            raise damaged(path, "input", content["input"])
+            raise damage_error(path, "input", content["input"])
         for name, check in (("floor", lambda value: check_input(content["input"], value)), ("missing", _as_missing)):
             try:
                 check(content[name])
             except InputError:
-                raise damaged(path, name, content[name]) from None
+                raise damage_error(path, name, content[name]) from None
         floor, errors, columns = content["floor"], told["temperatures_se"], told["columns"]
         return cls(
             maps=_maps(content["maps"], len(names), path),
@@ -164,27 +164,27 @@ def _names(content: dict[str, Any], path: Path) -> tuple[Any, ...]:
     except (InputError, TypeError):  # a list is neither text nor a number, and has no hash
         names = None
     if not names:
-        raise damaged(path, "labels", content["labels"])
+        raise damage_error(path, "labels", content["labels"])
     return names
 
 
 def _maps(described: Any, number: int, path: Path) -> tuple[Map, ...]:
     """One map of two classes per label; equal descriptions are one map."""
     if not isinstance(described, list) or len(described) != number:
-        raise damaged(path, "maps", described)
+        raise damage_error(path, "maps", described)
     made: dict[str, Map] = {}
     found = []
     for each in described:
         if not isinstance(each, dict) or set(each) != {"kind", "parameters"}:
-            raise damaged(path, "maps", each)
+            raise damage_error(path, "maps", each)
         text = json.dumps(each, sort_keys=True)
         if text not in made:
             try:
                 made[text] = from_parameters(each["kind"], each["parameters"])
             except InputError:
-                raise damaged(path, "maps", each) from None
+                raise damage_error(path, "maps", each) from None
             if made[text].needs_groups or made[text].n_classes not in (None, 2):
-                raise damaged(path, "maps", each)
+                raise damage_error(path, "maps", each)
         found.append(made[text])
     return tuple(found)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import FIXED
-from nishimori._calibrators.methods import calibrator, restored
+from nishimori._calibrators.methods import calibrator, restore_calibrator
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_record import LabelRecord
 from nishimori._calibrators.one_temperature import OneTemperature
@@ -30,8 +30,8 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
     content = content_of(Path(path))
     record = LabelRecord.of(content, Path(path))
     if record is None:
-        return restored(content, path)
-    return MultilabelCalibrator.restored(record, _method(record, Path(path)))
+        return restore_calibrator(content, path)
+    return MultilabelCalibrator.from_record(record, _method(record, Path(path)))
 
 
 def _method(record: LabelRecord, path: Path) -> Any:

@@ -34,7 +34,7 @@ class Directions:
 
     @classmethod
     def of(cls, curvature: HostArray) -> "Directions":
-        """From the curvature where all classes are equally probable, with that of penalties."""
+        """The directions from the curvature where all classes are equally probable, with that of penalties."""
         sizes = np.sqrt(np.diag(curvature))
         units = 1 / np.where(sizes > _NO_EFFECT * sizes.max(), sizes, sizes.max())
         values, axes = np.linalg.eigh(curvature * units * units[:, None])

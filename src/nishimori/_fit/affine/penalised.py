@@ -146,7 +146,7 @@ class AffineSearch:
             return
         empty = np.flatnonzero(self.read(Loss(self.point(theta))).frequencies == 0)
         if len(empty):
-            which = f"{self._named(empty)} {'has' if len(empty) == 1 else 'have'}"
+            which = f"{self._names_of_classes(empty)} {'has' if len(empty) == 1 else 'have'}"
             raise InputError(
                 "The `penalty` of the biases",
                 f"be positive where a class has no samples: {which} none",
@@ -160,18 +160,18 @@ class AffineSearch:
             f"separated perfectly. Use {self._remedy}, or more data."
         )
 
-    def separated(self, effects: HostArray, frequencies: HostArray) -> NotConvergedError:
+    def separation_error(self, effects: HostArray, frequencies: HostArray) -> NotConvergedError:
         """The error where parameters grow without limit, by the squared effect on each class and the weight of its samples."""
         places = np.flatnonzero(effects >= effects.max() / 2)
         places = places[np.argsort(frequencies[places], kind="stable")][:_MOST_NAMED]
         weights, several = ", ".join(f"{frequencies[place]:.4g}" for place in places), len(places) > 1
         return NotConvergedError(
-            f"No finite parameters fit best: {self._named(places)}, with {'weights' if several else 'a weight'} of {weights} "
-            f"out of {frequencies.sum():.4g}, can be separated from the other samples perfectly, so that parameters grow "
+            f"No finite parameters fit best: {self._names_of_classes(places)}, with {'weights' if several else 'a weight'} of "
+            f"{weights} out of {frequencies.sum():.4g}, can be separated from the other samples perfectly, so that parameters grow "
             f"without limit. Use {self._remedy}, or more samples of {'these classes' if several else 'this class'}."
         )
 
-    def _named(self, places: HostArray) -> str:
+    def _names_of_classes(self, places: HostArray) -> str:
         names = [repr(each) for each in (places if self.names is None else self.names[places]).tolist()]
         return f"class{'es' if len(names) > 1 else ''} {', '.join(names)}"
 
@@ -218,7 +218,7 @@ class _Newton:
         """The posterior variance of each parameter at a minimum that was just found."""
         assert self.at is theta
         precisions = self.search.parameters.precisions(strengths)
-        return np.diag(_solved(self.hessian, precisions, np.eye(len(precisions))))
+        return np.diag(_solve(self.hessian, precisions, np.eye(len(precisions))))
 
     def least(self, theta: HostArray, strengths: HostArray, *, final: bool) -> tuple[HostArray, float]:
         """The minimum, and the largest derivative there."""
@@ -230,7 +230,7 @@ class _Newton:
         enough = _ENOUGH if final else 1e-3 * _SETTLED
         for _ in range(_MOST_STEPS):
             gradient = self.gradient + precisions * theta
-            step = _solved(self.hessian, precisions, gradient)
+            step = _solve(self.hessian, precisions, gradient)
             gain = gradient @ step
             if gain <= enough:
                 return theta, float(np.abs(gradient).max() / self.weight)
@@ -238,13 +238,13 @@ class _Newton:
         raise self.search.not_found()
 
     def _least_of_free(self, theta: HostArray, precisions: HostArray) -> tuple[HostArray, float]:
-        """The same where some parameters are not penalised: some changes have no effect, and there may be no minimum."""
+        """The minimum where some parameters are not penalised: some changes have no effect, and there may be none."""
         directions, longest, before = self._directions(precisions), _LONGEST, 0.0
         for _ in range(_MOST_STEPS):
             step, gain, length, values, axes = self._step(theta, precisions, directions)
             vanishing = values * self.weight < _VANISHING
             if gain <= _ENOUGH and vanishing.any() and length > _AS_LONG * before:
-                raise self._separated(axes[:, vanishing])
+                raise self._separation_error(axes[:, vanishing])
             if gain <= _ENOUGH and (not vanishing.any() or length < _FAR_SHORTER * before):
                 found = self._exact(theta, precisions, directions, (step, gain))
                 self._refuse_certain_classes()
@@ -266,7 +266,7 @@ class _Newton:
         """Newton's step, what it promises, the root mean square by which it changes logits, and the curvatures by direction."""
         gradient = self.gradient + precisions * theta
         if np.abs(directions.without_effect.T @ gradient).max(initial=0.0) > _HIDDEN * np.sqrt(self.weight):
-            raise _rounded()
+            raise _curvature_error()
         values, axes = directions.compare(self.hessian + np.diag(precisions))
         along = axes.T @ gradient
         slopes = along / np.maximum(values, np.finfo(float).eps)
@@ -295,16 +295,16 @@ class _Newton:
         """
         certain = self.by_bias < _VANISHING  # Σ p(1 - p) over rows
         if self.search.parameters.has_bias and certain.any():
-            raise self.search.separated(certain.astype(float), self.frequencies)
+            raise self.search.separation_error(certain.astype(float), self.frequencies)
 
     def _residual(self, theta: HostArray, precisions: HostArray) -> float:
         return float(np.abs(self.gradient + precisions * theta).max() / self.weight)
 
-    def _separated(self, axes: HostArray) -> NotConvergedError:
+    def _separation_error(self, axes: HostArray) -> NotConvergedError:
         """The error that names the classes along whose directions the loss falls for ever."""
         assert self.equal is not None
         effects = sum(self.search.parameters.effects(axis, self.equal) for axis in axes.T)
-        return self.search.separated(np.asarray(effects), self.frequencies)
+        return self.search.separation_error(np.asarray(effects), self.frequencies)
 
     def _lower(self, theta: HostArray, step: HostArray, precisions: HostArray, gain: float) -> HostArray:
         """A point along the step where the loss is lower by a fair share of what was promised."""
@@ -378,16 +378,16 @@ class _LBFGS:
         return float(np.abs(gradient).max() / sums.frequencies.sum() / search.unit)
 
 
-def _solved(hessian: HostArray, precisions: HostArray, right: HostArray) -> HostArray:
+def _solve(hessian: HostArray, precisions: HostArray, right: HostArray) -> HostArray:
     """The solution of the linear equations whose matrix is the curvature with its penalties, which are all positive."""
     try:
         found: HostArray = cho_solve(cho_factor(hessian + np.diag(precisions)), right)
     except LinAlgError:
-        raise _rounded() from None
+        raise _curvature_error() from None
     return found
 
 
-def _rounded() -> NotConvergedError:
+def _curvature_error() -> NotConvergedError:
     return NotConvergedError(
         "The search did not converge: the logits differ so much, or so little, between samples that float64 cannot "
         "hold the curvature of the loss, as those of naive Bayes classifiers may. Use a method with temperatures only, "

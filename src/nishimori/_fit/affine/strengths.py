@@ -59,7 +59,7 @@ class Evidence:
 
     @classmethod
     def of(cls, parameters: Parameters, theta: HostArray, variances: HostArray, strengths: HostArray) -> "Evidence":
-        """From the minimum, and the posterior variance of each parameter there."""
+        """The evidence from the minimum, and the posterior variance of each parameter there."""
         squares = np.array([np.sum(theta[places] ** 2) for places in parameters.members])
         uncertain = np.array([np.sum(variances[places]) for places in parameters.members])
         numbers = np.array([len(places) for places in parameters.members])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nishimori._fit.bias_sums import centred
+from nishimori._fit.bias_sums import centre_logits
 from nishimori._fit.conditions import refuse_masks
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
@@ -74,7 +74,7 @@ class LossSums:
 
 @dataclass(frozen=True, eq=False)
 class CurvedSums:
-    """The same with the second derivatives by all factors, one row of the scale after the other, and then by all biases."""
+    """The loss, its gradient and its Hessian by all factors, row after row of the scale, and then by all biases."""
 
     first: LossSums
     hessian: HostArray
@@ -183,8 +183,8 @@ class AffineRows:
         refuse_masks(batch.has_masks)
         xp = batch.xp
         self.batch, self.point = batch, point
-        self.x = (log_softmax if point.of_log else centred)(batch.double) / point.temperature
-        scale, bias = arrays.beside(point.scale, self.x), arrays.beside(point.bias, self.x)
+        self.x = (log_softmax if point.of_log else centre_logits)(batch.double) / point.temperature
+        scale, bias = arrays.on_device_of(point.scale, self.x), arrays.on_device_of(point.bias, self.x)
         mapped = (self.x @ scale.T if point.is_matrix else self.x * scale) + bias
         self.u = mapped - row_max(mapped)
         powers = xp.exp(self.u)
@@ -195,7 +195,7 @@ class AffineRows:
     def gaps(self) -> Array:
         """P minus 1 at the label."""
         xp = self.batch.xp
-        columns = arrays.beside(np.arange(self.batch.n_classes), self.x)
+        columns = arrays.on_device_of(np.arange(self.batch.n_classes), self.x)
         return self.p - xp.astype(self.batch.labels[:, None] == columns[None, :], self.p.dtype)
 
     def loss_sums(self) -> LossSums:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from nishimori._rows.array_files import numpy_files, tensors
-from nishimori._rows.array_files.stored_array import StoredArray, sliced
-from nishimori._rows.tables.block import listed
+from nishimori._rows.array_files.stored_array import StoredArray, parts_from_slices
+from nishimori._rows.tables.block import join_names
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
 from nishimori._support.optional import require
@@ -75,7 +75,7 @@ class ArrayFile(ABC):
 
     def _known(self, name: str) -> StoredArray:
         if name not in self.names:
-            raise InputError(f"{self.path} has no array {name!r}, only {listed(self.names)}.")
+            raise InputError(f"{self.path} has no array {name!r}, only {join_names(self.names)}.")
         return self._stored(name)
 
     def __enter__(self) -> "ArrayFile":
@@ -168,7 +168,7 @@ class _Pt(ArrayFile):
             return found
 
         shape = tuple(tensor.shape)
-        return StoredArray(where, shape, dtype, sliced(shape[0] if shape else 0, part))
+        return StoredArray(where, shape, dtype, parts_from_slices(shape[0] if shape else 0, part))
 
 
 class _Safetensors(ArrayFile):
@@ -212,7 +212,7 @@ class _Safetensors(ArrayFile):
                 found: HostArray = rows[start:stop].float().numpy() if code == "BF16" else rows[start:stop]
             return found
 
-        return StoredArray(where, shape, np.dtype(SAFETENSORS[code]), sliced(shape[0] if shape else 0, part))
+        return StoredArray(where, shape, np.dtype(SAFETENSORS[code]), parts_from_slices(shape[0] if shape else 0, part))
 
 
 def suffix_of(path: Path) -> str:

@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib import format as npy
 
-from nishimori._rows.array_files.stored_array import StoredArray, damage, row_bytes, sliced
+from nishimori._rows.array_files.stored_array import StoredArray, damage, parts_from_slices, row_bytes
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
 from nishimori.errors import FormatError
@@ -91,7 +91,7 @@ def array_file(path: Path) -> StoredArray:
     if 0 in found.shape or not found.dtype.itemsize:  # nothing can be mapped
         return StoredArray(str(path), found.shape, found.dtype, lambda _: iter(()))
     rows = mapped(path, found)
-    return StoredArray(str(path), found.shape, found.dtype, sliced(len(rows), lambda start, stop: rows[start:stop]))
+    return StoredArray(str(path), found.shape, found.dtype, parts_from_slices(len(rows), lambda start, stop: rows[start:stop]))
 
 
 class NpzArchive:
@@ -103,7 +103,7 @@ class NpzArchive:
         try:
             if not self._file.seek(0, io.SEEK_END):
                 raise FormatError(f"{path} is empty. {remedy}")
-            with self._damaged(str(path)):
+            with self._damage(str(path)):
                 self._zip = zipfile.ZipFile(self._file)
             self._members = {member.filename.removesuffix(".npy"): member for member in self._zip.infolist()}
             if len(self._members) < len(self._zip.infolist()):
@@ -140,7 +140,7 @@ class NpzArchive:
             raise FormatError(f"{where} is encrypted. {self._remedy}")
         if member.compress_type not in _READABLE:
             raise FormatError(f"{where} is compressed in a way that NumPy does not use. {self._remedy}")
-        with self._damaged(where), self._zip.open(member) as stream:
+        with self._damage(where), self._zip.open(member) as stream:
             found = header(stream, member.file_size, where)
         n_bytes = member.file_size - found.length
         if n_bytes > max(_HARMLESS, _RATIO * member.compress_size):
@@ -158,7 +158,7 @@ class NpzArchive:
         shape = found.shape or (1,)
         if found.fortran_order:
             shape, n_rows, wanted = shape[::-1], shape[-1], n_rows
-        with self._damaged(where), self._zip.open(member) as stream:
+        with self._damage(where), self._zip.open(member) as stream:
             stream.read(found.length)
             for start in range(0, shape[0], n_rows):
                 rows = (min(n_rows, shape[0] - start), *shape[1:])
@@ -167,9 +167,9 @@ class NpzArchive:
                     yield block
                     continue
                 turned = np.ascontiguousarray(block.T)
-                yield from sliced(len(turned), lambda first, last: turned[first:last])(wanted)  # noqa: B023 - used at once
+                yield from parts_from_slices(len(turned), lambda first, last: turned[first:last])(wanted)  # noqa: B023 - used at once
 
-    def _damaged(self, where: str) -> AbstractContextManager[None]:
+    def _damage(self, where: str) -> AbstractContextManager[None]:
         return damage(f"{where} is damaged, or not an archive of arrays. {self._remedy}")
 
 

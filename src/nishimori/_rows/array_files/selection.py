@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from nishimori._rows.array_files.files import ArrayFile
-from nishimori._rows.tables.block import listed
+from nishimori._rows.tables.block import join_names
 from nishimori._rows.tables.columns import Roles
 from nishimori._rows.tables.selection import can_be_labels, propose, remedy_for
 from nishimori.errors import A_NAME, InputError, setting
@@ -49,7 +49,7 @@ def array_name(file: ArrayFile, role: str, roles: Roles) -> str:
         remedy = f"Name yours with {setting('columns', A_NAME)}, or pass {options}."
         if roles.calibrated:
             remedy = "The calibration was fitted to logits: pass a file of logits, or fit again to probabilities."
-    raise InputError(f"{file.path} has no array {wanted!r}, only {listed(file.names)}. {remedy}")
+    raise InputError(f"{file.path} has no array {wanted!r}, only {join_names(file.names)}. {remedy}")
 
 
 def without_groups(path: Path) -> InputError:

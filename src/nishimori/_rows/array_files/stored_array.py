@@ -53,19 +53,19 @@ class StoredArray:
         return only
 
     def numbers(self) -> "StoredArray":
-        """The same array, if it holds numbers in one or two dimensions; the byte order of blocks is the machine's."""
+        """The array, if it holds numbers in one or two dimensions; the byte order of blocks is the machine's."""
         if self.dtype.kind not in "fiub":
             raise FormatError(f"{self.where} must hold numbers, got dtype {_name(self.dtype)}. Convert it to float32 first.")
-        return replace(self._table(), dtype=self.dtype.newbyteorder("="), parts=self._converted(_native))
+        return replace(self._table(), dtype=self.dtype.newbyteorder("="), parts=self._convert_parts(_native))
 
     def labels(self) -> "StoredArray":
-        """The same array, if it holds numbers or text; encoded text (dtype S) is decoded from UTF-8."""
+        """The array, if it holds numbers or text; encoded text (dtype S) is decoded from UTF-8."""
         if self.dtype.kind not in "US":
             return self.numbers()
-        return replace(self._table(), dtype=np.dtype(np.str_), parts=self._converted(self._text))
+        return replace(self._table(), dtype=np.dtype(np.str_), parts=self._convert_parts(self._text))
 
     def _table(self) -> "StoredArray":
-        """The same array, if it has rows and a size that can be read."""
+        """The array, if it has rows and a size that can be read."""
         if not 1 <= len(self.shape) <= _TABLE:
             remedy = (
                 " Reshape it, or load it in Python and pass the array, of any shape before the classes." if self.shape else ""
@@ -80,7 +80,7 @@ class StoredArray:
             )
         return self
 
-    def _converted(self, convert: Callable[[HostArray], HostArray]) -> Callable[[int], Iterator[HostArray]]:
+    def _convert_parts(self, convert: Callable[[HostArray], HostArray]) -> Callable[[int], Iterator[HostArray]]:
         return lambda n_rows: map(convert, self.parts(n_rows))
 
     def _text(self, block: HostArray) -> HostArray:
@@ -120,7 +120,7 @@ def row_bytes(shape: tuple[int, ...], dtype: "np.dtype[Any]") -> int:
     return n
 
 
-def sliced(n_rows: int, part: Callable[[int, int], HostArray]) -> Callable[[int], Iterator[HostArray]]:
+def parts_from_slices(n_rows: int, part: Callable[[int, int], HostArray]) -> Callable[[int], Iterator[HostArray]]:
     """`parts` of an array whose rows from ``start`` to ``stop`` are ``part(start, stop)``."""
 
     def parts(length: int) -> Iterator[HostArray]:

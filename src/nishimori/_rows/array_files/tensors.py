@@ -123,7 +123,7 @@ def _zip_names(path: Path) -> Iterator[str]:
 
 
 def _old_names(path: Path, size: int) -> Iterator[str]:
-    """The same, of a file from before PyTorch 1.6."""
+    """The functions and classes that a file from before PyTorch 1.6 refers to."""
     with path.open("rb") as file:
         for _ in range(_N_OLD_PARTS):
             yield from _globals(file)

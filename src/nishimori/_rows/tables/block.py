@@ -121,7 +121,7 @@ def no_rows(path: Path) -> FormatError:
     return FormatError(f"{path} has the names of its columns, but no rows.")
 
 
-def listed(names: Sequence[Any]) -> str:
+def join_names(names: Sequence[Any]) -> str:
     """Up to twelve names, as text, the beginning of each."""
     shown = [f"{name!r:.60}" for name in names[:12]]
     return (", ".join(shown) + (f" and {len(names) - 12} more" if len(names) > 12 else "")) or "nothing"

@@ -31,7 +31,7 @@ class _Columnar(Table):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._arrow = arrow(path, "Reading")
-        with self._damaged():
+        with self._naming_file():
             self._open()
             self._schema = self._read_schema()
             self.names = list(self._schema.names)
@@ -54,7 +54,7 @@ class _Columnar(Table):
         """Batches of pyarrow with at most that many rows."""
 
     @contextmanager
-    def _damaged(self) -> Iterator[None]:
+    def _naming_file(self) -> Iterator[None]:
         """Turn every error of pyarrow into one that names the file."""
         try:
             yield
@@ -83,7 +83,7 @@ class _Columnar(Table):
             step = max(1, step // self._longest_list())
         batches = self._batches(step)
         while True:
-            with self._damaged():
+            with self._naming_file():
                 batch = next(batches, None)
             if batch is None:
                 break
@@ -95,7 +95,7 @@ class _Columnar(Table):
 
     def _longest_list(self) -> int:
         """About how many numbers the lists of a row have, from the first rows."""
-        with self._damaged():
+        with self._naming_file():
             batch = next((each for each in self._batches(1) if each.num_rows), None)
             if batch is None:
                 return 1

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.scores import Input
-from nishimori._rows.tables.block import listed
+from nishimori._rows.tables.block import join_names
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError, setting
 
@@ -109,7 +109,7 @@ def is_pattern(name: str) -> bool:
     return bool(_PATTERN.search(name))
 
 
-def matched(patterns: Sequence[str], names: Sequence[str], *, argument: str, where: str) -> list[str]:
+def match_columns(patterns: Sequence[str], names: Sequence[str], *, argument: str, where: str) -> list[str]:
     """The columns that names or patterns stand for, in the order given, those of a pattern in the order of the file.
 
     Parameters
@@ -131,7 +131,7 @@ def matched(patterns: Sequence[str], names: Sequence[str], *, argument: str, whe
             found = [name for name in names if fnmatchcase(name, pattern)]
         if not found:
             what = "no column that matches" if is_pattern(pattern) else "no column"
-            raise InputError(f"{where} has {what} {pattern!r}, only {listed(names)}. Name yours with {setting(argument)}.")
+            raise InputError(f"{where} has {what} {pattern!r}, only {join_names(names)}. Name yours with {setting(argument)}.")
         for name in found:
             if name in chosen:
                 raise InputError(argument, "name each column once", got=f"{name!r} from {chosen[name]!r} and {pattern!r}")
@@ -139,9 +139,11 @@ def matched(patterns: Sequence[str], names: Sequence[str], *, argument: str, whe
     return list(chosen)
 
 
-def named(patterns: Sequence[str], names: Sequence[str], special: dict[str, str], classes: Any, *, where: str) -> list[str]:
+def score_columns(
+    patterns: Sequence[str], names: Sequence[str], special: dict[str, str], classes: Any, *, where: str
+) -> list[str]:
     """The columns of scores that the caller named; ``special`` says which columns are something else, and what."""
-    chosen = matched(patterns, names, argument="columns", where=where)
+    chosen = match_columns(patterns, names, argument="columns", where=where)
     for name in chosen:
         if name in special:
             raise InputError("columns", "name columns of scores", got=f"{name!r}, which is the column of {special[name]}")
@@ -230,4 +232,4 @@ def _refuse_disorder(names: Sequence[str], classes: Sequence[Any] | None) -> Non
             remedy = f"Name each of them in that order with {setting('columns')}, without a pattern."
             if len(names) <= _TYPED:
                 remedy = f"Pass {setting('columns', [names[place] for place in order])}."
-            raise InputError("The columns of scores", "be in the order of their numbers", got=listed(names), remedy=remedy)
+            raise InputError("The columns of scores", "be in the order of their numbers", got=join_names(names), remedy=remedy)

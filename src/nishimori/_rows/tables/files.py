@@ -9,7 +9,7 @@ in arrays.
 from collections.abc import Iterator
 from pathlib import Path
 
-from nishimori._rows.tables.block import Block, Table, listed
+from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columnar import Feather, Parquet
 from nishimori._rows.tables.json_lines import JsonLines
 from nishimori._rows.tables.text import Text
@@ -90,9 +90,8 @@ class Folder(Table):
         for path in self._files:
             with open_table(path) as table:
                 if table.names != self.names:
-                    raise FormatError(
-                        f"{path} must have the columns of {self._files[0]}, {listed(self.names)}, got {listed(table.names)}."
-                    )
+                    wanted, found = join_names(self.names), join_names(table.names)
+                    raise FormatError(f"{path} must have the columns of {self._files[0]}, {wanted}, got {found}.")
                 if table.n_rows:
                     has_rows = True
                     yield from table.blocks()

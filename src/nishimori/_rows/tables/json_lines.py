@@ -7,8 +7,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from nishimori._rows.tables.block import Block, Column, Table, check_names, listed
-from nishimori._rows.tables.text import CELLS, decoded
+from nishimori._rows.tables.block import Block, Column, Table, check_names, join_names
+from nishimori._rows.tables.text import CELLS, decode_lines
 from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError
 
@@ -54,7 +54,7 @@ class JsonLines(Table):
     def _other_keys(self, line: int, content: dict[str, Any]) -> FormatError:
         missing, known = [name for name in self.names if name not in content], set(self.names)
         extra = [name for name in content if name not in known]
-        told = [f"{text} {listed(names)}" for text, names in (("no", missing), ("also", extra)) if names]
+        told = [f"{text} {join_names(names)}" for text, names in (("no", missing), ("also", extra)) if names]
         return FormatError(
             f"{self.path}, line {line}: the object has {' and '.join(told)}, unlike the first. "
             "Give all objects the same keys, with null where there is no value."
@@ -63,7 +63,7 @@ class JsonLines(Table):
     def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         self.close()
         self._file = self.path.open("rb")
-        lines = enumerate(decoded(self._file, self.path), start=1)
+        lines = enumerate(decode_lines(self._file, self.path), start=1)
         for number, line in lines:
             try:
                 content = json.loads(line, object_pairs_hook=_distinct)

@@ -128,13 +128,13 @@ class _NewColumnar(NewTable):
                 [self._arrow.field(name, array.type) for name, array in zip(self._names, arrays, strict=True)]
             )
         try:
-            self._writer = self._writer or self._opened()
+            self._writer = self._writer or self._open_writer()
             self._writer.write_batch(self._arrow.record_batch(arrays, schema=self._schema))
         except self._arrow.ArrowException as error:
             reason = " ".join(str(error).split())[:80]
             raise FormatError(f"{self._path} cannot hold these columns: {reason}. Write a .jsonl file, which can.") from None
 
-    def _opened(self) -> Any:
+    def _open_writer(self) -> Any:
         if self._path.name.lower().endswith(".parquet"):
             # Probabilities hardly ever repeat, so a dictionary of them would only take space.
             repeated = [field.name for field in self._schema if not self._arrow.types.is_floating(field.type)]

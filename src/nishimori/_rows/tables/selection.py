@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.labelling import differ
-from nishimori._rows.labels import refuse_permuted, spelled_as
-from nishimori._rows.tables.block import Block, Table, listed
+from nishimori._rows.labels import refuse_permuted, spell_as_classes
+from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import (
     Roles,
     by_names,
@@ -23,13 +23,13 @@ from nishimori._rows.tables.columns import (
     constant_or_whole,
     is_pattern,
     looks_like_row_numbers,
-    matched,
-    named,
+    match_columns,
+    score_columns,
 )
 from nishimori._support.arrays import HostArray
 from nishimori.errors import A_NAME, NAMES, FormatError, InputError, setting, settings
 
-# As many names as `listed` shows.
+# As many names as `join_names` shows.
 _SHOWN = 12
 
 # A message is cut after 4,000 characters, and half of it may be the names of the columns.
@@ -66,7 +66,7 @@ def selected(table: Table, roles: Roles) -> Selection:
             raise InputError(f"{table.path} has lists in column {name!r}, and a {_SINGLE[role]}. Pass another {other}.")
         if name not in table.names:
             raise InputError(
-                f"{table.path} has no column {name!r}, only {listed(table.names)}. "
+                f"{table.path} has no column {name!r}, only {join_names(table.names)}. "
                 f"{remedy_for(role, roles, table.names, lambda new: _labels_are_read(table, new))}"
             )
     candidates = _candidates(table, roles)
@@ -78,27 +78,27 @@ def selected(table: Table, roles: Roles) -> Selection:
 
 def _candidates(table: Table, roles: Roles) -> list[str]:
     """The columns that may hold scores."""
-    ignored = set(matched(roles.ignore, table.names, argument="ignore", where=str(table.path)))
+    ignored = set(match_columns(roles.ignore, table.names, argument="ignore", where=str(table.path)))
     return [name for name in table.names if name not in ignored and name not in roles.special]
 
 
 def _selection(table: Table, roles: Roles, candidates: Sequence[str]) -> Selection | None:
     """The columns of scores by what the caller says, the calibration or their names; None where these do not say it."""
     where, known = str(table.path), set(table.names)
-    ignored = set(matched(roles.ignore, table.names, argument="ignore", where=where))
+    ignored = set(match_columns(roles.ignore, table.names, argument="ignore", where=where))
     left = [name for name in table.names if name not in ignored]
     if isinstance(roles.columns, str) and (roles.columns in left or not is_pattern(roles.columns)):
         return Selection(_one_column(roles, left, where))
     if roles.columns is not None:
         return Selection(_asked(roles, left, where))
     if roles.fitted is not None and known.issuperset(roles.fitted):
-        return Selection(named(roles.fitted, left, roles.special, None, where=where))
+        return Selection(score_columns(roles.fitted, left, roles.special, None, where=where))
     if roles.input in known and table.is_list(roles.input):
         return Selection([roles.input])
     if roles.fitted is not None:
         raise InputError(
-            f"The calibration was fitted to the columns {listed(roles.fitted)}, but {where} has only {listed(table.names)}. "
-            "Rename its columns, or fit again."
+            f"The calibration was fitted to the columns {join_names(roles.fitted)}, but {where} has only "
+            f"{join_names(table.names)}. Rename its columns, or fit again."
         )
     sure = list(candidates) == [roles.input] or by_names(candidates, roles.classes)
     if not sure and (not roles.labelled or len(candidates) < 3):
@@ -160,8 +160,8 @@ def can_be_labels(values: Sequence[Any], classes: Sequence[Any] | None) -> bool:
     if not len(truth) or any(isinstance(each, list | dict | bytes) for each in truth):
         return False
     if classes is not None:
-        return set(spelled_as(truth, classes)) <= {str(each) for each in classes}
-    return all(isinstance(each, str) or float(each).is_integer() for each in spelled_as(truth, None).tolist())
+        return set(spell_as_classes(truth, classes)) <= {str(each) for each in classes}
+    return all(isinstance(each, str) or float(each).is_integer() for each in spell_as_classes(truth, None).tolist())
 
 
 def _as_objects(values: Sequence[Any]) -> HostArray:
@@ -175,7 +175,7 @@ def _one_column(roles: Roles, left: Sequence[str], where: str) -> list[str]:
     name, argument = roles.columns, setting("columns", A_NAME)
     assert isinstance(name, str)
     if name not in left:
-        raise InputError(f"{where} has no column {name!r}, only {listed(left)}. Name yours with {argument}.")
+        raise InputError(f"{where} has no column {name!r}, only {join_names(left)}. Name yours with {argument}.")
     if name in roles.special:
         raise InputError(f"{argument} must name scores, got {name!r}, which is the column of {roles.special[name]}.")
     return [name]
@@ -185,12 +185,12 @@ def _asked(roles: Roles, left: Sequence[str], where: str) -> list[str]:
     """The columns that the caller names; those of a calibration cannot be others."""
     assert roles.columns is not None
     patterns = [roles.columns] if isinstance(roles.columns, str) else roles.columns
-    chosen = named(patterns, left, roles.special, roles.classes, where=where)
+    chosen = score_columns(patterns, left, roles.special, roles.classes, where=where)
     if roles.fitted is not None and chosen != list(roles.fitted):
         raise InputError(
             "columns",
-            f"be those that the calibration was fitted to, {listed(roles.fitted)}, in that order",
-            got=listed(chosen),
+            f"be those that the calibration was fitted to, {join_names(roles.fitted)}, in that order",
+            got=join_names(chosen),
             remedy=f"Leave {setting('columns')} out.",
         )
     return chosen
@@ -199,7 +199,7 @@ def _asked(roles: Roles, left: Sequence[str], where: str) -> list[str]:
 def undecided(table: Table, candidates: Sequence[str], roles: Roles) -> InputError:
     """An error that lists the columns that may hold scores, and says what to type, or what is needed."""
     if not candidates:
-        return InputError(f"{table.path} has no column of scores, only {listed(table.names)}.")
+        return InputError(f"{table.path} has no column of scores, only {join_names(table.names)}.")
     numbers = next((name for name in candidates if looks_like_row_numbers(name)), None)
     looks = "" if numbers is None else f" The column {numbers!r} looks like row numbers."
     if numbers == "":
@@ -207,7 +207,7 @@ def undecided(table: Table, candidates: Sequence[str], roles: Roles) -> InputErr
     doubt = _Doubt(table, list(candidates), roles, _contents(table, candidates, roles))
     rules = (_one_score, _named_by_classes, _named_by_labels, _all_but_a_few, _same_prefix)
     remedy = next((found for rule in rules if (found := rule(doubt)) is not None), None) or _needed(doubt)
-    return InputError(f"{table.path} does not say which columns are scores: {listed(candidates)}.{looks} {remedy}")
+    return InputError(f"{table.path} does not say which columns are scores: {join_names(candidates)}.{looks} {remedy}")
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class _Doubt:
         labels = self.contents.labels
         if labels is None or any(isinstance(each, list | dict | bytes | None) for each in labels):
             return []
-        found: list[Any] = np.asarray(spelled_as(labels, classes), dtype=object).tolist()
+        found: list[Any] = np.asarray(spell_as_classes(labels, classes), dtype=object).tolist()
         return found
 
     def propose(self, chosen: Sequence[str], **options: str | Sequence[str]) -> str | None:
@@ -390,7 +390,7 @@ def _named_by_labels(doubt: _Doubt) -> str | None:
     if options is None or not unsure:
         return None if options is None else f"The labels are the names of columns: pass {options}."
     are = "is not a class" if len(unsure) == 1 else "are not classes"
-    return f"The labels are the names of columns. If {listed(unsure)}, which no label names, {are}, pass {options}."
+    return f"The labels are the names of columns. If {join_names(unsure)}, which no label names, {are}, pass {options}."
 
 
 def _columns_as_options(doubt: _Doubt, chosen: Sequence[str], **more: Sequence[str]) -> str | None:
@@ -427,7 +427,7 @@ def _all_but_a_few(doubt: _Doubt) -> str | None:
     if not names_say_so(likely, doubt.roles.classes) and any(_is_constant(doubt, name) for name in others):
         return None  # a constant column may be the score of a class, and another one of them none
     options = doubt.propose(likely, ignore=[*doubt.roles.ignore, *others])
-    return None if options is None else f"If the scores are all columns except {listed(others)}, pass {options}."
+    return None if options is None else f"If the scores are all columns except {join_names(others)}, pass {options}."
 
 
 def names_say_so(names: Sequence[str], classes: Sequence[Any] | None) -> bool:

@@ -130,7 +130,7 @@ class Text(Table):
         # The gzip module's own file has no type in common with a plain one.
         opened: Any = gzip.open(self.path, "rb") if gzipped else self.path.open("rb")  # noqa: SIM115 - `close` does
         self._file = opened
-        return decoded(opened, self.path)
+        return decode_lines(opened, self.path)
 
     def close(self) -> None:
         """Close the file, which the next reading opens again."""
@@ -138,7 +138,7 @@ class Text(Table):
             self._file.close()
 
 
-def decoded(file: IO[bytes], path: Path) -> Iterator[str]:
+def decode_lines(file: IO[bytes], path: Path) -> Iterator[str]:
     """The lines of a file of text in UTF-8; anything else is refused."""
     number = 0
     try:
@@ -193,7 +193,7 @@ class _TextBlock(Block):
 
     @property
     def _number(self) -> Any:
-        """From text to a number, or a ValueError; exchanging the marks refuses a point where a comma is the mark."""
+        """The function from text to a number, which raises ValueError; where a comma is the mark, it refuses a point."""
         if self._decimal == ".":
             return float
         exchanged = str.maketrans(",.", ".,")

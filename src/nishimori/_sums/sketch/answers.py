@@ -117,7 +117,7 @@ class NodeProducts(NamedTuple):
     grid: Grid
 
     def at(self, places: Sequence[float], which: Sequence[int]) -> HostArray:
-        """Those of some observables, by their positions, each at its own place between the nodes."""
+        """The products of gaps of some observables, by their positions, each at its own place between the nodes."""
         scales = np.sqrt([self._square(a, place) for place, a in zip(places, which, strict=True)])
         found = np.ones((len(which), len(which)))
         for i, j in different_pairs(len(which)):
@@ -134,7 +134,7 @@ class NodeProducts(NamedTuple):
         return found if found > 0 and abs(found - rougher) <= _CERTAIN * found else nan
 
     def _correlation(self, a: int, b: int, first: float, second: float) -> float:
-        """That of the gaps of two observables at two places.
+        """The correlation of the gaps of two observables at two places.
 
         It changes slowly, even where both gaps change much. So it is a polynomial in the distance of the two places with the
         same middle. Beyond the offsets that are kept it is that at the farthest one; where none are, that in the middle.

@@ -17,7 +17,7 @@ from nishimori._sums.sketch.contents import Contents
 from nishimori._sums.sketch.grid import Grid
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file, new_file
-from nishimori._support.json import JsonError, parsed
+from nishimori._support.json import JsonError, parse_json
 from nishimori.errors import FormatError, InputError
 
 FORMAT = "nishimori-sketch"
@@ -48,19 +48,19 @@ class SketchArchive(NamedTuple):
 
     @classmethod
     def in_file(cls, path: str | os.PathLike[str]) -> "SketchArchive":
-        """That of a file, which must exist."""
+        """The archive in a file, which must exist."""
         remedy = "Make it again with `Sketch.save`, or in the shell with `nishimori sketch`."
         return cls(existing_file(path), os.fspath(path), remedy)
 
     @classmethod
     def in_memory(cls, data: Any) -> "SketchArchive":
-        """That of bytes, which some engines hand over as a bytearray or a view."""
+        """The archive in bytes, which some engines hand over as a bytearray or a view."""
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InputError("data", "be bytes", got=type(data).__name__, remedy="Pass what `Sketch.to_bytes` returned.")
         return cls(BytesIO(data), "`data`", "Make it again with `Sketch.to_bytes`.")
 
 
-def packed(about: Mapping[str, Any], state: Mapping[str, HostArray]) -> bytes:
+def pack(about: Mapping[str, Any], state: Mapping[str, HostArray]) -> bytes:
     """The archive of some sums."""
     grid: Grid = about["grid"]
     numbers = [grid.first, grid.last, grid.per_octave]
@@ -92,7 +92,7 @@ def is_sketch_file(path: Path) -> bool:
 def read(archive: SketchArchive) -> tuple[About, dict[str, HostArray]]:
     """Header and arrays of an archive."""
     content, name = archive.content, archive.name
-    with checked(archive):
+    with report_damage(archive):
         with zipfile.ZipFile(content) as members:
             n_bytes = sum(member.file_size for member in members.infolist())
             if f"{FORMAT}.npy" not in members.namelist():
@@ -101,7 +101,7 @@ def read(archive: SketchArchive) -> tuple[About, dict[str, HostArray]]:
             raise FormatError(f"{name} is not a sketch: it has {n_bytes:,} bytes, and a sketch has less than a million.")
         with np.load(content, allow_pickle=False) as file:
             arrays = {each: file[each] for each in file.files}
-        header = parsed(str(arrays.pop(FORMAT)[()]))
+        header = parse_json(str(arrays.pop(FORMAT)[()]))
         if header["version"] > VERSION:
             raise FormatError(
                 f"{name} was written by a newer version of nishimori (format {header['version']}, and this one reads up to "
@@ -126,8 +126,8 @@ def refuse_impossible(contents: Contents) -> None:
 
 
 @contextmanager
-def checked(archive: SketchArchive) -> Iterator[None]:
-    """One error for damage of any kind."""
+def report_damage(archive: SketchArchive) -> Iterator[None]:
+    """A context manager that raises one error for damage of any kind."""
     try:
         yield
     except (FormatError, FileNotFoundError, IsADirectoryError, PermissionError):

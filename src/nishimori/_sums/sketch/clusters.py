@@ -40,13 +40,13 @@ def of_rows(terms: Terms) -> Squares:
     if crossed is None:
         crossed = crossed_products(terms.gaps, terms.gaps)
     if in_bins is None:
-        in_bins = binned(terms.bins, squares)
+        in_bins = sums_per_bin(terms.bins, squares)
     return Squares(
         number=len(squares),
         weight=float(squares.sum()),
         products=products,
         crossed=crossed,
-        bins=np.stack([in_bins, binned(terms.bins, terms.misses**2)]),
+        bins=np.stack([in_bins, sums_per_bin(terms.bins, terms.misses**2)]),
     )
 
 
@@ -63,7 +63,7 @@ def crossed_products(first: Sequence[HostArray], second: Sequence[HostArray]) ->
     return found
 
 
-def binned(bins: HostArray, values: HostArray | None) -> HostArray:
+def sums_per_bin(bins: HostArray, values: HostArray | None) -> HostArray:
     """The sum in each bin, (nodes, bins), of values per node and row, or per row; None for ones."""
     shape = (len(bins), N_BINS)
     if values is None:
@@ -94,17 +94,17 @@ class SketchClusters:
         sums = _sums_of(terms, starts)
         if self._open is not None:
             goes_on = self._code == codes[0]
-            sums = tuple(_joined(old, new, goes_on=goes_on) for old, new in zip(self._open, sums, strict=True))
+            sums = tuple(_join(old, new, goes_on=goes_on) for old, new in zip(self._open, sums, strict=True))
         self._code, self._open = int(codes[-1]), tuple(each[-1:] for each in sums)
-        return _squared(tuple(each[:-1] for each in sums))
+        return _squares(tuple(each[:-1] for each in sums))
 
     def last(self) -> Squares:
         """The squares of the cluster that was still open."""
         assert self._open is not None, "there were rows"
-        return _squared(self._open)
+        return _squares(self._open)
 
 
-def _joined(old: HostArray, new: HostArray, *, goes_on: bool) -> HostArray:
+def _join(old: HostArray, new: HostArray, *, goes_on: bool) -> HostArray:
     if goes_on:
         new[0] += old[0]
         return new
@@ -125,7 +125,7 @@ def _sums_of(terms: Terms, starts: HostArray) -> tuple[HostArray, ...]:
     return np.add.reduceat(terms.weights, starts), np.moveaxis(gaps, 2, 0).copy(), per_bin(terms.weights), per_bin(terms.misses)
 
 
-def _squared(sums: tuple[HostArray, ...]) -> Squares:
+def _squares(sums: tuple[HostArray, ...]) -> Squares:
     weight, gaps, weights, misses = sums
     products = np.array([np.einsum("cn,cn->n", gaps[:, i], gaps[:, j]) for i, j in pairs(gaps.shape[1])])
     columns = [gaps[:, i].T for i in range(gaps.shape[1])]

@@ -77,7 +77,7 @@ class Contents:
 
     @classmethod
     def empty(cls, n_observables: int, n_nodes: int) -> "Contents":
-        """Those of no rows."""
+        """The sums of no rows."""
         return cls(*(np.zeros(shape) for shape in cls.shapes(n_observables, n_nodes).values()))
 
     @classmethod
@@ -124,7 +124,7 @@ def pairs(n_observables: int) -> list[tuple[int, int]]:
 
 
 def different_pairs(n_observables: int) -> list[tuple[int, int]]:
-    """Those of two different observables, in order."""
+    """The pairs of two different observables, in order."""
     return list(combinations(range(n_observables), 2))
 
 

@@ -112,7 +112,7 @@ class Polynomial:
 
     @classmethod
     def through(cls, places: Sequence[float], jets: HostArray) -> "Polynomial":
-        """From (n, m) numbers: at each of n places the value and the first m - 1 derivatives."""
+        """The polynomial through (n, m) numbers: at each of n places the value and the first m - 1 derivatives."""
         depth = jets.shape[1]
         knots = np.repeat(np.asarray(places, dtype=float), depth)
         column = np.repeat(jets[:, 0], depth)

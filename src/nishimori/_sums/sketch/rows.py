@@ -15,7 +15,7 @@ import numpy as np
 from nishimori._kernels.row_sums import RowSums, reads_stored, row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.observables import Confidence, Energy
-from nishimori._sums.sketch.clusters import binned
+from nishimori._sums.sketch.clusters import sums_per_bin
 from nishimori._sums.sketch.contents import ENDS, N_BINS
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
@@ -133,7 +133,7 @@ class NodeRows:
 
     @classmethod
     def of(cls, ends: HostArray, powers: HostArray, truth: Truth, room: Room) -> "NodeRows":
-        """From the power sums 0 and 1 at both ends, and 0 to 3 at the nodes and beyond the last node."""
+        """The rows at the nodes, from power sums 0 and 1 at both ends, and 0 to 3 at the nodes and beyond the last one."""
         room.clear(len(truth.weights))
         rest, confidence, doubt, mean, square = (room.array() for _ in range(5))
         n_nodes = room.n_nodes - ENDS
@@ -147,7 +147,7 @@ class NodeRows:
         np.multiply(powers[:n_nodes, 2], confidence[ENDS:], out=square[ENDS:])
         return cls(truth, room, powers, rest, confidence, doubt, mean, square)
 
-    def weighted(self, values: HostArray) -> HostArray:
+    def weigh(self, values: HostArray) -> HostArray:
         """The values times the weights, which may be the values themselves."""
         if self.truth.is_even:
             return values
@@ -179,13 +179,13 @@ class NodeRows:
     def claimed(self) -> HostArray:
         """Per node and bin: Σw, Σw·confidence and Σw·correct."""
         bins, truth = self.bins, self.truth
-        total = binned(bins, None if truth.is_even else truth.weights)
+        total = sums_per_bin(bins, None if truth.is_even else truth.weights)
         if 2 * len(self._wrong) < len(truth.right):
-            correct = total - binned(bins[:, self._wrong], truth.weights[self._wrong])
+            correct = total - sums_per_bin(bins[:, self._wrong], truth.weights[self._wrong])
         else:
             right = np.flatnonzero(truth.right)
-            correct = binned(bins[:, right], truth.weights[right])
-        return np.stack([total, binned(bins, self.weighted(self.confidence[ENDS:])), correct])
+            correct = sums_per_bin(bins[:, right], truth.weights[right])
+        return np.stack([total, sums_per_bin(bins, self.weigh(self.confidence[ENDS:])), correct])
 
     @cached_property
     def _wrong(self) -> HostArray:
@@ -194,7 +194,7 @@ class NodeRows:
 
     @cached_property
     def _weighted_mean(self) -> HostArray:
-        return self.weighted(self.mean)
+        return self.weigh(self.mean)
 
     @cached_property
     def _slope(self) -> HostArray:
@@ -203,7 +203,7 @@ class NodeRows:
 
     @cached_property
     def _weighted_confidence(self) -> HostArray:
-        return self.weighted(self.confidence)
+        return self.weigh(self.confidence)
 
     def of_confidence(self) -> NodeGap:
         """The gap of the confidence."""

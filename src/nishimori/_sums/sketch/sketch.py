@@ -17,7 +17,7 @@ from nishimori._sums.census import Census
 from nishimori._sums.moments import GapSums, Moments
 from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.sketch.answers import NodeProducts, NodeScores, at_place, gap_at_node, root_of, scores_at
-from nishimori._sums.sketch.archive import SketchArchive, checked, packed, read, refuse_impossible, write
+from nishimori._sums.sketch.archive import SketchArchive, pack, read, refuse_impossible, report_damage, write
 from nishimori._sums.sketch.clusters import SketchClusters
 from nishimori._sums.sketch.contents import Contents
 from nishimori._sums.sketch.grid import PER_OCTAVE, Grid
@@ -156,7 +156,7 @@ class Sketch:
             data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, **meaning)
             if self.n_samples and data.n_classes != self.n_classes:
                 raise InputError("logits", f"have {self.n_classes} classes, as all rows before", got=data.n_classes)
-            added = data.gather(self._survey) if clusters is None else self._clustered(data, clusters)
+            added = data.gather(self._survey) if clusters is None else self._contents_of_clusters(data, clusters)
         except NoRowsError:
             # As in a batch of padding. Without weights or labels to ignore there are no rows at all, which is a mistake.
             if sample_weight is None and ignore_index is None and not is_rows(logits):
@@ -168,7 +168,7 @@ class Sketch:
     def _add(self, sums: Contents) -> None:
         self._contents = self._contents + sums
 
-    def _clustered(self, data: Rows, clusters: Any) -> Contents:
+    def _contents_of_clusters(self, data: Rows, clusters: Any) -> Contents:
         if not isinstance(data, ArrayRows):
             raise InputError(
                 "clusters", "be left out where `logits` is a Rows object or a Dask array", remedy="Pass an array in memory."
@@ -249,7 +249,7 @@ class Sketch:
             "classes": self.classes,
             "floor": self.floor,
         }
-        return packed(about, self.state)
+        return pack(about, self.state)
 
     @classmethod
     def from_bytes(
@@ -271,7 +271,7 @@ class Sketch:
         >>> nishimori.Sketch.from_bytes(sketch.to_bytes())
         <Sketch of 3 samples: ec, ts; T from 0.0442 to 22.6>
         """
-        return cls._unpacked(SketchArchive.in_memory(data), observables)
+        return cls._from_archive(SketchArchive.in_memory(data), observables)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the sketch to a .npz file; `Sketch.load` reads it back.
@@ -296,13 +296,13 @@ class Sketch:
         observables : sequence of str or Observable, optional
             Those that the sketch was made with, where some are your own: a file cannot hold code.
         """
-        return cls._unpacked(SketchArchive.in_file(path), observables)
+        return cls._from_archive(SketchArchive.in_file(path), observables)
 
     @classmethod
-    def _unpacked(cls, archive: SketchArchive, observables: Iterable[str | Observable] | None) -> "Sketch":
+    def _from_archive(cls, archive: SketchArchive, observables: Iterable[str | Observable] | None) -> "Sketch":
         about, state = read(archive)
         held = observables_from(about.observables if observables is None else observables, archive.name, about.observables)
-        with checked(archive):
+        with report_damage(archive):
             made = cls(held, input=about.input, classes=about.classes, floor=about.floor)
             made._survey = Survey(about.grid, held)
             made.state = state
@@ -337,7 +337,7 @@ class Sketch:
         )
 
     def sample(self, size: int) -> None:
-        """None: there are no rows."""
+        """No sample (None): a sketch has no rows."""
 
     @property
     def census(self) -> Census:
@@ -386,7 +386,7 @@ class Sketch:
         return GapSums(items, plain, plain if counts else squared, float(contents.weights[1]))
 
     def gaps_at(self, observables: Sequence[Observable], log_beta: float, *, counts: bool = False) -> GapSums:
-        """The same with all observables at one temperature of the range."""
+        """The sums of some observables, from which standard errors are made, all at one temperature of the range."""
         grid = self._survey.grid
         return self.gaps(
             [(each, at_place(grid.place(log_beta), self.moments(each).at(slice(1, -1)), grid)) for each in observables],

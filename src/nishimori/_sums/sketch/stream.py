@@ -35,7 +35,7 @@ class Stream:
         if clusters is None:
             self.sketch.update(data)
             return
-        codes = self._coded(clusters[counted])
+        codes = self._encode_clusters(clusters[counted])
         order = np.argsort(codes, kind="stable")
         if (np.diff(codes) < 0).any():
             rows = counted[order]
@@ -54,7 +54,7 @@ class Stream:
         """The names of all clusters so far; None if there are none."""
         return list(self._codes) or None
 
-    def _coded(self, names: HostArray) -> HostArray:
+    def _encode_clusters(self, names: HostArray) -> HostArray:
         """The number of the cluster of each row. The first one may be that of the batch before, and all others are new."""
         different, firsts, places = np.unique(names, return_index=True, return_inverse=True)
         codes = np.empty(len(different), dtype=np.int64)

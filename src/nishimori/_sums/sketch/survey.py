@@ -32,7 +32,7 @@ _AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class Survey:
-    """The pass."""
+    """The pass that fills a sketch: the sums of a batch at every node."""
 
     grid: Grid
     observables: tuple[Observable, ...]
@@ -43,7 +43,7 @@ class Survey:
 
     @property
     def judged(self) -> tuple[float, ...]:
-        """Both ends and all nodes, in increasing order of β."""
+        """The β of both ends and of all nodes, in increasing order."""
         return (0.0, *self.grid.betas, inf)
 
     def __call__(self, batch: Batch) -> Contents:
@@ -72,7 +72,7 @@ class Survey:
 
     def of_squares(self, squares: Squares) -> Contents:
         """Contents that are sums of squares only."""
-        products = _sorted(np.stack([np.zeros_like(squares.products), squares.products], axis=1))
+        products = _sort_by_beta(np.stack([np.zeros_like(squares.products), squares.products], axis=1))
         crossed = np.stack([np.zeros_like(squares.crossed), squares.crossed], axis=1)
         bins = np.concatenate([np.zeros((3, *squares.bins.shape[1:])), squares.bins])
         weights = np.array([0.0, squares.weight, squares.number])
@@ -91,7 +91,7 @@ class Survey:
         w, many = rows.truth.weights, range(len(self.observables))
         with np.errstate(invalid="ignore", over="ignore"):  # a masked true class has an infinite loss
             found = [_gap_of(*others[i], w) if i in others else BUILT_IN[type(self.observables[i])](rows) for i in many]
-            weighted = [rows.weighted(gap.value) for gap in found]
+            weighted = [rows.weigh(gap.value) for gap in found]
             plain = np.array([np.einsum("nr,nr->n", weighted[i], found[j].value) for i, j in pairs(len(found))])
             crossed = crossed_products(weighted, [gap.value for gap in found])
             bins = rows.bins
@@ -99,18 +99,18 @@ class Survey:
                 self.empty,
                 weights=np.array([w.sum(), 0.0, 0.0]),
                 observed=np.array([gap.observed for gap in found]),
-                moments=_sorted(np.array([gap.sums for gap in found])),
-                products=_sorted(np.stack([plain, np.zeros_like(plain)], axis=1)),
+                moments=_sort_by_beta(np.array([gap.sums for gap in found])),
+                products=_sort_by_beta(np.stack([plain, np.zeros_like(plain)], axis=1)),
                 crossed=np.stack([crossed, np.zeros_like(crossed)], axis=1),
                 curves=rows.curves(np.array(self.grid.betas)),
                 bins=np.concatenate([rows.claimed, np.zeros((2, len(bins), N_BINS))]),
             )
-            misses = rows.weighted(rows.miss[ENDS:])
+            misses = rows.weigh(rows.miss[ENDS:])
         known = (rows.claimed[0], plain, crossed) if rows.truth.is_even else (None, None, None)
         return contents, Terms(w, weighted, bins, misses, *known)
 
 
-def _sorted(sums: HostArray) -> HostArray:
+def _sort_by_beta(sums: HostArray) -> HostArray:
     """Sums in increasing order of β, where β = ∞ came first."""
     return np.roll(sums, -1, axis=-1)
 

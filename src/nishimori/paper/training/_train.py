@@ -8,7 +8,7 @@ from pathlib import Path
 from nishimori._rows.array_files import tensors
 from nishimori._support.disk import check_folder, check_target, existing_file, new_file
 from nishimori._support.numbers import whole
-from nishimori._support.progress import Report, shown_or_told
+from nishimori._support.progress import Report, show_or_report
 from nishimori.data import Network, load, save
 from nishimori.data._networks import check_ending
 from nishimori.errors import InputError, setting
@@ -70,7 +70,7 @@ def train(
     """
     chosen = _recipe(dataset, model, fraction, epochs)
     settings = Settings.best(device, repeatable=repeatable)
-    with shown_or_told(progress, report) as told:
+    with show_or_report(progress, report) as told:
         return _train(chosen, Path(folder), data=data, seed=seed, settings=settings, overwrite=overwrite, report=told)
 
 
@@ -195,7 +195,7 @@ def logits(
     chosen = _recipe(dataset, model, None, None)
     on = Settings.best(device).device
     network = _networks.loaded(source, chosen.model, ORIGINALS[dataset].n_classes)  # before any image is read
-    with shown_or_told(progress, report) as told:
+    with show_or_report(progress, report) as told:
         images = image_set(dataset, data, report=told)
         found = _networks.with_weights(network, chosen, images, seed=seed, device=on, whose=f"read from {source.name}")
     save(found, target, overwrite=overwrite)
