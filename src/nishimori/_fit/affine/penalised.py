@@ -167,8 +167,8 @@ class AffineSearch:
         weights, several = ", ".join(f"{frequencies[place]:.4g}" for place in places), len(places) > 1
         return NotConvergedError(
             f"No finite parameters fit best: {self._names_of_classes(places)}, with {'weights' if several else 'a weight'} of "
-            f"{weights} out of {frequencies.sum():.4g}, can be separated from the other samples perfectly, so that parameters grow "
-            f"without limit. Use {self._remedy}, or more samples of {'these classes' if several else 'this class'}."
+            f"{weights} out of {frequencies.sum():.4g}, can be separated from the other samples perfectly, so that parameters "
+            f"grow without limit. Use {self._remedy}, or more samples of {'these classes' if several else 'this class'}."
         )
 
     def _names_of_classes(self, places: HostArray) -> str:
