@@ -71,11 +71,11 @@ class DaskRows(Rows):
         sums: T = self._read(ChunkReading, pass_, None, report)
         return sums
 
-    def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+    def reduce_sums(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
         """What ``steps`` make of the sum, from the same graph: its last task takes them, and the sum stays there."""
         return self._read(ChunkReading, pass_, Conclusion(steps), report)
 
-    def applied(self, function: Callable[[Rows], R]) -> R:
+    def call_with_rows(self, function: Callable[[Rows], R]) -> R:
         """What ``function`` makes of the rows of a sample, which are in one chunk: one task does all of it."""
         if not self._is_kept:
             return function(self)

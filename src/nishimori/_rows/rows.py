@@ -80,11 +80,11 @@ class Rows(Protocol):
         """Whether the sum of ``pass_`` over all rows takes one call, and is therefore much faster than any other."""
         return False
 
-    def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+    def reduce_sums(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
         """What ``steps``, one after the other, make of the sum of ``pass_``. The sum need not travel: they run where it is."""
         return run_steps(steps, self.gather(pass_, report))
 
-    def applied(self, function: "Callable[[Rows], R]") -> R:
+    def call_with_rows(self, function: "Callable[[Rows], R]") -> R:
         """What ``function`` makes of these rows, computed where they are if they are all in one place."""
         return function(self)
 
@@ -109,14 +109,14 @@ def run_steps(steps: Steps, value: Any) -> Any:
 
 
 def reduce_sums(data: Any, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
-    """The result of ``steps`` from the sum of a pass, also for rows that have no method `Rows.concluded`."""
-    own = getattr(data, "concluded", None)
+    """The result of ``steps`` from the sum of a pass, also for rows that have no method `Rows.reduce_sums`."""
+    own = getattr(data, "reduce_sums", None)
     return run_steps(steps, data.gather(pass_, report)) if own is None else own(pass_, steps, report)
 
 
 def call_with_rows(data: Any, function: Callable[[Rows], R]) -> R:
-    """The result of ``function`` for all rows, also for rows that have no method `Rows.applied`."""
-    own = getattr(data, "applied", None)
+    """The result of ``function`` for all rows, also for rows that have no method `Rows.call_with_rows`."""
+    own = getattr(data, "call_with_rows", None)
     found: R = function(data) if own is None else own(function)
     return found
 
@@ -235,7 +235,7 @@ class Reported(Rows):
         """The sum of ``pass_`` over all rows, told to both reports."""
         return self._inner.gather(pass_, self._both(report))
 
-    def concluded(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
+    def reduce_sums(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
         """The result of ``steps`` from the sum of ``pass_``; the reading is told to both reports."""
         return reduce_sums(self._inner, pass_, steps, self._both(report))
 
