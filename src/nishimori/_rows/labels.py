@@ -28,6 +28,10 @@ RowIndex = Callable[[int], int | tuple[int, ...]]
 _FEW_CLUSTERS, _ENOUGH_CLUSTERS = 10, 40
 
 
+class NotAClassError(InputError):
+    """A label is not among the classes that were named."""
+
+
 def row_index(number: int) -> int:
     """The usual index of a row, which is its number."""
     return number
@@ -256,7 +260,7 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray
         if _is_missing(found):
             remedy = "A label is missing. Drop such samples."
         row = scores.row(int(rows[first]))
-        raise InputError(name, f"be among {setting('classes')}", got=repr(found), remedy=remedy, row=row)
+        raise NotAClassError(name, f"be among {setting('classes')}", got=repr(found), remedy=remedy, row=row)
     return indices
 
 

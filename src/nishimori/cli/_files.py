@@ -8,6 +8,7 @@ import typer
 
 from nishimori._rows.entry import open_rows
 from nishimori._rows.file_rows import FileRows, check_path
+from nishimori._rows.labels import NotAClassError
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._rows.tables.block import join_names
 from nishimori._rows.tables.columns import Roles
@@ -16,7 +17,7 @@ from nishimori._sums.sketch.sketch import Sketch
 from nishimori.cli._calibration import GroupNames
 from nishimori.cli._options import FIT_AGAIN
 from nishimori.cli._terminal import note_columns
-from nishimori.errors import InputError, setting
+from nishimori.errors import InputError
 
 if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn
@@ -110,8 +111,8 @@ def opened(
     try:
         remedy = "" if calibrator is None else FIT_AGAIN
         rows = open_rows(files[0], labels, roles.weights, probability_remedy=remedy, **meaning)
-    except InputError as error:
-        if calibrator is None or calibrator.classes is None or error.must != f"be among {setting('classes')}":
+    except NotAClassError as error:
+        if calibrator is None or calibrator.classes is None:
             raise
         raise error.changed(
             must=f"be among the classes of the calibration, {join_names(roles.classes or ())}",
