@@ -41,7 +41,7 @@ def clocked(module, name, stage):
             spent[stage] = spent.get(stage, 0.0) + time.process_time() - begin
     setattr(module, name, outer)
 
-clocked(_report, "opened", "reading the file")
+clocked(_report, "data_set", "reading the file")
 clocked(_results, "_groups_fitted", "temperatures per class")
 clocked(_results, "_compared", "comparison of methods")
 clocked(_results, "_slider", "slider")

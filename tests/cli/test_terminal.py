@@ -210,9 +210,9 @@ def test_a_result_that_cannot_be_written_is_one_line_or_silence(line, code, told
 def test_a_note_that_cannot_be_written_changes_nothing(ending, place):
     (place / "noted.py").write_text(
         "import time\n"
-        "from nishimori._support.progress import shown\n"
+        "from nishimori._support.progress import show_progress\n"
         "from nishimori.cli._terminal import note, one_line_errors, print_text\n"
-        "with one_line_errors(), shown(True) as report:\n"
+        "with one_line_errors(), show_progress(True) as report:\n"
         "    time.sleep(0.2)\n"  # until `true` has ended
         "    note('a note')\n"
         "    report('progress', 1, 2)\n"

@@ -8,7 +8,7 @@ from nishimori import Sketch, evaluate, temperatures
 from nishimori._fit.expansion import Expand
 from nishimori._fit.search import measure_at
 from nishimori._kernels.half import MANY, takes_half
-from nishimori._kernels.kernel import named
+from nishimori._kernels.kernel import kernel_named
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.scores import scores
 from nishimori._sums.observables import BUILT_IN
@@ -25,7 +25,7 @@ def kernel(request, monkeypatch):
     if request.param == "numba":
         pytest.importorskip("numba")
     monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
-    return named(request.param)
+    return kernel_named(request.param)
 
 
 def stored(values, dtype):

@@ -10,7 +10,7 @@ import reference
 import nishimori
 from nishimori._kernels import kernel, row_sums
 from nishimori._kernels.block import PowerSums
-from nishimori._kernels.kernel import Kernel, kernel_for, named
+from nishimori._kernels.kernel import Kernel, kernel_for, kernel_named
 from nishimori.errors import InputError
 
 HOST = ["numpy", pytest.param("numba", marks=pytest.mark.skipif(not kernel._is_installed("numba"), reason="needs numba"))]
@@ -55,7 +55,7 @@ def assert_agree(found, wanted, dtype):
 def test_power_sums_are_those_of_the_definition(name, k, dtype):
     z = logits_of(40, k, dtype)
     betas = (0.3, 0.6, 1.1, 2.4)
-    found = named(name).power_sums(z, betas, 6)
+    found = kernel_named(name).power_sums(z, betas, 6)
     assert_agree(found.sums, expected(z, betas, 6), dtype)
     assert found.sums.dtype == np.float64
     np.testing.assert_array_equal(found.peak, z.max(axis=1))
@@ -66,7 +66,7 @@ def test_power_sums_are_those_of_the_definition(name, k, dtype):
 @pytest.mark.parametrize("k", [2, 10, 150])
 def test_without_ties_the_largest_logit_tells_the_top_class(name, k):
     z = np.random.default_rng(0).normal(size=(50, k))
-    found = named(name).power_sums(z, (1.0,), 0)
+    found = kernel_named(name).power_sums(z, (1.0,), 0)
     np.testing.assert_array_equal(found.peak, z.max(axis=1))
     assert found.top is None or (found.top == z.argmax(axis=1)).all()
 
@@ -75,7 +75,7 @@ def test_without_ties_the_largest_logit_tells_the_top_class(name, k):
 @pytest.mark.parametrize("beta", [0.0, math.inf])
 def test_both_ends_count_classes_and_ties(name, beta):
     z = logits_of(30, 7, np.float64)
-    assert_agree(named(name).power_sums(z, (beta, 1.0), 2).sums, expected(z, (beta, 1.0), 2), np.float64)
+    assert_agree(kernel_named(name).power_sums(z, (beta, 1.0), 2).sums, expected(z, (beta, 1.0), 2), np.float64)
 
 
 @EVERY
@@ -83,7 +83,7 @@ def test_both_ends_count_classes_and_ties(name, beta):
 def test_several_top_classes_are_left_out(name, top_n):
     z = logits_of(30, 7, np.float64)
     z[6, :4] = z[6].max() + 1  # four equal ones, some of them inside
-    assert_agree(named(name).power_sums(z, (0.5,), 3, top_n).sums, expected(z, (0.5,), 3, top_n), np.float64)
+    assert_agree(kernel_named(name).power_sums(z, (0.5,), 3, top_n).sums, expected(z, (0.5,), 3, top_n), np.float64)
 
 
 @EVERY
@@ -91,7 +91,7 @@ def test_several_top_classes_are_left_out(name, top_n):
 def test_any_scale_of_logits_and_temperature_keeps_the_digits(name, scale):
     z = logits_of(20, 6, np.float64)
     z[1] -= 1e4
-    found = named(name).power_sums(z * scale, (0.7 / scale,), 3).sums / scale ** np.arange(4)[:, None]
+    found = kernel_named(name).power_sums(z * scale, (0.7 / scale,), 3).sums / scale ** np.arange(4)[:, None]
     assert_agree(found, expected(z, (0.7,), 3), np.float64)
 
 
@@ -105,7 +105,7 @@ def test_any_layout_in_memory_gives_the_same(name, layout):
         "backwards": lambda: z[::-1].copy()[::-1],
         "read-only": lambda: np.frombuffer(z.tobytes(), np.float32).reshape(z.shape),
     }[layout]()
-    found, usual = (named(name).power_sums(each, (0.7,), 3).sums for each in (made, z))
+    found, usual = (kernel_named(name).power_sums(each, (0.7,), 3).sums for each in (made, z))
     np.testing.assert_allclose(found, usual, rtol=1e-14)
 
 
@@ -114,14 +114,14 @@ def test_very_many_small_weights_are_not_lost_beside_a_large_one(name):
     small = math.log(1e-9)
     z = np.full((3, 128_000), small, np.float32)
     z[:, 7], z[:, 70_000] = 0.0, math.log(0.5)
-    found = named(name).power_sums(z, (1.0,), 1).sums[0]
+    found = kernel_named(name).power_sums(z, (1.0,), 1).sums[0]
     np.testing.assert_allclose(found[0], 0.5 + 127_998e-9, rtol=2e-7)
 
 
 @pytest.mark.parametrize("name", HOST)
 def test_rounding_errors_of_float32_have_no_preferred_sign(name):
     z = (4 * np.random.default_rng(0).normal(size=(20_000, 20))).astype(np.float32)
-    single, double = (named(name).power_sums(each, (0.63,), 2).sums for each in (z, z.astype(np.float64)))
+    single, double = (kernel_named(name).power_sums(each, (0.63,), 2).sums for each in (z, z.astype(np.float64)))
     confidence = [1 / (1 + sums[0, 0]) for sums in (single, double)]
     assert abs(np.mean(confidence[0] - confidence[1])) < 1e-9
     assert 1e-10 < np.std(confidence[0] - confidence[1]) < 1e-7  # it was float32
@@ -130,9 +130,9 @@ def test_rounding_errors_of_float32_have_no_preferred_sign(name):
 @pytest.mark.parametrize("name", HOST)
 def test_sixteen_threads_at_once_give_the_digits_of_one(name):
     blocks = [logits_of(500, k, np.float32, seed) for seed, k in enumerate([10, 200, 40, 1500] * 4)]
-    alone = [named(name).power_sums(z, (0.4, 0.8), 4).sums for z in blocks]
+    alone = [kernel_named(name).power_sums(z, (0.4, 0.8), 4).sums for z in blocks]
     with ThreadPoolExecutor(16) as pool:
-        together = list(pool.map(lambda z: named(name).power_sums(z, (0.4, 0.8), 4).sums, blocks * 4))
+        together = list(pool.map(lambda z: kernel_named(name).power_sums(z, (0.4, 0.8), 4).sums, blocks * 4))
     for i, sums in enumerate(together):
         np.testing.assert_array_equal(sums, alone[i % 16])
 
@@ -187,7 +187,7 @@ def test_a_beta_that_is_asked_for_twice_is_answered_twice(name):
     logits = np.random.default_rng(0).normal(size=(50, 6))
     wanted = (0.5, 1.0, 0.5, 2.0, 1.0)
     drops = logits - logits.max(axis=1, keepdims=True)
-    sums = named(name).power_sums(logits, wanted, 1).sums
+    sums = kernel_named(name).power_sums(logits, wanted, 1).sums
     for found, beta in zip(sums, wanted, strict=True):
         expected = [(drops**j * np.exp(beta * drops)).sum(axis=1) - (j == 0) for j in range(2)]
         np.testing.assert_allclose(found, expected, rtol=1e-12)

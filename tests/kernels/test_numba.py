@@ -12,9 +12,9 @@ pytest.importorskip("numba", reason="the Numba kernel needs numba, which is not 
 from optional import mpmath
 
 from nishimori._kernels import numba, numba_exp
-from nishimori._kernels.kernel import named
+from nishimori._kernels.kernel import kernel_named
 
-KERNEL = named("numba")
+KERNEL = kernel_named("numba")
 DTYPES = [np.float32, np.float64]
 SHAPES = [(1, 2), (5, 3), (127, 10), (129, 31), (40, 32), (33, 100), (9, 511), (9, 512), (9, 513), (4, 5000)]
 # One weight has a relative error of 1e-7 in float32, and d itself one of 6e-8, which is multiplied by β·d.

@@ -14,7 +14,7 @@ from nishimori._fit import search
 from nishimori._fit.expansion import ExpandedRows
 from nishimori._kernels import numba
 from nishimori._kernels.block import RowsNearBeta
-from nishimori._kernels.kernel import named
+from nishimori._kernels.kernel import kernel_named
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
@@ -163,7 +163,7 @@ def test_all_rows_at_once_are_several_calls_if_they_are_very_many(monkeypatch):
 
 
 def test_only_plain_tables_of_logits_are_read_unchecked():
-    takes = named("numba").takes_unchecked
+    takes = kernel_named("numba").takes_unchecked
     z = np.zeros((4, 6), np.float32)
     assert takes(z)
     assert not takes(z[:, ::2])

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -75,9 +75,11 @@ def test_mean_confidence_falls_as_the_temperature_rises(logits, labels, cold, fa
 @FEW
 @given(logits=logits_, labels=labels_, temperature=st.floats(0.1, 20))
 def test_the_temperature_divides_the_logits(logits, labels, temperature):
+    divided = logits / temperature
+    assume((divided.argmax(axis=1) == logits.argmax(axis=1)).all())  # rounding may make the two largest logits equal
     for metric in MEANS:
-        divided = metric(logits / temperature, labels)
-        assert metric(logits, labels, temperature=temperature) == pytest.approx(divided, rel=1e-10, abs=ROUNDING)
+        found = metric(logits, labels, temperature=temperature)
+        assert found == pytest.approx(metric(divided, labels), rel=1e-10, abs=ROUNDING)
 
 
 @FEW

@@ -126,7 +126,7 @@ class Expansion:
     def __add__(self, other: "Expansion") -> "Expansion":
         return Expansion(self.parts + other.parts)
 
-    def measured(self, measure: Measure) -> GapSums:
+    def measure(self, measure: Measure) -> GapSums:
         """What a measurement of confidence, energy or both at one β each would give."""
         first, *others = (measure.of_pair(part.pair_sums(*measure.pair)) for part in self.parts)
         return sum(others, first)

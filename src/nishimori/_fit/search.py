@@ -697,7 +697,7 @@ class _Local:
         points: dict[int, Point | NishimoriError] = dict.fromkeys(wanted, NotConvergedError("The root is too far away."))
         if not near:
             return points
-        gaps = self.rows.measured(measure_at(self.observables, near))
+        gaps = self.rows.measure(measure_at(self.observables, near))
         self.gaps.add(near, gaps)
         return points | {i: in_log_beta(each) for i, each in zip(near, gaps.items, strict=True)}
 

@@ -99,7 +99,7 @@ class Kernel:
 
 
 @cache
-def named(name: str) -> Kernel:
+def kernel_named(name: str) -> Kernel:
     """The kernel of this name. What it needs is imported when it is first used."""
     module = import_module(f"nishimori._kernels.{name}")
     optional = {"fused": "block_sums", **{each: each for each in ("expand", "expanded_sums", "takes_unchecked", "takes_half")}}
@@ -115,11 +115,11 @@ def kernel_for(array: Array, n_numbers: int | None = None) -> Kernel:
             _VARIABLE, f"be {', '.join(_NAMES[:-1])} or {_NAMES[-1]}", got=repr(wanted), remedy="Correct or unset it."
         )
     if wanted in able:
-        return named(wanted)
+        return kernel_named(wanted)
     # On large data Numba saves about as much time as it takes to load; to compile it, once per machine, takes longer.
     if able[0] == "numba" and (n_numbers is None or n_numbers < LARGE):
-        return named("numpy")
-    return named(able[0])
+        return kernel_named("numpy")
+    return kernel_named(able[0])
 
 
 _NAMES = ("numpy", "numba", "triton", "array_api")

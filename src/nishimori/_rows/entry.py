@@ -16,7 +16,7 @@ from nishimori._rows.array_rows import ArrayRows, clusters_of
 from nishimori._rows.batch import Groups
 from nishimori._rows.dask_rows import from_dask
 from nishimori._rows.device_rows import on_device
-from nishimori._rows.file_rows import FileRows, check_path, loaded, open_file, open_npy
+from nishimori._rows.file_rows import FileRows, check_path, load_if_npy, open_file, open_npy
 from nishimori._rows.labelling import Labelling
 from nishimori._rows.labels import Classes, checked_weights, class_indices, column_names, refuse_name, refuse_permuted
 from nishimori._rows.npy_files import Mapped, NpyFile
@@ -257,8 +257,8 @@ def _pieces(
     """Rows that are read piece by piece; ``parts`` are clusters and groups."""
     found = stored_scores(logits)
     if found is not None:
-        kept = {name: loaded(values) for name, values in parts.items()}
-        return StoredRows(found, loaded(labels), loaded(sample_weight), meaning, **kept, progress=progress)
+        kept = {name: load_if_npy(values) for name, values in parts.items()}
+        return StoredRows(found, load_if_npy(labels), load_if_npy(sample_weight), meaning, **kept, progress=progress)
     check_input(meaning.input, meaning.floor)
     if parts["clusters"] is not None:
         raise InputError(

@@ -27,7 +27,7 @@ from nishimori._rows.stored_rows import KeptScores, Stored, StoredRows
 from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import Roles, by_values
 from nishimori._rows.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
-from nishimori._rows.tables.selection import Selection, selected, undecided
+from nishimori._rows.tables.selection import Selection, select_columns, undecided_error
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
 from nishimori._support.progress import Report, show_progress
@@ -111,10 +111,10 @@ class FileRows(StoredRows):
         if isinstance(error.row, int) and file.files:
             first, path = [each for each in file.files if each[0] <= error.row][-1]
             error = error.changed(row=error.row - first)
-        return located(error, file.lines, file.columns).changed(where=str(path))
+        return with_line(error, file.lines, file.columns).changed(where=str(path))
 
 
-def located(error: InputError, lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0) -> InputError:
+def with_line(error: InputError, lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0) -> InputError:
     """An error about a row with its line, or with how rows are counted, and the name of its column, where that has one.
 
     ``lines`` are those of the rows from ``first_row`` on.
@@ -139,7 +139,7 @@ def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool 
         contents = _from_table(path, roles, report) if is_table(path) or path.is_dir() else _from_arrays(path, roles)
     refuse_other_classes(roles, contents.scores.shape, contents.columns)
     refuse_permuted(contents.columns, meaning.classes)
-    return FileRows(*_spelled(contents, meaning), progress=progress)
+    return FileRows(*_spell_labels(contents, meaning), progress=progress)
 
 
 def open_npy(
@@ -156,15 +156,15 @@ def open_npy(
                 f"{value!r}. Use .npz for weights, clusters, groups and ids."
             )
     scores = NpyFile(path)
-    contents = Contents(path, scores, loaded(labels), **{role: loaded(values) for role, values in parts.items()})
+    contents = Contents(path, scores, load_if_npy(labels), **{role: load_if_npy(values) for role, values in parts.items()})
     if contents.labels is not labels:  # of another file
         scores.shape = scores.shape[:1] if scores.shape[1:] == (1,) else scores.shape
-        contents, meaning = _spelled(contents, meaning)
+        contents, meaning = _spell_labels(contents, meaning)
     refuse_other_classes(roles, scores.shape, None)
     return FileRows(contents, meaning, progress=progress)
 
 
-def loaded(values: Any) -> Any:
+def load_if_npy(values: Any) -> Any:
     """Labels, weights, clusters or groups, from their .npy file if that is what was passed."""
     if not isinstance(values, str | os.PathLike) or Path(values).suffix.lower() != ".npy":
         return values
@@ -188,7 +188,7 @@ def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[s
     raise InputError(f"The calibration has {roles.n_classes} classes, but the file has {has}{remedy}")
 
 
-def _spelled(contents: Contents, meaning: ReadOptions) -> tuple[Contents, ReadOptions]:
+def _spell_labels(contents: Contents, meaning: ReadOptions) -> tuple[Contents, ReadOptions]:
     """The same with labels as classes are spelled, which are compared as text: 3.0 in a file is the class "3"."""
     labels, classes, ignored = contents.labels, meaning.classes, meaning.labelling.ignore_index
     if classes is not None:
@@ -265,7 +265,7 @@ class TableScores(Stored):
 def _from_table(path: Path, roles: Roles, report: Report) -> Contents:
     """One reading, which checks each block, and keeps the scores if they fit."""
     with open_table(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
-        chosen = selected(table, roles)
+        chosen = select_columns(table, roles)
         place = {name: index for index, name in enumerate(table.names)}
         columns = [place[name] for name in chosen.scores]
         known: dict[str, dict[Any, int]] = {role: {} for role in ("clusters", "groups", "ids") if roles.find(role)}
@@ -276,7 +276,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> Contents:
         shape, extremes, texts = None, None, dict[str, str]()
         for block in table.blocks():
             scores = _numbers(block, columns, chosen, table, roles)
-            weights, labels, counted = _labelled(block, place, roles)
+            weights, labels, counted = _labels_and_weights(block, place, roles)
             block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
             _refuse_missing_labels(labels, weights, block, place[roles.labels])
             if shape is not None and scores.shape[1:] != shape:
@@ -297,10 +297,10 @@ def _from_table(path: Path, roles: Roles, report: Report) -> Contents:
                 kept.clear()
             report("Reading", n_rows, table.n_rows)
         assert shape is not None, "a table without rows is refused"
-        truth, weight, counts, lines, *numbered = map(_joined, zip(*parts, strict=True))
+        truth, weight, counts, lines, *numbered = map(_join, zip(*parts, strict=True))
         assert truth is not None
         if chosen.by_values and (extremes is None or not by_values(extremes, truth[counts])):
-            raise undecided(table, chosen.scores, roles)
+            raise undecided_error(table, chosen.scores, roles)
         whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
         again = TableScores(table.path, roles, table.names, columns, whole, scores.dtype)
     several = len(columns) > 1
@@ -309,7 +309,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> Contents:
         KeptScores(kept) if kept else again,
         truth,
         weight,
-        **{role: _named(role, list(known[role]), found) for role, found in zip(known, numbered, strict=True)},
+        **{role: _names_of_rows(role, list(known[role]), found) for role, found in zip(known, numbered, strict=True)},
         label_column=roles.labels,
         columns=chosen.scores if several else None,
         column=None if several else chosen.scores[0],
@@ -323,11 +323,11 @@ def _numbers(block: Block, columns: Sequence[int], chosen: Selection, table: Tab
         return block.numbers(columns)
     except FormatError:
         if chosen.by_values and not block.first_row:  # a column of text: it was never meant
-            raise undecided(table, chosen.scores, roles) from None
+            raise undecided_error(table, chosen.scores, roles) from None
         raise
 
 
-def _labelled(block: Block, place: dict[str, int], roles: Roles) -> tuple[HostArray | None, list[Any], HostArray]:
+def _labels_and_weights(block: Block, place: dict[str, int], roles: Roles) -> tuple[HostArray | None, list[Any], HostArray]:
     """The weights of a block, if there are any; its labels, None in rows of weight zero; and which rows count."""
     weights, counted = None, np.ones(block.n_rows, dtype=bool)
     if (name := roles.find("weights")) is not None:
@@ -366,7 +366,7 @@ def _codes(block: Block, index: int, role: str, known: dict[Any, int]) -> HostAr
     return np.array([known.setdefault(each, len(known)) for each in values])
 
 
-def _named(role: str, names: list[Any], codes: HostArray) -> HostArray:
+def _names_of_rows(role: str, names: list[Any], codes: HostArray) -> HostArray:
     """The group or the name of each row; clusters need no names."""
     return codes if role == "clusters" else np.array(group_names(names))[codes]
 
@@ -392,6 +392,6 @@ def _as_array(labels: list[Any]) -> HostArray:
     return kept
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _join(parts: Sequence[Any]) -> Any:
     """The parts of all blocks together; None where there are none."""
     return None if parts[0] is None else np.concatenate(parts)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nishimori._rows.array_files.numpy_files import header_of, mapped
+from nishimori._rows.array_files.numpy_files import header_of, memory_map
 from nishimori._rows.stored_rows import Sliced
 from nishimori._support.arrays import HostArray, merge_leading, rows_between
 from nishimori.errors import FormatError
@@ -60,7 +60,7 @@ class NpyFile(Sliced):
             if _state(os.fstat(file.fileno())) != self._was:
                 raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
             if self._header.fortran_order:  # the rows are spread over the file
-                rows = mapped(self.path, self._header)
+                rows = memory_map(self.path, self._header)
                 yield lambda start, stop: np.ascontiguousarray(rows_between(rows, start, stop))
             else:
                 yield lambda start, stop: self._read(file, start, stop)

@@ -15,13 +15,13 @@ from nishimori._rows.array_files.new_arrays import new_arrays
 from nishimori._rows.array_files.selection import array_name, refuse_table_options
 from nishimori._rows.array_files.stored_array import StoredArray
 from nishimori._rows.batch import Groups
-from nishimori._rows.file_rows import SUFFIXES, check_ending, check_path, flat, located, refuse_other_classes, row_values
+from nishimori._rows.file_rows import SUFFIXES, check_ending, check_path, flat, refuse_other_classes, row_values, with_line
 from nishimori._rows.scores import scores, warn_if_probabilities
 from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import Roles
 from nishimori._rows.tables.files import is_table, is_text, open_table
 from nishimori._rows.tables.new_table import new_table
-from nishimori._rows.tables.selection import selected
+from nishimori._rows.tables.selection import select_columns
 from nishimori._support.arrays import HostArray, like
 from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
@@ -101,7 +101,7 @@ def apply(
     known = calibrator.classes
     roles = roles_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
     roles = replace(roles, unused=("labels", "weights"))
-    with collect_warnings() as told, _opened(file, roles) as data, show_progress(None) as report:
+    with collect_warnings() as told, _open_scores(file, roles) as data, show_progress(None) as report:
         plan = _plan(calibrator, data, roles)
         results = _probabilities(calibrator, data, report)
         if is_table(output):
@@ -170,13 +170,13 @@ class _Data:
 
 
 @contextmanager
-def _opened(path: Path, roles: Roles) -> Iterator[_Data]:
+def _open_scores(path: Path, roles: Roles) -> Iterator[_Data]:
     """The scores of a file."""
     with ExitStack() as stack:
         if is_table(path):
             text = {"delimiter": roles.delimiter, "decimal": roles.decimal} if is_text(path) else {}
             table = stack.enter_context(open_table(path, **text))  # type: ignore[arg-type]
-            chosen = selected(table, roles)
+            chosen = select_columns(table, roles)
             place = {name: index for index, name in enumerate(table.names)}
             columns, groups = [place[name] for name in chosen.scores], place[roles.groups] if roles.groups else None
             first = next(_table_rows(table, columns, groups)).scores
@@ -196,7 +196,7 @@ def _groups_in(file: ArrayFile, roles: Roles, n_rows: int) -> Groups:
     try:
         return Groups.coded(file.labels(array_name(file, "groups", roles)).whole(), n_rows)
     except InputError as error:
-        raise located(error, None, None) from None
+        raise with_line(error, None, None) from None
 
 
 def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Iterator[_Rows]:
@@ -278,7 +278,7 @@ def _probabilities(calibrator: "Calibrator", data: _Data, report: Report) -> Res
                 warn_if_probabilities(given, FIT_AGAIN)
             calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spelled(groups)), given.array)
         except InputError as error:
-            raise located(error, lines, data.names, done) from None
+            raise with_line(error, lines, data.names, done) from None
         yield calibrated, block
         done += len(values)
         report("Applying", done, data.n_rows)

@@ -38,7 +38,9 @@ def refuse_swapped(command: str, files: Sequence[Path], calibration: Path | None
         raise InputError(f"{calibration} is not a calibration. Pass the file of scores first: {example}.")
 
 
-def agreed(calibrator: "Calibrator | None", input: Input | None, floor: float | None, classes: list[str] | None) -> Meant:
+def agree_on_scores(
+    calibrator: "Calibrator | None", input: Input | None, floor: float | None, classes: list[str] | None
+) -> Meant:
     """What the scores are, by the options and by the calibration; they must not contradict each other."""
     if is_auto(floor):
         raise InputError(

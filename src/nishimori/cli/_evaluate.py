@@ -22,7 +22,7 @@ from nishimori._support.intervals import normal_quantile
 from nishimori._support.optional import require
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
-from nishimori.cli._calibration import Meant, agreed, calibrator_in, refuse_swapped
+from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
 from nishimori.cli._group_table import group_gaps_of, print_group_gaps
 from nishimori.cli._help import MEASURES, OUTPUT, epilog
 from nishimori.cli._options import (
@@ -132,12 +132,12 @@ def evaluate(
     shown_by: By | None = "groups" if by is None and groups else by
     wanted = _EvalRequest(files, calibration, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
-    if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
+    if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _evaluate_sketch(sums, wanted)
         return
     _files.check_inputs(files)
     calibrator = None if calibration is None else calibrator_in(calibration)
-    meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
+    meaning = agree_on_scores(calibrator, input, floor, None if classes is None else split(classes))
     _check_plot(plot, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
     roles = roles_from(
@@ -174,9 +174,9 @@ def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: "Calibrator | None"
     """Read the rows, measure them, and show what was found."""
     kind, floor, known = meaning
     with collect_warnings() as told:
-        rows = _files.opened(wanted.files, roles, floor=floor, counts=wanted.counts, calibrator=calibrator)
+        rows = _files.open_files(wanted.files, roles, floor=floor, counts=wanted.counts, calibrator=calibrator)
         with show_progress(None) as report:
-            results = _measured(Reported(rows, "Measuring", report), calibrator, known, wanted)
+            results = _measure(Reported(rows, "Measuring", report), calibrator, known, wanted)
     about: dict[str, Any] = {"input": kind, "floor": floor, "classes": known, "columns": rows.contents.columns}
     about |= {"label_column": rows.contents.label_column, "group_column": roles.groups, "warnings": told}
     _show(results, about, wanted)
@@ -231,7 +231,7 @@ def _show(results: _Results, about: dict[str, Any], wanted: _EvalRequest) -> Non
 def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     """The same from the sums that the command sketch has written."""
     calibrator = None if wanted.calibration is None else calibrator_in(wanted.calibration)
-    agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
+    agree_on_scores(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     _check_plot(wanted.plot, overwrite=wanted.force)
     maps = _maps(calibrator)
     with collect_warnings() as told:
@@ -253,7 +253,7 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _measured(rows: Rows, calibrator: "Calibrator | None", classes: Sequence[str] | None, wanted: _EvalRequest) -> _Results:
+def _measure(rows: Rows, calibrator: "Calibrator | None", classes: Sequence[str] | None, wanted: _EvalRequest) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
     maps, counts = _maps(calibrator), wanted.counts
     chosen = list(maps.values())

@@ -66,7 +66,7 @@ def _are_npy(files: Sequence[Path]) -> bool:
     return {path.suffix.lower() for path in files if not path.is_dir()} == {".npy"}
 
 
-def opened_sketch(files: Sequence[Path], *options: Any) -> Sketch | None:
+def open_sketch(files: Sequence[Path], *options: Any) -> Sketch | None:
     """The sketch that is the only file, or None if it is not one; ``options`` say what rows are, and a sketch has none."""
     if len(files) != 1 or not is_sketch_file(files[0]):
         if any(is_sketch_file(path) for path in files):
@@ -82,12 +82,12 @@ def opened_sketch(files: Sequence[Path], *options: Any) -> Sketch | None:
 
 def data_set(files: Sequence[Path], roles: Roles, said: Sequence[Any], *, floor: Floor, counts: bool) -> FileRows | Sketch:
     """One data set: the rows of a file, or a sketch. ``said`` are options that a sketch does not take."""
-    if (sums := opened_sketch(files, *said)) is not None:
+    if (sums := open_sketch(files, *said)) is not None:
         return sums
-    return opened(files, roles, floor=floor, counts=counts)
+    return open_files(files, roles, floor=floor, counts=counts)
 
 
-def opened(
+def open_files(
     files: Sequence[Path],
     roles: Roles,
     *,

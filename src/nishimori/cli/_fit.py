@@ -138,7 +138,7 @@ def fit(
     known = None if classes is None else split(classes)
     wanted = _FitRequest(method or ("adaptive" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)
-    if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
+    if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _fit_to_sketch(sums, output, wanted, counts=counts, as_json=as_json, force=force)
         return
     check_input(input, floor, fits=True)
@@ -148,7 +148,7 @@ def fit(
     about = (columns, ignore, (delimiter, decimal), known)
     roles = roles_from(input, scores_name, labels, weights, *about, clusters=clusters, groups=groups, ignore_index=ignore_index)
     with collect_warnings() as told:
-        rows = _files.opened(files, roles, floor=floor)
+        rows = _files.open_files(files, roles, floor=floor)
         with show_progress(None) as report:
             _learn(calibrator, Reported(rows, "Fitting", report), counts=counts)
     found = rows.contents
@@ -241,7 +241,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _fitted(calibrator: Any) -> dict[str, Any]:
+def _attributes_of_fit(calibrator: Any) -> dict[str, Any]:
     """What the method keeps besides a temperature."""
     return {name: getattr(calibrator, f"{name}_") for name in _FITTED if hasattr(calibrator, f"{name}_")}
 
@@ -256,7 +256,7 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
                 "params": calibrator.method_params(),
                 "temperature": calibrator.temperature_,
                 "temperature_se": getattr(calibrator, "temperature_se_", None),
-                **_fitted(calibrator),
+                **_attributes_of_fit(calibrator),
                 "map": {"kind": calibrator.map_.kind, "parameters": dict(calibrator.map_.parameters)},
                 "verdict": verdict(calibrator),
                 "top_n": top_n,

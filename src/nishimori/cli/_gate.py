@@ -22,7 +22,7 @@ from nishimori._support.disk import check_target, new_file
 from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
-from nishimori.cli._calibration import Meant, agreed, calibrator_in, refuse_swapped
+from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
 from nishimori.cli._help import BOUNDS, FLAG, OUTPUT, epilog
 from nishimori.cli._options import (
     BinsOption,
@@ -190,12 +190,12 @@ def gate(
     about = _about(files, calibration, junit)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     with collect_warnings() as told, _errors_in(outputs, about):
-        if (sums := _files.opened_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
+        if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
             found = _judge_sketch(sums, calibration, wanted)
         else:
             _files.check_inputs(files)
             calibrator = None if calibration is None else calibrator_in(calibration)
-            meaning = agreed(calibrator, input, floor, None if classes is None else split(classes))
+            meaning = agree_on_scores(calibrator, input, floor, None if classes is None else split(classes))
             named = (columns, ignore, (delimiter, decimal), meaning[2], calibrator)
             roles = roles_from(
                 meaning[0], scores_name, labels, weights, *named, clusters=clusters, groups=groups, ignore_index=ignore_index
@@ -371,7 +371,7 @@ def _judge_rows(
     if by == "groups" and roles.groups is None:
         raise typer.BadParameter("name the groups with --groups.", param_hint="--by groups")
     map_: Map = Temperature(1.0) if calibrator is None else calibrator.map_
-    rows = _files.opened(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
+    rows = _files.open_files(files, roles, floor=meaning[1], counts=counts, calibrator=calibrator)
     check_groups(rows, [map_])
     with show_progress(None) as report:
         return judge(Reported(rows, "Measuring", report), map_, wanted, by, meaning[2])
@@ -380,7 +380,7 @@ def _judge_rows(
 def _judge_sketch(sums: Sketch, calibration: Path | None, wanted: Wanted) -> Gate:
     """The checks of a sketch that the command sketch has written."""
     calibrator = None if calibration is None else calibrator_in(calibration)
-    agreed(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
+    agree_on_scores(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     if calibrator is None:
         return judge(sums, Temperature(1.0), wanted, "prediction")
     calibrator.check_columns(sums, "sketch")

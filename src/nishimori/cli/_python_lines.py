@@ -20,7 +20,7 @@ def python_lines(sets: Sequence[Sequence[Path]], roles: Roles, *, floor: Floor, 
         [
             "import nishimori",
             "",
-            *(f"{variable} = {_opened(files, roles, None if auto else floor, counts=counts)}" for variable, files in named),
+            *(f"{variable} = {_call(files, roles, None if auto else floor, counts=counts)}" for variable, files in named),
             f'calibrator = nishimori.calibrator("adaptive"{auto}).fit(val)',
             f"card = nishimori.evaluate({named[-1][0]}, calibrator=calibrator)",
             _LAST,
@@ -28,7 +28,7 @@ def python_lines(sets: Sequence[Sequence[Path]], roles: Roles, *, floor: Floor, 
     )
 
 
-def _opened(files: Sequence[Path], roles: Roles, floor: Floor, *, counts: bool) -> str:
+def _call(files: Sequence[Path], roles: Roles, floor: Floor, *, counts: bool) -> str:
     """The call that opens a data set."""
     path = files[0]
     if is_sketch_file(path):

@@ -162,7 +162,7 @@ def _groups(files: Sequence[Path]) -> list[list[Path]]:
 
 def _add(made: Sketch, files: Sequence[Path], roles: Roles) -> None:
     """Add the rows of a file; errors name it."""
-    rows = _files.opened(files, roles, floor=made.floor, notes_columns=False)
+    rows = _files.open_files(files, roles, floor=made.floor, notes_columns=False)
     try:
         if rows.clusters is not None:  # all rows of a cluster are summed together, wherever they are
             labels = rows.labels if made.classes is None else class_labels(made.classes)[rows.labels]

@@ -45,10 +45,10 @@ def _option(options: Callable[[], set[str]], name: str, *value: Any) -> str:
         found = "--scores"  # the option for one name
     if found not in known | _ELSEWHERE:
         return in_python(name, *value)
-    return found if not value or value[0] is True or value[0] is A_NAME else _typed(found, value[0])
+    return found if not value or value[0] is True or value[0] is A_NAME else _option_with_value(found, value[0])
 
 
-def _typed(found: str, value: Any) -> str:
+def _option_with_value(found: str, value: Any) -> str:
     """An option with its value as it is typed."""
     if found in ("--delimiter", "--decimal"):
         return f"{found} tab" if value == "\t" else f"{found} '{value}'"

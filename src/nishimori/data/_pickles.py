@@ -116,7 +116,7 @@ class _Machine:
             case "LIST":
                 self.stack.append(self._above(self.marks.pop()))
             case "DICT":
-                self.stack.append(_paired(self._above(self.marks.pop())))
+                self.stack.append(_dict_of_pairs(self._above(self.marks.pop())))
             case "APPEND":
                 (value,) = self._above(len(self.stack) - 1)
                 _expect(self.stack[-1], list).append(value)
@@ -125,12 +125,12 @@ class _Machine:
                 _expect(self.stack[-1], list).extend(values)
             case "SETITEM":
                 values = self._above(len(self.stack) - 2)
-                _expect(self.stack[-1], dict).update(_paired(values))
+                _expect(self.stack[-1], dict).update(_dict_of_pairs(values))
             case "SETITEMS":
                 values = self._above(self.marks.pop())
-                _expect(self.stack[-1], dict).update(_paired(values))
+                _expect(self.stack[-1], dict).update(_dict_of_pairs(values))
             case "REDUCE":
-                self.stack.append(_made(*self._above(len(self.stack) - 2)))
+                self.stack.append(_call_result(*self._above(len(self.stack) - 2)))
             case "BUILD":
                 (state,) = self._above(len(self.stack) - 1)
                 _expect(self.stack[-1], PickledArray | _PickledDtype).state = state
@@ -151,7 +151,7 @@ class _Machine:
         self.stack.append(_NEEDED[name])
 
 
-def _made(function: Any, arguments: Any) -> PickledArray | _PickledDtype:
+def _call_result(function: Any, arguments: Any) -> PickledArray | _PickledDtype:
     """What a call makes; only two functions are known, and they make descriptions."""
     if function is _ARRAY:
         return PickledArray()
@@ -160,7 +160,7 @@ def _made(function: Any, arguments: Any) -> PickledArray | _PickledDtype:
     raise FormatError("it calls something that does not make an array")
 
 
-def _paired(values: list[Any]) -> dict[str, Any]:
+def _dict_of_pairs(values: list[Any]) -> dict[str, Any]:
     keys = values[::2]
     if len(values) % 2 or not all(isinstance(key, str) for key in keys):
         raise FormatError("it has names that are not text")

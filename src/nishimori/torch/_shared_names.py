@@ -9,7 +9,7 @@ import numpy as np
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Clusters, Groups
 from nishimori._rows.device_rows import DeviceRows
-from nishimori._rows.file_rows import loaded
+from nishimori._rows.file_rows import load_if_npy
 from nishimori._rows.labels import check_number_of_clusters, encode_values
 from nishimori._rows.rows import Rows, clusters_in, groups_in
 from nishimori._rows.stored_rows import StoredRows
@@ -62,7 +62,7 @@ def _encode_clusters(rows: Rows | None, clusters: Any) -> tuple[HostArray, HostA
             "batches, add each batch to a Sketch, with all rows of a cluster in one batch, and pass the sketch to "
             "`nishimori.torch.reduced`."
         )
-    given = loaded(clusters)
+    given = load_if_npy(clusters)
     flat = given if isinstance(rows, StoredRows) else rows.scores.per_row(given)
     return encode_values(flat, rows.n_rows, "cluster")
 

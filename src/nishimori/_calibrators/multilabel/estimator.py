@@ -16,7 +16,7 @@ from nishimori._calibrators.multilabel.label_maps import LabelMaps
 from nishimori._calibrators.multilabel.label_record import LabelRecord
 from nishimori._calibrators.multilabel.targets import check_missing, label_names, label_table
 from nishimori._fit.floors import choose_floor
-from nishimori._rows.file_rows import loaded
+from nishimori._rows.file_rows import load_if_npy
 from nishimori._rows.labels import Classes, column_names
 from nishimori._rows.scores import Floor, Input, Scores, check_input, is_auto
 from nishimori._rows.stored_rows import Stored
@@ -187,7 +187,7 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_input(self.input, self.floor, fits=True)
         scores = scores_in(X, self.input, None if is_auto(self.floor) else self.floor)  # type: ignore[arg-type]
         n_samples, n_labels = scores.array.shape
-        y = loaded(y)
+        y = load_if_npy(y)
         targets = label_table(y, (int(n_samples), int(n_labels)), missing)
         names = label_names(self.labels, X, y, int(n_labels))
         warn_of_probabilities(scores)

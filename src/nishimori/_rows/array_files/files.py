@@ -59,7 +59,7 @@ class ArrayFile(ABC):
     names: list[str]
 
     @abstractmethod
-    def _stored(self, name: str) -> StoredArray:
+    def _stored_array(self, name: str) -> StoredArray:
         """The array with that name, whatever its dtype."""
 
     def close(self) -> None:  # noqa: B027 - only some have something to close
@@ -76,7 +76,7 @@ class ArrayFile(ABC):
     def _known(self, name: str) -> StoredArray:
         if name not in self.names:
             raise InputError(f"{self.path} has no array {name!r}, only {join_names(self.names)}.")
-        return self._stored(name)
+        return self._stored_array(name)
 
     def __enter__(self) -> "ArrayFile":
         return self
@@ -108,7 +108,7 @@ class _Npy(ArrayFile):
         self.path, self.names = path, [""]
         self._array = numpy_files.array_file(path)
 
-    def _stored(self, name: str) -> StoredArray:
+    def _stored_array(self, name: str) -> StoredArray:
         assert not name, "there is one array, without a name"
         return self._array
 
@@ -125,7 +125,7 @@ class _Npz(ArrayFile):
     def close(self) -> None:
         self._archive.close()
 
-    def _stored(self, name: str) -> StoredArray:
+    def _stored_array(self, name: str) -> StoredArray:
         return self._archive.array(name)
 
 
@@ -143,7 +143,7 @@ class _Pt(ArrayFile):
                 raise FormatError(f"{path} must have names of text, got {name!r:.40}. {tensors.REMEDY}")
         self.names = list(self._content)
 
-    def _stored(self, name: str) -> StoredArray:
+    def _stored_array(self, name: str) -> StoredArray:
         torch, tensor, where = self._torch, self._content[name], f"{name!r} in {self.path}"
         if not isinstance(tensor, torch.Tensor):
             raise FormatError(f"{where} must be a tensor, got a {type(tensor).__name__}. {tensors.REMEDY}")
@@ -179,15 +179,15 @@ class _Safetensors(ArrayFile):
             length = int.from_bytes(file.read(8), "little")
         if _LONGEST_HEADER < length < path.stat().st_size:
             raise FormatError(f"{path} has too many tensors. Save only those that are needed.")
-        self._file = self._opened("np")
+        self._file = self._open("np")
         self.names = list(self._file.keys())
 
-    def _opened(self, framework: str) -> Any:
-        with self._damaged():
+    def _open(self, framework: str) -> Any:
+        with self._naming_file():
             return self._module.safe_open(self.path, framework=framework)
 
     @contextmanager
-    def _damaged(self) -> Iterator[None]:
+    def _naming_file(self) -> Iterator[None]:
         try:
             yield
         except (self._module.SafetensorError, ValueError, OverflowError) as error:
@@ -196,19 +196,19 @@ class _Safetensors(ArrayFile):
                 f"{self.path} is not a readable .safetensors file: {brief}. Save it again with safetensors."
             ) from None
 
-    def _stored(self, name: str) -> StoredArray:
+    def _stored_array(self, name: str) -> StoredArray:
         where = f"{name!r} in {self.path}"
-        with self._damaged():
+        with self._naming_file():
             rows = self._file.get_slice(name)
             code, shape = rows.get_dtype(), tuple(rows.get_shape())
         if code not in SAFETENSORS:
             raise FormatError(f"{where} has the dtype {code}, which NumPy does not have. {_FLOAT8}")
         if code == "BF16":  # NumPy has no bfloat16; PyTorch has.
             require("torch", extra="torch", for_=f"Reading the bfloat16 of {self.path.name}")
-            rows = self._opened("pt").get_slice(name)
+            rows = self._open("pt").get_slice(name)
 
         def part(start: int, stop: int) -> HostArray:
-            with self._damaged():
+            with self._naming_file():
                 found: HostArray = rows[start:stop].float().numpy() if code == "BF16" else rows[start:stop]
             return found
 

@@ -79,7 +79,7 @@ def header_of(path: Path) -> Header:
         return header(file, size, str(path))
 
 
-def mapped(path: Path, found: Header) -> HostArray:
+def memory_map(path: Path, found: Header) -> HostArray:
     """A memory map of a .npy file."""
     order = "F" if found.fortran_order else "C"
     return np.asarray(np.memmap(path, found.dtype, "r", found.length, found.shape or (1,), order))  # type: ignore[call-overload]
@@ -90,7 +90,7 @@ def array_file(path: Path) -> StoredArray:
     found = header_of(path)
     if 0 in found.shape or not found.dtype.itemsize:  # nothing can be mapped
         return StoredArray(str(path), found.shape, found.dtype, lambda _: iter(()))
-    rows = mapped(path, found)
+    rows = memory_map(path, found)
     return StoredArray(str(path), found.shape, found.dtype, parts_from_slices(len(rows), lambda start, stop: rows[start:stop]))
 
 

@@ -56,7 +56,7 @@ class Selection:
     by_values: bool = False
 
 
-def selected(table: Table, roles: Roles) -> Selection:
+def select_columns(table: Table, roles: Roles) -> Selection:
     """The columns of scores of a table, or an error that lists its columns."""
     for role, name in roles.by_role.items():
         if role in roles.unused:
@@ -72,7 +72,7 @@ def selected(table: Table, roles: Roles) -> Selection:
     candidates = _candidates(table, roles)
     found = _selection(table, roles, candidates)
     if found is None:
-        raise undecided(table, candidates, roles)
+        raise undecided_error(table, candidates, roles)
     return found
 
 
@@ -90,7 +90,7 @@ def _selection(table: Table, roles: Roles, candidates: Sequence[str]) -> Selecti
     if isinstance(roles.columns, str) and (roles.columns in left or not is_pattern(roles.columns)):
         return Selection(_one_column(roles, left, where))
     if roles.columns is not None:
-        return Selection(_asked(roles, left, where))
+        return Selection(_columns_asked_for(roles, left, where))
     if roles.fitted is not None and known.issuperset(roles.fitted):
         return Selection(score_columns(roles.fitted, left, roles.special, None, where=where))
     if roles.input in known and table.is_list(roles.input):
@@ -181,7 +181,7 @@ def _one_column(roles: Roles, left: Sequence[str], where: str) -> list[str]:
     return [name]
 
 
-def _asked(roles: Roles, left: Sequence[str], where: str) -> list[str]:
+def _columns_asked_for(roles: Roles, left: Sequence[str], where: str) -> list[str]:
     """The columns that the caller names; those of a calibration cannot be others."""
     assert roles.columns is not None
     patterns = [roles.columns] if isinstance(roles.columns, str) else roles.columns
@@ -196,7 +196,7 @@ def _asked(roles: Roles, left: Sequence[str], where: str) -> list[str]:
     return chosen
 
 
-def undecided(table: Table, candidates: Sequence[str], roles: Roles) -> InputError:
+def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> InputError:
     """An error that lists the columns that may hold scores, and says what to type, or what is needed."""
     if not candidates:
         return InputError(f"{table.path} has no column of scores, only {join_names(table.names)}.")
@@ -206,7 +206,7 @@ def undecided(table: Table, candidates: Sequence[str], roles: Roles) -> InputErr
         looks = " The first column has no name and looks like row numbers."
     doubt = _Doubt(table, list(candidates), roles, _contents(table, candidates, roles))
     rules = (_one_score, _named_by_classes, _named_by_labels, _all_but_a_few, _same_prefix)
-    remedy = next((found for rule in rules if (found := rule(doubt)) is not None), None) or _needed(doubt)
+    remedy = next((found for rule in rules if (found := rule(doubt)) is not None), None) or _what_to_type(doubt)
     return InputError(f"{table.path} does not say which columns are scores: {join_names(candidates)}.{looks} {remedy}")
 
 
@@ -309,7 +309,7 @@ def _contents(table: Table, candidates: Sequence[str], roles: Roles) -> _Content
     labels: list[object] = []
     try:
         for block in table.blocks():
-            kept = _counted(block, roles, table)
+            kept = _rows_that_count(block, roles, table)
             for name in list(numbers):
                 column = _numbers(block, place[name])
                 if column is None:
@@ -329,7 +329,7 @@ def _contents(table: Table, candidates: Sequence[str], roles: Roles) -> _Content
     return _Contents(read, lengths, _as_objects(labels) if roles.labelled else None)
 
 
-def _counted(block: Block, roles: Roles, table: Table) -> HostArray:
+def _rows_that_count(block: Block, roles: Roles, table: Table) -> HostArray:
     """Which rows of a block count: those of positive weight whose label is not the one to ignore."""
     counted = np.ones(block.n_rows, dtype=bool)
     if not roles.labelled:
@@ -457,7 +457,7 @@ def _same_prefix(doubt: _Doubt) -> str | None:
     return f"If the scores are the columns that begin with {prefix!r}, pass {options}."
 
 
-def _needed(doubt: _Doubt) -> str:
+def _what_to_type(doubt: _Doubt) -> str:
     """What to type, without names: nothing proves which ones they are."""
     columns, classes = setting("columns", NAMES), setting("classes", NAMES)
     if doubt.labels_are_text:
