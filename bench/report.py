@@ -43,7 +43,7 @@ def clocked(module, name, stage):
 
 clocked(_report, "data_set", "reading the file")
 clocked(_results, "_groups_fitted", "temperatures per class")
-clocked(_results, "_compared", "comparison of methods")
+clocked(_results, "_compare", "comparison of methods")
 clocked(_results, "_slider", "slider")
 clocked(_results, "_mistakes", "mistakes")
 clocked(made, "page", "page")
