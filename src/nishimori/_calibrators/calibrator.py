@@ -156,7 +156,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
 
     @staticmethod
     def label_name(X: Any) -> str:
-        """What messages call the labels: a source has them itself, else they are the argument ``y``."""
+        """What messages call the labels: `Rows` have them themselves, else they are the argument ``y``."""
         return "labels" if is_rows(X) else "y"
 
     def learn(

@@ -231,7 +231,7 @@ def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used:
 
 
 def judge(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
-    """The checks of a source after a map: one reading for all samples, and one more for groups."""
+    """The checks of rows after a map: one reading for all samples, and one more for groups."""
     bounds, level, counts = checked_bounds(dict(wanted.bounds)), wanted.level, counts or counts_in(data)
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))

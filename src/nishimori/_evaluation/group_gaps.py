@@ -225,13 +225,13 @@ def group_gaps(
 
 
 def gaps_after(data: Rows, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool) -> list[GroupGaps]:
-    """The gaps of the groups of a source after each of several maps, all from one reading."""
+    """The gaps of the groups of rows after each of several maps, all from one reading."""
     tally = tally_of(data, by, names, counts=counts)
     return [gaps_in(by, names, sums, level) for sums in data.gather(replace(tally, maps=tuple(maps))).items]
 
 
 def tally_of(data: Rows, by: By, names: Sequence[Any], *, counts: bool) -> TallyGroups:
-    """What sums over the groups of a source."""
+    """The pass that sums over the groups of rows."""
     refuse_counted_clusters(data, counts=counts)
     return TallyGroups(Grouping(by, len(names)), counts, has_clusters(data))
 

@@ -48,7 +48,7 @@ class FindRange:
 
 
 def is_constant(data: Any, map_: Map, confidence: float, confidence_se: float | None) -> bool:
-    """Whether the model gives all rows of a source the same probabilities.
+    """Whether the model gives all rows the same probabilities.
 
     Rows are read only where the confidence hardly varies: its standard error is at most its standard deviation.
     """

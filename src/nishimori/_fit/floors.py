@@ -94,7 +94,7 @@ def with_floor(data: Any, floor: float, name: str) -> Rows:
 
 
 def choose_floor(data: Rows, name: str = "logits") -> float:
-    """The floor of the lowest out-of-fold log-loss after temperature scaling, for the rows of a source.
+    """The floor of the lowest out-of-fold log-loss after temperature scaling, for some rows.
 
     Of floors that are as good as the best, the largest is taken: where no true class has a very small probability, the loss
     hardly depends on the floor, and one that is too low costs much as soon as there is such a sample. The largest floor that

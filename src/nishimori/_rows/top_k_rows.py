@@ -1,7 +1,7 @@
 """Rows of which only the most probable classes are known, with a tail in place of the others.
 
 The tail is taken as even, or as concentrated as it can be. Which of the two is nearer to the truth is not known, so that a
-`TopKRows` itself cannot be read. It has a source for each completion, with which fits and error bars work as with any other.
+`TopKRows` itself cannot be read. It has rows for each completion, with which fits and error bars work as with any other.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -138,7 +138,7 @@ def _answers(batch: Batch, right: Array, found: Any) -> AnswerSums:
 
 
 def census(data: Rows) -> Census:
-    """The census of a source, from one reading."""
+    """The census of all rows, from one reading."""
     return data.gather(Count(Confidence()))
 
 

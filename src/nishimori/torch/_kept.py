@@ -24,7 +24,7 @@ class KeptLogits(NamedTuple):
     clusters: HostArray | None
 
     def rows(self, clusters: HostArray | None) -> Rows:
-        """The rows as a source; ``clusters`` are the names of its clusters, if it has any."""
+        """What was kept as `Rows`; ``clusters`` are the names of their clusters, if they have any."""
         return open_rows(self.logits, self.labels, clusters=clusters, groups=self.groups, probability_remedy=NO_SOFTMAX)
 
 

@@ -54,7 +54,7 @@ class Memory:
         between("keep_up_to", self.keep_up_to, 0, inf)
 
     def data(self, reading: LoaderReading, chosen: "Calibrator", progress: bool | None) -> Rows:
-        """What ``chosen`` can be fitted to: the rows, a sketch of them, or a source that reads the loader again."""
+        """What ``chosen`` can be fitted to: the rows, a sketch of them, or rows that read the loader again."""
         found = self.read(reading, chosen, progress)
         if isinstance(found, Summed):
             return cast("Rows", found.sketch)

@@ -309,7 +309,7 @@ class Sketch:
             refuse_impossible(made._contents)
         return made
 
-    # What follows makes it a source, so that everything that takes a source takes it and `gather` says what it cannot do.
+    # What follows makes it a kind of rows, so that everything that takes rows takes it and `gather` says what it cannot do.
 
     @property
     def _held(self) -> Contents:
