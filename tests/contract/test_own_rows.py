@@ -1,4 +1,4 @@
-"""A source written outside the package works for every fit and every metric, and so does each source of the package."""
+"""Rows written outside the package work for every fit and every metric, and so does each kind of rows of the package."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
