@@ -1,12 +1,12 @@
 """Every file format in, every format out, and what is said of files that are not what they should be."""
 
 import json
-import pickle
 
 import numpy as np
 import pytest
 import reference
 import shell
+from bombs import save_bombs
 from optional import pd, safetensors, torch
 
 import nishimori
@@ -78,23 +78,8 @@ def test_probabilities_survive_a_round_trip(suffix, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "q.npy"), reference.softmax(LOGITS), rtol=1e-15, atol=1e-300)
 
 
-class Bomb:
-    """Unpickling this would create a file."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return (open, (str(self.path), "w"))
-
-
 def test_nothing_is_ever_unpickled(tmp_path):
-    trace = tmp_path / "trace"
-    np.savez(tmp_path / "bomb.npz", logits=np.array([Bomb(trace)], dtype=object), labels=LABELS)
-    np.save(tmp_path / "bomb.npy", np.array([Bomb(trace)], dtype=object), allow_pickle=True)
-    with (tmp_path / "bomb.pt").open("wb") as file:
-        pickle.dump({"logits": Bomb(trace)}, file)
-    torch.save({"logits": Bomb(trace)}, tmp_path / "modern.pt")
+    trace = save_bombs(tmp_path, LABELS)
     nishimori.from_temperature(2.0).save(tmp_path / "c.json")
     for name in ("bomb.npz", "bomb.npy", "bomb.pt", "modern.pt"):
         ended = shell.nishimori(f"apply c.json {name} -o p.npy", place=tmp_path)

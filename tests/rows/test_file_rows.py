@@ -1,7 +1,6 @@
 """Files of every kind: what is read of them and what is kept, and which file, row or line an error is about."""
 
 import json
-import pickle
 import re
 from contextlib import nullcontext
 
@@ -10,6 +9,7 @@ import pytest
 import reference
 import shell
 from array_files import saved as saved_arrays
+from bombs import save_bombs
 from optional import pd, safetensors, torch
 
 import nishimori
@@ -302,23 +302,8 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path, suffix):
         nishimori.evaluate(tmp_path / f"nowhere{suffix}", "labels")
 
 
-class Bomb:
-    """Unpickling this would create a file."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return (open, (str(self.path), "w"))
-
-
 def test_nothing_is_ever_unpickled(tmp_path):
-    trace = tmp_path / "trace"
-    np.savez(tmp_path / "bomb.npz", logits=np.array([Bomb(trace)], dtype=object), labels=LABELS)
-    np.save(tmp_path / "bomb.npy", np.array([Bomb(trace)], dtype=object), allow_pickle=True)
-    with (tmp_path / "bomb.pt").open("wb") as file:
-        pickle.dump({"logits": Bomb(trace)}, file)
-    torch.save({"logits": Bomb(trace), "labels": torch.tensor(LABELS)}, tmp_path / "modern.pt")
+    trace = save_bombs(tmp_path, LABELS)
     for name in ("bomb.npz", "bomb.pt", "modern.pt"):
         with pytest.raises(FormatError, match=name):
             nishimori.evaluate(tmp_path / name)
