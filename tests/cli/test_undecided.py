@@ -8,15 +8,9 @@ import pytest
 import reference
 import shell
 from optional import pd
+from unclear_tables import BINARY, LABELS, LOGITS, NAMES, PLAIN, SCORES, WORDS
 
 import nishimori
-
-LOGITS, LABELS = reference.drawn(200, 3, seed=3)
-NAMES = ["cat", "dog", "fish"]
-PLAIN = pd.DataFrame(LOGITS, columns=list("abc"))
-SCORES = pd.DataFrame(LOGITS, columns=[f"z_{name}" for name in NAMES])
-BINARY = np.where(np.arange(200) % 5, LOGITS[:, 0] > 0, LOGITS[:, 0] <= 0).astype(int)
-WORDS = np.array(NAMES)[LABELS]
 
 ALL_EXCEPT = "If the scores are all columns except"
 CASES = {

@@ -36,6 +36,8 @@ WRITTEN = [
     (("shrink", False), "--param shrink=false"),
     (("penalty", None), "--param penalty=null"),
     (("penalty", "auto"), "--param penalty=auto"),
+    (("penalty", 1), "--param penalty=1"),
+    (("penalty", [0.5, 0]), "--param penalty=[0.5, 0]"),
     (("temperatures", (0.044, 230.0)), "--temperatures 0.044,230"),
     (("X",), "the file"),
     (("labels",), "the labels"),

@@ -166,7 +166,7 @@ def _calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups:
     """
     if not isinstance(methods, Sequence | Mapping) or isinstance(methods, str) or not methods:
         raise InputError("methods", "be a list of names or calibrators, such as ('none', 'ec')", got=repr(methods))
-    given = list(methods.values()) if isinstance(methods, Mapping) else list(methods)
+    given = _listed_methods(methods)
     made = [_to_calibrator(each, meaning, by_groups=by_groups) for each in given]
     for each in made:
         if not (of_rows and _is_fitted(each)):  # rows know what their numbers mean
@@ -184,13 +184,18 @@ def _calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups:
 
 def _with_meaning(options: RowOptions, methods: Any) -> RowOptions:
     """The options, with what they leave open about the scores as the first calibrator that has been fitted says it."""
-    given = methods.values() if isinstance(methods, Mapping) else methods if isinstance(methods, Sequence) else ()
-    for each in given:
+    if not isinstance(methods, Sequence | Mapping):  # refused later
+        return options
+    for each in _listed_methods(methods):
         if isinstance(each, Calibrator) and _is_fitted(each):
             known: RowOptions = {"input": each.input, "classes": each.classes, "floor": each.floor_}
             said = {name: value for name, value in options.items() if value is not None}
             return cast("RowOptions", {**known, **said})
     return options
+
+
+def _listed_methods(methods: Methods) -> list[Any]:
+    return list(methods.values() if isinstance(methods, Mapping) else methods)
 
 
 def _is_temperature(method: Any) -> bool:

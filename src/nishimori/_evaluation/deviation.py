@@ -18,7 +18,7 @@ from nishimori._sums.census import Census, Count
 from nishimori._sums.clusters import ClusterSums, cluster_sums
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy
-from nishimori._sums.passes import Found, KernelPass, together
+from nishimori._sums.passes import Findings, KernelPass, together
 from nishimori._sums.scores import apply_map
 from nishimori._support.arrays import Array
 from nishimori.maps.map import Map
@@ -127,7 +127,7 @@ class _Deviate(KernelPass[_Sums | ClusterSums]):
     map_: Map
     in_clusters: bool
 
-    def with_found(self, batch: Batch) -> tuple[_Sums | ClusterSums, Found]:
+    def with_found(self, batch: Batch) -> tuple[_Sums | ClusterSums, Findings]:
         """The sums of a batch, and its distribution, unless the map gives other logits."""
         gibbs = Gibbs(*apply_map(self.map_, batch))
         rows = self.score.rows(gibbs)

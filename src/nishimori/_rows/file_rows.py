@@ -55,7 +55,7 @@ def check_ending(path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Contents:
+class FileContents:
     """What is known of a file once it is open.
 
     Attributes
@@ -95,7 +95,7 @@ class Contents:
 class FileRows(StoredRows):
     """The rows of a file, whose errors say where in the file they are."""
 
-    def __init__(self, contents: Contents, meaning: ReadOptions, *, progress: bool | None = None) -> None:
+    def __init__(self, contents: FileContents, meaning: ReadOptions, *, progress: bool | None = None) -> None:
         self.contents, self.meaning = contents, meaning
         parts = {"clusters": contents.clusters, "groups": contents.groups}
         try:
@@ -156,7 +156,7 @@ def open_npy(
                 f"{value!r}. Use .npz for weights, clusters, groups and ids."
             )
     scores = NpyFile(path)
-    contents = Contents(path, scores, load_if_npy(labels), **{role: load_if_npy(values) for role, values in parts.items()})
+    contents = FileContents(path, scores, load_if_npy(labels), **{role: load_if_npy(values) for role, values in parts.items()})
     if contents.labels is not labels:  # of another file
         scores.shape = scores.shape[:1] if scores.shape[1:] == (1,) else scores.shape
         contents, meaning = _spell_labels(contents, meaning)
@@ -188,7 +188,7 @@ def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[s
     raise InputError(f"The calibration has {roles.n_classes} classes, but the file has {has}{remedy}")
 
 
-def _spell_labels(contents: Contents, meaning: ReadOptions) -> tuple[Contents, ReadOptions]:
+def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileContents, ReadOptions]:
     """The same with labels as classes are spelled, which are compared as text: 3.0 in a file is the class "3"."""
     labels, classes, ignored = contents.labels, meaning.classes, meaning.labelling.ignore_index
     if classes is not None:
@@ -217,7 +217,7 @@ class ArrayScores(Stored):
         return map(flat, file.array(self.name).blocks(rows_per_piece(self.n_columns)))
 
 
-def _from_arrays(path: Path, roles: Roles) -> Contents:
+def _from_arrays(path: Path, roles: Roles) -> FileContents:
     with open_arrays(path) as file:
         refuse_table_options(path, roles)
         scores: Stored = (stored := ArrayScores(path, array_name(file, "scores", roles), file))
@@ -230,7 +230,7 @@ def _from_arrays(path: Path, roles: Roles) -> Contents:
         if path.suffix.lower() == ".npz":  # which takes long to unpack
             scores = _kept(stored.rows(file)) or stored
     column = None if roles.columns is None else stored.name
-    return Contents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
+    return FileContents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
 
 
 def _kept(blocks: Iterator[HostArray]) -> KeptScores | None:
@@ -262,7 +262,7 @@ class TableScores(Stored):
                 yield flat(block.numbers(self._columns))
 
 
-def _from_table(path: Path, roles: Roles, report: Report) -> Contents:
+def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
     """One reading, which checks each block, and keeps the scores if they fit."""
     with open_table(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
         chosen = select_columns(table, roles)
@@ -304,7 +304,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> Contents:
         whole = (n_rows,) if shape == (1,) else (n_rows, *shape)
         again = TableScores(table.path, roles, table.names, columns, whole, scores.dtype)
     several = len(columns) > 1
-    return Contents(
+    return FileContents(
         path,
         KeptScores(kept) if kept else again,
         truth,

@@ -15,7 +15,7 @@ from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, TopN
-from nishimori._sums.passes import FollowingPass, Found, Mean
+from nishimori._sums.passes import Findings, FollowingPass, Mean
 from nishimori._support.arrays import Array
 from nishimori._support.warnings import notice
 from nishimori.errors import FewErrorsWarning, InputWarning, setting
@@ -81,7 +81,7 @@ class Count(FollowingPass[Census]):
         """Whether an answer is right if the top class is true, which kernels tell."""
         return isinstance(self.right, Confidence)
 
-    def of_found(self, batch: Batch, found: Found) -> Census:
+    def of_found(self, batch: Batch, found: Findings) -> Census:
         """The counts of a batch."""
         counted = None
         if not self.follows:
@@ -108,7 +108,7 @@ class Count(FollowingPass[Census]):
             kernels=frozenset({kernel_of(batch).name}),
         )
 
-    def _counted(self, batch: Batch, found: Found) -> Counted:
+    def _counted(self, batch: Batch, found: Findings) -> Counted:
         """The same as some kernels count."""
         n_rows = batch.n_rows
         if isinstance(found, RowsNearBeta) and isinstance(batch.weights, np.ndarray):

@@ -19,7 +19,7 @@ from nishimori._kernels.row_sums import RowSums, block_sums, kernel_of, row_sums
 from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy, Observable
-from nishimori._sums.passes import Found, KernelPass, Mean
+from nishimori._sums.passes import Findings, KernelPass, Mean
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, largest, namespace, on_host
 from nishimori.errors import MergeError
@@ -285,7 +285,7 @@ class Measure(KernelPass[GapSums]):
     def _is_paired(self) -> bool:
         return all(type(each) in _PAIRED and len(betas) == 1 for each, betas in self.wanted)
 
-    def with_found(self, batch: Batch) -> tuple[GapSums, Found]:
+    def with_found(self, batch: Batch) -> tuple[GapSums, Findings]:
         """The moments of a batch, and what the kernel returned for them."""
         if self._is_paired:
             pair, returned = sum_pair(batch, *self.pair, exact=self.exact)

@@ -45,7 +45,7 @@ class Sums:
         return Sums(tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)))
 
 
-Found = BlockSums | RowsNearBeta | RowSums | Gibbs | Batch
+Findings = BlockSums | RowsNearBeta | RowSums | Gibbs | Batch
 """What says which answers of a batch are right: what a kernel returned, or the batch itself."""
 
 
@@ -53,7 +53,7 @@ class KernelPass(ABC, Generic[S]):
     """A pass that asks a kernel, and also gives what the kernel has found."""
 
     @abstractmethod
-    def with_found(self, batch: Batch) -> tuple[S, Found]:
+    def with_found(self, batch: Batch) -> tuple[S, Findings]:
         """The sums of the batch, and what was found on the way to them."""
 
     def __call__(self, batch: Batch) -> S:
@@ -69,7 +69,7 @@ class KernelPass(ABC, Generic[S]):
         return sums if is_usual(found) else None
 
 
-def is_usual(found: Found) -> bool:
+def is_usual(found: Findings) -> bool:
     """Whether the kernel has found no number that would have to be masked or refused."""
     return isinstance(found, BlockSums | RowsNearBeta) and found.is_usual
 
@@ -78,7 +78,7 @@ class FollowingPass(ABC, Generic[S]):
     """A pass that asks no kernel: which answers are right, and that they are counted, is all it needs."""
 
     @abstractmethod
-    def of_found(self, batch: Batch, found: Found) -> S:
+    def of_found(self, batch: Batch, found: Findings) -> S:
         """The sums of the batch, from what a kernel has found for another pass."""
 
     @property
@@ -116,7 +116,7 @@ class Together:
         sums, found = self._with_found(batch)
         return sums if all(map(is_usual, found)) else None
 
-    def _with_found(self, batch: Batch) -> tuple[Sums, list[Found]]:
+    def _with_found(self, batch: Batch) -> tuple[Sums, list[Findings]]:
         # Those that ask a kernel come first, whatever their place.
         asked = {i: each.with_found(batch) for i, each in self._asking.items()}
         found = [each for _, each in asked.values()]

@@ -1,5 +1,6 @@
 """Arguments as options: what messages of the library call the Python arguments that they name, in the words of the shell."""
 
+import json
 import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -63,5 +64,5 @@ def _option_with_value(found: str, value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """A value of --param, which is JSON."""
-    return {True: "true", False: "false", None: "null"}.get(value, str(value))
+    """A value of --param, which is JSON or text."""
+    return value if isinstance(value, str) else json.dumps(value)

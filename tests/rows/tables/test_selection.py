@@ -4,18 +4,10 @@ import re
 
 import numpy as np
 import pytest
-import reference
-from optional import pd
+from unclear_tables import BINARY, LABELS, LOGITS, NAMES, PLAIN, SCORES, WORDS
 
 import nishimori
 from nishimori.errors import InputError
-
-LOGITS, LABELS = reference.drawn(200, 3, seed=3)
-NAMES = ["cat", "dog", "fish"]
-PLAIN = pd.DataFrame(LOGITS, columns=list("abc"))
-SCORES = pd.DataFrame(LOGITS, columns=[f"z_{name}" for name in NAMES])
-BINARY = np.where(np.arange(200) % 5, LOGITS[:, 0] > 0, LOGITS[:, 0] <= 0).astype(int)
-WORDS = np.array(NAMES)[LABELS]
 
 CASES = {
     "row numbers": (
