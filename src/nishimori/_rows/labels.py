@@ -419,12 +419,17 @@ def first_names(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
+def group_text(name: Any) -> str:
+    """The name of a group as text; whole numbers have no decimals."""
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
+
+
 def group_names(values: Sequence[Any]) -> tuple[Any, ...]:
     """Names of groups from a file: whole numbers, if every name is one as it is usually written, else as they are.
 
     So 7 of a Parquet file, 7.0 and the text 7 of a CSV file are the same group, while the text 007 stays text.
     """
-    texts = [str(int(each)) if isinstance(each, float) and each.is_integer() else str(each) for each in values]
+    texts = [group_text(each) for each in values]
     try:
         whole = [int(text) for text in texts]
     except ValueError:

@@ -9,6 +9,7 @@ import numpy as np
 
 from nishimori._rows.batch import Groups
 from nishimori._rows.file_rows import SUFFIXES
+from nishimori._rows.labels import group_text
 from nishimori._rows.scores import Input, check_input, is_auto
 from nishimori._rows.tables.block import join_names
 from nishimori.errors import InputError
@@ -75,14 +76,14 @@ class GroupNames:
 
     def __init__(self, map_: Map) -> None:
         self._map = map_ if isinstance(map_, GroupTemperatures) else None
-        self._known = {} if self._map is None else {_text(name): name for name in self._map.groups}
+        self._known = {} if self._map is None else {group_text(name): name for name in self._map.groups}
         self._seen: dict[Any, None] = {}
 
     def spelled(self, groups: Groups | None) -> Groups | None:
         """The same groups, with the names that the map has for them; others keep theirs."""
         if groups is None or self._map is None:
             return groups
-        names = tuple(self._known.get(_text(name), name) for name in groups.names)
+        names = tuple(self._known.get(group_text(name), name) for name in groups.names)
         self._seen |= dict.fromkeys(names)
         return Groups(groups.codes, names)
 
@@ -90,8 +91,3 @@ class GroupNames:
         """Say once which of all these groups have no temperature of their own."""
         if self._map is not None and self._seen:
             self._map.warn_of_others(Groups(np.arange(len(self._seen)), tuple(self._seen)))
-
-
-def _text(name: Any) -> str:
-    """A name as text; whole numbers have no decimals."""
-    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)

@@ -78,15 +78,19 @@ def select_columns(table: Table, roles: Roles) -> Selection:
 
 def _candidates(table: Table, roles: Roles) -> list[str]:
     """The columns that may hold scores."""
+    return [name for name in _not_ignored(table, roles) if name not in roles.special]
+
+
+def _not_ignored(table: Table, roles: Roles) -> list[str]:
+    """The columns that the caller does not leave out."""
     ignored = set(match_columns(roles.ignore, table.names, argument="ignore", where=str(table.path)))
-    return [name for name in table.names if name not in ignored and name not in roles.special]
+    return [name for name in table.names if name not in ignored]
 
 
 def _selection(table: Table, roles: Roles, candidates: Sequence[str]) -> Selection | None:
     """The columns of scores by what the caller says, the calibration or their names; None where these do not say it."""
     where, known = str(table.path), set(table.names)
-    ignored = set(match_columns(roles.ignore, table.names, argument="ignore", where=where))
-    left = [name for name in table.names if name not in ignored]
+    left = _not_ignored(table, roles)
     if isinstance(roles.columns, str) and (roles.columns in left or not is_pattern(roles.columns)):
         return Selection(_one_column(roles, left, where))
     if roles.columns is not None:
