@@ -13,13 +13,13 @@ ORDER ?=
 # modules again.
 PYTEST = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(1)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ORDER)
 # Modules whose types can be checked without the packages that they would import.
-LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|numba|torch|triton)\b' src --include='*.py')
+LIGHT_MODULES = $(shell grep -rLE '^ *(import|from) (dask|torch|triton)\b' src paper/src --include='*.py')
 define LINT
 	$(1)/ruff format --check .
 	$(1)/ruff check .
 endef
 
-.PHONY: help demo quick test lint full-lint types contracts docs byte-code unit fuzz bench picture clean
+.PHONY: help demo quick test lint full-lint types contracts docs byte-code native unit fuzz bench map picture clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -27,7 +27,7 @@ help:  ## Show this list
 demo: $(DEMO_VENV)/installed  ## Set up, then calibrate a real network from its bundled logits and draw a picture
 	$(DEMO_VENV)/bin/nishimori demo -o build/demo --force
 
-quick: $(QUICK_VENV)/installed lint  ## Set up a light environment, then what two minutes can check without PyTorch, JAX, Dask and a browser
+quick: $(QUICK_VENV)/installed native lint  ## Set up a light environment, then what two minutes can check without PyTorch, JAX, Dask and a browser
 	$(QUICK)/lint-imports
 	$(QUICK)/mypy --follow-imports=silent $(LIGHT_MODULES)
 	NISHIMORI_TESTS=quick $(call PYTEST,$(QUICK)) -m 'not slow and not wheel' -r fE
@@ -56,7 +56,10 @@ docs: $(VENV)/installed  ## Build the documentation into build/site
 byte-code: $(VENV)/installed
 	@-$(call PYTEST,$(BIN)) -n 0 --collect-only -q > /dev/null 2>&1
 
-unit: $(VENV)/installed  ## Tests, doctests, README lines and examples
+native:  ## Compile the C kernel in place, if its files have changed
+	$(PYTHON) hatch_build.py
+
+unit: $(VENV)/installed native  ## Tests, doctests, README lines and examples
 	$(call PYTEST,$(BIN))
 
 fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
@@ -64,6 +67,9 @@ fuzz: $(VENV)/installed  ## Read mutated files of every format for an hour
 
 bench: $(VENV)/installed  ## Time fitting against SciPy and scikit-learn
 	$(BIN)/python bench/fit.py
+
+map:  ## Write the map of the modules into CONTRIBUTING.md
+	@$(PYTHON) tests/helpers/module_map.py
 
 picture: $(VENV)/installed  ## Draw the README's picture again
 	$(BIN)/nishimori demo -o build/picture --force
@@ -73,21 +79,21 @@ clean:  ## Remove environments and build products
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Without --no-compile, pip compiles all modules of all packages, most of which are never imported.
-$(VENV)/installed: pyproject.toml requirements/test.txt
+$(VENV)/installed: pyproject.toml paper/pyproject.toml requirements/test.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile -r requirements/test.txt
-	$(BIN)/python -m pip install --quiet -e .
+	NISHIMORI_REQUIRE_NATIVE=1 $(BIN)/python -m pip install --quiet -e . -e ./paper
 	@touch $@
 
-$(QUICK_VENV)/installed: pyproject.toml requirements/quick.txt
+$(QUICK_VENV)/installed: pyproject.toml paper/pyproject.toml requirements/quick.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(QUICK_VENV)
 	$(QUICK)/python -m pip install --quiet --no-compile -r requirements/quick.txt
-	$(QUICK)/python -m pip install --quiet -e .
+	NISHIMORI_REQUIRE_NATIVE=1 $(QUICK)/python -m pip install --quiet -e . -e ./paper
 	@touch $@
 
-$(DEMO_VENV)/installed: pyproject.toml $(shell find src -name '*.py' -o -name '*.npz')
+$(DEMO_VENV)/installed: pyproject.toml $(shell find src -name '*.[pych]*' -o -name '*.npz')
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nishimori needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/python -m pip install --quiet '.[plot]'

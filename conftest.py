@@ -14,26 +14,26 @@ import pytest
 from optional import NOT_REQUIRED, REQUIRED, Absent, absent_in, is_installed, packages_in
 
 # What tests import, and scripts that measure a process of their own, see tests/helpers/own_process.py.
-collect_ignore = ["tests/helpers", "tests/measured"]
+collect_ignore = ["tests/helpers", "tests/measured", "tests/contract/without_paper.py", "paper/tests/helpers"]
 
 # Modules and folders, as patterns of their paths below this folder, and the package that all of their tests and examples need.
 NEEDED = {
-    "src/nishimori/_kernels/numba*.py": "numba",
     "src/nishimori/_kernels/triton*.py": "torch",
     "src/nishimori/_rows/dask_places.py": "dask",
-    "src/nishimori/paper/models/*.py": "torch",
-    "src/nishimori/paper/training/_[npt]*.py": "torch",
+    "paper/src/nishimori_paper/models/*.py": "torch",
+    "paper/src/nishimori_paper/training/_[nt]*.py": "torch",
+    "paper/src/nishimori_paper/training/_pixels.py": "torch",
     "src/nishimori/plot/*.py": "matplotlib",
     "src/nishimori/torch/*.py": "torch",
     "tests/browser/*.py": "playwright",
-    "tests/cli/test_training.py": "torch",
     "tests/contract/test_cuda.py": "torch",
     "tests/contract/test_peers.py": "torchmetrics",
-    "tests/kernels/test_numba*.py": "numba",
-    "tests/paper/artefacts/test_trained_artefacts.py": "torch",
-    "tests/paper/artefacts/*.py": "matplotlib",
-    "tests/paper/test_models.py": "torch",
-    "tests/paper/training/*.py": "torch",
+    "paper/tests/artefacts/test_trained_artefacts.py": "torch",
+    "paper/tests/artefacts/*.py": "matplotlib",
+    "paper/tests/cli/test_training.py": "torch",
+    "paper/tests/test_fold.py": "torch",
+    "paper/tests/test_models.py": "torch",
+    "paper/tests/training/*.py": "torch",
     "tests/plot/*.py": "matplotlib",
     "tests/rows/test_dask*.py": "distributed",
     "tests/torch/*.py": "torch",
@@ -57,8 +57,8 @@ SLOW = [
     "tests/fit/test_search_in_single_precision.py",
     "tests/fuzz/*.py",
     "tests/kernels/*.py",
-    "tests/paper/*.py",
-    "tests/paper/artefacts/*.py",
+    "paper/tests/*.py",
+    "paper/tests/artefacts/*.py",
     "tests/property/*.py",
     "tests/report/*.py",
     "tests/rows/array_files/test_files.py",

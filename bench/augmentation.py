@@ -17,12 +17,12 @@ import torch
 
 from nishimori import data
 from nishimori.data import Labelled
-from nishimori.paper._measured import mean_and_spread, scores
-from nishimori.paper.artefacts._table_corrupted import corrupted
-from nishimori.paper.training._image_sets import image_set
-from nishimori.paper.training._networks import loaded
-from nishimori.paper.training._pixels import Pixels
-from nishimori.paper.training._training import augmented_views, logits
+from nishimori_paper._measured import mean_and_spread, scores
+from nishimori_paper.artefacts._table_corrupted import corrupted
+from nishimori_paper.training._image_sets import image_set
+from nishimori_paper.training._networks import loaded
+from nishimori_paper.training._pixels import Pixels
+from nishimori_paper.training._training import augmented_views, logits
 
 MODELS = ("resnet20", "resnet56")
 

@@ -10,7 +10,6 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("NISHIMORI_KERNEL", "numba")  # the choice for large data; a task of few rows would take NumPy
 
 import argparse
 import itertools

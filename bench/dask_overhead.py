@@ -101,7 +101,7 @@ def measured(work: Any, workers: list[int]) -> dict[str, float]:
 def run(kind: str, cores: int, path: Path) -> dict[str, float]:
     """One measurement, in this process and those that it starts."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    os.environ["NISHIMORI_KERNEL"] = "numba"
+    os.environ["NISHIMORI_KERNEL"] = "native"
     labels = np.load(path.with_suffix(".labels.npy"))
     small = np.load(path, mmap_mode="r")[:2000]
     if kind == "alone":

@@ -18,7 +18,6 @@ os.environ["MKL_NUM_THREADS"] = "1"
 os.environ["NUMBA_NUM_THREADS"] = "1"
 
 import argparse
-import importlib.util
 import subprocess
 import sys
 import time
@@ -30,6 +29,7 @@ from typing import Any
 import numpy as np
 
 import nishimori
+from nishimori._kernels import native
 from peers import PEERS
 
 Table = dict[str, dict[str, str]]
@@ -37,17 +37,17 @@ Table = dict[str, dict[str, str]]
 
 SIZES = ("10000x10", "5000x100", "1000000x10", "200000x100", "50000x1000", "2000x32000", "1000x128000")
 
-KERNELS = ("numpy", "numba", "array_api")
+KERNELS = ("numpy", "native", "array_api")
 
 # In units of `numpy.exp`.
 GOALS = {
-    "10000x10": {"numba": 20, "numpy": 60},
-    "5000x100": {"numba": 12, "numpy": 26},
-    "1000000x10": {"numba": 5.5, "numpy": 25},
-    "200000x100": {"numba": 3.5, "numpy": 14},
-    "50000x1000": {"numba": 2, "numpy": 7},
-    "2000x32000": {"numba": 2, "numpy": 7},
-    "1000x128000": {"numba": 2, "numpy": 7},
+    "10000x10": {"native": 20, "numpy": 60},
+    "5000x100": {"native": 12, "numpy": 26},
+    "1000000x10": {"native": 5.5, "numpy": 25},
+    "200000x100": {"native": 3.5, "numpy": 14},
+    "50000x1000": {"native": 2, "numpy": 7},
+    "2000x32000": {"native": 2, "numpy": 7},
+    "1000x128000": {"native": 2, "numpy": 7},
 }
 
 RIGHT = 1e-4  # a peer that is further off has not found T
@@ -121,17 +121,13 @@ def drawn(n: int, k: int) -> tuple[Any, Any]:
 
 
 def kernels() -> list[str]:
-    """The kernels that are installed; "default" where there is only one way."""
-    if importlib.util.find_spec("nishimori._kernels.kernel") is None:
-        return ["default"]
-    there = [name for name in KERNELS if importlib.util.find_spec(f"nishimori._kernels.kernel._{name}")]
-    return [name for name in there if name != "numba" or importlib.util.find_spec("numba")]
+    """The kernels that are there."""
+    return [name for name in KERNELS if name != "native" or native.is_available()]
 
 
 def ours(kernel: str, logits: Any, labels: Any) -> Any:
     """Both temperatures with one kernel."""
-    if kernel != "default":
-        os.environ["NISHIMORI_KERNEL"] = kernel
+    os.environ["NISHIMORI_KERNEL"] = kernel
     return nishimori.temperatures(logits, labels)
 
 

@@ -93,8 +93,7 @@ def shares(population: Population, n: int, bounds: dict[str, float], draws: int,
     counts = {name: {"fail": 0, "pass": 0, "inconclusive": 0} for name in bounds}
     for _ in range(draws):
         logits, labels = population.draw(n, rng)
-        limits = {f"max_{name}": bound for name, bound in bounds.items()}
-        found = nishimori.gate(logits, labels, level=LEVEL, min_samples=1, **limits)
+        found = nishimori.gate(logits, labels, level=LEVEL, min_samples=1, bounds=bounds)
         for check in found.checks:
             counts[check.name][check.verdict] += 1
     return {name: {verdict: count / draws for verdict, count in each.items()} for name, each in counts.items()}

@@ -102,7 +102,7 @@ def cell(people: Population, n: int, strategy: str, repetitions: int, seed: int)
         true = 0.0 if people.redraws else np.abs(np.bincount(places, claimed - right, N_BINS)).sum() / len(claimed)
         low, high = card.interval("ece")
         misses = claimed[rows] - (p[rows].argmax(axis=1) == labels)
-        found = {f"bias of {name}": v - true for name, v in alternatives(card.gaps, misses, places[rows]).items()}
+        found = {f"bias of {name}": v - true for name, v in alternatives(card["ece"].gaps, misses, places[rows]).items()}
         found |= {"ece": true, "ece low": true < low, "ece high": true > high, "width": high - low, "zero": low == 0}
         found |= {"spread": card.ece, "se": card.ece_se}
         for name in METRICS:

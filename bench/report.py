@@ -101,7 +101,7 @@ def main() -> None:
         for n, n_classes in SIZES:
             path = Path(folder) / f"{n}x{n_classes}.npz"
             drawn(n, n_classes, path)
-            for kernel in ("numba", "numpy"):
+            for kernel in ("native", "numpy"):
                 runs = [measured(path, kernel) for _ in range(options.repeat)]
                 found[f"{n:,} × {n_classes:,}, {kernel}"] = min(
                     runs, key=lambda each: each["processor"]

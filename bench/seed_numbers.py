@@ -1,6 +1,6 @@
 """Turn logits of further trainings and draws of the augmentation into `spreads.toml`, which comes with the package.
 
-    python bench/seed_numbers.py OUT DRAWS.json > src/nishimori/paper/spreads.toml
+    python bench/seed_numbers.py OUT DRAWS.json > paper/src/nishimori_paper/spreads.toml
 
 OUT is what `bench/seeds.py` wrote, DRAWS.json what `bench/augmentation.py` wrote. Numbers are those of the paper's tables, as
 fractions and not in percent, computed by the code that computes the tables.
@@ -11,11 +11,11 @@ import json
 from pathlib import Path
 
 from nishimori import data
-from nishimori.paper._artefact import Scale
-from nishimori.paper._measured import scores_by_kind, validations
-from nishimori.paper._names import NetworkName
-from nishimori.paper.artefacts._rows import COLUMNS
-from nishimori.paper.artefacts._table_corrupted import _noisy
+from nishimori_paper._artefact import Scale
+from nishimori_paper._measured import scores_by_kind, validations
+from nishimori_paper._names import NetworkName
+from nishimori_paper.artefacts._rows import COLUMNS
+from nishimori_paper.artefacts._table_corrupted import _noisy
 
 HEADER = """\
 # How much the numbers of the paper's tables vary. `trainings`: networks trained again with other seeds, one entry per seed.

@@ -16,8 +16,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nishimori.paper import train
-from nishimori.paper._names import NetworkName
+from nishimori_paper import train
+from nishimori_paper._names import NetworkName
 
 # Cheapest first, so that an interrupted run has finished most of them. Seed 0 is that of the bundled networks.
 NETWORKS = (

@@ -26,7 +26,6 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ import numpy as np
 import torch
 
 import nishimori
+from nishimori._kernels import native
 
 TRUE_T = 1.3
 IGNORED = -100
@@ -253,11 +253,7 @@ def described(device: torch.device) -> str:
     """The processor and the versions of what computes."""
     if device.type == "cuda":
         return f"{torch.cuda.get_device_name()}, torch {torch.__version__}; times on the wall"
-    try:
-        numba = f"numba {version('numba')}"
-    except PackageNotFoundError:
-        numba = "without numba"
-    return f"One thread of {platform.machine()}, torch {torch.__version__}, {numba}; CPU times"
+    return f"One thread of {platform.machine()}, torch {torch.__version__}, {native.description()}; CPU times"
 
 
 def write(title: str, text: str) -> None:

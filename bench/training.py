@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from nishimori.paper._names import NetworkName
-from nishimori.paper.training._image_formats import Images
-from nishimori.paper.training._image_sets import ImageSet
-from nishimori.paper.training._recipes import recipe, recipes
-from nishimori.paper.training._training import Settings, Training
+from nishimori_paper._names import NetworkName
+from nishimori_paper.training._image_formats import Images
+from nishimori_paper.training._image_sets import ImageSet
+from nishimori_paper.training._recipes import recipe, recipes
+from nishimori_paper.training._training import Settings, Training
 
 
 def images(n, n_classes, seed):

@@ -60,7 +60,7 @@ def test_top_n_accuracy_is_its_formula(top_n):
     logits, labels = reference.drawn(307, 17)
     weights = np.arange(307) % 4
     expected = np.average(reference.right(logits, labels, top_n), weights=weights)
-    assert metrics.top_n_accuracy(logits, labels, top_n, sample_weight=weights) == pytest.approx(expected, **CLOSE)
+    assert metrics.top_n_accuracy(logits, labels, top_n=top_n, sample_weight=weights) == pytest.approx(expected, **CLOSE)
 
 
 @pytest.mark.parametrize("temperature", TEMPERATURES)
@@ -132,7 +132,7 @@ def test_a_label_at_a_masked_class_is_a_miss_with_infinite_nll():
     p = np.exp([1, 0]) / np.exp([1, 0]).sum()
     assert metrics.nll(logits, labels) == math.inf
     assert metrics.error(logits, labels) == 0.5
-    assert metrics.top_n_accuracy(logits, labels, 3) == 0.5
+    assert metrics.top_n_accuracy(logits, labels, top_n=3) == 0.5
     second = reference.brier([logits[1]], np.array([0]))
     assert metrics.brier(logits, labels) == pytest.approx((p[0] ** 2 + 1 + p[1] ** 2 + second) / 2, **CLOSE)
 
@@ -148,8 +148,8 @@ def test_a_sample_of_weight_zero_is_not_there(name):
 def test_of_equal_logits_the_first_come_first():
     logits = [[1.0, 1.0, 1.0, 0.0]] * 3
     assert [metrics.accuracy(logits, [k] * 3) for k in range(4)] == [1, 0, 0, 0]
-    assert [metrics.top_n_accuracy(logits, [k] * 3, 2) for k in range(4)] == [1, 1, 0, 0]
-    assert metrics.top_n_accuracy(logits, [0, 1, 2], 1) == pytest.approx(1 / 3)
+    assert [metrics.top_n_accuracy(logits, [k] * 3, top_n=2) for k in range(4)] == [1, 1, 0, 0]
+    assert metrics.top_n_accuracy(logits, [0, 1, 2], top_n=1) == pytest.approx(1 / 3)
 
 
 def test_hand_counts():
@@ -274,7 +274,7 @@ def test_binary_top_and_positive_claims_differ():
 def test_results_are_python_floats(name):
     logits, labels = reference.drawn(20, 3)
     assert type(getattr(metrics, name)(np.float32(logits), labels)) is float
-    assert type(metrics.top_n_accuracy(np.float32(logits), labels, 2)) is float
+    assert type(metrics.top_n_accuracy(np.float32(logits), labels, top_n=2)) is float
 
 
 @pytest.mark.parametrize("temperature", [0, -1.0, math.nan, math.inf, None, "hot"])
@@ -310,4 +310,4 @@ def test_top_n_accuracy_refuses_a_top_n_out_of_range(top_n):
     with pytest.raises(
         InputError, match=rf"^`top_n` must be a whole number from 1 to 3, the number of classes, got {top_n!r}\.$"
     ):
-        metrics.top_n_accuracy([[1.0, 0.0, 0.0]], [0], top_n)
+        metrics.top_n_accuracy([[1.0, 0.0, 0.0]], [0], top_n=top_n)

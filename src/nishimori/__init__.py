@@ -6,6 +6,7 @@ functions return is in `nishimori.results`, maps are in `nishimori.maps`, errors
 
 from typing import TYPE_CHECKING
 
+from nishimori._methods.built_in import CLASSES
 from nishimori._support.lazy import names_of
 
 if TYPE_CHECKING:
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from nishimori import errors as errors
     from nishimori import maps as maps
     from nishimori import metrics as metrics
-    from nishimori import paper as paper
     from nishimori import plot as plot
     from nishimori import report as report
     from nishimori import results as results
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from nishimori._evaluation.curve import temperature_curve as temperature_curve
     from nishimori._evaluation.gate import gate as gate
     from nishimori._evaluation.group_gaps import group_gaps as group_gaps
+    from nishimori._evaluation.metrics.metric import Metric as Metric
     from nishimori._evaluation.multilabel import evaluate_multilabel as evaluate_multilabel
     from nishimori._evaluation.required_samples import required_samples as required_samples
     from nishimori._evaluation.scorecard import evaluate as evaluate
@@ -64,17 +65,19 @@ if TYPE_CHECKING:
     from nishimori._rows.top_k import TopK as TopK
     from nishimori._sums.observables import Observable as Observable
     from nishimori._sums.sketch.sketch import Sketch as Sketch
+    from nishimori.maps.kinds import register_map as register_map
     from nishimori.maps.map import Map as Map
     from nishimori.report import Report as Report
 
 __version__ = "0.1.0"
 
+# The classes of the methods are in a table of their own, `_methods.built_in`.
 _HOME = {
+    **CLASSES,
     "data": "",
     "errors": "",
     "maps": "",
     "metrics": "",
-    "paper": "",
     "plot": "",
     "report": "",
     "results": "",
@@ -82,40 +85,29 @@ _HOME = {
     "testing": "",
     "theory": "",
     "torch": "",
-    "AdaptiveConsistency": "_calibrators.adaptive",
     "Batch": "_rows.batch",
-    "Beta": "_calibrators.beta",
-    "BiasCorrected": "_calibrators.bias_corrected",
     "bootstrap": "_evaluation.bootstrap",
     "CalibratedClassifier": "_calibrators.classifier.calibrated_classifier",
     "calibration_test": "_evaluation.calibration_test",
     "Calibrator": "_calibrators.calibrator",
     "calibrator": "_calibrators.methods",
-    "ClasswiseTemperature": "_calibrators.classwise",
     "compare": "_evaluation.compare",
-    "Dirichlet": "_calibrators.dirichlet",
-    "EnsembleTemperature": "_calibrators.ensemble",
     "evaluate": "_evaluation.scorecard",
     "evaluate_multilabel": "_evaluation.multilabel",
-    "ExpectationConsistency": "_calibrators.one_temperature",
     "FixedMap": "_calibrators.fixed",
     "FixedTemperature": "_calibrators.fixed",
     "from_temperature": "_calibrators.fixed",
     "gate": "_evaluation.gate",
     "group_gaps": "_evaluation.group_gaps",
-    "GroupConsistency": "_calibrators.groups",
-    "HistogramBinning": "_calibrators.histogram",
-    "Isotonic": "_calibrators.isotonic",
     "load": "_calibrators.multilabel.loading",
     "Map": "maps.map",
     "Matched": "_calibrators.one_temperature",
-    "MatrixScaling": "_calibrators.scaling",
     "methods": "_calibrators.method_table",
+    "Metric": "_evaluation.metrics.metric",
     "MultilabelCalibrator": "_calibrators.multilabel.estimator",
     "Observable": "_sums.observables",
-    "Platt": "_calibrators.platt",
-    "Quadratic": "_calibrators.platt",
     "register": "_calibrators.methods",
+    "register_map": "maps.kinds",
     "Report": "report",
     "required_samples": "_evaluation.required_samples",
     "Rows": "_rows.rows",
@@ -124,9 +116,7 @@ _HOME = {
     "Sketch": "_sums.sketch.sketch",
     "temperature_curve": "_evaluation.curve",
     "temperatures": "_fit.temperatures",
-    "TemperatureScaling": "_calibrators.one_temperature",
     "TopK": "_rows.top_k",
-    "VectorScaling": "_calibrators.scaling",
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604 - the table is the list

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from nishimori._evaluation.comparison import Comparison as Comparison
     from nishimori._evaluation.curve import TemperatureCurve as TemperatureCurve
     from nishimori._evaluation.decomposition import Decomposition as Decomposition
-    from nishimori._evaluation.differences import Difference as Difference
-    from nishimori._evaluation.estimate import Estimate as Estimate
     from nishimori._evaluation.gate import Gate as Gate
     from nishimori._evaluation.group_gaps import GroupGap as GroupGap
     from nishimori._evaluation.group_gaps import GroupGaps as GroupGaps
+    from nishimori._evaluation.metrics.metric import Difference as Difference
+    from nishimori._evaluation.metrics.metric import Estimate as Estimate
     from nishimori._evaluation.multilabel import LabelScore as LabelScore
     from nishimori._evaluation.multilabel import MultilabelScorecard as MultilabelScorecard
     from nishimori._evaluation.required_samples import RequiredSamples as RequiredSamples
@@ -36,8 +36,8 @@ _HOME = {
     "Check": "_evaluation.checks",
     "Comparison": "_evaluation.comparison",
     "Decomposition": "_evaluation.decomposition",
-    "Difference": "_evaluation.differences",
-    "Estimate": "_evaluation.estimate",
+    "Difference": "_evaluation.metrics.metric",
+    "Estimate": "_evaluation.metrics.metric",
     "Gate": "_evaluation.gate",
     "GroupGap": "_evaluation.group_gaps",
     "GroupGaps": "_evaluation.group_gaps",

@@ -256,8 +256,10 @@ def _of_lists(lists: list[Any] | tuple[Any, ...], name: str) -> Answers:
     for number, part in enumerate(parts):
         if part.ndim != 1:
             raise InputError(
-                f"`{name}[{number}]` must be a flat list of numbers, one per token, got shape {part.shape}. For a flat list of "
-                "all tokens pass `answer_ids`."
+                f"{name}[{number}]",
+                "be a flat list of numbers, one per token",
+                got=f"shape {part.shape}",
+                remedy="For a flat list of all tokens pass `answer_ids`.",
             )
     if not parts:
         raise InputError(name, "hold at least one answer", got="none")

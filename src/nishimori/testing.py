@@ -1,5 +1,6 @@
 """Assertions for test suites: a model that is released must stay calibrated."""
 
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map
@@ -22,12 +23,7 @@ def assert_calibrated(
     *,
     calibrator: Any = None,
     temperature: float | None = None,
-    max_ece: float | None = None,
-    max_gap: float | None = None,
-    max_error: float | None = None,
-    max_brier: float | None = None,
-    max_nll: float | None = None,
-    max_group_gap: float | None = None,
+    bounds: Mapping[Any, float],
     level: float = 0.95,
     strict: bool = False,
     min_samples: int = MIN_SAMPLES,
@@ -42,8 +38,9 @@ def assert_calibrated(
     ----------
     logits, labels
         Test data, as for `nishimori.evaluate`.
-    max_ece, max_gap, max_error, max_brier, max_nll, max_group_gap, level
-        Bounds, of which at least one is needed, and the level of their limits. They and all others are as for `nishimori.gate`.
+    bounds, level
+        Bounds by metric, such as ``{"ece": 0.02}``, and the level of their limits. They and all others are as for
+        `nishimori.gate`.
     strict : bool
         Whether to raise also if the data do not prove that every bound is kept.
     min_samples : int
@@ -62,11 +59,10 @@ def assert_calibrated(
     >>> from nishimori.testing import assert_calibrated
     >>> val, test = nishimori.data.load("cifar10/resnet20").validation, nishimori.data.load("cifar10/resnet20").test
     >>> calibrator = nishimori.ExpectationConsistency().fit(val.logits, val.labels)
-    >>> assert_calibrated(test.logits, test.labels, calibrator=calibrator, max_ece=0.02, max_gap=0.01)
+    >>> assert_calibrated(test.logits, test.labels, calibrator=calibrator, bounds={"ece": 0.02, "gap": 0.01})
     """
     __tracebackhide__ = True  # pytest then shows the line of the test
-    bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
-    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, min_samples)
+    wanted = Wanted(bounds, level, strict, n_bins, strategy, min_samples)
     found = gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
     if not found.passed:
         number = f"{len(found.failed)} of {len(found.checks)} checks"

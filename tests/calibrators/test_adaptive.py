@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 import reference
+from host_kernels import EVERY
 from optional import torch
 from scipy.special import ndtri
 
@@ -66,15 +67,13 @@ def shrunk(logs, C):
 WEIGHTS = np.random.default_rng(3).uniform(0, 3, 700).round(1)
 
 
-@pytest.mark.parametrize("kernel", ["numpy", "numba", "array_api"])
+@pytest.mark.parametrize("kernel", EVERY)
 @pytest.mark.parametrize(
     ("weights", "clusters", "counts"),
     [(None, None, False), (WEIGHTS, None, False), (WEIGHTS, None, True), (None, np.arange(700) // 7, False)],
     ids=["rows", "weights", "counts", "clusters"],
 )
 def test_the_temperature_is_that_of_the_formula(monkeypatch, kernel, weights, clusters, counts):
-    if kernel == "numba":
-        pytest.importorskip("numba")
     monkeypatch.setenv("NISHIMORI_KERNEL", kernel)
     logs, C = by_hand(LOGITS, NOISY, weights, clusters, counts)
     found = fitted(sample_weight=weights, clusters=clusters, counts=counts)

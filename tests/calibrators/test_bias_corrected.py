@@ -3,6 +3,7 @@
 import json
 import warnings
 
+import bundled
 import numpy as np
 import pytest
 import reference
@@ -374,7 +375,7 @@ NETWORKS = {
 @METHODS
 @pytest.mark.parametrize("name", NETWORKS)
 def test_on_biased_networks_it_lowers_loss_and_error_as_far_as_a_prototype_did(name, method):
-    data = nishimori.data.load(name)
+    data = bundled.network(name)
     fitted = BiasCorrected(method=method).fit(data.validation.logits, data.validation.labels)
     card = nishimori.evaluate(data.test.logits, data.test.labels, calibrator=fitted)
     loss, error = NETWORKS[name]

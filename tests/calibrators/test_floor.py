@@ -17,6 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import nishimori
 from nishimori import CalibratedClassifier, MultilabelCalibrator
 from nishimori._fit import floors as floors_module
+from nishimori._methods.built_in import BUILT_IN
 from nishimori.errors import InputError
 
 P, Y = votes(400, 4, 7, seed=0)
@@ -74,7 +75,7 @@ def test_where_no_probability_is_small_the_floor_lies_below_all_of_them():
     assert fixed.temperature_ == auto.temperature_
 
 
-METHODS = ("ec", "ts", "adaptive", "none", "group", "bias", "vector", "classwise", "ensemble", "isotonic", "histogram")
+METHODS = [name for name in BUILT_IN if nishimori.methods()[name].traits.n_classes == "any"]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -195,7 +196,7 @@ FITTED = nishimori.ExpectationConsistency(input="probabilities", floor=0.01).fit
 REFUSED = {
     "evaluate": (lambda: nishimori.evaluate(P, Y, **AUTO), SCORED),
     "evaluate a calibrator": (lambda: nishimori.evaluate(P, Y, calibrator=FITTED, floor="auto"), SCORED),
-    "gate": (lambda: nishimori.gate(P, Y, max_ece=0.1, **AUTO), SCORED),
+    "gate": (lambda: nishimori.gate(P, Y, bounds={"ece": 0.1}, **AUTO), SCORED),
     "nll": (lambda: nishimori.metrics.nll(P, Y, **AUTO), SCORED),
     "multilabel scores": (lambda: nishimori.evaluate_multilabel(P, P > 0.5, **AUTO), SCORED),
     "from_temperature": (lambda: nishimori.from_temperature(2.0, **AUTO), SCORED),
@@ -268,7 +269,7 @@ def test_compare_in_the_shell_takes_auto_for_both_files(place):
     assert (auto["floor"], auto["methods"]) == (FLOOR, number["methods"])
 
 
-@pytest.mark.parametrize("line", ["eval v.npz", "gate v.npz --max-ece 0.1", "eval v.npz --calibration c.json"])
+@pytest.mark.parametrize("line", ["eval v.npz", "gate v.npz --bound ece=0.1", "eval v.npz --calibration c.json"])
 def test_the_shell_refuses_to_choose_a_floor_where_nothing_is_fitted(place, line):
     FITTED.save(place / "c.json")
     ended = shell.nishimori(f"{line} --input probabilities --floor auto", place=place)

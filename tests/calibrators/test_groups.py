@@ -284,8 +284,8 @@ def _refused():
         "`groups` must have shape (1200,), one group per sample, got (3,).": lambda: named.fit(
             LOGITS, LABELS, groups=SITES[:3]
         ),
-        "`groups` must be left out where `X` yields batches, which do not say which rows they hold. Pass arrays, or a table "
-        "with a column of groups.": lambda: named.fit(lambda: iter([(LOGITS, LABELS)]), groups=SITES),
+        "`groups` must be left out where `X` yields batches. Yield dictionaries with the keys logits, labels, clusters and "
+        "groups, which each batch then brings itself.": lambda: named.fit(lambda: iter([(LOGITS, LABELS)]), groups=SITES),
         "`X` must not be a sketch, which has no sums per group. Pass logits and labels.": lambda: one.fit(
             nishimori.Sketch().update(LOGITS, LABELS)
         ),

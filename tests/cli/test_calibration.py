@@ -11,6 +11,7 @@ from optional import pd
 
 import nishimori
 from nishimori import metrics
+from nishimori._kernels import native
 
 VAL, TEST = reference.drawn(400, 4, seed=1), reference.drawn(300, 4, seed=2)
 
@@ -98,7 +99,7 @@ def test_eval_prints_a_table_for_people(run):
     code, out, err = run("eval test.npz")
     assert (code, err) == (0, "")
     assert "before" in out
-    found = metrics.estimate("error", *TEST)
+    found = nishimori.evaluate(*TEST)["error"]
     assert 0.01 < found.se < 0.1  # between 1 and 10 %, so that numbers have one decimal
     assert f"{100 * found.value:.1f} %" in out
     assert f"{100 * found.se:.1f} %" in out
@@ -272,7 +273,7 @@ def test_few_errors_are_a_warning_of_one_line(run):
 
 
 def test_version_and_help(run):
-    assert run("--version") == (0, f"{nishimori.__version__}\n", "")
+    assert run("--version") == (0, f"{nishimori.__version__} ({native.description()})\n", "")
     code, out, _ = run("--help")
     assert code == 0
     assert all(command in out for command in ("fit", "apply", "eval", "demo"))

@@ -33,9 +33,12 @@ def place(tmp_path):
         ("eval t.npz --calibration c.json --classes x,y", "--classes must be those of the calibration in its order"),
         (
             "eval p.npz --calibration p.json --input logits",
-            "--input must be probabilities, which the calibration was fitted to, got logits.",
+            "--input must be probabilities, which the calibration was fitted to, got logits. Leave it out.",
         ),
-        ("eval p.npz --calibration p.json --floor 0.01", "--floor must be that of the calibration, which is none, got 0.01."),
+        (
+            "eval p.npz --calibration p.json --floor 0.01",
+            "--floor must be that of the calibration, which is none, got 0.01. Leave it out.",
+        ),
         ("eval t.npz --classes x,y,z --floor 0.01", "--floor must be left out for logits"),
         ("eval t.npz --classes x,y,z --plot t.jpg", "--plot must be a file that ends in .png, .pdf, .svg, got t.jpg."),
         ("eval t.npz --classes x,y,z --plot no/t.png", "There is no folder no to write t.png to."),
@@ -96,8 +99,9 @@ def test_machines_get_standard_errors_intervals_and_the_change(place):
         losses = -np.log(reference.softmax(LOGITS, temperature)[rows, LABELS])
         assert told[name]["nll_se"] == pytest.approx(losses.std() / np.sqrt(300))
         card = nishimori.evaluate(LOGITS, LABELS, temperature=temperature)
-        assert told[name]["intervals"] == {each: list(card.interval(each, 0.8)) for each in told[name]["intervals"]}
-        assert set(told[name]["intervals"]) == {"error", "accuracy", "confidence", "ece", "brier", "nll"}
+        for each, limits in told[name]["intervals"].items():
+            assert limits == pytest.approx(card.interval(each, 0.8), rel=1e-12)
+        assert set(told[name]["intervals"]) == {"error", "accuracy", "confidence", "gap", "ece", "brier", "nll"}
         assert told[name]["ece_corrected"] == card.ece_corrected
     change = told["change"]["nll"]
     assert change["value"] == pytest.approx(told["after"]["nll"] - told["before"]["nll"])

@@ -28,7 +28,7 @@ def files(run, tmp_path):
 
 
 def test_a_bound_that_is_exceeded_ends_with_three_and_one_line_per_check(run, files):
-    code, out, _ = run("gate test.npz --max-gap 0.05 --max-error 0.9")
+    code, out, _ = run("gate test.npz --bound gap=0.05 --bound error=0.9")
     assert code == 3
     first, second = out.splitlines()
     assert first.startswith(f"fail: gap exceeds 5 %: {100 * GAP:.2f} % (confidence is above accuracy), and above ")
@@ -36,21 +36,21 @@ def test_a_bound_that_is_exceeded_ends_with_three_and_one_line_per_check(run, fi
 
 
 def test_a_calibration_makes_the_model_pass(run, files):
-    code, out, _ = run("gate test.npz --calibration c.json --max-gap 0.05 --max-ece 0.08 --level 0.99")
+    code, out, _ = run("gate test.npz --calibration c.json --bound gap=0.05 --bound ece=0.08 --level 0.99")
     assert code == 0
     assert [line.split(":")[0] for line in out.splitlines()] == ["pass", "pass"]
     assert "at the level of 99 %" in out
 
 
 def test_what_is_inconclusive_passes_unless_strict(run, files):
-    code, out, _ = run(f"gate test.npz --max-gap {GAP}")
+    code, out, _ = run(f"gate test.npz --bound gap={GAP}")
     assert (code, out.split(":")[0]) == (0, "inconclusive")
-    code, again, _ = run(f"gate test.npz --max-gap {GAP} --strict")
+    code, again, _ = run(f"gate test.npz --bound gap={GAP} --strict")
     assert (code, again) == (3, out)
 
 
 def test_json_has_everything_and_the_same_code(run, files):
-    code, out, _ = run("gate test.npz --max-gap 0.05 --junit gate.xml --json")
+    code, out, _ = run("gate test.npz --bound gap=0.05 --junit gate.xml --json")
     told = json.loads(out)
     assert code == 3
     assert (told["passed"], told["verdict"], told["level"], told["strict"]) == (False, "fail", 0.95, False)
@@ -59,26 +59,26 @@ def test_json_has_everything_and_the_same_code(run, files):
 
 
 def test_a_junit_file_is_written_even_if_a_check_fails_and_is_not_replaced(run, files):
-    assert run("gate test.npz --max-gap 0.05 --junit gate.xml").code == 3
+    assert run("gate test.npz --bound gap=0.05 --junit gate.xml").code == 3
     root = ElementTree.parse(files / "gate.xml").getroot()
     assert (root.tag, root.get("failures")) == ("testsuites", "1")
-    code, _, err = run("gate test.npz --max-gap 0.5 --junit gate.xml")
+    code, _, err = run("gate test.npz --bound gap=0.5 --junit gate.xml")
     assert (code, err) == (1, "error: gate.xml exists. Pass --force to replace it.\n")
-    assert "gate.xml exists" in run("gate nothing.npz --max-gap 0.5 --junit gate.xml").err, "it is checked before any work"
-    assert run("gate test.npz --max-gap 0.5 --junit gate.xml --force").code == 0
+    assert "gate.xml exists" in run("gate nothing.npz --bound gap=0.5 --junit gate.xml").err, "it is checked before any work"
+    assert run("gate test.npz --bound gap=0.5 --junit gate.xml --force").code == 0
     assert ElementTree.parse(files / "gate.xml").getroot().get("failures") == "0"
 
 
 def test_one_run_writes_every_form(run, files):
     code, out, err = run(
-        "gate test.npz --max-gap 5% --max-error 0.9 --github -o gate.json -o gate.md -o gate.xml --junit more.xml"
+        "gate test.npz --bound gap=5% --bound error=0.9 --github -o gate.json -o gate.md -o gate.xml --junit more.xml"
     )
     assert code == 3
     assert [line.split(" ")[0] for line in out.splitlines()] == ["::error", "::notice"]
     assert sorted(err.splitlines()) == ["Wrote gate.json", "Wrote gate.md", "Wrote gate.xml", "Wrote more.xml"]
     told = json.loads((files / "gate.json").read_text())
-    assert told == json.loads(run("gate test.npz --max-gap 0.05 --max-error 0.9 --json").out) | {"junit": "more.xml"}
-    assert (files / "gate.md").read_text() == run("gate test.npz --max-gap 0.05 --max-error 0.9 --markdown").out
+    assert told == json.loads(run("gate test.npz --bound gap=0.05 --bound error=0.9 --json").out) | {"junit": "more.xml"}
+    assert (files / "gate.md").read_text() == run("gate test.npz --bound gap=0.05 --bound error=0.9 --markdown").out
     assert (files / "gate.xml").read_text() == (files / "more.xml").read_text()
     assert [case.get("name") for case in ElementTree.parse(files / "gate.xml").iter("testcase")] == [
         "gap at most 5 %",
@@ -89,14 +89,14 @@ def test_one_run_writes_every_form(run, files):
 def test_few_samples_or_constant_outputs_end_with_four(run, files):
     np.savez(files / "few.npz", logits=LOGITS[:3], labels=LABELS[:3])
     np.savez(files / "constant.npz", logits=0 * LOGITS, labels=LABELS)
-    code, out, _ = run("gate few.npz --max-gap 0.5 --junit gate.xml")
+    code, out, _ = run("gate few.npz --bound gap=0.5 --junit gate.xml")
     assert (code, out) == (4, "cannot be judged: gap at most 50 %: there are only 3 samples, and at least 100 are needed\n")
     (error,) = ElementTree.parse(files / "gate.xml").iter("error")
     assert error.get("message") == out.partition(": ")[2].strip()
-    assert run("gate few.npz --max-gap 1 --min-samples 3").code == 0
-    code, out, _ = run("gate constant.npz --max-gap 0.5 --json")
+    assert run("gate few.npz --bound gap=1 --min-samples 3").code == 0
+    code, out, _ = run("gate constant.npz --bound gap=0.5 --json")
     assert (code, json.loads(out)["verdict"], json.loads(out)["min_samples"]) == (4, "cannot be judged", 100)
-    assert run("gate test.npz --clusters sites --max-gap 0.5").code == 4, "there are two clusters"
+    assert run("gate test.npz --clusters sites --bound gap=0.5").code == 4, "there are two clusters"
 
 
 UNMADE = {
@@ -116,7 +116,7 @@ def test_an_error_is_in_every_output_if_the_checks_cannot_be_made(run, files, wo
     (files / "damaged.json").write_text("{")
     (files / "damaged.npz").write_bytes(b"PK")
     (files / "gate.xml").write_text("of an earlier run")
-    code, out, err = run(f"gate {words} --max-ece 0.02 --junit gate.xml --force --github -o gate.md -o gate.json")
+    code, out, err = run(f"gate {words} --bound ece=0.02 --junit gate.xml --force --github -o gate.md -o gate.json")
     line = err.splitlines()[-1].removeprefix("error: ")
     assert code == 1
     assert message in line
@@ -133,7 +133,7 @@ def test_an_error_is_in_every_output_if_the_checks_cannot_be_made(run, files, wo
 def test_a_name_is_one_line_of_text_in_every_output(run, files):
     name = "<img src=x onerror=alert(1)> | [x](y)\n::error::no\x1b[31m"
     np.savez(files / "odd.npz", logits=LOGITS, labels=LABELS, sites=np.full(2000, name))
-    code, out, _ = run("gate odd.npz --groups sites --max-group-gap 0.01 -o gate.md -o gate.xml -o gate.json")
+    code, out, _ = run("gate odd.npz --groups sites --bound group_gap=0.01 -o gate.md -o gate.xml -o gate.json")
     shown = name.replace("\n", "\\n").replace("\x1b", "\\x1b")
     assert code == 3
     assert len(out.splitlines()) == 1
@@ -143,112 +143,117 @@ def test_a_name_is_one_line_of_text_in_every_output(run, files):
     page = MarkdownIt("commonmark", {"html": True}).enable("table").render((files / "gate.md").read_text())
     cells = [cell.text for cell in ElementTree.fromstring(page).iter("td")]
     assert f"(group {shown}, " in cells[2]
-    (line,) = run("gate odd.npz --groups sites --max-group-gap 0.01 --github").out.splitlines()
+    (line,) = run("gate odd.npz --groups sites --bound group_gap=0.01 --github").out.splitlines()
     assert line.startswith("::error title=")
 
 
 def test_github_and_markdown_take_the_place_of_lines(run, files):
-    assert run("gate test.npz --max-gap 0.05 --github").out.startswith("::error title=fail%3A gap at most 5 %25::gap exceeds")
-    assert run("gate test.npz --max-gap 0.05 --markdown").out.splitlines()[2].startswith("| gap at most 5 % | fail | ")
+    assert run("gate test.npz --bound gap=0.05 --github").out.startswith("::error title=fail%3A gap at most 5 %25::gap exceeds")
+    assert run("gate test.npz --bound gap=0.05 --markdown").out.splitlines()[2].startswith("| gap at most 5 % | fail | ")
 
 
 def test_tables_with_names_are_checked_by_class_and_by_group(run, files):
     table = "gate test.csv --labels label --columns ant,bee,cat --classes ant,bee,cat"
-    code, out, _ = run(f"{table} --max-group-gap 0.05")
+    code, out, _ = run(f"{table} --bound group_gap=0.05")
     assert code == 3
     assert any(f"(class {name}, n = " in out for name in NAMES)
-    code, out, _ = run(f"{table} --groups site --max-group-gap 0.05")
+    code, out, _ = run(f"{table} --groups site --bound group_gap=0.05")
     assert code == 3
     assert any(f"(group {name}, n = 1000, " in out for name in ("Bern", "Rome"))
-    assert "(class " in run(f"{table} --groups site --by prediction --max-group-gap 0.05").out
+    assert "(class " in run(f"{table} --groups site --by prediction --bound group_gap=0.05").out
 
 
 def test_two_npy_files_weights_and_clusters_are_read(run, files):
     np.save(files / "z.npy", LOGITS)
     np.save(files / "y.npy", LABELS)
-    expected = run("gate test.npz --max-gap 0.05").out
-    assert run("gate z.npy y.npy --max-gap 0.05").out == expected
-    assert run("gate test.npz --weights w --counts --max-gap 0.05").out == expected
-    assert run("gate test.npz --clusters sites --min-samples 2 --max-gap 0.05").out != expected
+    expected = run("gate test.npz --bound gap=0.05").out
+    assert run("gate z.npy y.npy --bound gap=0.05").out == expected
+    assert run("gate test.npz --weights w --counts --bound gap=0.05").out == expected
+    assert run("gate test.npz --clusters sites --min-samples 2 --bound gap=0.05").out != expected
 
 
 def test_a_sketch_is_checked(run, files):
     assert run("sketch test.npz -o sketch.npz").code == 0
-    code, out, _ = run("gate sketch.npz --max-gap 0.05 --max-ece 0.05")
+    code, out, _ = run("gate sketch.npz --bound gap=0.05 --bound ece=0.05")
     assert code == 3
     assert [line.split(":")[0] for line in out.splitlines()] == ["fail", "fail"]
-    code, out, _ = run("gate sketch.npz --calibration c.json --max-gap 0.05")
+    code, out, _ = run("gate sketch.npz --calibration c.json --bound gap=0.05")
     assert (code, out.split(":")[0]) == (0, "pass")
 
 
 REFUSED = {
-    "no bound": ("test.npz", 2, "name at least one bound, such as --max-ece 0.02."),
+    "no bound": ("test.npz", 2, "name at least one bound, such as --bound ece=0.02."),
     "two forms": (
-        "test.npz --max-gap 0.1 --json --github",
+        "test.npz --bound gap=0.1 --json --github",
         2,
         "only one of --json, --github and --markdown can go to standard output. Write the others to files",
     ),
     "another ending": (
-        "test.npz --max-gap 0.1 -o gate.txt",
+        "test.npz --bound gap=0.1 -o gate.txt",
         1,
         "error: -o must be a file that ends in .json, .md or .xml, got gate.txt.\n",
     ),
     "one file twice": (
-        "test.npz --max-gap 0.1 -o gate.xml --junit gate.xml",
+        "test.npz --bound gap=0.1 -o gate.xml --junit gate.xml",
         1,
         "error: gate.xml is named twice as a file to write. Choose another name for one of them.\n",
     ),
     "the calibration as an output": (
-        "test.npz --calibration c.json --max-gap 0.1 -o c.json --force",
+        "test.npz --calibration c.json --bound gap=0.1 -o c.json --force",
         1,
         "error: c.json is a file that the gate reads itself. Choose another name.\n",
     ),
-    "groups without a name": ("test.npz --max-group-gap 0.1 --by groups", 2, "name the groups with --groups."),
+    "groups without a name": ("test.npz --bound group_gap=0.1 --by groups", 2, "name the groups with --groups."),
     "a bound in percent": (
-        "test.npz --max-ece 2",
+        "test.npz --bound ece=2",
         1,
-        "error: --max-ece must lie between 0 and 1, got 2. For 2 %, pass 0.02 or 2%.\n",
+        "error: --bound ece must lie between 0 and 1, got 2. For 2 %, pass ece=0.02 or ece=2%.\n",
     ),
     "a group gap in percent": (
-        "test.npz --max-group-gap 2.5",
+        "test.npz --bound group_gap=2.5",
         1,
-        "error: --max-group-gap must lie between 0 and 1, got 2.5. For 2.5 %, pass 0.025 or 2.5%.\n",
+        "error: --bound group_gap must lie between 0 and 1, got 2.5. For 2.5 %, pass group_gap=0.025 or group_gap=2.5%.\n",
     ),
-    "more than all": ("test.npz --max-error 101%", 1, "error: --max-error must lie between 0% and 100%, got 101%.\n"),
+    "more than all": ("test.npz --bound error=101%", 1, "error: --bound error must lie between 0% and 100%, got 101%.\n"),
     "no number": (
-        "test.npz --max-gap small",
+        "test.npz --bound gap=small",
         2,
         "'small' is not a number from 0 to 1, such as 0.02, or a percentage, such as 2%.",
     ),
-    "percent of a loss": ("test.npz --max-nll 2%", 2, "'2%' is not a number."),
+    "two metrics": ("test.npz --bound ece,gap=0.1", 1, "error: --bound must be one of error, accuracy, confidence, gap, ece, "),
+    "percent of a loss": ("test.npz --bound nll=2%", 2, "'2%' is not a number."),
     "no samples": (
-        "test.npz --max-gap 0.1 --min-samples 0",
+        "test.npz --bound gap=0.1 --min-samples 0",
         1,
         "error: --min-samples must be a whole number of at least 1, got 0.\n",
     ),
-    "level": ("test.npz --max-ece 0.1 --level 0.2", 1, "error: --level must lie between 0.5 and 1, got 0.2.\n"),
-    "no file": ("nothing.npz --max-ece 0.1", 1, "error: There is no file nothing.npz.\n"),
+    "level": ("test.npz --bound ece=0.1 --level 0.2", 1, "error: --level must lie between 0.5 and 1, got 0.2.\n"),
+    "no file": ("nothing.npz --bound ece=0.1", 1, "error: There is no file nothing.npz.\n"),
     "swapped": (
-        "c.json --calibration test.npz --max-ece 0.1",
+        "c.json --calibration test.npz --bound ece=0.1",
         1,
         "error: test.npz is not a calibration. Pass the file of scores first: gate test.npz --calibration c.json.\n",
     ),
-    "a folder": ("test.npz --max-gap 0.1 --junit .", 1, "error: . is a folder. Choose the name of a file, such as gate.xml.\n"),
-    "an empty path": ("test.npz --max-gap 0.1 --junit=", 1, "error: `--junit` must be a path, got ''.\n"),
+    "a folder": (
+        "test.npz --bound gap=0.1 --junit .",
+        1,
+        "error: . is a folder. Choose the name of a file, such as gate.xml.\n",
+    ),
+    "an empty path": ("test.npz --bound gap=0.1 --junit=", 1, "error: `--junit` must be a path, got ''.\n"),
     "bad data": (
-        "bad.npz --max-gap 0.1",
+        "bad.npz --bound gap=0.1",
         1,
         "error: bad.npz: The scores must not contain NaN or +inf, got nan in row 4, column 1 (counted from 0).",
     ),
     "empty data": (
-        "empty.npz --max-gap 0.1",
+        "empty.npz --bound gap=0.1",
         1,
         "error: 'logits' in empty.npz has nothing in it, its shape is (0, 3). Save it again with its rows.\n",
     ),
     "one sample": (
-        "one.npz --max-gap 0.1 --min-samples 1",
+        "one.npz --bound gap=0.1 --min-samples 1",
         1,
-        "error: --max-gap needs the standard error of the gap: there is only one sample.\n",
+        "error: A bound on gap needs the standard error of the gap: there is only one sample.\n",
     ),
 }
 

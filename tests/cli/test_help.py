@@ -12,8 +12,7 @@ import nishimori
 from nishimori.cli import _app
 
 COMMANDS = typer.main.get_command(_app.app).commands
-PAPER = {("paper", name): command for name, command in COMMANDS["paper"].commands.items()}
-EVERY = {(name,): command for name, command in COMMANDS.items()} | PAPER
+EVERY = {(name,): command for name, command in COMMANDS.items()}
 
 
 @pytest.fixture
@@ -63,16 +62,16 @@ def test_options_are_in_groups(help_of):
     titles = ["Options", "Bounds and what they are about", "What is measured", "Scores and labels", "Tables", "Output"]
     places = [shown.index(f"─ {title} ─") for title in titles]
     assert places == sorted(places)
-    assert places[1] < shown.index("--max-group-gap  ") < places[2]
+    assert places[1] < shown.index("--bound  ") < places[2]
     assert places[-1] < shown.index("--junit")
 
 
 def test_the_shell_completes_the_names_of_networks():
     """As bash asks for them."""
     code = "import sys; sys.argv = ['nishimori']; from nishimori.cli import main; main()"
-    asked = {"_NISHIMORI_COMPLETE": "complete_bash", "COMP_WORDS": "nishimori demo --network cifar100/", "COMP_CWORD": "3"}
+    asked = {"_NISHIMORI_COMPLETE": "complete_bash", "COMP_WORDS": "nishimori demo --network cifar10/", "COMP_CWORD": "3"}
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [name for name in nishimori.data.names() if name.startswith("cifar100/")]
+    assert done.stdout.split() == [name for name in nishimori.data.names() if name.startswith("cifar10/")]
 
 
 @pytest.mark.parametrize(("incomplete", "expected"), [("", tuple(nishimori.methods())), ("ec", ("ec",)), ("x", ())])
@@ -81,15 +80,6 @@ def test_the_shell_completes_the_names_of_methods(incomplete, expected):
     (method,) = (each for each in command.params if each.name == "method")
     context = command.make_context("fit", ["val.npz", "-o", "c.json"], resilient_parsing=True)
     assert tuple(item.value for item in method.shell_complete(context, incomplete)) == tuple(expected)
-
-
-def test_the_names_of_tables_and_figures_are_completed():
-    command = EVERY["paper", "check"]
-    (names,) = (each for each in command.params if each.name == "names")
-    context = command.make_context("check", ["all"], resilient_parsing=True)
-    assert [item.value for item in names.shell_complete(context, "al")] == ["all"]
-    assert "table-real" in [item.value for item in names.shell_complete(context, "table-")]
-    assert names.shell_complete(context, "no-such") == []
 
 
 def test_the_shell_completes_the_names_of_commands():

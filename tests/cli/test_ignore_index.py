@@ -40,7 +40,7 @@ def test_commands_that_read_labels_count_the_other_rows(files):
     assert found["before"]["nll"] == pytest.approx(loss, rel=1e-10)
     compared = json.loads(shell.nishimori("compare t.npz --ignore-index -100 --methods none,ec --json", place=files).out)
     assert compared["methods"][1]["temperature"] == pytest.approx(T, rel=1e-6)
-    gate = json.loads(shell.nishimori("gate t.npz --ignore-index -100 --max-nll 9 --json", place=files).out)
+    gate = json.loads(shell.nishimori("gate t.npz --ignore-index -100 --bound nll=9 --json", place=files).out)
     assert gate["n_samples"] == COUNTED.sum()
     assert shell.nishimori("sketch t.npz --ignore-index -100 -o s.npz", place=files).out.startswith(f"{COUNTED.sum()} samples")
     assert shell.nishimori("report t.npz --ignore-index -100 -o r.json", place=files).code == 0
@@ -71,9 +71,19 @@ def test_labels_of_minus_one_and_one_are_two_classes(tmp_path):
     assert found["before"]["nll"] == pytest.approx(reference.nll(logits, labels), rel=1e-10)
 
 
-def test_arrays_of_more_dimensions_are_for_python(files):
+def test_each_position_of_arrays_with_more_dimensions_is_a_row(files):
     np.savez(files / "d.npz", logits=LOGITS, labels=LABELS)
-    ended = shell.nishimori("fit d.npz --ignore-index -100 -o c.json", place=files)
+    ended = shell.nishimori("fit d.npz --ignore-index -100 -o c.json --method ts", place=files)
+    assert ended.code == 0
+    counted = LABELS.reshape(-1) != -100
+    expected = reference.ts_temperature(LOGITS.reshape(-1, LOGITS.shape[-1])[counted], LABELS.reshape(-1)[counted])
+    assert nishimori.load(files / "c.json").temperature_ == pytest.approx(expected, rel=1e-6)
+
+
+def test_probabilities_are_written_for_one_row_per_sample_only(files):
+    np.savez(files / "d.npz", logits=LOGITS, labels=LABELS)
+    nishimori.from_temperature(2.0).save(files / "c.json")
+    ended = shell.nishimori("apply c.json d.npz -o p.npz", place=files)
     assert ended.code == 1
     assert ended.err == (
         "error: 'logits' in d.npz must have one row per sample, got an array of shape (40, 15, 5). Reshape it, or load "

@@ -87,9 +87,6 @@ def test_a_module_that_fails_is_one_message(tmp_path):
         ("apply c.json test.npz --output=", "--output"),
         ("eval test.npz --calibration=", "--calibration"),
         ("demo --output=", "--output"),
-        ("paper run claims --output=", "--output"),
-        ("paper check claims --output=", "--output"),
-        ("paper train --dataset svhn --model resnet20 --data=", "--data"),
     ],
 )
 def test_an_empty_path_is_not_the_current_folder(words, option, tmp_path):
@@ -188,12 +185,14 @@ def test_probabilities_under_a_calibration_of_logits_mean_to_fit_again(tmp_path)
 
 def test_a_label_that_is_not_a_class_of_the_calibration_is_named(table):
     ended = shell.nishimori("eval t.csv --calibration x.json --columns a,b,c --labels target", place=table)
-    line = 2 + pd.read_csv(table / "t.csv")["target"].eq("z").argmax()
+    others = pd.read_csv(table / "t.csv")["target"].eq("z")
+    line = 2 + others.argmax()
     assert (ended.code, ended.out, ended.err.splitlines()[-1]) == (
         1,
         "",
         "error: t.csv: The labels in 'target' (--labels) must be among the classes of the calibration, 'x', 'y', 'q', got 'z' "
-        f"in line {line}. Name the right column with --labels, drop these samples, or fit again.",
+        f"in {others.sum()} samples, the first in line {line}. Name the right column with --labels, drop these samples, or fit "
+        "again.",
     )
 
 
@@ -294,3 +293,41 @@ def test_the_help_of_fit_says_the_default_name_of_labels(tmp_path):
     text = " ".join(shell.nishimori("fit --help", place=tmp_path).out.split())
     assert "labels by default" in text
     assert "as calibrated" not in text
+
+
+@pytest.fixture
+def logits_file(tmp_path):
+    logits, labels = reference.drawn(300, 4)
+    np.savez(tmp_path / "v.npz", logits=logits, labels=labels)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["fit v.npz --method entropie -o c.json", "compare v.npz --methods none,entropie", "report v.npz --methods entropie"],
+)
+def test_an_unknown_method_is_wrong_usage_and_how_to_import_one_is_said(command, logits_file):
+    ended = shell.nishimori(command, place=logits_file)
+    said = " ".join(ended.err.replace("│", " ").split())
+    assert ended.code == 2
+    assert "got 'entropie'" in said
+    assert "named before the command: nishimori --import MODULE." in said
+
+
+def test_an_import_after_the_command_is_told_where_it_stands(logits_file):
+    ended = shell.nishimori("fit v.npz --import json -o c.json", place=logits_file)
+    said = " ".join(ended.err.replace("│", " ").split())
+    assert ended.code == 2
+    assert "--import stands before the command: nishimori --import MODULE fit" in said
+    assert "Did you mean" not in said
+    assert "Possible options" not in said
+    assert shell.nishimori("--import json fit v.npz -o c.json", place=logits_file).code == 0
+
+
+def test_text_that_a_method_of_ones_own_returns_has_no_remedy_that_cannot_be_followed():
+    from nishimori._support.numeric import numeric
+
+    with pytest.raises(nishimori.errors.InputError, match=r"^`Own\.start` must hold numbers, got text\.$"):
+        numeric(np.array(["zero"]), "Own.start")
+    with pytest.raises(nishimori.errors.InputError, match=r"`X\.astype\(float\)`\.$"):
+        numeric(np.array(["zero"]), "X")

@@ -258,4 +258,4 @@ def test_test_data_with_other_classes_are_refused_by_the_names_of_the_files(run,
         np.savez("wide.npz", logits=np.c_[val["logits"], val["logits"][:, :1]], labels=np.zeros(len(val["logits"]), int))
         n_classes = val["logits"].shape[1]
     said = refused(run("report val.npz wide.npz"))
-    assert said == f"error: wide.npz must have {n_classes} classes, as val.npz has, got {n_classes + 1}."
+    assert said == f"error: The file wide.npz must have {n_classes} classes, as val.npz has, got {n_classes + 1}."

@@ -194,7 +194,7 @@ def bad(place, name, row):
         ("eval old.npz --calibration c3.json", "`sketch` must have 3 classes, as the calibrator has, got 4."),
         (
             "eval old.npz --calibration p.json",
-            "--input must be probabilities, which the calibration was fitted to, got logits.",
+            "--input must be probabilities, which the calibration was fitted to, got logits. Leave it out.",
         ),
     ],
 )

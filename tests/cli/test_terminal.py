@@ -18,6 +18,7 @@ import pytest
 import shell
 
 import nishimori
+from nishimori._kernels import native
 from nishimori._support.escape import printable
 from nishimori.cli import _terminal
 from nishimori.errors import InputError
@@ -113,11 +114,11 @@ def warn_and_fail(text):
 
 def test_names_from_files_cannot_steer_the_terminal(capsys, monkeypatch):
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    row = dict.fromkeys(_terminal.HEADERS, 1.0)
+    row = dict.fromkeys(("temperature", *nishimori.evaluate([[1.0, 0.0]] * 2, [0, 1]).estimates), 1.0)
     _terminal.note(STEERING)
     _terminal.print_text(STEERING)
     _terminal.print_rows([{"name": STEERING, "number": 1}], STEERING)
-    _terminal.print_table({STEERING: row}, STEERING)
+    _terminal.print_table({STEERING: row}, title=STEERING)
     with pytest.raises(SystemExit), _terminal.one_line_errors():
         warn_and_fail(f"{STEERING}x")
     told = capsys.readouterr()
@@ -292,7 +293,7 @@ main()
 
 @pytest.mark.parametrize(
     ("before", "code", "out"),
-    [("", 130, ""), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0, f"{nishimori.__version__}\n")],
+    [("", 130, ""), ("signal.signal(signal.SIGINT, signal.SIG_IGN)", 0, f"{nishimori.__version__} ({native.description()})\n")],
     ids=["Ctrl-C", "ignored, as in the background"],
 )
 def test_ctrl_c_while_modules_load_is_silent(before, code, out):

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from nishimori import paper
-
 
 def test_theory_prints_the_papers_temperatures(run):
     code, out, err = run("theory affine --alpha 20 --penalty 1e-4")
@@ -34,10 +32,6 @@ def test_theory_finds_the_best_penalty_and_prints_json(run):
         ("theory logit --alpha 1 --penalty 0", "error: --penalty must be a positive finite number, got 0.0.\n"),
         ("theory logit --alpha 1 --penalty much", "error: `--penalty` must be a number, error or loss, got 'much'.\n"),
         ("theory logit --alpha 1 --penalty 1 --rho 0", "error: --rho must be a positive finite number, got 0.0.\n"),
-        (
-            "paper run figure-9",
-            f"error: There is no artefact 'figure-9' of the paper; there are {', '.join(paper.names())}.\n",
-        ),
     ],
 )
 def test_wrong_theory_is_one_line(run, line, message):

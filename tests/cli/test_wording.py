@@ -11,7 +11,7 @@ OPTIONS = {
     "--delimiter",
     "--decimal",
     "--param",
-    "--max-ece",
+    "--bound",
     "--weights",
     "-o",
     "--floor",
@@ -21,7 +21,7 @@ OPTIONS = {
 WRITTEN = [
     (("floor",), "--floor"),
     (("floor", "auto"), "--floor auto"),
-    (("max_ece", 0.02), "--max-ece 0.02"),
+    (("bounds", {"ece": 0.02}), "--bound ece=0.02"),
     (("ignore_index", -100), "--ignore-index -100"),
     (("sample_weight",), "--weights"),
     (("path",), "-o"),

@@ -14,7 +14,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block, the extra that it needs, if any, and the output that the page shows for it."""
+    """One fenced block, the extra that it needs, "paper" for nishimori-paper, and the output that the page shows for it."""
 
     language: str
     text: str
@@ -27,9 +27,9 @@ def blocks(page: Path = README) -> list[Block]:
     found = []
     for (language, text), following in zip(fences, [*fences, ("", "")][1:], strict=True):
         if language in ("python", "console"):
-            needs = re.match(r"# needs: pip install 'nishimori\[(\w+)\]'", text)
+            needs = re.match(r"# needs: pip install (?:'nishimori\[(\w+)\]'|nishimori-(paper))", text)
             output = following[1] if following[0] == "text" else None
-            found.append(Block(language, text, needs and needs[1], output))
+            found.append(Block(language, text, needs and needs[needs.lastindex], output))
     return found
 
 

@@ -1,10 +1,12 @@
-"""Every block of the documentation that shows its output prints it."""
+"""Every block of the documentation that shows its output prints it, with the library alone unless it is about the paper."""
 
 import sys
 from pathlib import Path
 
 import pytest
-from readme import Runner, blocks
+from readme import README, Runner, blocks
+
+from nishimori.data._folders import IN_PAPER
 
 PAGES = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
 SHOWN = {page.stem: [block for block in blocks(page) if block.output is not None] for page in PAGES}
@@ -12,13 +14,70 @@ IMPORTS = ("nishimori.cli._app", "nishimori.torch", "nishimori._calibrators.meth
 IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "pandas", "pydantic", "matplotlib.pyplot", "dask.array")
 
 
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory):
+# Pages about the paper, whose blocks may use nishimori-paper. On other pages a block that does so says what to install.
+PAPER = {"paper", "claims", "errata", "why_ec_and_ts_agree"}
+
+
+def runner_with(folder, *first):
     """One process whose children run all pages, on one core: others run tests, and threads that wait for them spin."""
-    with Runner(Path(sys.executable), home=tmp_path_factory.mktemp("home"), imports=IMPORTS, OMP_NUM_THREADS="1") as running:
+    return Runner(Path(sys.executable), home=folder, imports=(*first, *IMPORTS), OMP_NUM_THREADS="1")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    """Runs blocks as if nishimori-paper were not installed."""
+    with runner_with(tmp_path_factory.mktemp("home"), "without_paper") as running:
         yield running
 
 
-@pytest.mark.parametrize("page", [page for page, shown in SHOWN.items() if shown])
-def test_blocks_print_what_they_show(page, runner, tmp_path):
-    runner.check(SHOWN[page], tmp_path)
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory):
+    """Runs blocks with nishimori-paper."""
+    pytest.importorskip("nishimori_paper")
+    with runner_with(tmp_path_factory.mktemp("home")) as running:
+        yield running
+
+
+def needs_paper(page, block):
+    return page in PAPER or block.extra == "paper"
+
+
+@pytest.mark.parametrize("page", [page for page, shown in SHOWN.items() if not all(needs_paper(page, each) for each in shown)])
+def test_blocks_print_what_they_show_with_the_library_alone(page, library, tmp_path):
+    library.check([block for block in SHOWN[page] if not needs_paper(page, block)], tmp_path)
+
+
+@pytest.mark.parametrize("page", [page for page, shown in SHOWN.items() if any(needs_paper(page, each) for each in shown)])
+def test_blocks_about_the_paper_print_what_they_show(page, paper, tmp_path):
+    paper.check([block for block in SHOWN[page] if needs_paper(page, block)], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [
+            sys.executable,
+            "-c",
+            "import nishimori; nishimori.data.load('cifar10/resnet20'); nishimori.data.load('svhn/resnet20')",
+        ],
+        ["nishimori", "paper", "list"],
+        [sys.executable, "-c", "import nishimori_paper"],
+    ],
+)
+def test_a_block_that_needs_nishimori_paper_without_saying_so_is_noticed(words, library, tmp_path):
+    code, _, err = library.run(words, tmp_path)
+    assert code != 0
+    assert "nishimori-paper, which is not installed" in err or "import of nishimori_paper halted" in err
+
+
+def unmarked(page):
+    """The blocks of a page, shown output or not, that a reader with the library alone may copy."""
+    return [block.text for block in blocks(page) if not needs_paper(page.stem, block)]
+
+
+@pytest.mark.parametrize("page", [*PAGES, README], ids=lambda page: page.stem)
+def test_only_blocks_that_say_so_name_networks_of_nishimori_paper(page):
+    for text in unmarked(page):
+        assert not [name for name in IN_PAPER if f'"{name}"' in text]
+        assert "nishimori paper" not in text
+        assert "nishimori_paper" not in text

@@ -195,7 +195,16 @@ TS().fit(put(X, (0, y[0]), -np.inf), y)
 
 # classes
 EC(classes=NAMES).fit(X, ["eel"] * 60)
-    `y` must be among `classes`, got 'eel' in row 0. Add it to `classes` if it has a column, or drop those samples.
+    `y` must be among `classes`, got 'eel' in 60 samples, the first in row 0. Add it to `classes` if it has a
+    column, or drop those samples.
+EC(classes=NAMES).fit(X, put(np.array(NAMES, object)[y], 7, "eel"))
+    `y` must be among `classes`, got 'eel' in row 7. Add it to `classes` if it has a column, or drop those samples.
+EC(classes=NAMES).fit(X, ["eel", "fly"] * 30)
+    `y` must be among `classes`, got 'eel' and 'fly' in 60 samples, the first in row 0. Add them to `classes` if they
+    have columns, or drop those samples.
+EC(classes=NAMES).fit(X, [*NAMES, "a", "b", "c", "d", "e"] * 7 + ["cat"] * 4)
+    `y` must be among `classes`, got 'a', 'b', 'c' and 2 more in 35 samples, the first in row 3. Add them to `classes`
+    if they have columns, or drop those samples.
 EC(classes=NAMES[:2]).fit(X, y)
     `classes` must name 3 classes, one per column in order, got 2.
 EC(classes=["ant", "bee", "ant"]).fit(X, y)

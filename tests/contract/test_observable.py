@@ -92,7 +92,7 @@ def test_it_runs_from_the_shell(rank, place):
 
 
 def test_the_shell_finds_it_beside_the_data_in_a_process_of_its_own(place):
-    words = [sys.executable, "-m", "nishimori", "fit", "val.npz", "-o", "c.json", "--method", "ranks:Rank"]
+    words = [sys.executable, "-P", "-m", "nishimori", "fit", "val.npz", "-o", "c.json", "--method", "ranks:Rank"]
     done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout[:4]) == (0, "T = "), done.stderr
 

@@ -1,13 +1,15 @@
 """Rows written outside the package work for every fit and every metric, and so does each kind of rows of the package."""
 
 import pickle
+import runpy
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 import reference
-from optional import pd, torch, zarr
+from optional import nishimori_torch, pd, torch, zarr
 
 import nishimori
 from nishimori import metrics
@@ -20,6 +22,8 @@ from nishimori.errors import InputError
 LOGITS, LABELS = reference.drawn(900, 5)
 WEIGHTS = np.random.default_rng(2).integers(0, 3, 900).astype(float)
 CUTS = [0, 7, 8, 400, 900]
+CLUSTERS = np.random.default_rng(3).integers(100, 220, 900)
+GROUPS = np.where(LOGITS[:, 0] > 1, "high", np.where(LOGITS[:, 1] > 0, "middle", "a low one"))
 
 
 def batches():
@@ -104,6 +108,33 @@ def parts(folder):
     return folder
 
 
+def dictionaries():
+    """The same rows as dictionaries, which name the clusters and groups of their rows."""
+    return [
+        {
+            "logits": LOGITS[start:stop],
+            "labels": LABELS[start:stop],
+            "sample_weight": WEIGHTS[start:stop],
+            "clusters": CLUSTERS[start:stop],
+            "groups": GROUPS[start:stop],
+        }
+        for start, stop in pairwise(CUTS)
+    ]
+
+
+class Iterated:
+    """An object of one's own that yields them each time it is iterated over, always in another order."""
+
+    def __init__(self):
+        self.readings = 0
+
+    def __iter__(self):
+        self.readings += 1
+        batches = dictionaries()
+        yield from batches[self.readings % 2 :: 2]
+        yield from batches[1 - self.readings % 2 :: 2]
+
+
 WEIGHED = {"sample_weight": WEIGHTS}
 KINDS = {
     "by itself": lambda _: Listed(list(batches())),
@@ -111,6 +142,7 @@ KINDS = {
     "function": lambda _: nishimori.rows(tuples),
     "function read ahead": lambda _: nishimori.rows(lambda: iter(tuples()), read_ahead=True),
     "list": lambda _: nishimori.rows(tuples()),
+    "dictionaries": lambda _: nishimori.rows([{**each, "clusters": None, "groups": None} for each in dictionaries()]),
     "loader": lambda _: nishimori.rows(loader()),
     "npy": lambda folder: nishimori.rows(npy(folder), LABELS, **WEIGHED),
     "npy by columns": lambda folder: nishimori.rows(npy(folder, "F"), LABELS, **WEIGHED),
@@ -164,7 +196,7 @@ def test_every_calibrator_fits(rows, calibrator):
 
 METRICS = {
     **{name: getattr(metrics, name) for name in ("accuracy", "error", "nll", "brier", "confidence", "ece", "ks", "smooth_ece")},
-    "top 2": lambda data, labels=None, **given: metrics.top_n_accuracy(data, labels, 2, **given),
+    "top 2": lambda data, labels=None, **given: metrics.top_n_accuracy(data, labels, top_n=2, **given),
     "classwise": lambda *data, **given: metrics.ece(*data, of="classwise", strategy="quantile", **given),
     "refinement": lambda *data, **given: metrics.decomposition(*data, **given).refinement,
     "refinement of all classes": lambda *data, **given: metrics.decomposition(*data, of="all", **given).refinement,
@@ -277,3 +309,105 @@ def test_values_are_checked_in_the_first_reading_alone(monkeypatch):
     found = nishimori.temperatures(LOGITS, LABELS)
     assert found.n_passes > 1
     assert checked.count(900) == 1
+
+
+SAID = {"sample_weight": WEIGHTS, "clusters": CLUSTERS, "groups": GROUPS}
+
+
+@pytest.fixture(params=[lambda: nishimori.rows(dictionaries()), lambda: nishimori.rows(dictionaries), Iterated])
+def named(request):
+    """Rows of one's own with clusters and groups."""
+    made = request.param()
+    return nishimori.rows(made, progress=False) if isinstance(made, Iterated) else made
+
+
+def test_clusters_and_groups_of_batches_count_as_those_of_arrays(named):
+    plain = {name: value for name, value in SAID.items() if name != "groups"}
+    found, expected = nishimori.temperatures(named), nishimori.temperatures(LOGITS, LABELS, **plain)
+    assert (found.ec_se, found.ts_se) == pytest.approx((expected.ec_se, expected.ts_se), rel=1e-9)
+    assert abs(found.ec_se / nishimori.temperatures(LOGITS, LABELS, **WEIGHED).ec_se - 1) > 1e-3
+    card, wanted = nishimori.evaluate(named, temperature=2.0), nishimori.evaluate(LOGITS, LABELS, temperature=2.0, **plain)
+    assert (card.nll_se, card.accuracy_se) == pytest.approx((wanted.nll_se, wanted.accuracy_se), rel=1e-9)
+    gaps, wanted_gaps = nishimori.group_gaps(named, by="groups"), nishimori.group_gaps(LOGITS, LABELS, by="groups", **SAID)
+    assert [each.name for each in gaps] == [each.name for each in wanted_gaps]
+    for mine, theirs in zip(gaps, wanted_gaps, strict=True):
+        assert (mine.gap, mine.se, mine.n) == pytest.approx((theirs.gap, theirs.se, theirs.n), rel=1e-9)
+
+
+def test_temperatures_per_group_and_comparisons_are_those_of_arrays(named):
+    fitted = nishimori.GroupConsistency(by="groups").fit(named)
+    expected = nishimori.GroupConsistency(by="groups").fit(LOGITS, LABELS, WEIGHTS, groups=GROUPS, clusters=CLUSTERS)
+    assert fitted.map_.groups == expected.map_.groups == ("a low one", "high", "middle")
+    np.testing.assert_allclose(fitted.map_.temperatures, expected.map_.temperatures, rtol=1e-8)
+    found = nishimori.compare(named, methods=("none", "ec", "group"))
+    expected = nishimori.compare(LOGITS, LABELS, methods=("none", "ec", "group"), **SAID)
+    for name in ("ec", "group"):
+        mine, theirs = found[name].differences["nll"], expected[name].differences["nll"]
+        assert (mine.value, mine.se) == pytest.approx((theirs.value, theirs.se), rel=1e-7)
+    calibrated = nishimori_torch.Calibrated(torch.nn.Identity(), fitted)
+    found = calibrated.predict_proba(torch.tensor(LOGITS), groups=GROUPS.tolist())
+    np.testing.assert_allclose(found.numpy(), fitted.predict_proba(LOGITS, groups=GROUPS), atol=1e-6)
+
+
+def test_resamples_of_batches_draw_whole_clusters(named):
+    found = nishimori.bootstrap(named, n_draws=10).temperatures
+    expected = nishimori.bootstrap(LOGITS, LABELS, n_draws=10, sample_weight=WEIGHTS, clusters=CLUSTERS).temperatures
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
+
+
+WRONG_BATCHES = {
+    "no labels": ({"logits": LOGITS}, "^Batch 0: each batch must be a dictionary with logits, labels and perhaps .* logits"),
+    "another key": (
+        {"logits": LOGITS, "labels": LABELS, "weights": WEIGHTS},
+        "must be a dictionary with logits, labels and perhaps .* got one with logits, labels, weights",
+    ),
+    "too few groups": (
+        {"logits": LOGITS, "labels": LABELS, "groups": GROUPS[:5]},
+        r"^Batch 0: `groups` must have shape \(900,\), one group per sample, got \(5,\)",
+    ),
+    "one cluster": (
+        {"logits": LOGITS, "labels": LABELS, "clusters": np.zeros(900)},
+        "^`clusters` must name at least two clusters",
+    ),
+}
+
+
+@pytest.mark.parametrize(("batch", "message"), WRONG_BATCHES.values(), ids=WRONG_BATCHES)
+def test_a_batch_that_is_wrong_is_refused(batch, message):
+    with pytest.raises(InputError, match=message):
+        nishimori.temperatures(nishimori.rows([batch]))
+
+
+def test_batches_must_name_the_same_and_the_same_in_every_reading():
+    first, *others = dictionaries()
+    with pytest.raises(InputError, match="must name clusters and groups, as the first one does"):
+        nishimori.temperatures(nishimori.rows([first, *({**each, "groups": None} for each in others)]))
+    with pytest.raises(InputError, match="`groups` must hold values of one type, such as numbers or text"):
+        nishimori.temperatures(
+            nishimori.rows([first, *({**each, "groups": np.arange(len(each["groups"]))} for each in others)])
+        )
+    readings = []
+
+    def changing():
+        readings.append(None)
+        return [first, *({**each, "clusters": each["clusters"] + len(readings)} for each in others)]
+
+    with pytest.raises(InputError, match=r"`clusters` must be the same in every reading, got .* which was not there before"):
+        nishimori.temperatures(nishimori.rows(changing))
+
+
+def test_the_example_with_a_database_gives_what_arrays_give(tmp_path):
+    path = Path(__file__).parents[2] / "examples" / "rows_from_sqlite.py"
+    module = runpy.run_path(str(path))
+    module["draw"](tmp_path / "answers.db", n_patients=300)
+    batches = list(module["Answers"](tmp_path / "answers.db"))
+    logits, labels, groups, clusters = (
+        np.concatenate([each[name] for each in batches]) for name in ("logits", "labels", "groups", "clusters")
+    )
+    assert (len(batches), logits.shape) == (2, (1500, 3))
+    rows = nishimori.rows(module["Answers"](tmp_path / "answers.db"))
+    found, expected = nishimori.temperatures(rows), nishimori.temperatures(logits, labels, clusters=clusters)
+    assert (found.ec, found.ec_se) == pytest.approx((expected.ec, expected.ec_se), rel=1e-8)
+    by_hospital = nishimori.GroupConsistency(by="groups").fit(rows)
+    expected = nishimori.GroupConsistency(by="groups").fit(logits, labels, groups=groups, clusters=clusters)
+    np.testing.assert_allclose(by_hospital.map_.temperatures, expected.map_.temperatures, rtol=1e-8)

@@ -138,12 +138,12 @@ class TopClass(SeveralParameters):
     def map_for(self, parameters, n_classes):
         return nishimori.maps.Affine(parameters["scale"], np.append(parameters["biases"], 0.0))
 
-    def features(self, logits):
+    def features(self, logits, parameters):
         n, k = logits.shape
         return np.concatenate([logits[:, :, None], np.broadcast_to(np.eye(k)[:, :-1], (n, k, k - 1))], axis=2)
 
-    def observables(self, logits):
-        found = self.features(logits)
+    def observables(self, logits, parameters):
+        found = self.features(logits, parameters)
         found[:, :, 0] = logits == logits.max(axis=1, keepdims=True)
         return found
 
@@ -249,19 +249,27 @@ WRONG = {
     ),
     "shape": (
         "features",
-        lambda self, logits: logits,
+        lambda self, logits, parameters: logits,
         r"^`Own.features` must return an array of shape \(8, 4, 4\), one number per row, class and parameter, got \(8, 4\)",
     ),
-    "nan": ("features", lambda self, logits: np.full((*logits.shape, 4), np.nan), "^`Own.features` must be finite, got NaN"),
-    "error": ("features", lambda self, logits: 1 / 0, r"^`Own.features` raised ZeroDivisionError: division by zero\."),
+    "nan": (
+        "features",
+        lambda self, logits, parameters: np.full((*logits.shape, 4), np.nan),
+        "^`Own.features` must be finite, got NaN",
+    ),
+    "error": (
+        "features",
+        lambda self, logits, parameters: 1 / 0,
+        r"^`Own.features` raised ZeroDivisionError: division by zero\.",
+    ),
     "another derivative": (
         "features",
-        lambda self, logits: 2 * TopClass.features(self, logits),
+        lambda self, logits, parameters: 2 * TopClass.features(self, logits, parameters),
         "^`Own.features` must be the derivative of what the map of `map_for` returns by each parameter",
     ),
     "observables": (
         "observables",
-        lambda self, logits: logits[:, :2],
+        lambda self, logits, parameters: logits[:, :2],
         r"^`Own.observables` must return an array of shape \(8, 4, 4\)",
     ),
 }
@@ -275,7 +283,7 @@ def test_what_its_author_got_wrong_is_named(monkeypatch, name, method, message):
 
 
 def test_parameters_with_the_same_effect_are_refused(monkeypatch):
-    every = lambda self, logits: np.broadcast_to(np.eye(4), (len(logits), 4, 4)) + 0.0  # noqa: E731 - a constant has no effect
+    every = lambda self, logits, parameters: np.broadcast_to(np.eye(4), (len(logits), 4, 4)) + 0.0  # noqa: E731 - a constant has no effect
     monkeypatch.setattr(Own, "start", lambda self, k, T: {"biases": np.zeros(4)})
     monkeypatch.setattr(Own, "map_for", lambda self, parameters, k: nishimori.maps.Affine(1.0, parameters["biases"]))
     monkeypatch.setattr(Own, "features", every)
@@ -315,7 +323,7 @@ def test_large_tables_are_made_a_few_rows_at_a_time(monkeypatch):
     expected = TopClass().fit(LOGITS, LABELS).parameters_
     sizes = []
     monkeypatch.setattr("nishimori._fit.features._LARGEST_TABLE", 7 * 16)
-    monkeypatch.setattr(Own, "features", lambda self, z: sizes.append(len(z)) or TopClass.features(self, z))
+    monkeypatch.setattr(Own, "features", lambda self, z, x: sizes.append(len(z)) or TopClass.features(self, z, x))
     found = Own().fit(LOGITS, LABELS).parameters_
-    assert max(sizes[2:]) == 7  # the first two are of the check of the derivatives
+    assert max(sizes[4:]) == 7  # the first four are of the check of the derivatives
     np.testing.assert_allclose(found["biases"], expected["biases"], rtol=1e-9)

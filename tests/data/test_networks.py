@@ -4,13 +4,14 @@ import io
 import json
 import re
 import zipfile
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nishimori import data
-from nishimori.data import Labelled, Network
+from nishimori.data import Labelled, Network, _folders
 from nishimori.errors import FormatError, InputError
 
 BUNDLED = Path(data.__file__).parent
@@ -106,7 +107,7 @@ def test_another_ending_is_refused_and_nothing_written(tmp_path):
 def test_an_unknown_name_is_refused_with_the_list():
     listed = re.escape(", ".join(data.names()))
     with pytest.raises(
-        InputError, match=rf"no bundled network 'cifar10/resnet-20'; there are {listed}\. A file's name ends in"
+        InputError, match=rf"no bundled network 'cifar10/resnet-20'; there are {listed}.*\. A file's name ends in"
     ):
         data.load("cifar10/resnet-20")
 
@@ -278,16 +279,57 @@ def test_the_recorded_error_of_a_bundled_network_is_that_of_its_logits(name, par
     assert 0 < error < 1 - 1 / kept.logits.shape[1]  # better than guessing
 
 
-def test_the_terms_of_every_bundled_image_set_are_beside_its_logits():
-    terms = (BUNDLED / "LICENSES.md").read_text(encoding="utf-8")
-    for dataset in {name.partition("/")[0] for name in data.names()}:
-        assert f"`{dataset}`" in terms
-    (svhn,) = (line for line in terms.splitlines() if line.startswith("| `svhn`"))
-    assert "non-commercial use only" in svhn
+def test_the_library_itself_has_one_network_and_says_where_its_images_come_from():
+    assert _folders.names_in(BUNDLED) == ["cifar10/resnet20"]
+    assert "| `cifar10` | CIFAR-10 " in (BUNDLED / "LICENSES.md").read_text(encoding="utf-8")
+    assert sum(path.stat().st_size for path in BUNDLED.rglob("*") if path.suffix != ".pyc") < 1e6
 
 
-def test_bundled_files_are_small_together():
-    assert sum(path.stat().st_size for path in BUNDLED.rglob("*") if path.suffix != ".pyc") < 15e6
+# What packages add.
+
+
+@pytest.fixture
+def added(monkeypatch, tmp_path):
+    """A function that makes these the only entry points for networks; `bundle_of_a_test` is a package with a network."""
+    folder = tmp_path / "bundle_of_a_test" / "networks"
+    (folder / "letters").mkdir(parents=True)
+    (tmp_path / "bundle_of_a_test" / "__init__.py").write_text("raise RuntimeError('it was imported')", encoding="utf-8")
+    data.save(network(), folder / "letters" / "small.npz")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def use(*values):
+        points = [EntryPoint("more", value, _folders.GROUP) for value in values]
+        monkeypatch.setattr(_folders, "entry_points", lambda group: points if group == _folders.GROUP else [])
+
+    return use
+
+
+def test_a_package_adds_networks_and_is_not_imported(added):
+    added("bundle_of_a_test.networks")
+    assert data.names() == ["cifar10/resnet20", "letters/small"]
+    assert data.load("letters/small").name == "cifar10/résnet"
+
+
+def test_a_network_that_comes_with_nishimori_paper_says_what_to_install(added):
+    added()
+    assert data.names() == ["cifar10/resnet20"]
+    with pytest.raises(InputError) as caught:
+        data.load("svhn/resnet20")
+    assert str(caught.value) == (
+        "The network 'svhn/resnet20' comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`."
+    )
+    with pytest.raises(InputError, match="there are cifar10/resnet20, and 18 more with `pip install nishimori-paper`"):
+        data.load("svhn/resnet21")
+
+
+@pytest.mark.parametrize("value", ["no_such_package_at_all.networks", "bundle_of_a_test.nothing", "", "csv"])
+def test_networks_that_cannot_be_found_are_one_line_and_leave_those_of_the_library(added, value):
+    added(value)
+    assert data.load("cifar10/resnet20").test.logits.shape == (10000, 10)
+    message = rf"^The networks that an installed package calls 'more' cannot be found: there is no folder {re.escape(value)}\. "
+    for ask in (data.names, lambda: data.load("letters/small")):
+        with pytest.raises(InputError, match=message):
+            ask()
 
 
 @pytest.mark.parametrize(

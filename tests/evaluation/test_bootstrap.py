@@ -2,6 +2,7 @@
 
 import itertools
 
+import bundled
 import numpy as np
 import pytest
 import reference
@@ -58,7 +59,7 @@ def test_each_resample_has_the_temperature_of_its_weighted_rows(method, top_n, w
 @pytest.mark.parametrize("name", ["cifar10/resnet20", "cifar100/vgg19", "drawn", "noisy"])
 def test_the_spread_agrees_with_the_sandwich_from_a_thousand_samples_on(name, method):
     if "/" in name:
-        held = nishimori.data.load(name).validation
+        held = bundled.network(name).validation
         logits, labels = held.logits[:1500], held.labels[:1500]
     else:
         logits, labels = reference.drawn(1000, 6)
@@ -185,11 +186,72 @@ class Halved(nishimori.Calibrator):
         raise NotImplementedError
 
 
-def test_a_method_that_matches_no_observable_is_refused():
-    with pytest.raises(
-        InputError, match=r"`method` must be one that matches an observable, such as 'ec' or 'ts', got '[\w.]+:Halved'"
-    ):
-        bootstrap(*reference.drawn(100, 3), method=f"{__name__}:Halved")
+class OneScale(nishimori.SeveralParameters):
+    """Temperature scaling as a calibrator that is fitted again to each resample, with the inverse temperature by name."""
+
+    def __init__(self, *, input="logits", classes=None, floor=None):
+        self.input, self.classes, self.floor = input, classes, floor
+
+    def start(self, n_classes, temperature):
+        return {"scale": 1 / temperature}
+
+    def map_for(self, parameters, n_classes):
+        return nishimori.maps.Temperature(1 / parameters["scale"])
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_a_calibrator_is_fitted_again_to_each_resample(n_jobs):
+    logits, labels = reference.drawn(700, 4)
+    own = np.random.default_rng(1).uniform(0.2, 3, 700)
+    found = bootstrap(logits, labels, method=OneScale(), n_draws=12, sample_weight=own, seed=3, n_jobs=n_jobs)
+    expected = [1 / reference.ts_temperature(logits, labels, own * each) for each in weights(700, 12, seed=3)]
+    np.testing.assert_allclose(found.draws["scale"], expected, rtol=1e-7)
+    assert found.parameters["scale"] == pytest.approx(1 / reference.ts_temperature(logits, labels, own), rel=1e-8)
+    assert (found.temperature, found.temperatures, found.se, found.n_without) == (None, None, None, 0)
+    assert found.errors["scale"] == pytest.approx(np.std(expected, ddof=1), rel=1e-6)
+    assert found.interval(0.8, "scale") == pytest.approx(np.quantile(expected, [0.1, 0.9]), rel=1e-6)
+    assert repr(found) == "<Bootstrap: 1 parameters, scale; 12 resamples>"
+
+
+def test_clusters_are_resampled_as_a_whole_where_a_calibrator_is_fitted_again():
+    logits, labels = reference.drawn(240, 3)
+    codes = np.random.default_rng(2).integers(0, 60, 240)
+    found = bootstrap(logits, labels, method=OneScale(), clusters=codes, n_draws=10)
+    _, order = np.unique(codes, return_inverse=True)
+    expected = [1 / reference.ts_temperature(logits, labels, each[order]) for each in weights(60, 10)]
+    np.testing.assert_allclose(found.draws["scale"], expected, rtol=1e-7)
+
+
+def test_copies_of_a_row_are_samples_of_their_own():
+    logits, labels = reference.drawn(500, 4)
+    times = weights(500, 10)[4].astype(int)
+    found = bootstrap(logits, labels, method="adaptive", n_draws=10).temperatures[4]
+    copies = nishimori.AdaptiveConsistency().fit(np.repeat(logits, times, axis=0), np.repeat(labels, times))
+    assert found == pytest.approx(copies.temperature_, rel=1e-7)
+    codes = np.arange(500) // 2
+    times = weights(250, 10)[4].astype(int)
+    rows = np.concatenate([np.flatnonzero(codes == c) for c in np.repeat(np.arange(250), times)])
+    found = bootstrap(logits, labels, method="adaptive", clusters=codes, n_draws=10).temperatures[4]
+    copies = nishimori.AdaptiveConsistency().fit(logits[rows], labels[rows], clusters=np.arange(len(rows)) // 2)
+    assert found == pytest.approx(copies.temperature_, rel=1e-7)
+
+
+@pytest.mark.parametrize("method", ["vector", "group", "bias", "dirichlet"])
+def test_any_method_can_be_resampled(method):
+    logits, labels = reference.drawn(400, 3)
+    found = bootstrap(logits, labels, method=method, n_draws=10)
+    assert found.n_draws == 10
+    for name in found.parameters:
+        assert found.draws[name].shape == (10, *np.shape(found.parameters[name]))
+        assert np.shape(found.interval(0.5, name).low) == np.shape(found.parameters[name])
+
+
+def test_a_method_with_other_parameters_in_each_resample_is_refused():
+    logits, labels = reference.drawn(300, 3)
+    with pytest.raises(InputError, match=r"^`method` must be one whose"):
+        bootstrap(logits, labels, method="isotonic", n_draws=10)
+    with pytest.raises(InputError, match=r"^`parameter` must be one of temperature, got 'scale'"):
+        bootstrap(logits, labels).interval(0.9, "scale")
 
 
 def test_a_sketch_has_no_rows_to_resample():

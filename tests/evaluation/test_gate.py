@@ -19,7 +19,7 @@ NAMES = np.array(["ant", "bee", "cat", "dog"])
 
 
 def test_a_gap_is_checked_with_the_error_of_its_mean():
-    found = gate(LOGITS, LABELS, max_gap=0.1)
+    found = gate(LOGITS, LABELS, bounds={"gap": 0.1})
     scores = reference.scores(LOGITS, LABELS)
     misses = scores["confidence"] - scores["accuracy"]
     (check,) = found.checks
@@ -32,35 +32,35 @@ def test_a_gap_is_checked_with_the_error_of_its_mean():
 def test_a_loss_has_the_further_one_of_two_limits_at_each_end(name):
     scores = reference.scores(LOGITS, LABELS)[name]
     mean, reach = scores.mean(), norm.ppf(0.9) * reference.error_of_mean(scores)
-    check = gate(LOGITS, LABELS, level=0.9, **{f"max_{name}": 1.0})[name]
+    check = gate(LOGITS, LABELS, level=0.9, bounds={name: 1.0})[name]
     assert (check.value, check.low, check.high) == pytest.approx((mean, mean - reach, mean * np.exp(reach / mean)), rel=1e-9)
 
 
 def test_the_error_has_exact_limits():
     wrong = int((~reference.right(LOGITS, LABELS)).sum())
-    check = gate(LOGITS, LABELS, max_error=0.5)["error"]
+    check = gate(LOGITS, LABELS, bounds={"error": 0.5})["error"]
     low = binomtest(wrong, 3000, alternative="greater").proportion_ci(0.95).low
     high = binomtest(wrong, 3000, alternative="less").proportion_ci(0.95).high
     assert (check.value, check.low, check.high) == pytest.approx((wrong / 3000, low, high), rel=1e-9)
 
 
 def test_a_verdict_follows_from_the_limits():
-    check = gate(LOGITS, LABELS, max_gap=0.1)["gap"]
+    check = gate(LOGITS, LABELS, bounds={"gap": 0.1})["gap"]
     bounds = {"fail": check.low - 1e-6, "inconclusive": check.value, "pass": check.high + 1e-6}
     for verdict, bound in bounds.items():
-        found = gate(LOGITS, LABELS, max_gap=bound)
+        found = gate(LOGITS, LABELS, bounds={"gap": bound})
         assert found.verdict == found["gap"].verdict == verdict
         assert found.passed is (verdict != "fail")
-        assert gate(LOGITS, LABELS, max_gap=bound, strict=True).passed is (verdict == "pass")
+        assert gate(LOGITS, LABELS, bounds={"gap": bound}, strict=True).passed is (verdict == "pass")
 
 
 def test_the_worst_check_decides():
-    low, high = gate(LOGITS, LABELS, max_gap=0.1)["gap"].low, gate(LOGITS, LABELS, max_gap=0.1)["gap"].high
-    found = gate(LOGITS, LABELS, max_gap=(low + high) / 2, max_error=1.0, strict=True)
+    low, high = gate(LOGITS, LABELS, bounds={"gap": 0.1})["gap"].low, gate(LOGITS, LABELS, bounds={"gap": 0.1})["gap"].high
+    found = gate(LOGITS, LABELS, bounds={"gap": (low + high) / 2, "error": 1.0}, strict=True)
     assert [each.verdict for each in found.checks] == ["inconclusive", "pass"]
     assert found.verdict == "inconclusive"
     assert [each.name for each in found.failed] == ["gap"]
-    assert gate(LOGITS, LABELS, max_gap=(low + high) / 2, max_error=0.01).verdict == "fail"
+    assert gate(LOGITS, LABELS, bounds={"gap": (low + high) / 2, "error": 0.01}).verdict == "fail"
 
 
 def population(temperature, seed=0, n=40_000, k=4):
@@ -69,13 +69,13 @@ def population(temperature, seed=0, n=40_000, k=4):
     return logits, reference.softmax(logits, temperature)
 
 
-def verdicts(logits, truth, n, draws, groups=None, **bounds):
+def verdicts(logits, truth, n, draws, groups=None, *, bounds):
     """How often each check ends with each verdict, for data sets of n rows that are drawn from a population."""
-    rng, counted = np.random.default_rng(1), {name.removeprefix("max_"): [] for name in bounds}
+    rng, counted = np.random.default_rng(1), {name: [] for name in bounds}
     for _ in range(draws):
         rows = rng.integers(len(logits), size=n)
         labels = (rng.random((n, 1)) > truth[rows].cumsum(axis=1)[:, :-1]).sum(axis=1)
-        found = gate(logits[rows], labels, groups=None if groups is None else groups[:n], **bounds)
+        found = gate(logits[rows], labels, groups=None if groups is None else groups[:n], bounds=bounds)
         for check in found.checks:
             counted[check.name].append(check.verdict)
     return {name: {each: found.count(each) / draws for each in set(found)} for name, found in counted.items()}
@@ -87,9 +87,9 @@ def test_a_calibrated_model_is_called_a_failure_as_rarely_as_is_said():
     error = 1 - truth.max(axis=1).mean()
     nll = -(truth * np.log(truth)).sum(axis=1).mean()
     brier = (1 - (truth**2).sum(axis=1)).mean()
-    bounds = {"max_ece": 0.0, "max_gap": 0.0, "max_error": error, "max_nll": nll, "max_brier": brier, "max_group_gap": 0.0}
+    bounds = {"ece": 0.0, "gap": 0.0, "error": error, "nll": nll, "brier": brier, "group_gap": 0.0}
     groups = np.arange(1000) % 50
-    found = verdicts(logits, truth, 1000, 160, groups, **bounds)
+    found = verdicts(logits, truth, 1000, 160, groups, bounds=bounds)
     for name, shares in found.items():
         assert shares.get("fail", 0) < 0.05 + 4 * 0.017, name
         assert shares.get("pass", 0) < 0.05 + 4 * 0.017, name
@@ -101,7 +101,7 @@ def test_a_model_that_is_off_by_twice_the_bound_is_noticed():
     right = truth[np.arange(len(truth)), logits.argmax(axis=1)]
     gap, ece = (claimed - right).mean(), reference.ece(claimed, right, np.linspace(0, 1, 16))
     assert ece > 0.08
-    found = verdicts(logits, truth, 4000, 20, max_ece=ece / 2, max_gap=gap / 2, max_group_gap=gap / 2)
+    found = verdicts(logits, truth, 4000, 20, bounds={"ece": ece / 2, "gap": gap / 2, "group_gap": gap / 2})
     assert {name: shares["fail"] for name, shares in found.items()} == {"ece": 1, "gap": 1, "group_gap": 1}
 
 
@@ -109,55 +109,66 @@ def test_the_largest_group_gap_is_named():
     groups = np.where(np.arange(3000) % 3 == 0, "Bern & <b>", "Rome")
     drawn_as_claimed = (LOGITS + np.random.default_rng(3).gumbel(size=LOGITS.shape)).argmax(axis=1)
     labels = np.where(groups == "Rome", drawn_as_claimed, LABELS)
-    found = gate(LOGITS, labels, groups=groups, max_group_gap=0.05)
+    found = gate(LOGITS, labels, groups=groups, bounds={"group_gap": 0.05})
     assert "group Bern & <b>, n = 1000, confidence is above accuracy" in str(found)
     assert "Bern &amp; &lt;b&gt;" in found._repr_html_()
     ElementTree.fromstring(found.to_junit().encode())
-    by_class = gate(LOGITS, NAMES[LABELS], classes=NAMES, max_group_gap=0.05)
+    by_class = gate(LOGITS, NAMES[LABELS], classes=NAMES, bounds={"group_gap": 0.05})
     assert "class " in str(by_class)
     assert "of 4 exceed it" in str(by_class)
     assert any(f"class {name}, n = " in str(by_class) for name in NAMES)
 
 
-BOUNDS = {f"max_{name}": 0.1 for name in ("ece", "gap", "error", "brier", "nll", "group_gap")}
+def test_groups_that_rows_bring_are_checked_as_those_of_an_argument():
+    groups = np.where(np.arange(3000) % 3 == 0, "Bern", "Rome")
+    expected = gate(LOGITS, LABELS, groups=groups, bounds={"group_gap": 0.05})
+    assert expected != gate(LOGITS, LABELS, bounds={"group_gap": 0.05})
+    brought = {"logits": LOGITS, "labels": LABELS, "groups": groups}
+    for data in (nishimori.rows(LOGITS, LABELS, groups=groups), nishimori.rows(lambda: [brought]), lambda: [brought]):
+        assert gate(data, bounds={"group_gap": 0.05}) == expected
+    predicted = gate(nishimori.rows(LOGITS, LABELS, groups=groups), by="prediction", bounds={"group_gap": 0.05})
+    assert predicted == gate(LOGITS, LABELS, bounds={"group_gap": 0.05})
+
+
+BOUNDS = dict.fromkeys(("ece", "gap", "error", "brier", "nll", "group_gap"), 0.1)
 
 
 def test_fewer_samples_than_are_needed_cannot_be_judged():
-    found = gate(LOGITS[:99], LABELS[:99], **BOUNDS)
+    found = gate(LOGITS[:99], LABELS[:99], bounds=BOUNDS)
     assert {each.verdict for each in found.checks} == {found.verdict} == {"cannot be judged"}
     assert not found.passed
     assert found.failed == found.checks
     assert found["ece"].message == "ECE at most 10 %: there are only 99 samples, and at least 100 are needed"
     assert [found.to_dict()["checks"][0][name] for name in ("low", "high")] == [None, None]
     assert found["error"].value == pytest.approx(1 - reference.right(LOGITS[:99], LABELS[:99]).mean())
-    assert gate(LOGITS[:100], LABELS[:100], **BOUNDS).verdict != "cannot be judged"
-    assert gate(LOGITS[:99], LABELS[:99], min_samples=99, **BOUNDS).verdict != "cannot be judged"
-    assert gate(LOGITS, LABELS, min_samples=3001, max_gap=0.1).verdict == "cannot be judged"
+    assert gate(LOGITS[:100], LABELS[:100], bounds=BOUNDS).verdict != "cannot be judged"
+    assert gate(LOGITS[:99], LABELS[:99], min_samples=99, bounds=BOUNDS).verdict != "cannot be judged"
+    assert gate(LOGITS, LABELS, min_samples=3001, bounds={"gap": 0.1}).verdict == "cannot be judged"
 
 
 def test_samples_without_weight_do_not_count_and_counts_do():
     weights = (np.arange(3000) < 99).astype(float)
-    assert gate(LOGITS, LABELS, sample_weight=weights, max_gap=0.1).verdict == "cannot be judged"
+    assert gate(LOGITS, LABELS, sample_weight=weights, bounds={"gap": 0.1}).verdict == "cannot be judged"
     few, twice = slice(60), np.full(60, 2.0)
-    assert gate(LOGITS[few], LABELS[few], sample_weight=twice, max_gap=0.1).verdict == "cannot be judged"
-    assert gate(LOGITS[few], LABELS[few], sample_weight=twice, counts=True, max_gap=0.1).verdict != "cannot be judged"
+    assert gate(LOGITS[few], LABELS[few], sample_weight=twice, bounds={"gap": 0.1}).verdict == "cannot be judged"
+    assert gate(LOGITS[few], LABELS[few], sample_weight=twice, counts=True, bounds={"gap": 0.1}).verdict != "cannot be judged"
 
 
 def test_clusters_count_where_they_are_given():
     tens = np.arange(3000) % 99
-    found = gate(LOGITS, LABELS, clusters=tens, max_gap=0.1)
+    found = gate(LOGITS, LABELS, clusters=tens, bounds={"gap": 0.1})
     assert found["gap"].message.endswith("there are only 99 clusters, and at least 100 are needed")
-    assert gate(LOGITS, LABELS, clusters=np.arange(3000) % 100, max_gap=0.1).verdict != "cannot be judged"
+    assert gate(LOGITS, LABELS, clusters=np.arange(3000) % 100, bounds={"gap": 0.1}).verdict != "cannot be judged"
     last = (np.arange(3000) % 100 != 7).astype(float)  # a cluster without weight
     options = {"clusters": np.arange(3000) % 100, "sample_weight": last}
-    assert gate(LOGITS, LABELS, max_gap=0.1, **options).verdict == "cannot be judged"
+    assert gate(LOGITS, LABELS, bounds={"gap": 0.1}, **options).verdict == "cannot be judged"
 
 
 def test_a_sketch_counts_its_samples_or_clusters():
     few = Sketch().update(LOGITS[:99], LABELS[:99])
-    assert gate(few, max_gap=0.1).verdict == "cannot be judged"
+    assert gate(few, bounds={"gap": 0.1}).verdict == "cannot be judged"
     clustered = Sketch().update(LOGITS, LABELS, clusters=np.arange(3000) // 31)  # 97 of them
-    assert "only 97 clusters" in str(gate(clustered, max_gap=0.1))
+    assert "only 97 clusters" in str(gate(clustered, bounds={"gap": 0.1}))
 
 
 CONSTANT = {
@@ -174,28 +185,28 @@ CONSTANT = {
 @pytest.mark.parametrize("strategy", ["uniform", "quantile"])
 def test_a_model_with_one_answer_for_every_sample_cannot_be_judged(logits, strategy):
     labels = np.arange(400) % 2
-    found = gate(logits, labels, strategy=strategy, max_ece=0.5, max_group_gap=0.5)
+    found = gate(logits, labels, strategy=strategy, bounds={"ece": 0.5, "group_gap": 0.5})
     assert {each.verdict for each in found.checks} == {"cannot be judged"}
     assert found["ece"].message == "ECE at most 50 %: the model gives the same probabilities for every sample"
 
 
 def test_a_map_that_makes_all_answers_equal_cannot_be_judged():
-    assert gate(LOGITS, LABELS, temperature=1e12, max_gap=0.5).verdict == "cannot be judged"
+    assert gate(LOGITS, LABELS, temperature=1e12, bounds={"gap": 0.5}).verdict == "cannot be judged"
 
 
 def test_answers_that_vary_are_judged_although_their_confidence_does_not():
     said = np.random.default_rng(0).integers(3, size=400)
     logits = np.where(np.arange(3) == said[:, None], 2.0, 0.0)
-    assert gate(logits, LABELS[:400] % 3, max_gap=0.5).verdict != "cannot be judged"
+    assert gate(logits, LABELS[:400] % 3, bounds={"gap": 0.5}).verdict != "cannot be judged"
     rare = np.stack([np.zeros(400), np.linspace(-30, -20, 400)], axis=1)  # a confidence of 1, and probabilities that vary
-    assert gate(rare, np.zeros(400, dtype=int), max_gap=0.5).verdict != "cannot be judged"
+    assert gate(rare, np.zeros(400, dtype=int), bounds={"gap": 0.5}).verdict != "cannot be judged"
     hard = np.where(np.arange(3) == said[:, None], 1.0, 0.0)
-    assert gate(hard, LABELS[:400] % 3, input="probabilities", floor=1e-6, max_gap=0.5).verdict != "cannot be judged"
+    assert gate(hard, LABELS[:400] % 3, input="probabilities", floor=1e-6, bounds={"gap": 0.5}).verdict != "cannot be judged"
 
 
 def test_three_samples_prove_nothing_if_they_are_judged_at_all():
     logits, labels = np.array([[9.0, 0.0], [9.1, 0.0], [9.2, 0.0]]), [0, 0, 0]
-    found = gate(logits, labels, min_samples=1, **BOUNDS)
+    found = gate(logits, labels, min_samples=1, bounds=BOUNDS)
     assert {each.verdict for each in found.checks} == {"inconclusive"}
     assert found["nll"].message.endswith(
         "(fewer than 10 wrong answers, which decide it), and between 0.0001 and infinity at the level of 95 %"
@@ -204,7 +215,7 @@ def test_three_samples_prove_nothing_if_they_are_judged_at_all():
 
 def test_thirty_right_answers_leave_an_ece_of_nine_percent_possible():
     logits = np.stack([np.linspace(12, 14, 30), np.zeros(30)], axis=1)
-    check = gate(logits, np.zeros(30, dtype=int), max_ece=0.05, min_samples=30)["ece"]
+    check = gate(logits, np.zeros(30, dtype=int), bounds={"ece": 0.05}, min_samples=30)["ece"]
     assert check.verdict == "inconclusive"
     assert check.high == pytest.approx(1 - 0.05 ** (1 / 30), abs=1e-4)  # all right with an accuracy of at least this
 
@@ -212,9 +223,9 @@ def test_thirty_right_answers_leave_an_ece_of_nine_percent_possible():
 def test_an_infinite_loss_fails():
     logits = LOGITS.copy()
     logits[5, LABELS[5]] = -np.inf
-    check = gate(logits, LABELS, max_nll=100.0)["nll"]
+    check = gate(logits, LABELS, bounds={"nll": 100.0})["nll"]
     assert check.verdict == "fail"
-    assert gate(logits, LABELS, max_nll=100.0).to_dict()["checks"][0]["value"] is None
+    assert gate(logits, LABELS, bounds={"nll": 100.0}).to_dict()["checks"][0]["value"] is None
 
 
 SAME = {
@@ -234,9 +245,9 @@ SAME = {
 
 @pytest.mark.parametrize(("logits", "labels", "options"), SAME.values(), ids=SAME)
 def test_the_same_data_in_another_form_have_the_same_checks(logits, labels, options):
-    bounds = {"max_ece": 0.1, "max_gap": 0.1, "max_nll": 1.0, "max_group_gap": 0.1}
-    expected = gate(LOGITS, LABELS, **bounds)
-    found = gate(logits, labels, **bounds, **options)
+    bounds = {"ece": 0.1, "gap": 0.1, "nll": 1.0, "group_gap": 0.1}
+    expected = gate(LOGITS, LABELS, bounds=bounds)
+    found = gate(logits, labels, bounds=bounds, **options)
     assert found.n_samples == 3000
     for one, other in zip(found.checks, expected.checks, strict=True):
         assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high), abs=1e-6)
@@ -245,44 +256,44 @@ def test_the_same_data_in_another_form_have_the_same_checks(logits, labels, opti
 
 def test_a_file_is_checked_like_an_array(tmp_path):
     np.save(tmp_path / "logits.npy", LOGITS)
-    found = gate(tmp_path / "logits.npy", LABELS, max_gap=0.1)
-    assert found["gap"].low == pytest.approx(gate(LOGITS, LABELS, max_gap=0.1)["gap"].low, rel=1e-12)
+    found = gate(tmp_path / "logits.npy", LABELS, bounds={"gap": 0.1})
+    assert found["gap"].low == pytest.approx(gate(LOGITS, LABELS, bounds={"gap": 0.1})["gap"].low, rel=1e-12)
 
 
 def test_a_flat_binary_score_is_checked():
     z, y = LOGITS[:, 0], (LABELS == 0).astype(int)
     two = np.stack([np.zeros(3000), z], axis=1)
-    assert gate(z, y, max_gap=0.1)["gap"].value == pytest.approx(abs(reference.ec_gap(two, y, 1.0)), rel=1e-12)
+    assert gate(z, y, bounds={"gap": 0.1})["gap"].value == pytest.approx(abs(reference.ec_gap(two, y, 1.0)), rel=1e-12)
 
 
 def test_copies_of_samples_in_clusters_prove_no_more_than_one_of_each():
     copies, cluster = np.repeat(np.arange(3000), 4), np.repeat(np.arange(3000), 4)
-    found = gate(LOGITS[copies], LABELS[copies], clusters=cluster, max_gap=0.1, max_error=0.1)
-    expected = gate(LOGITS, LABELS, max_gap=0.1, max_error=0.1)
+    found = gate(LOGITS[copies], LABELS[copies], clusters=cluster, bounds={"gap": 0.1, "error": 0.1})
+    expected = gate(LOGITS, LABELS, bounds={"gap": 0.1, "error": 0.1})
     for one, other in zip(found.checks, expected.checks, strict=True):
         assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-6)
 
 
 def test_a_calibrator_is_applied_first():
     fitted = nishimori.ExpectationConsistency().fit(LOGITS, LABELS)
-    assert gate(LOGITS, LABELS, calibrator=fitted, max_gap=0.1)["gap"].value == pytest.approx(0, abs=1e-9)
-    assert gate(LOGITS, LABELS, temperature=fitted.temperature_, max_gap=0.1)["gap"].value == pytest.approx(0, abs=1e-9)
+    assert gate(LOGITS, LABELS, calibrator=fitted, bounds={"gap": 0.1})["gap"].value == pytest.approx(0, abs=1e-9)
+    assert gate(LOGITS, LABELS, temperature=fitted.temperature_, bounds={"gap": 0.1})["gap"].value == pytest.approx(0, abs=1e-9)
 
 
 def test_a_sketch_is_checked_as_far_as_its_sums_go():
     sketch = Sketch().update(LOGITS, LABELS)
-    found = gate(sketch, max_ece=0.02, max_gap=0.05, max_error=0.5)
-    expected = gate(LOGITS, LABELS, max_ece=0.02, max_gap=0.05, max_error=0.5)
+    found = gate(sketch, bounds={"ece": 0.02, "gap": 0.05, "error": 0.5})
+    expected = gate(LOGITS, LABELS, bounds={"ece": 0.02, "gap": 0.05, "error": 0.5})
     assert [each.verdict for each in found.checks] == [each.verdict for each in expected.checks]
     assert found["gap"].low == pytest.approx(expected["gap"].low, abs=1e-3)
-    with pytest.raises(InputError, match=r"^`max_nll` needs the standard error of the NLL: a sketch does not keep its squares"):
-        gate(sketch, max_nll=1.0)
-    with pytest.raises(InputError, match=r"^`max_group_gap` must be left out for a sketch, which has no sums per group\."):
-        gate(sketch, max_group_gap=0.1)
+    with pytest.raises(InputError, match=r"^A bound on nll needs the standard error of the NLL: a sketch does not keep"):
+        gate(sketch, bounds={"nll": 1.0})
+    with pytest.raises(InputError, match=r"^`bounds` must not have 'group_gap' for a sketch, which has no sums per group\."):
+        gate(sketch, bounds={"group_gap": 0.1})
 
 
 def test_a_gate_is_frozen_and_speaks_json():
-    found = gate(LOGITS, LABELS, max_gap=0.1, max_error=0.5)
+    found = gate(LOGITS, LABELS, bounds={"gap": 0.1, "error": 0.5})
     with pytest.raises(FrozenInstanceError):
         found.level = 0.5
     told = json.loads(found.to_json())
@@ -298,28 +309,37 @@ def test_a_gate_is_frozen_and_speaks_json():
 
 
 def test_strictness_turns_warnings_and_skipped_tests_into_errors_and_failures():
-    bound = gate(LOGITS, LABELS, max_gap=0.1)["gap"].value
-    lenient, strict = (gate(LOGITS, LABELS, max_gap=bound, strict=each) for each in (False, True))
+    bound = gate(LOGITS, LABELS, bounds={"gap": 0.1})["gap"].value
+    lenient, strict = (gate(LOGITS, LABELS, bounds={"gap": bound}, strict=each) for each in (False, True))
     assert lenient.to_github().startswith("::warning ")
     assert strict.to_github().startswith("::error ")
     assert [ElementTree.fromstring(each.to_junit().encode()).get("failures") for each in (lenient, strict)] == ["0", "1"]
 
 
 REFUSED = {
-    "no bound": ({}, "At least one bound must be given, such as `max_ece=0.02`, got none of `max_ece`, `max_gap`, "),
-    "a bound in percent": ({"max_ece": 2}, "`max_ece` must lie between 0 and 1, got 2. For 2 %, pass 0.02."),
-    "another one": ({"max_group_gap": 12.5}, "`max_group_gap` must lie between 0 and 1, got 12.5. For 12.5 %, pass 0.125."),
-    "more than all": ({"max_error": 101}, "`max_error` must lie between 0 and 1, got 101."),
-    "no share": ({"max_brier": 3}, "`max_brier` must lie between 0 and 2, got 3."),
-    "samples": ({"max_gap": 0.1, "min_samples": 0}, "`min_samples` must be a whole number of at least 1, got 0."),
-    "a negative bound": ({"max_nll": -0.1}, "`max_nll` must lie between 0 and inf, got -0.1."),
-    "text": ({"max_gap": "0.1"}, "`max_gap` must lie between 0 and 1, got '0.1'."),
-    "level": ({"max_gap": 0.1, "level": 0.3}, "`level` must lie between 0.5 and 1, got 0.3."),
-    "a level of one": ({"max_gap": 0.1, "level": 1.0}, "`level` must be below 1, got 1: no data prove anything at that level."),
-    "by": ({"max_gap": 0.1, "by": "class"}, "`by` must be 'prediction' or 'groups', got 'class'."),
-    "no groups": ({"max_group_gap": 0.1, "by": "groups"}, "`groups` must name the group of each sample with by='groups'"),
+    "no bound": ({"bounds": {}}, "`bounds` must have at least one bound, such as `bounds={'ece': 0.02}`, got none."),
+    "a bound in percent": ({"bounds": {"ece": 2}}, "The bound on ece must lie between 0 and 1, got 2. For 2 %, pass 0.02."),
+    "another one": (
+        {"bounds": {"group_gap": 12.5}},
+        "The bound on group_gap must lie between 0 and 1, got 12.5. For 12.5 %, pass 0.125.",
+    ),
+    "more than all": ({"bounds": {"error": 101}}, "The bound on error must lie between 0 and 1, got 101."),
+    "no share": ({"bounds": {"brier": 3}}, "The bound on brier must lie between 0 and 2, got 3."),
+    "samples": ({"bounds": {"gap": 0.1}, "min_samples": 0}, "`min_samples` must be a whole number of at least 1, got 0."),
+    "a negative bound": ({"bounds": {"nll": -0.1}}, "The bound on nll must lie between 0 and inf, got -0.1."),
+    "text": ({"bounds": {"gap": "0.1"}}, "The bound on gap must lie between 0 and 1, got '0.1'."),
+    "level": ({"bounds": {"gap": 0.1}, "level": 0.3}, "`level` must lie between 0.5 and 1, got 0.3."),
+    "a level of one": (
+        {"bounds": {"gap": 0.1}, "level": 1.0},
+        "`level` must be below 1, got 1: no data prove anything at that level.",
+    ),
+    "by": ({"bounds": {"gap": 0.1}, "by": "class"}, "`by` must be 'prediction' or 'groups', got 'class'."),
+    "no groups": (
+        {"bounds": {"group_gap": 0.1}, "by": "groups"},
+        "`groups` must name the group of each sample with by='groups'",
+    ),
     "two maps": (
-        {"max_gap": 0.1, "temperature": 2.0, "calibrator": nishimori.from_temperature(2.0)},
+        {"bounds": {"gap": 0.1}, "temperature": 2.0, "calibrator": nishimori.from_temperature(2.0)},
         "`temperature` must be left out where `calibrator` is given, which has its own.",
     ),
 }
@@ -334,13 +354,13 @@ def test_what_cannot_be_checked_is_refused(options, message):
 
 
 def test_one_sample_has_no_standard_error():
-    assert "there is only one sample, and at least 100 are needed" in str(gate(LOGITS[:1], LABELS[:1], max_gap=0.1))
-    with pytest.raises(InputError, match=r"^`max_gap` needs the standard error of the gap: there is only one sample\.$"):
-        gate(LOGITS[:1], LABELS[:1], max_gap=0.1, min_samples=1)
+    assert "there is only one sample, and at least 100 are needed" in str(gate(LOGITS[:1], LABELS[:1], bounds={"gap": 0.1}))
+    with pytest.raises(InputError, match=r"^A bound on gap needs the standard error of the gap: there is only one sample\.$"):
+        gate(LOGITS[:1], LABELS[:1], bounds={"gap": 0.1}, min_samples=1)
 
 
 def test_what_cannot_be_judged_is_an_error_in_pipelines():
-    found = gate(LOGITS[:50], LABELS[:50], max_gap=0.1, max_error=0.5)
+    found = gate(LOGITS[:50], LABELS[:50], bounds={"gap": 0.1, "error": 0.5})
     assert [line.partition(" ")[0] for line in found.to_github().splitlines()] == ["::error", "::error"]
     root = ElementTree.fromstring(found.to_junit().encode())
     assert (root.get("errors"), root.get("failures"), root.get("skipped")) == ("2", "0", "0")
@@ -353,8 +373,8 @@ def test_weights_that_leave_the_information_of_a_few_samples_cannot_be_judged():
     labels = (logits / 1.7 + rng.gumbel(size=logits.shape)).argmax(axis=1)
     weights = np.full(1000, 1e-9)
     weights[np.flatnonzero(logits.argmax(axis=1) == labels)[:3]] = 1
-    found = nishimori.gate(logits, labels, sample_weight=weights, max_error=0.01)
+    found = nishimori.gate(logits, labels, sample_weight=weights, bounds={"error": 0.01})
     assert found.verdict == "cannot be judged"
     assert "the weights leave the information of 3 samples, and at least 100 are needed" in str(found)
-    even = nishimori.gate(logits, labels, sample_weight=np.full(1000, 1e-9), max_error=0.9)
+    even = nishimori.gate(logits, labels, sample_weight=np.full(1000, 1e-9), bounds={"error": 0.9})
     assert even.verdict == "pass"

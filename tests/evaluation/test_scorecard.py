@@ -152,9 +152,7 @@ def test_a_map_that_does_more_than_divide_is_not_taken_for_a_temperature(tmp_pat
     assert (card.temperature, fixed.temperature_) == (None, None)
     assert card.nll == pytest.approx(reference.nll(moved, LABELS), rel=1e-12)
     np.testing.assert_array_equal(fixed.predict(LOGITS), moved.argmax(axis=1))
-    with pytest.raises(
-        InputError, match=r"A map of the class Affine cannot be saved, only maps of nishimori itself: temperature, "
-    ):
+    with pytest.raises(InputError, match=r"A map of the class Affine cannot be saved, because its class is not registered"):
         fixed.save(tmp_path / "c.json")
     assert not list(tmp_path.iterdir())
 
@@ -334,7 +332,7 @@ def test_a_sketch_of_one_cluster_says_why_it_has_no_errors():
             InputError, match=f"error of {name}, which is not known: the sketch holds one cluster, and standard"
         ):
             card.interval(name)
-    assert set(card.why_no_se) == {"error", "accuracy", "confidence", "ece", "brier", "nll"}
+    assert set(card.why_no_se) == {"error", "accuracy", "confidence", "gap", "ece", "brier", "nll"}
 
 
 def test_what_has_no_error_says_why():
@@ -351,7 +349,7 @@ def test_what_has_no_error_says_why():
     assert (one.error_se, one.nll_se, one.ece_se, one.ece_corrected) == (None, None, None, None)
     with pytest.raises(InputError, match=r"standard error of ece, which is not known: there is only one sample\.$"):
         one.interval("ece")
-    names = r"`name` must be one of 'error', 'accuracy', 'confidence', 'ece', 'brier', 'nll', got "
+    names = r"`name` must be one of 'error', 'accuracy', 'confidence', 'gap', 'ece', 'nll', 'brier', got "
     for wrong in ("T", None):
         with pytest.raises(InputError, match=f"^{names}{wrong!r}"):
             card.interval(wrong)
@@ -362,7 +360,7 @@ def test_what_has_no_error_says_why():
 
 
 def test_too_many_sums_of_clusters_are_refused(monkeypatch):
-    monkeypatch.setattr("nishimori._sums.scores.MOST_CLUSTER_SUMS", 600)
+    monkeypatch.setattr("nishimori._sums.predictions.MOST_CLUSTER_SUMS", 600)
     assert evaluate(LOGITS, LABELS, clusters=CLUSTERS, n_bins=10).ece_se > 0
     with pytest.raises(InputError, match=r"^`n_bins` must be at most 10 where there are 60 clusters, got 11\.$"):
         evaluate(LOGITS, LABELS, clusters=CLUSTERS, n_bins=11)

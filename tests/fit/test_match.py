@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+from host_kernels import EVERY
 
 import nishimori
 from nishimori import ExpectationConsistency, Matched, TemperatureScaling, temperatures
@@ -41,12 +42,10 @@ def sandwich(method, logits, labels, weights, T, top_n=1):
     return T * spread / abs((up - down) / (2 * step))
 
 
-@pytest.mark.parametrize("kernel", ["numpy", "numba", "array_api"])
+@pytest.mark.parametrize("kernel", EVERY)
 @pytest.mark.parametrize(("n", "k"), [(300, 2), (3000, 5), (9000, 10), (3000, 40)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_error_is_that_of_the_estimating_equation(n, k, weighted, kernel, monkeypatch):
-    if kernel == "numba":
-        pytest.importorskip("numba")
     monkeypatch.setenv("NISHIMORI_KERNEL", kernel)
     logits, labels = reference.drawn(n, k)
     weights = np.random.default_rng(1).uniform(0.5, 3, n) if weighted else np.ones(n)

@@ -49,8 +49,9 @@ def test_if_all_answers_are_wrong_the_interval_of_the_error_is_that_of_their_num
     assert (card.error, card.accuracy) == (1.0, 0.0)
     assert card.interval("error") == pytest.approx((low, 1))
     assert card.interval("accuracy") == pytest.approx((0, 1 - low))
-    estimated = nishimori.metrics.estimate("top_n_accuracy", [[0.0, 1.0, -9.0]] * n, [0] * n, top_n=1, sample_weight=weights)
-    assert estimated.interval == pytest.approx((0, 1 - low))
+    top = "top_n_accuracy(top_n=1)"
+    card = nishimori.evaluate([[0.0, 1.0, -9.0]] * n, [0] * n, metrics=[top], sample_weight=weights)
+    assert card.interval(top) == pytest.approx((0, 1 - low))
 
 
 def test_a_confidence_of_one_is_not_exceeded():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+from host_kernels import HOST
 
 from nishimori import temperatures
 from nishimori._fit.search import CompareRows, RowErrors
@@ -12,10 +13,8 @@ from nishimori._sums.observables import Confidence, Energy
 PROMISED = 1e-8
 
 
-@pytest.fixture(params=["numpy", "numba"])
+@pytest.fixture(params=HOST)
 def _kernel(request, monkeypatch):
-    if request.param == "numba":
-        pytest.importorskip("numba")
     monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
 
 

@@ -12,12 +12,14 @@ from importlib.machinery import PathFinder
 import pytest
 
 # The packages beyond nishimori's own dependencies that tests use, by the names of their modules. requirements/test.txt installs
-# these, so no test may be skipped for lack of one of them in continuous integration,
+# these, and the Makefile the second distribution of this repository, so no test may be skipped for lack of one of them in
+# continuous integration,
 REQUIRED = {
     "accelerate",
     "array_api_strict",
     "axe_playwright_python",
     "calibration",
+    "check_wheel_contents",
     "dask",
     "distributed",
     "jax",
@@ -27,7 +29,7 @@ REQUIRED = {
     "mkdocs",
     "ml_dtypes",
     "mpmath",
-    "numba",
+    "nishimori_paper",
     "onnx",
     "onnxruntime",
     "onnxscript",

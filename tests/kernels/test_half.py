@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import reference
+from host_kernels import HOST, WITH_NATIVE
 
 from nishimori import Sketch, evaluate, temperatures
 from nishimori._fit.expansion import Expand
@@ -20,10 +21,8 @@ DTYPES = ["bfloat16", "float16"]
 BETAS = (0.0, 0.3, 1.0, 0.6, np.inf, 1.7, 2.4)
 
 
-@pytest.fixture(params=["numpy", "numba"])
+@pytest.fixture(params=HOST)
 def kernel(request, monkeypatch):
-    if request.param == "numba":
-        pytest.importorskip("numba")
     monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
     return kernel_named(request.param)
 
@@ -126,10 +125,10 @@ def test_rows_of_weight_zero_may_hold_anything_and_change_nothing(dtype):
         assert low > 0 > high
 
 
+@WITH_NATIVE
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_rows_of_weight_zero_do_not_keep_a_fit_from_reading_all_rows_at_once(dtype, monkeypatch):
-    pytest.importorskip("numba")
-    monkeypatch.setenv("NISHIMORI_KERNEL", "numba")
+    monkeypatch.setenv("NISHIMORI_KERNEL", "native")
     half, exact, labels = labelled(40, "bfloat16")
     weights = np.ones(40)
     weights[3] = 0

@@ -3,19 +3,18 @@
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+import host_kernels
 import numpy as np
 import pytest
 import reference
 
 import nishimori
-from nishimori._kernels import kernel, row_sums
+from nishimori._kernels import native, row_sums
 from nishimori._kernels.block import PowerSums
 from nishimori._kernels.kernel import Kernel, kernel_for, kernel_named
 from nishimori.errors import InputError
 
-HOST = ["numpy", pytest.param("numba", marks=pytest.mark.skipif(not kernel._is_installed("numba"), reason="needs numba"))]
-ALL = [*HOST, "array_api"]
-EVERY = pytest.mark.parametrize("name", ALL)
+EVERY = pytest.mark.parametrize("name", host_kernels.EVERY)
 
 
 def sums_of_a_row(row, beta, order, top_n=1):
@@ -109,7 +108,7 @@ def test_any_layout_in_memory_gives_the_same(name, layout):
     np.testing.assert_allclose(found, usual, rtol=1e-14)
 
 
-@pytest.mark.parametrize("name", HOST)
+@pytest.mark.parametrize("name", host_kernels.HOST)
 def test_very_many_small_weights_are_not_lost_beside_a_large_one(name):
     small = math.log(1e-9)
     z = np.full((3, 128_000), small, np.float32)
@@ -118,7 +117,7 @@ def test_very_many_small_weights_are_not_lost_beside_a_large_one(name):
     np.testing.assert_allclose(found[0], 0.5 + 127_998e-9, rtol=2e-7)
 
 
-@pytest.mark.parametrize("name", HOST)
+@pytest.mark.parametrize("name", host_kernels.HOST)
 def test_rounding_errors_of_float32_have_no_preferred_sign(name):
     z = (4 * np.random.default_rng(0).normal(size=(20_000, 20))).astype(np.float32)
     single, double = (kernel_named(name).power_sums(each, (0.63,), 2).sums for each in (z, z.astype(np.float64)))
@@ -127,7 +126,7 @@ def test_rounding_errors_of_float32_have_no_preferred_sign(name):
     assert 1e-10 < np.std(confidence[0] - confidence[1]) < 1e-7  # it was float32
 
 
-@pytest.mark.parametrize("name", HOST)
+@pytest.mark.parametrize("name", host_kernels.HOST)
 def test_sixteen_threads_at_once_give_the_digits_of_one(name):
     blocks = [logits_of(500, k, np.float32, seed) for seed, k in enumerate([10, 200, 40, 1500] * 4)]
     alone = [kernel_named(name).power_sums(z, (0.4, 0.8), 4).sums for z in blocks]
@@ -149,16 +148,24 @@ def test_every_kernel_finds_the_temperatures_of_the_definition(name, n, k, monke
     assert nishimori.ExpectationConsistency().fit(logits, labels).receipt_.kernel == name
 
 
-def test_the_usual_kernel_is_numpy_and_numba_takes_over_where_it_pays():
-    small = np.zeros((2, 2))
-    assert kernel_for(small).name == "numpy"
-    assert kernel_for(small, 1000).name == "numpy"
-    assert kernel_for(small, 2**25).name == ("numba" if kernel._is_installed("numba") else "numpy")
+@host_kernels.WITH_NATIVE
+def test_the_usual_kernel_is_native():
+    assert kernel_for(np.zeros((2, 2))).name == "native"
+
+
+def test_numpy_takes_over_where_there_is_no_library(monkeypatch):
+    monkeypatch.setattr(native, "library", lambda: native.Library(problem="no C compiler when it was installed"))
+    assert kernel_for(np.zeros((2, 2))).name == "numpy"
+    assert native.description() == "NumPy only: no C compiler when it was installed"
+    monkeypatch.setenv("NISHIMORI_KERNEL", "native")
+    message = r"be a kernel that is installed, got 'native' \(NumPy only: no C compiler when it was installed\)\. Unset it\.$"
+    with pytest.raises(InputError, match=message):
+        kernel_for(np.zeros((2, 2)))
 
 
 def test_a_kernel_that_does_not_exist_is_refused(monkeypatch):
     monkeypatch.setenv("NISHIMORI_KERNEL", "fortran")
-    message = r"^`NISHIMORI_KERNEL` must be numpy, numba, triton or array_api, got 'fortran'\. Correct or unset it\.$"
+    message = r"^`NISHIMORI_KERNEL` must be numpy, native, triton or array_api, got 'fortran'\. Correct or unset it\.$"
     with pytest.raises(InputError, match=message):
         nishimori.temperatures(*reference.drawn(50, 3))
 
@@ -172,7 +179,7 @@ def obvious(logits, betas, order):
 def test_a_new_kernel_is_one_function(monkeypatch):
     logits, labels = reference.drawn(300, 4)
     usual = nishimori.evaluate(logits, labels)
-    monkeypatch.setattr(row_sums, "kernel_for", lambda array, n_numbers: Kernel("obvious", obvious))
+    monkeypatch.setattr(row_sums, "kernel_for", lambda array: Kernel("obvious", obvious))
     fitted = nishimori.ExpectationConsistency().fit(logits, labels)
     assert fitted.temperature_ == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-8)
     assert fitted.receipt_.kernel == "obvious"
@@ -180,10 +187,8 @@ def test_a_new_kernel_is_one_function(monkeypatch):
     assert (card.nll, card.ece, card.brier) == pytest.approx((usual.nll, usual.ece, usual.brier), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["numpy", "numba", "array_api"])
+@EVERY
 def test_a_beta_that_is_asked_for_twice_is_answered_twice(name):
-    if name == "numba":
-        pytest.importorskip("numba")
     logits = np.random.default_rng(0).normal(size=(50, 6))
     wanted = (0.5, 1.0, 0.5, 2.0, 1.0)
     drops = logits - logits.max(axis=1, keepdims=True)

@@ -5,18 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import reference
+from host_kernels import EVERY, WITH_NATIVE
+from optional import array_api_strict
 
 from nishimori._kernels.block import BlockSums
 from nishimori._kernels.half import MANY
-from nishimori._kernels.kernel import _is_installed
 from nishimori._kernels.row_sums import block_sums, kernel_of, near_beta, reads_stored, row_sums
-from nishimori._rows.batch import LARGE, Batch
-
-NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not _is_installed("numba"), reason="needs numba"))
-WITH_NUMBA = pytest.mark.skipif(not _is_installed("numba"), reason="needs numba")
+from nishimori._rows.batch import Batch
 
 
-@pytest.fixture(params=["numpy", "array_api", NUMBA])
+@pytest.fixture(params=EVERY)
 def _kernel(request, monkeypatch):
     monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
 
@@ -59,16 +57,16 @@ def test_sums_at_a_beta_are_found_by_it():
     assert not found.has(2.0)
 
 
-def test_the_kernel_is_that_of_the_size_of_all_data():
+@WITH_NATIVE
+def test_the_kernel_of_a_batch_is_that_of_its_array():
     batch = drawn(20, 3)
-    assert kernel_of(batch).name == "numpy"
-    assert kernel_of(replace(batch, n_numbers=LARGE - 1)).name == "numpy"
-    assert kernel_of(replace(batch, n_numbers=LARGE)).name == ("numba" if _is_installed("numba") else "numpy")
+    assert kernel_of(batch).name == "native"
+    assert kernel_of(replace(batch, logits=array_api_strict.asarray(batch.logits))).name == "array_api"
 
 
-@WITH_NUMBA
+@WITH_NATIVE
 def test_sums_of_a_block_come_with_the_answers(monkeypatch):
-    monkeypatch.setenv("NISHIMORI_KERNEL", "numba")
+    monkeypatch.setenv("NISHIMORI_KERNEL", "native")
     batch, *others = variants(drawn(200, 4))
     found = block_sums(batch, 0.7, 0.6, exact=True)
     assert isinstance(found, BlockSums)
@@ -79,7 +77,7 @@ def test_sums_of_a_block_come_with_the_answers(monkeypatch):
         assert block_sums(other, 0.7, 0.6, exact=True) is near_beta(other, 0.7, exact=True) is None
 
 
-@pytest.mark.parametrize("name", ["numpy", "array_api", NUMBA])
+@pytest.mark.parametrize("name", EVERY)
 def test_half_precision_is_read_as_stored_where_the_kernel_takes_it(name, monkeypatch):
     monkeypatch.setenv("NISHIMORI_KERNEL", name)
     stored = drawn(3, MANY).logits.astype(np.float16)

@@ -117,7 +117,7 @@ USES = {
     "evaluate a stream": lambda: evaluate(nishimori.rows(lambda: [(LOGITS, LABELS)]), calibrator=Shift()),
     "evaluate tensors": lambda: evaluate(*tensors(), calibrator=Shift()),
     "evaluate Dask's arrays": lambda: evaluate(*in_chunks(), calibrator=Shift()),
-    "gate": lambda: nishimori.gate(LOGITS, LABELS, max_ece=0.9, calibrator=Shift()),
+    "gate": lambda: nishimori.gate(LOGITS, LABELS, bounds={"ece": 0.9}, calibrator=Shift()),
     "calibration_test": lambda: nishimori.calibration_test(LOGITS, LABELS, calibrator=Shift()),
     "group_gaps": lambda: nishimori.group_gaps(LOGITS, LABELS, calibrator=Shift()),
     "FixedMap": lambda: nishimori.FixedMap(Shift()).fit(LOGITS, LABELS),

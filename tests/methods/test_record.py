@@ -235,7 +235,7 @@ ALWAYS = [
 ]
 IN_FIRST = [*TEMPERATURES, HUGE, *ALWAYS, ("method", "other"), ("top_n", 0), ("top_n", 1.5), ("top_n", 2)]
 IN_SECOND = [
-    *(("map", each) for each in ([], {"kind": "other", "parameters": {}}, {"kind": "temperature", "parameters": []})),
+    *(("map", each) for each in ([], {"kind": ["other"], "parameters": {}}, {"kind": "temperature", "parameters": []})),
     *(("map", {"kind": each, "parameters": {"temperature": 1.0}}) for each in ([], {}, None, 3)),
     *(("map", {"kind": "temperature", "parameters": {"temperature": value}}) for _, value in TEMPERATURES),
     *ALWAYS,

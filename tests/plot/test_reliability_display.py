@@ -190,7 +190,7 @@ def test_estimators_without_probabilities_are_refused(ax):
     several = DecisionTreeClassifier().fit(TEST[0], np.column_stack([TEST[1], TEST[1]]))
     with pytest.raises(InputError, match=r"^`estimator` must predict one class per sample, got 2 outputs\."):
         ReliabilityDisplay.from_estimator(several, *TEST, ax=ax)
-    with pytest.raises(InputError, match=r"^`y` must be among `classes`, got 5 in row 0\."):
+    with pytest.raises(InputError, match=r"^`y` must be among `classes`, got 5 in .*the first in row 0\."):
         ReliabilityDisplay.from_estimator(MODEL, TEST[0], np.full(len(TEST[1]), 5), ax=ax)
 
 

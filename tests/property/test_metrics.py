@@ -59,7 +59,7 @@ def test_ece_is_at_least_the_gap_between_confidence_and_accuracy(logits, labels,
 @FEW
 @given(logits=logits_, labels=labels_)
 def test_top_n_accuracy_grows_with_n_up_to_1(logits, labels):
-    found = [metrics.top_n_accuracy(logits, labels, n) for n in range(1, K + 1)]
+    found = [metrics.top_n_accuracy(logits, labels, top_n=n) for n in range(1, K + 1)]
     assert found == sorted(found)
     assert found[0] == metrics.accuracy(logits, labels)
     assert found[-1] == 1

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-pytest.importorskip("numba", reason="only the Numba kernel reads pieces unchecked")
+from host_kernels import WITH_NATIVE
 
 from nishimori import temperatures
 from nishimori._rows import stored_rows
@@ -11,10 +10,12 @@ from nishimori._rows.array_rows import ArrayRows
 from nishimori._sums import moments
 from nishimori.errors import InputError
 
+pytestmark = WITH_NATIVE
+
 
 @pytest.fixture(autouse=True)
-def _numba_kernel(monkeypatch):
-    monkeypatch.setenv("NISHIMORI_KERNEL", "numba")
+def _native_kernel(monkeypatch):
+    monkeypatch.setenv("NISHIMORI_KERNEL", "native")
     monkeypatch.setattr(stored_rows, "rows_per_piece", lambda n_columns: 1000)
 
 

@@ -100,8 +100,8 @@ def test_a_table_without_good_clusters_is_refused(tmp_path):
         temperatures(path, clusters="video")
 
 
-def test_batches_have_no_clusters_and_the_message_names_the_sketch():
-    with pytest.raises(InputError, match=r"`logits` yields batches. Add each batch to a Sketch, with `sketch.update\(logits, "):
+def test_clusters_beside_batches_are_refused_and_the_message_says_where_they_belong():
+    with pytest.raises(InputError, match=r"`logits` yields batches. Yield dictionaries .* Or add each batch to a Sketch, with"):
         temperatures(lambda: iter([(LOGITS, LABELS)]), clusters=CLUSTERS)
     with pytest.raises(InputError, match="`clusters` must be left out where `logits` is a Rows object, which brings its own"):
         temperatures(nishimori.rows(lambda: iter([(LOGITS, LABELS)])), clusters=CLUSTERS)

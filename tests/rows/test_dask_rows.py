@@ -284,7 +284,7 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_computed():
             nishimori.evaluate(in_chunks().astype(complex), LABELS)
         with pytest.raises(InputError, match=r"^`groups` must be the group of each sample, got the text 'g'\."):
             open_rows(in_chunks(), LABELS, groups="g")
-        with pytest.raises(InputError, match=r"^`shift_labels` needs all tokens of a sequence in one chunk, got 2 chunks\."):
+        with pytest.raises(InputError, match=r"^`shift_labels` must be left out where .* several chunks, got 2 chunks\. Put"):
             open_rows(da.zeros((4, 6, 5), chunks=(4, 3, 5)), np.zeros((4, 6), int), shift_labels=True)
     assert not seen.graphs
 

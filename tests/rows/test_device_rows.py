@@ -49,7 +49,7 @@ def use(monkeypatch, block_sums):
     """Have a kernel with these sums for tensors."""
     kernel = Kernel("stand-in", array_api.power_sums, block_sums, lambda logits: logits.ndim == 2)
     usual = row_sums.kernel_for
-    monkeypatch.setattr(row_sums, "kernel_for", lambda array, n: kernel if torch.is_tensor(array) else usual(array, n))
+    monkeypatch.setattr(row_sums, "kernel_for", lambda array: kernel if torch.is_tensor(array) else usual(array))
 
 
 @pytest.fixture(autouse=True)
@@ -209,7 +209,7 @@ def test_passes_that_need_a_number_per_row_do_not_take_rows_unchecked(monkeypatc
     pair = Measure(((Confidence(), (1.0,)), (Energy(), (1.0,))))
     batch = Batch(STORED, LABELS.numpy(), np.ones(3000))
 
-    def is_taken(*passes, by="numba"):
+    def is_taken(*passes, by="native"):
         monkeypatch.setenv("NISHIMORI_KERNEL", by)
         return reads_unchecked(together(*passes) if len(passes) > 1 else passes[0], batch)
 

@@ -2,6 +2,7 @@
 
 import re
 
+import bundled
 import numpy as np
 import pytest
 import reference
@@ -101,7 +102,7 @@ def test_rounding_to_bfloat16_passes_at_every_number_of_rows(n_rows):
 
 @pytest.mark.parametrize("network", ["cifar10/densenet121", "cifar10/resnet20", "cifar100/repvgg-a2"])
 def test_on_logits_of_networks_rounding_and_a_change_of_half_a_logit_are_told_apart_at_every_number_of_rows(network):
-    logits = nishimori.data.load(network).test.logits
+    logits = bundled.network(network).test.logits
     rng = np.random.default_rng(4)
     for n_rows in (100, 1000, len(logits)):
         some = logits[rng.choice(len(logits), n_rows, replace=False)].astype(np.float64)

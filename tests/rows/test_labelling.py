@@ -41,7 +41,7 @@ def test_metrics_are_those_of_the_tokens_that_count():
     expected = reference.ece(top, reference.right(FLAT, TRUE), edges, heavy)
     assert metrics.ece(LOGITS, LABELS, **given) == pytest.approx(expected, rel=1e-12)
     top_two = np.average(reference.right(FLAT, TRUE, 2), weights=heavy)
-    assert metrics.top_n_accuracy(LOGITS, LABELS, 2, **given) == pytest.approx(top_two, rel=1e-12)
+    assert metrics.top_n_accuracy(LOGITS, LABELS, top_n=2, **given) == pytest.approx(top_two, rel=1e-12)
 
 
 def test_the_error_of_the_loss_takes_documents_as_independent():
@@ -55,12 +55,12 @@ def test_the_error_of_the_loss_takes_documents_as_independent():
 
 
 def _quiet_gate(*data, **given):
-    return nishimori.gate(*data, max_gap=0.9, **given).checks[0].message
+    return nishimori.gate(*data, bounds={"gap": 0.9}, **given).checks[0].message
 
 
 def _assertion(*data, **given):
     with pytest.raises(AssertionError) as caught:
-        testing.assert_calibrated(*data, max_nll=0.01, **given)
+        testing.assert_calibrated(*data, bounds={"nll": 0.01}, **given)
     return str(caught.value)
 
 
@@ -80,10 +80,10 @@ FUNCTIONS = {
     "ece": metrics.ece,
     "ks": metrics.ks,
     "smooth_ece": metrics.smooth_ece,
-    "top_n_accuracy": lambda *data, **given: metrics.top_n_accuracy(*data, 2, **given),
+    "top_n_accuracy": lambda *data, **given: metrics.top_n_accuracy(*data, top_n=2, **given),
     "reliability": lambda *data, **given: metrics.reliability(*data, of="classwise", **given).gap,
     "decomposition": lambda *data, **given: metrics.decomposition(*data, **given).calibration,
-    "estimate": lambda *data, **given: metrics.estimate("brier", *data, **given).interval,
+    "gap": metrics.gap,
     "temperatures": lambda *data, **given: nishimori.temperatures(*data, **given).ts_se,
     "temperature_curve": lambda *data, **given: nishimori.temperature_curve(*data, grid=[1.0, 2.0], **given).ece,
     "evaluate": lambda *data, **given: nishimori.evaluate(*data, **given).brier_se,
@@ -221,7 +221,7 @@ def test_a_source_has_its_labels():
 
 
 def test_a_source_has_no_predictions():
-    with pytest.raises(InputError, match=r"^`X` must be an array, got a Rows object\. Pass its logits\.$"):
+    with pytest.raises(InputError, match=r"^`X` must be an array, got a Rows object\. Pass the array of scores that the rows"):
         nishimori.from_temperature(2.0).predict_proba(nishimori.rows(LOGITS, LABELS, ignore_index=-100))
 
 

@@ -46,12 +46,6 @@ def test_a_dimension_that_is_not_there_is_refused(axis):
         metrics.nll(classes_second(IMAGES), PIXELS, class_axis=axis)
 
 
-def test_files_have_their_classes_last(tmp_path):
-    np.save(tmp_path / "logits.npy", classes_second(IMAGES))
-    with pytest.raises(InputError, match=r"^`class_axis` must be -1 where `logits` is a .*Path\. Put the classes last\.$"):
-        metrics.nll(tmp_path / "logits.npy", PIXELS, class_axis=1)
-
-
 def test_what_a_function_cannot_honour_is_refused_by_name_and_may_be_left_out():
     with pytest.raises(InputError, match=r"^`clusters` must be left out of `ece`: it changes standard errors, of which th"):
         metrics.ece(LOGITS, LABELS, clusters=np.arange(600))

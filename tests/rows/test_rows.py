@@ -40,3 +40,28 @@ def test_whoever_brings_a_report_gets_it_alone(path, capsys):
 def test_progress_is_refused_unless_it_is_one_of_three(path):
     with pytest.raises(InputError, match="`progress` must be None, True or False, got 'yes'"):
         nishimori.metrics.brier(nishimori.rows(path, LABELS, progress="yes"))
+
+
+@pytest.mark.parametrize(
+    ("made", "got"),
+    [
+        (lambda logits, labels: (logits, labels), "a tuple"),
+        (lambda logits, labels: {"logits": logits, "labels": labels}, "a dict"),
+        (lambda logits, labels: nishimori.Batch(logits.tolist(), labels, np.ones(len(labels))), "a list"),
+        (lambda logits, labels: nishimori.Batch(logits, labels.tolist(), np.ones(len(labels))), "a list"),
+    ],
+)
+@pytest.mark.parametrize("use", [nishimori.evaluate, nishimori.temperatures])
+def test_rows_of_ones_own_that_yield_no_batches_are_told_what_a_batch_is(made, got, use):
+    class Own(nishimori.Rows):
+        n_classes, n_rows = 4, 300
+
+        def __iter__(self):
+            yield made(*reference.drawn(300, 4))
+
+    with pytest.raises(InputError) as caught:
+        use(Own())
+    assert str(caught.value).startswith(
+        "`Own.__iter__` must yield objects of the class `nishimori.Batch`, whose logits, labels and weights are arrays, got "
+        f"{got}. Write `yield nishimori.Batch(logits, labels, weights)`."
+    )

@@ -118,7 +118,7 @@ def test_the_predicted_class_is_that_of_the_probabilities_and_not_of_their_logar
     assert np.log(ALMOST)[0, 7] == np.log(0.1)
     assert from_temperature(2.0, input="probabilities").predict(ALMOST).tolist() == [7]
     assert metrics.accuracy(ALMOST, [7], input="probabilities") == 1
-    assert metrics.top_n_accuracy(ALMOST, [7], 1, input="probabilities") == 1
+    assert metrics.top_n_accuracy(ALMOST, [7], top_n=1, input="probabilities") == 1
     assert metrics.error(ALMOST, [0], input="probabilities") == 1
     both = np.concatenate([ALMOST, np.eye(10)[:1]])
     assert temperatures(both, [7, 1], input="probabilities", floor=1e-9).accuracy == 0.5
@@ -136,7 +136,7 @@ WITH_CLASSES = {
     "reliability": lambda z, y, **k: metrics.reliability(z, y, **k).accuracy.tolist(),
     "error": metrics.error,
     "accuracy": metrics.accuracy,
-    "top 2": lambda z, y, **k: metrics.top_n_accuracy(z, y, 2, **k),
+    "top 2": lambda z, y, **k: metrics.top_n_accuracy(z, y, top_n=2, **k),
 }
 
 

@@ -161,13 +161,15 @@ REFUSED = {
     "`logits` must be an array of scores or a function without arguments that returns batches, got 'put', which needs array, "
     "where, value.": put,
     "`logits` must yield batches, got a Numbered, which gives one sample at a time. Pass a loader, such as": Numbered(),
-    "Batch 0: each batch must be a tuple (logits, labels) or (logits, labels, sample_weight), got an array of shape (900, 5) "
-    "without labels.": lambda: [LOGITS],
-    "Batch 1: each batch must be a tuple (logits, labels) or (logits, labels, sample_weight), got a tuple of 1.": lambda: [
+    "Batch 0: each batch must be a tuple (logits, labels) or (logits, labels, sample_weight), or a dictionary, got an array "
+    "of shape (900, 5) without labels.": lambda: [LOGITS],
+    "Batch 1: each batch must be a tuple (logits, labels) or (logits, labels, sample_weight), or a dictionary, got a tuple of "
+    "1.": lambda: [
         *parts()[:1],
         (LOGITS,),
     ],
-    "Batch 2: each batch must be a tuple (logits, labels) or (logits, labels, sample_weight), got a dict.": lambda: [
+    "Batch 2: each batch must be a dictionary with logits, labels and perhaps sample_weight, clusters and groups, got one with "
+    "logits.": lambda: [
         *parts()[:2],
         {"logits": LOGITS},
     ],
@@ -198,7 +200,7 @@ def test_a_refusal_names_the_batch_and_its_row(message):
 def test_labels_beside_batches_are_refused():
     message = (
         r"^`y` must be left out where `X` yields batches, each of which is a tuple \(logits, labels\) or \(logits, labels, "
-        r"sample_weight\)\.$"
+        r"sample_weight\), or a dictionary\.$"
     )
     with pytest.raises(InputError, match=message):
         ExpectationConsistency().fit(generator, LABELS)
@@ -250,3 +252,77 @@ def test_a_generator_is_closed_when_a_reading_ends_early():
     with pytest.raises(InputError, match=r"^Batch 0: "):
         nishimori.evaluate(held)
     assert [each.gi_frame for each in made] == [None]
+
+
+DOCUMENTS = np.arange(900) // 9
+SITES = np.where(np.arange(900) % 3 == 0, "a", "b")
+
+
+def named(clusters=DOCUMENTS):
+    """Batches that name the clusters and groups of their rows."""
+    given = {"logits": LOGITS, "labels": LABELS, "clusters": clusters, "groups": SITES}
+    return [{name: each[start : start + 200] for name, each in given.items()} for start in range(0, 900, 200)]
+
+
+FRESH = {"function": lambda: named, "list": named, "rows": lambda: nishimori.rows(named)}
+
+OF_CLUSTERS = {
+    "evaluate": lambda *data, **said: (
+        (card := nishimori.evaluate(*data, **said)).accuracy_se,
+        card.nll_se,
+        card.ece_se,
+        card.n_clusters,
+    ),
+    "evaluate after a map": lambda *data, **said: nishimori.evaluate(*data, temperature=2.0, **said).nll_se,
+    "compare": lambda *data, **said: nishimori.compare(*data, methods=("none", "ts"), **said)["none"].scorecard.accuracy_se,
+    "gate": lambda *data, **said: str(nishimori.gate(*data, bounds={"error": 0.55}, **said)),
+    "gap of groups": lambda *data, **said: [each.se for each in nishimori.group_gaps(*data, by="groups", **said).groups],
+    "calibration_test": lambda *data, **said: nishimori.calibration_test(*data, **said).p_value,
+    "temperatures": lambda *data, clusters=None, groups=None: nishimori.temperatures(*data, clusters=clusters).ec_se,
+    "a batch of an iteration": lambda *data, **said: [
+        each.clusters.number for each in (data[0] if hasattr(data[0], "gather") else nishimori.rows(*data, **said))
+    ][:1],
+}
+
+
+@pytest.mark.parametrize("fresh", FRESH)
+@pytest.mark.parametrize("what", OF_CLUSTERS)
+def test_clusters_and_groups_of_batches_count_from_the_first_reading_on(what, fresh):
+    measure = OF_CLUSTERS[what]
+    expected = measure(LOGITS, LABELS, clusters=DOCUMENTS, groups=SITES)
+    found = measure(FRESH[fresh]())
+    assert found == expected if isinstance(expected, str) else found == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("fresh", FRESH)
+def test_a_verdict_counts_the_clusters_of_batches(fresh):
+    asked = {"bounds": {"error": 0.9}, "min_samples": 101}
+    of_arrays = nishimori.gate(LOGITS, LABELS, clusters=DOCUMENTS, **asked)
+    assert of_arrays.verdict == "cannot be judged"
+    assert nishimori.gate(FRESH[fresh](), **asked).verdict == "cannot be judged"
+    with pytest.raises(AssertionError, match="there are only 100 clusters"):
+        nishimori.testing.assert_calibrated(FRESH[fresh](), **asked)
+
+
+def test_a_map_for_groups_gets_those_of_batches_in_the_first_reading():
+    calibrator = nishimori.GroupConsistency(by="groups").fit(LOGITS, LABELS, groups=SITES)
+    expected = nishimori.evaluate(LOGITS, LABELS, groups=SITES, calibrator=calibrator).ece
+    assert nishimori.evaluate(named, calibrator=calibrator).ece == pytest.approx(expected)
+
+
+def test_rows_of_batches_without_a_cluster_are_refused():
+    missing = DOCUMENTS.astype(object)
+    missing[203] = None
+    with pytest.raises(InputError, match=r"^Batch 1: `clusters` must not be missing, got None in row 3\."):
+        nishimori.evaluate(lambda: named(missing))
+
+
+def test_batches_without_names_are_read_once_by_evaluate():
+    readings = []
+
+    def counted():
+        readings.append(1)
+        return parts()
+
+    nishimori.evaluate(counted)
+    assert len(readings) == 1

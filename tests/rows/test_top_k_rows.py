@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import bundled
 import numpy as np
 import pytest
 import reference
@@ -31,7 +32,7 @@ def test_bounds_contain_the_temperatures_of_all_logits_and_narrow_as_more_classe
 
 
 def test_bounds_contain_the_temperature_of_a_real_network():
-    part = nishimori.data.load("cifar100/vgg19").validation
+    part = bundled.network("cifar100/vgg19").validation
     log_p = log_softmax(np.asarray(part.logits, dtype=float)[:1500], axis=1)
     labels = np.asarray(part.labels)[:1500]
     exact = reference.ec_temperature(log_p, labels)
@@ -291,7 +292,7 @@ def test_metrics_at_the_temperature_of_the_model_are_exact():
     assert np.isnan([card.brier, card.nll]).all()
     assert not {"brier", "nll"} & set(card.to_dict())
     with pytest.raises(
-        nishimori.errors.InputError, match=r"standard error of brier, which is not known: the squares of probabilities"
+        nishimori.errors.InputError, match=r"standard error of brier, which is not known: the probabilities that are not listed"
     ):
         card.interval("brier")
     with pytest.raises(

@@ -126,7 +126,7 @@ FLOORED = {
     "ece": metrics.ece,
     "error": metrics.error,
     "accuracy": metrics.accuracy,
-    "top 2": lambda p, y, **k: metrics.top_n_accuracy(p, y, 2, **k),
+    "top 2": lambda p, y, **k: metrics.top_n_accuracy(p, y, top_n=2, **k),
     "predictions": lambda p, y, **k: nishimori.from_temperature(2.0, **k).predict_proba(p)[0].tolist(),
 }
 

@@ -3,23 +3,18 @@
 import numpy as np
 import pytest
 import reference
+from host_kernels import EVERY
 
 from nishimori._kernels.block import N_SUMS
-from nishimori._kernels.kernel import _is_installed
 from nishimori._rows.batch import Batch
 from nishimori._sums.moments import Measure, measure, sum_pair
 from nishimori._sums.observables import Confidence, Energy, TopN
 
 LOGITS, LABELS = reference.drawn(700, 6)
 WEIGHTS = np.random.default_rng(1).exponential(size=700)
-KERNELS = [
-    "numpy",
-    "array_api",
-    pytest.param("numba", marks=pytest.mark.skipif(not _is_installed("numba"), reason="needs numba")),
-]
 
 
-@pytest.fixture(params=KERNELS)
+@pytest.fixture(params=EVERY)
 def _kernel(request, monkeypatch):
     monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
 

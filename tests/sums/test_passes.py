@@ -7,24 +7,24 @@ from itertools import permutations
 import numpy as np
 import pytest
 import reference
+from host_kernels import EVERY, WITH_NATIVE
 
+from nishimori._evaluation.metrics.ks import KolmogorovSmirnov
+from nishimori._evaluation.metrics.metric import MeasureOne
+from nishimori._evaluation.metrics.table import default_metrics
+from nishimori._evaluation.scores import MeasureScores, MetricPlan
 from nishimori._fit.expansion import Expand
-from nishimori._kernels.kernel import _is_installed
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._sums.census import Count, CountZeros
 from nishimori._sums.clusters import ClusterGaps
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence, Energy, TopN
-from nishimori._sums.outcomes import KeepOutcomes
 from nishimori._sums.passes import together
 from nishimori._sums.reliability import uniform_edges
-from nishimori._sums.scores import MeasureScores
 from nishimori.maps.temperature import Temperature
 
-NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not _is_installed("numba"), reason="needs numba"))
 
-
-@pytest.fixture(params=["numpy", "array_api", NUMBA])
+@pytest.fixture(params=EVERY)
 def _kernel(request, monkeypatch):
     monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
 
@@ -47,8 +47,8 @@ PASSES = {
     "top two": Count(TopN(2)),
     "zeros": CountZeros(),
     "clusters": ClusterGaps(((Confidence(), 0.7), (Energy(), 0.6))),
-    "outcomes": KeepOutcomes(0.7, "top"),
-    "scores": MeasureScores((Temperature(1.3), Temperature(1.0)), (uniform_edges(5),) * 2),
+    "outcomes": MeasureOne(KolmogorovSmirnov(), 0.7),
+    "scores": MeasureScores((Temperature(1.3), Temperature(1.0)), (uniform_edges(5),) * 2, MetricPlan(default_metrics())),
 }
 
 
@@ -111,10 +111,10 @@ def test_a_batch_is_the_same_after_all_passes(make):
             np.testing.assert_array_equal(getattr(batch, name), getattr(fresh, name), err_msg=name)
 
 
+@WITH_NATIVE
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_rows_that_were_not_checked_are_counted_in_either_order(order, monkeypatch):
-    pytest.importorskip("numba", reason="only the Numba kernel reads arrays unchecked")
-    monkeypatch.setenv("NISHIMORI_KERNEL", "numba")
+    monkeypatch.setenv("NISHIMORI_KERNEL", "native")
     weights = WEIGHTS * (np.arange(300) % 3 > 0)
     logits = LOGITS.copy()
     batch = Batch(logits, LABELS, weights, masked=False)

@@ -93,14 +93,14 @@ def test_a_sketch_remembers_zeros():
 
 
 def test_the_check_of_the_nll_begins_with_zeros_and_others_do_not_depend_on_them():
-    found = nishimori.gate(P, LABELS, input="probabilities", max_nll=0.5, max_brier=1.0, max_ece=0.5)
+    found = nishimori.gate(P, LABELS, input="probabilities", bounds={"nll": 0.5, "brier": 1.0, "ece": 0.5})
     nll = found["nll"]
     assert nll.message.startswith(f"{MEASURE} NLL ")
     assert f"{nll.verdict}: {MEASURE} NLL " in str(found)
     assert all(MEASURE not in found[name].message for name in ("brier", "ece"))
     for text in (found.to_markdown(), found.to_junit(), found.to_github(), found.to_json()):
         assert "The true class has probability 0 in 1 of 431 samples" in text
-    floored = nishimori.gate(P, LABELS, input="probabilities", max_nll=2.0, floor=1e-4)
+    floored = nishimori.gate(P, LABELS, input="probabilities", bounds={"nll": 2.0}, floor=1e-4)
     assert floored["nll"].message.startswith("NLL ")
 
 

@@ -138,7 +138,7 @@ def odd_group_gaps():
 
 
 def odd_gate():
-    return nishimori.gate(LOGITS, LABELS, groups=np.full(400, ODD[1]), max_group_gap=0.01)
+    return nishimori.gate(LOGITS, LABELS, groups=np.full(400, ODD[1]), bounds={"group_gap": 0.01})
 
 
 def odd_comparison():

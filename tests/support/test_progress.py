@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from nishimori._support.progress import show_or_report, show_progress, silent
+from nishimori._support.progress import show_progress, silent
 from nishimori.errors import InputError
 
 
@@ -58,14 +58,6 @@ def test_the_numbers_of_a_bar_are_whole_on_a_narrow_terminal(width, monkeypatch)
         report("table-corrupted: cifar100/resnet110-fraction-0.1", 12345, 67890)
     shown_numbers = ("12345/67890", "0:00:00") if width >= 60 else ("12345/67890",)
     assert all(number in sys.stderr.getvalue() for number in shown_numbers)
-
-
-def test_a_report_of_the_old_kind_still_works_with_a_warning():
-    seen = []
-    warned = pytest.warns(FutureWarning, match="`report` is deprecated")
-    with warned, show_or_report(None, lambda *told: seen.append(told)) as report:
-        report("a", 1, 2)
-    assert seen == [("a", 1, 2)]
 
 
 @pytest.mark.parametrize("progress", ["yes", "no", 1, 0])

@@ -108,7 +108,7 @@ Y = np.array([1, -1, 1, 1, -1, 1])
         (np.where(X > 1, nan, X), Y, "`x` must be finite, got NaN or infinity"),
         (np.where(X > 1, inf, X), Y, "`x` must be finite, got NaN or infinity"),
         (X[:, :0], Y, r"with at least one sample and one column, got shapes \(6, 0\) and \(6,\)"),
-        (X, ["up"] * 6, "`x` and `y` must be arrays of numbers, but NumPy cannot convert them: could not convert string"),
+        (X, ["up"] * 6, r"`x` and `y` must be arrays of numbers, got what NumPy cannot convert \(could not convert string"),
     ],
     ids=["fewer labels", "one row", "column", "0 and 1", "2 and -2", "nan label", "nan", "inf", "no columns", "words"],
 )

@@ -270,7 +270,7 @@ def test_a_density_is_refused_if_atoms_are_not_declared_or_the_probability_decre
         def probability(self, z):
             return expit(z + 2 * np.sin(3 * z))
 
-    for teacher, message in ((Undeclared(), "Set `atoms`"), (Sign(), "Set `atoms`"), (Wavy(), "σ\\* decreases somewhere")):
+    for teacher, message in ((Undeclared(), "Set `atoms`"), (Sign(), "Set `atoms`"), (Wavy(), "σ\\* that decreases somewhere")):
         with pytest.raises(InputError, match=message):
             Overlaps(teacher, 0.5, 1.0).density(0.3, 0.6)
 

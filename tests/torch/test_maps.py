@@ -283,8 +283,8 @@ REFUSED = {
     ),
     "classes in another dimension": (
         lambda: Calibrated(nn.Identity(), MAPS["number"][0])(torch.ones(2, K, 3, 3)),
-        CLASSES + "3 in shape (2, 5, 3, 3). Move the classes last: wrap the network in a module whose `forward` returns "
-        "`logits.movedim(1, -1)`, and calibrate that module.",
+        CLASSES + "3 in shape (2, 5, 3, 3). If dimension 1 holds the classes, pass `class_axis=1` to `calibrate` or "
+        "`Calibrated`.",
     ),
     "masked classes": (
         lambda: Calibrated(nn.Identity(), MAPS["diagonal"][0])(MASKED),
@@ -303,8 +303,8 @@ REFUSED = {
     ),
     "a map of somebody's own": (
         lambda: Calibrated(nn.Identity(), Foreign()),
-        "The map must be one of Temperature, ClassTemperatures, GroupTemperatures, Affine, LogOdds, Mixture, LogAffine, got a "
-        "Foreign, which PyTorch modules cannot apply. Use the calibrator itself on the logits that `collect` returns.",
+        "A map of the class Foreign cannot be saved, because its class is not registered. Call `nishimori.register_map(name, "
+        "Foreign)` in the module that defines it, or pickle the calibrator.",
     ),
     "a parameter beyond float32": (
         lambda: Calibrated(nn.Identity(), Affine(1.0, [1e39, 0.0])),

@@ -174,9 +174,8 @@ REFUSED = {
     ),
     "pixels": (
         lambda: Calibrated(Convolution(nn.Identity()).head[0], MAPS["matrix"][0]).fold(probe=IMAGES),
-        "`model` must return logits whose last dimension holds the 5 classes of the map, got 4 in shape (4, 5, 4, 4). Move "
-        "the classes last: wrap the network in a module whose `forward` returns `logits.movedim(1, -1)`, and calibrate that "
-        "module.",
+        "`model` must return logits whose last dimension holds the 5 classes of the map, got 4 in shape (4, 5, 4, 4). If "
+        "dimension 1 holds the classes, pass `class_axis=1` to `calibrate` or `Calibrated`.",
     ),
     "a masked class": (
         lambda: Calibrated(masked(), MAPS["matrix"][0]).fold(),

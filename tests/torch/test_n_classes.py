@@ -68,10 +68,7 @@ def message(shape, remedy, n_classes=K):
     return f"`model` must return logits whose last dimension holds the {n_classes} classes of the map, {got}. {remedy}"
 
 
-MOVE = (
-    "Move the classes last: wrap the network in a module whose `forward` returns `logits.movedim(1, -1)`, and calibrate that "
-    "module."
-)
+NAME_IT = "If dimension 1 holds the classes, pass `class_axis=1` to `calibrate` or `Calibrated`."
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +88,7 @@ def test_the_temperature_of_pixels_is_that_of_rows_with_the_classes_last(segment
 def test_the_width_of_an_image_is_not_taken_for_its_classes(predict, segmented):
     with pytest.raises(InputError) as error:
         predict(segmented, IMAGES)
-    assert str(error.value) == message((12, K, H, W), MOVE)
+    assert str(error.value) == message((12, K, H, W), NAME_IT)
 
 
 def test_logits_with_the_classes_elsewhere_are_still_divided(segmented):
@@ -115,7 +112,7 @@ def test_maps_that_compare_classes_refuse_other_dimensions_in_forward_too(method
     calibrated = calibrate(network, [(IMAGES, drawn(network))], forward=last, method=method)
     with pytest.raises(InputError) as error:
         calibrated(IMAGES)
-    assert str(error.value) == message((12, K, H, W), MOVE)
+    assert str(error.value) == message((12, K, H, W), NAME_IT)
 
 
 def test_temperatures_of_groups_divide_images_whatever_their_layout():
@@ -140,8 +137,7 @@ OTHERS = {
     "no rows": ((5,), "Return one row per sample: for a single sample, pass a batch of one."),
     "classes in the middle": (
         (2, 3, 5, 4),
-        "Move the classes last: wrap the network in a module whose `forward` returns `logits.movedim(2, -1)`, and calibrate "
-        "that module.",
+        "If dimension 2 holds the classes, pass `class_axis=2` to `calibrate` or `Calibrated`.",
     ),
     "as many samples as classes": ((5, 4), "Use the network that the map was fitted to, or calibrate this one."),
 }
@@ -284,7 +280,7 @@ def test_an_onnx_file_of_probabilities_is_refused_where_the_classes_are_not_last
     pytest.importorskip("onnxscript")
     with pytest.raises(InputError) as error:
         to_onnx(segmented, IMAGES, tmp_path / "p.onnx", output="probabilities")
-    assert str(error.value) == message((12, K, H, W), MOVE).replace("(12,", "(n,")
+    assert str(error.value) == message((12, K, H, W), NAME_IT).replace("(12,", "(n,")
     assert not list(tmp_path.iterdir())
 
 

@@ -270,7 +270,8 @@ def test_a_network_that_fails_on_one_rank_is_refused_on_all(ranks):
 ARGUMENTS = {
     "other_methods": (
         "All ranks must call `calibrate` with the same arguments, got ExpectationConsistency(), ignore_index=-100, "
-        "shift_labels=False on rank 0; TemperatureScaling(), ignore_index=-100, shift_labels=False on rank 1."
+        "shift_labels=False, class_axis=-1 on rank 0; TemperatureScaling(), ignore_index=-100, shift_labels=False, "
+        "class_axis=-1 on rank 1."
     ),
     "wrong_limit": "Rank 0: `keep_up_to` must lie between 0 and inf, got -1.",
     "wrong_label": "Rank 1: `ignore_index` must be a whole number, such as -100, got 0.5.",

@@ -207,7 +207,7 @@ REFUSED = {
     "classes in dimension 1": (
         lambda: collect(Network(), [(torch.zeros(2, 6, 4, 5), torch.zeros(2, 4, 5))]),
         "The labels of each batch must have shape (2, 6, 4), got (2, 4, 5) in batch 0. If the classes are in dimension 1 of "
-        "the logits (2, 6, 4, 5), move them to the end: `logits.movedim(1, -1)`.",
+        "the logits (2, 6, 4, 5), pass `class_axis=1`.",
     ),
     "late labels without sequences": (
         lambda: collect(Network(), [(torch.zeros(4, 3), torch.zeros(4))], shift_labels=True),

@@ -12,7 +12,7 @@ from nishimori._fit.match import Match, Receipt
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import Rows, counts_in
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._support.intervals import Interval
 from nishimori._support.roots import Root
@@ -112,8 +112,7 @@ class AdaptiveConsistency(Calibrator):
         ``clusters`` and ``counts`` change not only the standard error, but also T: they say how noisy δ is. From a sketch, T is
         right to about a hundredth of its standard error, because a sketch interpolates the variance of δ.
         """
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         label_name = self.label_name(X)
         return self.adopt(X, data, match_both(data, label_name=label_name, counts=counts))
 

@@ -15,7 +15,7 @@ from nishimori._fit.search import match
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import counts_in, refuse_counted_clusters
+from nishimori._rows.rows import refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
@@ -159,8 +159,7 @@ class BiasCorrected(Calibrator):
         """
         if self.method not in ("ec", "ts"):
             raise InputError("method", "be 'ec' or 'ts'", got=repr(self.method))
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_sketch(data, "BiasCorrected")
         refuse_counted_clusters(data, counts=counts)
         if data.n_classes > _MOST_CLASSES:

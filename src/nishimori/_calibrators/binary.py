@@ -12,7 +12,7 @@ from nishimori._fit.logistic import Coefficients, LogisticSearch, Look, Overview
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import Rows, counts_in, refuse_counted_clusters
+from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.census import CountZeros, warn_of_zeros
 from nishimori._sums.passes import together
@@ -99,8 +99,7 @@ class BinaryCalibrator(Calibrator):
             perfectly, else because there are too few different scores.
         """
         terms = self._terms
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         self._refuse_other_data(data, counts=counts)
         functions = tuple(each for each in terms.values() if each != "1")
         zeros, seen = data.gather(together(CountZeros(), Look(functions))).items

@@ -7,6 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -24,7 +25,7 @@ from nishimori._methods.traits import Traits
 from nishimori._rows.batch import Batch, Groups
 from nishimori._rows.labels import Classes, class_labels, column_names, flat_labels, refuse_permuted
 from nishimori._rows.options import RowOptions
-from nishimori._rows.rows import Rows, floor_in, is_rows
+from nishimori._rows.rows import Rows, counts_in, floor_in, is_rows
 from nishimori._rows.scores import Floor, Input, Scores, is_auto, scores_of, warn_if_probabilities
 from nishimori._rows.top_k import TopK
 from nishimori._support import arrays
@@ -35,7 +36,7 @@ from nishimori.errors import InputError
 from nishimori.maps.claims import CHECKED_ROWS, check_claims, check_claims_on_random_logits
 from nishimori.maps.group_temperatures import checked_groups
 from nishimori.maps.kinds import claims_to_check
-from nishimori.maps.map import Map, in_blocks
+from nishimori.maps.map import Map, apply_checked, in_blocks
 from nishimori.maps.temperature import temperature_of
 
 
@@ -146,6 +147,7 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         ignore_index: int | None = None,
     ) -> Rows:
         """The data to fit to; values are checked when they are first read."""
+        check_constructor(self)
         options: RowOptions = {"sample_weight": sample_weight, "clusters": clusters, "groups": groups}
         options["ignore_index"] = ignore_index
         if is_rows(X):  # `input` and `classes` are then those of the scores to predict from
@@ -153,6 +155,21 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         else:
             options |= {"input": self.input, "classes": self.classes, "floor": self.floor}
         return open_rows_to_fit(X, y, names=("X", "y"), **options)
+
+    def rows_to_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        clusters: Any,
+        counts: bool,
+        groups: Any = None,
+        *,
+        ignore_index: int | None = None,
+    ) -> tuple[Rows, bool]:
+        """The data to fit to, and whether weights are counts: because it is said to `fit`, or because the rows say so."""
+        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
+        return data, counts or counts_in(data)
 
     @staticmethod
     def label_name(X: Any) -> str:
@@ -278,7 +295,12 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
                 remedy="`TopK.probabilities(temperature)` gives bounds on the probabilities of the listed classes.",
             )
         if is_rows(X):
-            raise InputError("X", "be an array", got="a Rows object", remedy="Pass its logits.")
+            raise InputError(
+                "X",
+                "be an array",
+                got="a Rows object",
+                remedy="Pass the array of scores that the rows were made from, or one batch of them.",
+            )
         array = numeric(X, "X")
         if hasattr(self, "n_features_in_"):
             self._check_names(X, array.shape)
@@ -336,7 +358,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         if arrays.is_lazy(X):
             return lazily(self, "transform", X, groups)
         given = self._scores(X)
-        found = self._from_logits(given, self._binary_logit if given.is_binary_score else self.map_.apply, groups)
+        found = self._from_logits(
+            given, self._binary_logit if given.is_binary_score else partial(apply_checked, self.map_), groups
+        )
         return in_data_frame(found, X, self, lambda: self._names_out(given.n_classes, one_column=given.is_binary_score))
 
     def get_feature_names_out(self, input_features: Any = None) -> HostArray:
@@ -403,14 +427,14 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         if self.map_.keeps_predictions:  # different probabilities can have the same logarithm
             ranked = given.table(rows=rows)
         else:
-            ranked = self.map_.apply(given.logits(rows=rows), None if groups is None else groups.of(rows))
+            ranked = apply_checked(self.map_, given.logits(rows=rows), None if groups is None else groups.of(rows))
         return namespace(ranked).argmax(ranked, axis=1)
 
     def _binary_logit(self, logits: Array, groups: Any) -> Array:
         """The calibrated logit of the second class over the first, one number per row."""
         if temperature_of(self.map_) is not None:  # the difference first: that of two infinite logits is NaN
             return self.map_.apply((logits[:, 1] - logits[:, 0])[:, None])[:, 0]
-        mapped = self.map_.apply(logits, groups)
+        mapped = apply_checked(self.map_, logits, groups)
         return mapped[:, 1] - mapped[:, 0]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -454,6 +478,27 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         return {name: plain(value) for name, value in params.items() if name not in COMMON}
 
 
+def check_constructor(made: Calibrator) -> None:
+    """Refuse a calibrator of somebody's own whose constructor does not set what all calibrators have."""
+    missing = [name for name in COMMON if not hasattr(made, name)]
+    if missing:
+        raise InputError(
+            f"{type(made).__name__}.__init__",
+            "take `input`, `classes` and `floor` as keywords and set attributes of these names",
+            got=f"no {', '.join(missing)}",
+        )
+
+
+def fit_checked(method: Calibrator, *data: Any, **options: Any) -> Calibrator:
+    """A calibrator after its `fit`; refuses one of somebody's own that does not return what it has learned."""
+    check_constructor(method)
+    found: Any = method.fit(*data, **options)
+    if not isinstance(found, Calibrator) or not hasattr(found, "map_"):
+        got = "a calibrator without a map" if isinstance(found, Calibrator) else f"a result of the type {type(found).__name__}"
+        raise InputError(f"{type(method).__name__}.fit", "end with `return self.learn(...)`", got=got)
+    return found
+
+
 @dataclass(frozen=True)
 class _CheckClaims:
     """The pass that checks what a map claims, and sums nothing."""
@@ -461,7 +506,7 @@ class _CheckClaims:
     map_: Map
 
     def __call__(self, batch: Batch) -> int:
-        check_claims(self.map_, batch.double, self.map_.apply(batch.double))
+        check_claims(self.map_, batch.double, apply_checked(self.map_, batch.double))
         return 0
 
 

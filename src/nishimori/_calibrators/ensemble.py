@@ -9,7 +9,6 @@ from nishimori._fit.search import match
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import counts_in
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
@@ -111,8 +110,7 @@ class EnsembleTemperature(Calibrator):
         NoTemperatureError
             If there is no temperature of temperature scaling, as where all samples are classified correctly.
         """
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
         temperature, receipt = matched.solution(0)

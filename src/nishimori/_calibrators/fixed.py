@@ -107,7 +107,9 @@ class Uncalibrated(Calibrator):
 
 
 class FixedMap(Calibrator):
-    """A map that was fitted before, ready to use: what `load` gives for a method that is not registered here.
+    """A map that is kept as it is. Call `fit`, which only notes the columns and classes of the data, before you use it.
+
+    It is also what `load` gives, ready to use, for a method that is not registered here.
 
     Parameters
     ----------

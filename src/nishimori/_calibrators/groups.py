@@ -11,7 +11,7 @@ from nishimori._fit.search import match
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels, first_names
-from nishimori._rows.rows import Rows, counts_in, groups_in
+from nishimori._rows.rows import Rows, groups_in
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.groups import By, Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy
@@ -148,8 +148,7 @@ class GroupConsistency(Calibrator):
             raise InputError(
                 "groups", "be left out with by='prediction'", got="some", remedy="Use GroupConsistency(by='groups')."
             )
-        data = self.rows_from(X, y, sample_weight, clusters, groups, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
         if isinstance(data, Sketch):
             raise InputError("X", "not be a sketch, which has no sums per group", remedy="Pass logits and labels.")
         grouping = self._grouping(data)

@@ -10,7 +10,7 @@ from nishimori._calibrators.parameters import MOST_WITH_ERRORS, NOT_IN_FILE, Lay
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import Rows, counts_in, has_clusters, refuse_counted_clusters
+from nishimori._rows.rows import Rows, has_clusters, refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_bins import TallyClasses, cluster_squares, quantile_edges
 from nishimori._sums.class_claims import ClassWeights, curve_columns, sum_by_class
@@ -137,8 +137,7 @@ class HistogramBinning(Calibrator):
         """
         prior = checked_prior(self.prior)
         check_bins(self.n_bins, self.strategy)
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_sketch(data, "HistogramBinning")
         refuse_counted_clusters(data, counts=counts)
         n_curves = len(curve_columns(data.n_classes))

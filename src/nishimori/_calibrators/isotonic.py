@@ -10,7 +10,7 @@ from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import counts_in, refuse_counted_clusters
+from nishimori._rows.rows import refuse_counted_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.class_claims import claims_by_class, sum_by_class
 from nishimori._sums.outcomes import Levels
@@ -112,8 +112,7 @@ class Isotonic(Calibrator):
             If all samples belong to one class.
         """
         prior = checked_prior(self.prior)
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_sketch(data, "Isotonic")
         refuse_counted_clusters(data, counts=counts)
         samples = data.gather(sum_by_class)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from nishimori._calibrators.calibrator import COMMON, Calibrator
+from nishimori._calibrators.calibrator import COMMON, Calibrator, check_constructor
 from nishimori._calibrators.fixed import FIXED, FixedMap, FixedTemperature
 from nishimori._calibrators.one_temperature import Matched, OneTemperature
 from nishimori._methods import registry
@@ -48,7 +48,7 @@ def register(name: str, observable_or_class: Any) -> None:
     """
     if not isinstance(name, str) or not name or ":" in name or name != name.strip() or name == FIXED:
         raise InputError("name", f"be a word without a colon, and not {FIXED!r}", got=repr(name))
-    registry.add(name, _check_target(observable_or_class, "`observable_or_class`"))
+    registry.add(name, _check_target(observable_or_class, "observable_or_class"))
 
 
 def calibrator(name: str, **params: Any) -> Calibrator:
@@ -82,11 +82,17 @@ def new_calibrator(given: Any, name: str) -> Calibrator:
     if isinstance(given, str):
         return calibrator(given)
     if isinstance(given, Calibrator):
+        check_constructor(given)
         copy: Calibrator = clone(given)
         return copy
+    _refuse_class(given, name)
+    raise InputError(name, "be the name of a method, such as 'ec', or a calibrator", got=f"{given!r:.60}")
+
+
+def _refuse_class(given: Any, name: str) -> None:
+    """Refuse a class of calibrators where one of its calibrators is meant."""
     if isinstance(given, type) and issubclass(given, Calibrator):
         raise InputError(name, "be the name of a method or a calibrator", got="a class", remedy=f"Pass `{given.__name__}()`.")
-    raise InputError(name, "be the name of a method, such as 'ec', or a calibrator", got=f"{given!r:.60}")
 
 
 def own_parameters(name: str) -> tuple[str, ...]:
@@ -100,15 +106,15 @@ def _own_parameters(target: Any) -> tuple[str, ...]:
 
 def target_of(name: Any) -> Any:
     """The observable or class behind a name that a user typed."""
+    _refuse_class(name, "The method")
     if isinstance(name, str) and ":" in name:
-        return _check_target(registry.import_object(name), f"`{name}`")
+        return _check_target(registry.import_object(name), name)
     target = registry.find(name) if isinstance(name, str) else None
     if target is None:
         close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), registry.names(), 1)), None)
-        meant = f" Did you mean {close!r}?" if close else ""
-        raise InputError(
-            f"The method must be one of {', '.join(registry.names())}, or package.module:Name, got {name!r}.{meant}"
-        )
+        meant = f"Did you mean {close!r}?" if close else ""
+        known = ", ".join(registry.names())
+        raise InputError("The method", f"be one of {known}, or package.module:Name", got=repr(name), remedy=meant)
     return _check_target(target, f"The method {name!r}")
 
 
@@ -117,11 +123,11 @@ def _check_target(target: Any, what: str) -> Any:
     is_class = isinstance(target, type) and issubclass(target, Observable | Calibrator)
     if is_class and isabstract(target):
         missing = ", ".join(sorted(target.__abstractmethods__))
-        raise InputError(f"{what} must have all methods that it needs, got {target.__name__} without {missing}. Write them.")
+        got = f"{target.__name__} without {missing}"
+        raise InputError(what, "have all methods that it needs", got=got, remedy="Write them.")
     if not is_class and not isinstance(target, Observable):
-        raise InputError(
-            f"{what} must be an observable, or a subclass of nishimori.Observable or nishimori.Calibrator, got {target!r}."
-        )
+        must = "be an observable, or a subclass of nishimori.Observable or nishimori.Calibrator"
+        raise InputError(what, must, got=repr(target))
     return target
 
 
@@ -172,7 +178,7 @@ def _of_method(record: Record, common: dict[str, Any], path: str | os.PathLike[s
         target = registry.find(origin.method)
         if target is None:
             return None
-        made = _instantiate(_check_target(target, origin.method), {**origin.params, **common})
+        made = _instantiate(_check_target(target, f"The method {origin.method!r}"), {**origin.params, **common})
         if isinstance(made, OneTemperature) and origin.n_classes is not None:
             made.observable_for(origin.n_classes)  # refuses parameters that do not suit so many classes
     except Exception as error:

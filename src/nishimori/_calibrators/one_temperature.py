@@ -13,7 +13,7 @@ from nishimori._fit.top_k_bounds import BoundedMatch
 from nishimori._methods import registry
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import Rows, counts_in
+from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
 from nishimori._rows.top_k_rows import TopKRows
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
@@ -107,8 +107,7 @@ class OneTemperature(Calibrator):
         NoTemperatureError
             If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
         """
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         observable = self.observable_for(data.n_classes)
         right = observable if isinstance(observable, TopN) else None
         if isinstance(data, TopKRows):

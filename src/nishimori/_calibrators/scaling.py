@@ -18,7 +18,7 @@ from nishimori._fit.search import match
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes, class_labels
-from nishimori._rows.rows import Rows, counts_in, has_clusters
+from nishimori._rows.rows import Rows, has_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Energy
@@ -110,8 +110,7 @@ class AffineScaling(Calibrator):
         NotConvergedError
             If nothing is penalised and no finite parameters fit best.
         """
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         parameters = self._parameters(data.n_classes)
         self._strengths(parameters, 1.0, 1.0)  # refuses what cannot be a strength before the data are read

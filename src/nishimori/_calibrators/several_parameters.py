@@ -2,7 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,24 +13,26 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.parameters import MOST_WITH_ERRORS, Layout, flat_entries, read_errors, refuse_sketch, too_many
 from nishimori._fit.conditions import gap_products, refuse_masks, sandwich
 from nishimori._fit.features import CheckFeatures, Family, MatchFeatures
-from nishimori._fit.newton import solve
+from nishimori._fit.newton import Equations, Solution, solve
 from nishimori._fit.search import match
 from nishimori._methods.record import Record
-from nishimori._rows.rows import counts_in, refuse_counted_clusters
+from nishimori._rows.rows import Rows, refuse_counted_clusters
 from nishimori._sums.observables import Energy
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError
+from nishimori.errors import InputError, NotConvergedError
 from nishimori.maps.map import Map
+
+# So many rows give the start of a search in all rows, if these are many more.
+_SAMPLE = 2**12
 
 
 class SeveralParameters(Calibrator):
     """A calibrator with several parameters; subclass it to write one of your own.
 
-    Say where the parameters start (`start`), which map they give (`map_for`), and how the mapped logits change with each
-    parameter (`features`). Then `fit` chooses the parameters of least cross-entropy. Write `observables` too, and the
+    Say where the parameters start (`start`) and which map they give (`map_for`). Then `fit` chooses the parameters of least
+    cross-entropy, near the start if there are several minima. Write `features`, the derivative of the mapped logits by each
+    parameter, if you know it: otherwise it is taken by differences, which takes longer. Write `observables` too, and the
     parameters are chosen so that each observable has the same mean under the model as at the labels.
-
-    The mapped logits must be linear in the parameters: an inverse temperature is a parameter, a temperature is not.
 
     Attributes
     ----------
@@ -36,8 +40,10 @@ class SeveralParameters(Calibrator):
         The parameters by name, in the shapes that `start` gave them.
     parameters_se_ : dict of float or array, or None
         Their standard errors, in the same shapes; None if they are not known.
+    covariance_ : array of shape (n_parameters, n_parameters), or None
+        Their covariance, in the order of `start`, those of an array one after the other. Files do not hold it.
     why_no_se_ : str or None
-        Why they are not known.
+        Why the standard errors are not known.
     residual_ : float
         The largest gap that is left between the mean of an observable under the model and at the labels.
     map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
@@ -58,10 +64,6 @@ class SeveralParameters(Calibrator):
     ...         biases = np.zeros(n_classes)
     ...         biases[-1] = parameters["bias"]
     ...         return nishimori.maps.Affine(parameters["scale"], biases)
-    ...     def features(self, logits):
-    ...         last = np.zeros_like(logits)
-    ...         last[:, -1] = 1
-    ...         return np.stack([logits, last], axis=2)
     >>> rng = np.random.default_rng(0)
     >>> logits = 3 * rng.normal(size=(4000, 5))
     >>> biased = logits / 2 + [0, 0, 0, 0, 1]
@@ -76,6 +78,7 @@ class SeveralParameters(Calibrator):
     n_passes_: int
     parameters_: dict[str, Any]
     parameters_se_: dict[str, Any] | None
+    covariance_: HostArray | None
     why_no_se_: str | None
     residual_: float | None
 
@@ -100,24 +103,27 @@ class SeveralParameters(Calibrator):
     def map_for(self, parameters: Mapping[str, Any], n_classes: int) -> Map:
         """The map with these parameters, which have the names and shapes that `start` gave them; numbers are floats."""
 
-    @abstractmethod
-    def features(self, logits: HostArray) -> Any:
-        """How much each mapped logit changes with each parameter.
+    def features(self, logits: HostArray, parameters: Mapping[str, Any]) -> Any:
+        """How much each mapped logit changes with each parameter: the derivative; by default taken by differences.
 
         Parameters
         ----------
         logits : array of shape (n, n_classes)
             Some rows: float64, as a NumPy array whatever library the data come from. It is read-only.
+        parameters : dict of float or array
+            Where the derivative is asked for. It does not matter where the mapped logits are linear in the parameters.
 
         Returns
         -------
         array of shape (n, n_classes, n_parameters)
             The parameters are in the order of `start`, those of an array one after the other.
         """
+        layout, x = Layout.of(parameters, type(self).__name__)
+        return Family(type(self).__name__, _MapFor(self, layout, logits.shape[1]), None, None).tables(logits, x)[0]
 
-    def observables(self, logits: HostArray) -> Any:
+    def observables(self, logits: HostArray, parameters: Mapping[str, Any]) -> Any:
         """What is matched for each parameter, in the shape of `features`: by default the features, for least cross-entropy."""
-        return self.features(logits)
+        return self.features(logits, parameters)
 
     def fit(
         self,
@@ -136,8 +142,7 @@ class SeveralParameters(Calibrator):
         NotConvergedError
             If no finite parameters satisfy the conditions, or if two parameters have the same effect.
         """
-        data = self.rows_from(X, y, sample_weight, clusters, ignore_index=ignore_index)
-        counts = counts or counts_in(data)
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         refuse_sketch(data, type(self).__name__)
         refuse_counted_clusters(data, counts=counts)
         matched = match(data, Energy(), label_name=self.label_name(X), counts=counts)
@@ -145,24 +150,28 @@ class SeveralParameters(Calibrator):
         temperature, receipt = matched.solution(0)
         layout, start = Layout.of(self.start(data.n_classes, temperature), type(self).__name__)
         family = self._family(layout, data.n_classes)
-        data.gather(CheckFeatures(family, start))
-        found = solve(lambda x: data.gather(MatchFeatures(family, x)).equations, start)
-        errors = None
+        family = data.gather(CheckFeatures(family, start)).family(family)
+        found = _solve(data, family, start)
+        covariance = errors = None
         if layout.size <= MOST_WITH_ERRORS:
             products = gap_products(data, MatchFeatures(family, found.x).gaps_of, counts=counts) / matched.census.weight**2
-            errors = np.sqrt(np.diag(sandwich(found.equations.jacobian, products)))
+            covariance = sandwich(found.equations.jacobian, products)
+            errors = np.sqrt(np.diag(covariance))
         parameters = layout.by_name(found.x)
         self.learn(X, data, self.map_for(parameters, data.n_classes), receipt.n_samples, found.residual)
         self.n_passes_ = receipt.n_passes + 1 + found.readings + (errors is not None)
         self.parameters_ = parameters
         self.parameters_se_ = None if errors is None else layout.by_name(errors)
+        self.covariance_ = covariance
         self.why_no_se_ = None if errors is not None else too_many(layout.size)
         return self
 
     def _family(self, layout: Layout, n_classes: int) -> Family:
-        is_own = type(self).observables is not SeveralParameters.observables
-        observables = self.observables if is_own else None
-        return Family(type(self).__name__, _MapFor(self, layout, n_classes), self.features, observables)
+        features, observables = (
+            _CalibratorTable(self, name, layout) if getattr(type(self), name) is not getattr(SeveralParameters, name) else None
+            for name in ("features", "observables")
+        )
+        return Family(type(self).__name__, _MapFor(self, layout, n_classes), features, observables)
 
     def estimates(self) -> dict[str, float] | None:
         """The parameters and their standard errors, one number per entry."""
@@ -174,7 +183,44 @@ class SeveralParameters(Calibrator):
         layout, _ = Layout.of(self.start(self.n_features_in_, 1.0), type(self).__name__)
         self.parameters_ = layout.read(record.provenance.estimates or {}) or {}
         self.parameters_se_, self.why_no_se_ = read_errors(record, layout)
+        self.covariance_ = None
         return self
+
+
+def _solve(data: Rows, family: Family, start: HostArray) -> Solution:
+    """The parameters that satisfy the conditions; those of a loss must be a minimum of it."""
+    elsewhere = set()
+
+    def equations(rows: Rows, x: HostArray) -> Equations:
+        found, is_minimum = rows.gather(MatchFeatures(family, x)).equations(is_loss=family.is_loss)
+        if not is_minimum:
+            elsewhere.add(x.tobytes())
+        return found
+
+    sample = data.sample(_SAMPLE) if (data.n_rows or 0) > 4 * _SAMPLE else None
+    if sample is not None:  # whose answer is a few standard errors away from that of all rows
+        with suppress(NotConvergedError):
+            start = solve(partial(equations, sample), start, enough=0.01).x
+        elsewhere.clear()
+    found = solve(partial(equations, data), start)
+    if found.x.tobytes() in elsewhere:
+        raise NotConvergedError(
+            f"The search ended at parameters {np.round(found.x, 4).tolist()} where the cross-entropy is not at a minimum. "
+            f"Choose another `start` of {family.name}, or fewer parameters."
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _CalibratorTable:
+    """A table of a calibrator, from logits and parameters in a flat array, as something that can be sent to other processes."""
+
+    calibrator: SeveralParameters
+    name: str
+    layout: Layout
+
+    def __call__(self, logits: HostArray, x: HostArray) -> Any:
+        return getattr(self.calibrator, self.name)(logits, self.layout.by_name(x))
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,38 @@
-"""How a temperature varies from one validation set to the next, by resampling the one there is."""
+"""How what is fitted varies from one validation set to the next, by resampling the one there is.
 
+The temperatures of all resamples that match an observable are found together, from a few readings. Every other calibrator is
+fitted again to each resample.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import asinh, ceil, inf, log, pi
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.polynomial import chebyshev
+from sklearn.base import clone
 
-from nishimori._calibrators.methods import calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_checked
+from nishimori._calibrators.methods import calibrator, new_calibrator
 from nishimori._calibrators.one_temperature import OneTemperature
 from nishimori._fit.search import match
 from nishimori._kernels.row_sums import row_sums
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import NO_GROUPS, RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Observable, RowView, TopN
-from nishimori._sums.resampling import on_host, resampled_sums
+from nishimori._sums.resampling import ResampledRows, on_host, resampled_sums
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
 from nishimori._support.intervals import Interval
 from nishimori._support.numbers import between, whole
-from nishimori.errors import InputError
+from nishimori._support.warnings import collect_notices
+from nishimori.errors import InputError, NoRowsError, NotConvergedError, NoTemperatureError
 
 # The gap of a resample is a polynomial in log β through the Chebyshev points of a panel. The gap of a row is analytic up to an
 # imaginary part of π/2, which says how many points give this relative precision.
@@ -43,7 +53,7 @@ _ROUNDING = 64 * float(np.finfo(float).eps)
 
 @dataclass(frozen=True, eq=False)
 class Bootstrap:
-    """The temperatures of many resamples of a validation set.
+    """What was fitted to many resamples of a validation set.
 
     Each sample is in a resample as often as a draw from Poisson's distribution with mean 1 says, independently of all others.
     The usual bootstrap draws as many samples as there are. The number of copies of one sample has the same distribution there,
@@ -52,43 +62,84 @@ class Bootstrap:
 
     Attributes
     ----------
-    temperature : float
-        That of the validation set itself.
-    temperatures : array
-        Those of the resamples that have one.
+    parameters : dict of float or array
+        What was fitted to the validation set itself: "temperature" where that is all there is, else `parameters_` of the
+        calibrator or, if it has none, the parameters of its map.
+    draws : dict of array
+        The same for each resample that has them, along the first dimension.
     n_without : int
-        How many resamples have no temperature, such as those without a wrong answer.
+        How many resamples have no solution, such as those without a wrong answer.
     """
 
-    temperature: float
-    temperatures: HostArray
+    parameters: dict[str, Any]
+    draws: dict[str, HostArray]
     n_without: int
 
     @property
-    def se(self) -> float:
-        """The standard error of T: T times the standard deviation of log T over the resamples."""
-        return self.temperature * float(np.log(self.temperatures).std(ddof=1)) if len(self.temperatures) > 1 else inf
+    def temperature(self) -> float | None:
+        """The temperature of the validation set itself; None if more than that was fitted."""
+        return self.parameters["temperature"] if self.parameters.keys() == {"temperature"} else None
 
-    def interval(self, level: float = 0.95) -> Interval:
+    @property
+    def temperatures(self) -> HostArray | None:
+        """The temperatures of the resamples that have one; None if more than that was fitted."""
+        return None if self.temperature is None else self.draws["temperature"]
+
+    @property
+    def errors(self) -> dict[str, Any]:
+        """The standard error of each parameter: its standard deviation over the resamples.
+
+        That of a temperature is T times the standard deviation of log T.
+        """
+        if self.temperature is None:
+            return {name: self._spread(each) for name, each in self.draws.items()}
+        return {"temperature": self.temperature * self._spread(np.log(self.draws["temperature"]))}
+
+    @staticmethod
+    def _spread(draws: HostArray) -> Any:
+        if len(draws) < 2:
+            return np.full(draws.shape[1:], inf)[()]
+        spread = draws.std(axis=0, ddof=1)
+        return spread if spread.ndim else float(spread)
+
+    @property
+    def se(self) -> float | None:
+        """The standard error of T; None if more than one temperature was fitted, for which see `errors`."""
+        return None if self.temperature is None else float(self.errors["temperature"])
+
+    def interval(self, level: float = 0.95, parameter: str = "temperature") -> Interval:
         """The percentile interval: as many resamples lie below it as above it.
 
         Parameters
         ----------
         level : float
             The share of the resamples inside, between 0 and 1.
+        parameter : str
+            The name of a parameter, where more than a temperature was fitted. The ends of the interval of an array are arrays.
         """
         level = between("level", level, 0, 1)
-        if not len(self.temperatures):
+        if parameter not in self.draws:
+            raise InputError("parameter", f"be one of {', '.join(self.draws)}", got=repr(parameter))
+        draws = self.draws[parameter]
+        if not len(draws):
             raise InputError("`interval` needs a resample that has a temperature, got none. Use a larger validation set.")
-        low, high = np.quantile(self.temperatures, [(1 - level) / 2, (1 + level) / 2]).tolist()
-        return Interval(low, high)
+        low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0).tolist()
+        return Interval(low, high) if draws.ndim == 1 else Interval(np.array(low), np.array(high))  # type: ignore[arg-type]
+
+    @property
+    def n_draws(self) -> int:
+        """How many resamples have a solution."""
+        return len(next(iter(self.draws.values())))
 
     def __repr__(self) -> str:
         without = f", {self.n_without} without a temperature" if self.n_without else ""
-        found = f"T = {self.temperature:.4g} ± {self.se:.2g}"
-        if len(self.temperatures):
-            found += ", 95 % from {:.4g} to {:.4g}".format(*self.interval())
-        return f"<Bootstrap: {found}; {len(self.temperatures)} resamples{without}>"
+        if self.temperature is None or self.se is None:
+            found = f"{len(self.parameters)} parameters, {', '.join(self.parameters)}"
+        else:
+            found = f"T = {self.temperature:.4g} ± {self.se:.2g}"
+            if self.n_draws:
+                found += ", 95 % from {:.4g} to {:.4g}".format(*self.interval())
+        return f"<Bootstrap: {found}; {self.n_draws} resamples{without}>"
 
 
 @takes_rows(refuses={"groups": NO_GROUPS, "counts": "resamples are drawn from independent samples"})
@@ -96,14 +147,14 @@ def bootstrap(
     logits: Any,
     labels: Any = None,
     *,
-    method: str | Observable = "ec",
+    method: str | Observable | Calibrator = "ec",
     top_n: int = 1,
     n_draws: int = 1000,
     seed: int = 0,
     n_jobs: int | None = None,
     **options: Unpack[RowOptions],
 ) -> Bootstrap:
-    """The temperatures of random resamples of a validation set, from which a standard error and an interval follow.
+    """What is fitted to random resamples of a validation set, from which standard errors and intervals follow.
 
     The standard error that a fit gives needs no resamples and is as good from a thousand samples on. Resamples also show the
     shape of the distribution, and how often a set of this size has no temperature at all.
@@ -112,8 +163,9 @@ def bootstrap(
     ----------
     logits, labels
         As for `temperatures`. Where there are clusters, these are resampled with all of their samples.
-    method : str or Observable
-        The name of a method that matches one observable, such as "ec" or "ts", or an observable of your own.
+    method : str, Observable or Calibrator
+        The name of a method, an observable of your own, or a calibrator. The temperatures of methods that match one observable,
+        such as "ec" and "ts", are found for all resamples together. Every other calibrator is fitted ``n_draws`` times.
     top_n : int
         With "ec": how many of the largest classes count as right.
     n_draws : int
@@ -121,14 +173,15 @@ def bootstrap(
     seed : int
         Random seed. The same seed gives the same digits for every ``n_jobs``.
     n_jobs : int, optional
-        How many threads; by default one per core.
+        How many threads; by default one per core, and one where a calibrator is fitted again to data that are not in memory.
     **options
         What is said about the data: see `rows`.
 
     Returns
     -------
     Bootstrap
-        With `temperatures`, `se` and `interval(level)`.
+        With `temperatures`, `se` and `interval(level)`; for several parameters with `draws`, `errors` and
+        `interval(level, name)`.
 
     Examples
     --------
@@ -146,7 +199,16 @@ def bootstrap(
     data = open_rows(logits, labels, **options)
     if counts_in(data):
         raise InputError("logits", "not be rows whose weights are counts: resamples are drawn from independent samples")
-    return _run_bootstrap(data, _observable(method, top_n, data), n_draws, seed, n_jobs)
+    if isinstance(data, Sketch):
+        raise InputError("`bootstrap` needs rows, and a sketch keeps only sums. Use the standard error of a fit to the sketch.")
+    if top_n != 1 and method != "ec":
+        raise InputError("top_n", f"be 1 for the method {method!r}: only 'ec' has it")
+    chosen = method if isinstance(method, Observable) else _calibrator(method, top_n)
+    if isinstance(chosen, OneTemperature):
+        chosen = chosen.observable_for(data.n_classes)
+    if isinstance(chosen, Observable):
+        return _run_bootstrap(data, chosen, n_draws, seed, n_jobs)
+    return _refit(data, chosen, n_draws, seed, n_jobs)
 
 
 def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
@@ -155,21 +217,58 @@ def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, 
     temperature, receipt = matched.solution(0)
     reach = min(max(_REACH * (receipt.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)
     found = _ResampledSearch(data, observable, n_draws, seed, n_jobs).roots(-log(temperature), reach)
-    return Bootstrap(temperature, np.exp(-found[np.isfinite(found)]), int((~np.isfinite(found)).sum()))
+    draws = {"temperature": np.exp(-found[np.isfinite(found)])}
+    return Bootstrap({"temperature": temperature}, draws, int((~np.isfinite(found)).sum()))
 
 
-def _observable(method: str | Observable, top_n: int, data: Rows) -> Observable:
-    """What is matched in the rows; a sketch has none."""
-    if isinstance(data, Sketch):
-        raise InputError("`bootstrap` needs rows, and a sketch keeps only sums. Use the standard error of a fit to the sketch.")
-    if top_n != 1 and method != "ec":
-        raise InputError("top_n", f"be 1 for the method {method!r}: only 'ec' has it")
-    if isinstance(method, Observable):
-        return method
-    made = calibrator(method, **({} if top_n == 1 else {"top_n": top_n}))
-    if not isinstance(made, OneTemperature):
-        raise InputError("method", "be one that matches an observable, such as 'ec' or 'ts'", got=repr(method))
-    return made.observable_for(data.n_classes)
+def _calibrator(method: str | Calibrator, top_n: int) -> Calibrator:
+    """The calibrator that is meant."""
+    return calibrator("ec", top_n=top_n) if top_n != 1 else new_calibrator(method, "method")
+
+
+def _refit(data: Rows, chosen: Calibrator, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
+    """A calibrator fitted to the rows, and to each resample; those to which it cannot be fitted are counted."""
+    fitted = fit_checked(clone(chosen), data)
+
+    def of_draw(draw: int) -> dict[str, HostArray] | None:
+        with collect_notices():  # a warning per resample would be many
+            try:
+                return _parameters(fit_checked(clone(chosen), ResampledRows(data, draw, seed)))
+            except (NoTemperatureError, NotConvergedError, NoRowsError):
+                return None
+
+    # Batches of a loader or a database may not move to another thread.
+    n_threads = n_jobs or ((os.cpu_count() or 1) if isinstance(data, ArrayRows) else 1)
+    with ThreadPoolExecutor(n_threads) as pool:
+        found = list((pool.map if n_threads > 1 else map)(of_draw, range(n_draws)))
+    own, kept = _parameters(fitted), [each for each in found if each is not None]
+    for each in kept:
+        if {name: value.shape for name, value in each.items()} != {name: value.shape for name, value in own.items()}:
+            raise InputError(
+                "method",
+                "be one whose parameters are as many in each resample",
+                got=f"{chosen.method_name!r}",
+                remedy="Resample the metric that you need instead.",
+            )
+    draws = {name: np.array([each[name] for each in kept]).reshape(len(kept), *value.shape) for name, value in own.items()}
+    parameters = {name: value if value.ndim else float(value) for name, value in own.items()}
+    return Bootstrap(parameters, draws, n_draws - len(kept))
+
+
+def _parameters(fitted: Any) -> dict[str, HostArray]:
+    """The numbers that a calibrator has fitted, by name."""
+    given = getattr(fitted, "parameters_", None) or fitted.map_.parameters
+    found = {}
+    for name, value in given.items():
+        try:
+            numbers = np.asarray(value)
+        except ValueError:  # lists of different lengths
+            continue
+        if numbers.dtype.kind in "iuf":
+            found[name] = numbers.astype(np.float64)
+    if not found:
+        raise InputError("method", "be one whose map has numbers as parameters", got=f"{fitted.method_name!r}")
+    return found
 
 
 class _ResampledSearch:

@@ -72,8 +72,10 @@ def _common(fitted: Mapping[str, Any]) -> RowOptions:
             mine, theirs = _plain(getattr(first, attribute)), _plain(getattr(other, attribute))
             if mine != theirs:
                 raise InputError(
-                    f"`{name}` and `{other_name}` must have the same `{what}`, got {mine!r} and {theirs!r}. Fit both to the "
-                    "same kind of scores."
+                    f"`{name}` and `{other_name}`",
+                    f"have the same `{what}`",
+                    got=f"{mine!r} and {theirs!r}",
+                    remedy="Fit both to the same kind of scores.",
                 )
     return {"input": first.input, "classes": first.classes, "floor": first.floor_}
 

@@ -4,8 +4,8 @@ Each check has two one-sided limits. If the metric of infinitely many samples is
 bound in at most a share 1 - level of all data sets. If it is not, the upper limit is below the bound as rarely.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from numbers import Real
 from typing import Any, Literal, get_args
@@ -13,28 +13,51 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nishimori._evaluation.group_gaps import GroupGaps
-from nishimori._evaluation.limits import FEW, limits_of_gaps, limits_of_share, one_sided
+from nishimori._evaluation.limits import limits_of_gaps
+from nishimori._evaluation.metrics.confidence import direction
+from nishimori._evaluation.metrics.functions import as_metric
+from nishimori._evaluation.metrics.metric import Metric
+from nishimori._evaluation.metrics.table import find_metric
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
-from nishimori._support.intervals import Interval, interval_around, interval_in_ratio, number_behind
 from nishimori._support.numbers import between
 from nishimori.errors import InputError, setting
 
 Verdict = Literal["pass", "inconclusive", "cannot be judged", "fail"]
 """In the order in which they decide about several checks: the last one that occurs."""
 
-# The name of each check for people, and whether its numbers are shares, which are printed in percent.
-TITLES = {
-    "ece": ("ECE", True),
-    "gap": ("gap", True),
-    "error": ("error", True),
-    "brier": ("Brier score", False),
-    "nll": ("NLL", False),
-    "group_gap": ("largest group gap", True),
-}
+GROUP_GAP = "group_gap"
+"""The name of the bound on the gap of each group, which is not a metric of all samples."""
 
-# What a metric cannot exceed, and so a bound on it need not.
-_LARGEST = {"ece": 1.0, "gap": 1.0, "error": 1.0, "brier": 2.0, "nll": inf, "group_gap": 1.0}
+
+@dataclass(frozen=True)
+class MetricBound:
+    """What a metric must not exceed or, where higher values are better, fall below.
+
+    ``metric`` is None for the largest gap of any group.
+    """
+
+    metric: Metric | None
+    value: float
+
+    @property
+    def name(self) -> str:
+        return GROUP_GAP if self.metric is None else self.metric.label
+
+    @property
+    def shown(self) -> str:
+        """What the metric is called."""
+        return "largest group gap" if self.metric is None else self.metric.shown
+
+    @property
+    def in_percent(self) -> bool:
+        """Whether numbers are shares, which are printed in percent."""
+        return self.metric is None or self.metric.in_percent
+
+    @property
+    def is_lowest(self) -> bool:
+        """Whether the metric must not fall below it."""
+        return self.metric is not None and self.metric.direction == "higher"
 
 
 @dataclass(frozen=True)
@@ -43,17 +66,17 @@ class Check:
 
     Attributes
     ----------
-    name : {"ece", "gap", "error", "brier", "nll", "group_gap"}
-        What is checked.
+    name : str
+        What is checked: the name of a metric, or "group_gap".
     value : float
         Its estimate: for the ECE the one without the bias of small bins, for gaps the size of confidence minus accuracy.
     bound : float
-        What it must not exceed.
+        What it must not exceed or, where higher values are better, fall below.
     low, high : float
         One-sided limits: the true value is below ``low``, or above ``high``, in at most a share 1 - level of data sets each.
     verdict : {"pass", "inconclusive", "cannot be judged", "fail"}
-        Pass if ``high`` is at most the bound, fail if ``low`` exceeds it, inconclusive if the bound lies between them. Where
-        there is a ``reason``, it cannot be judged.
+        Pass if ``high`` is at most the bound, fail if ``low`` exceeds it, inconclusive if the bound lies between them; where
+        higher values are better, the other way round. Where there is a ``reason``, it cannot be judged.
     level : float
         That of the limits.
     about : str
@@ -64,9 +87,8 @@ class Check:
         Why the bound cannot be judged, such as too few samples. Then there are no limits, and they are NaN.
     """
 
-    name: str
+    limit: MetricBound = field(repr=False)
     value: float
-    bound: float
     low: float
     high: float
     level: float
@@ -75,17 +97,26 @@ class Check:
     reason: str = ""
 
     @property
+    def name(self) -> str:
+        return self.limit.name
+
+    @property
+    def bound(self) -> float:
+        return self.limit.value
+
+    @property
     def verdict(self) -> Verdict:
         if self.reason:
             return "cannot be judged"
-        if self.low > self.bound:
-            return "fail"
-        return "pass" if self.high <= self.bound else "inconclusive"
+        if self.limit.is_lowest:
+            return "fail" if self.high < self.bound else "pass" if self.low >= self.bound else "inconclusive"
+        return "fail" if self.low > self.bound else "pass" if self.high <= self.bound else "inconclusive"
 
     @property
     def title(self) -> str:
         """What is asked, such as "ECE at most 2 %"."""
-        return f"{TITLES[self.name][0]} at most {self._text(self.bound, exact=True)}"
+        word = "least" if self.limit.is_lowest else "most"
+        return f"{self.limit.shown} at {word} {self._text(self.bound, exact=True)}"
 
     @property
     def message(self) -> str:
@@ -96,15 +127,20 @@ class Check:
     def _found(self) -> str:
         if self.reason:
             return f"{self.title}: {self.reason}"
-        title, bound = TITLES[self.name][0], self._text(self.bound, exact=True)
+        title, bound = self.limit.shown, self._text(self.bound, exact=True)
         value, low, high = (self._text(each) for each in (self.value, self.low, self.high))
         sure = f"at the level of {100 * self.level:g} %"
         about = f" ({self.about})" if self.about else ""
+        below, above = f"below {high}", f"above {low}"
+        if self.limit.is_lowest:
+            kept, broken, may_break, proof, disproof = "at least", "falls below", "fall below", above, below
+        else:
+            kept, broken, may_break, proof, disproof = "at most", "exceeds", "exceed", below, above
         if self.verdict == "pass":
-            return f"{title} is at most {bound}: {value}{about}, and below {high} {sure}"
+            return f"{title} is {kept} {bound}: {value}{about}, and {proof} {sure}"
         if self.verdict == "fail":
-            return f"{title} exceeds {bound}: {value}{about}, and above {low} {sure}"
-        return f"{title} may exceed {bound}: {value}{about}, and between {low} and {high} {sure}"
+            return f"{title} {broken} {bound}: {value}{about}, and {disproof} {sure}"
+        return f"{title} may {may_break} {bound}: {value}{about}, and between {low} and {high} {sure}"
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.message}"
@@ -113,33 +149,45 @@ class Check:
         """A number as people read it; a bound is shown as it was given."""
         if value == inf:
             return "infinity"
-        if TITLES[self.name][1]:
+        if self.limit.in_percent:
             return f"{100 * value:.6g} %" if exact else f"{100 * value:.2f} %"
         return f"{value:.6g}" if exact else f"{value:.4f}"
 
 
-def checked_bounds(bounds: dict[str, float | None]) -> dict[str, float]:
-    """The bounds that are given, as numbers; at least one must be."""
-    given = {name: _checked_bound(name, each) for name, each in bounds.items() if each is not None}
+def checked_bounds(bounds: Any) -> tuple[MetricBound, ...]:
+    """The bounds that are given, as numbers, by metrics or their names; at least one must be."""
+    such_as = "such as " + setting("bounds", {"ece": 0.02})
+    if not isinstance(bounds, Mapping):
+        raise InputError("bounds", f"be a dictionary of metrics and numbers, {such_as}", got=f"{bounds!r:.60}")
+    given = {each: value for each, value in bounds.items() if value is not None}
     if not given:
-        names = ", ".join(setting(f"max_{name}") for name in bounds)
-        raise InputError("At least one bound", f"be given, such as {setting('max_ece', 0.02)}", got=f"none of {names}")
-    return given
+        raise InputError("bounds", f"have at least one bound, {such_as}", got="none")
+    return tuple(_checked_bound(each, value) for each, value in given.items())
 
 
-def _checked_bound(name: str, bound: Any) -> float:
+def _checked_bound(given: Any, bound: Any) -> MetricBound:
     """A bound as a number; one that was meant in percent is refused with the share to pass instead."""
+    if isinstance(given, str):
+        metric = None if given == GROUP_GAP else find_metric(given, "bounds")
+    else:
+        metric = as_metric(given)
+        if metric is None:
+            raise InputError("bounds", "have metrics or their names as keys", got=f"{given!r:.60}")
+    if metric is not None and metric.direction is None:
+        raise InputError("bounds", "be for metrics of which lower or higher values are better", got=repr(metric.label))
+    low, high = (0.0, 1.0) if metric is None else metric.bound_range or metric.bounds
+    limit = MetricBound(metric, nan)
     try:
-        return between(f"max_{name}", bound, 0, _LARGEST[name])
+        return replace(limit, value=between(f"The bound on {limit.name}", bound, low, high))
     except InputError as error:
-        if is_in_percent(name, bound):
+        if is_in_percent(limit, bound):
             raise error.changed(remedy=f"For {bound:g} %, pass {bound / 100:g}.") from None
         raise
 
 
-def is_in_percent(name: str, bound: Any) -> bool:
+def is_in_percent(limit: MetricBound, bound: Any) -> bool:
     """Whether the bound on a share looks like one in percent, such as 2 for 2 %."""
-    return TITLES[name][1] and isinstance(bound, Real) and 1 < float(bound) <= 100
+    return limit.in_percent and isinstance(bound, Real) and 1 < float(bound) <= 100
 
 
 def worst(checks: Sequence[Check]) -> Verdict:
@@ -147,80 +195,45 @@ def worst(checks: Sequence[Check]) -> Verdict:
     return max((each.verdict for each in checks), key=get_args(Verdict).index)
 
 
-def unjudged_check(name: str, bound: float, card: Scorecard, level: float, reason: str) -> Check:
+def unjudged_check(limit: MetricBound, card: Scorecard, level: float, reason: str) -> Check:
     """A bound that the data cannot be held against, with the value that they have all the same."""
-    value = {"gap": abs(card.gap), "group_gap": nan}.get(name)
-    return Check(name, getattr(card, name) if value is None else value, bound, nan, nan, level, reason=reason)
+    value = nan
+    if limit.metric is not None:
+        value = abs(card.gap) if limit.name == "gap" else card[limit.name].value
+    return Check(limit, value, nan, nan, level, reason=reason)
 
 
-def check_of_card(name: str, bound: float, card: Scorecard, level: float) -> Check:
+def check_of_card(limit: MetricBound, card: Scorecard, level: float) -> Check:
     """A metric of all samples against its bound."""
-    known = "ece" if name == "gap" else name  # which has the same sums behind it
-    if name == "nll" and card.nll == inf:  # a true class is masked, and infinitely many samples cannot make up for it
-        return Check(name, inf, bound, inf, inf, level, "a true class has probability 0")
-    if known in card.why_no_se:
-        needed = f"the standard error of the {TITLES[name][0]}"
-        raise InputError(f"{setting(f'max_{name}')} needs {needed}: {card.why_no_se[known]}")
-    assert card.gaps is not None, "whose absence has a reason"
-    if name == "gap":
-        return Check(name, abs(card.gap), bound, *_gap(card, level), level, _direction(card.gap))
-    if name == "error":
-        assert card.error_se is not None, "whose absence has a reason"
-        number = number_behind(card.error, card.error_se**2, card.gaps.squares)
-        return Check(name, card.error, bound, *limits_of_share(card.error, number, level), level)
-    if name == "ece":
-        low, high = card.interval(name, one_sided(level))
-        # The ECE is at least the gap, whose limits know what few wrong answers leave open.
-        high = max(high, _gap(card, level).high)
-        assert card.ece_corrected is not None, "whose absence has a reason"
-        return Check(name, card.ece_corrected, bound, low, high, level, f"{100 * card.ece:.2f} % as measured")
-    return _check_of_loss(name, bound, card, level)
+    metric = limit.metric
+    assert metric is not None, "which groups have not"
+    estimate = card[metric.label]
+    if estimate.se is None and estimate.value != inf:
+        raise InputError(f"A bound on {metric.label} needs the standard error of the {metric.shown}: {estimate.reason}")
+    low, high, about = metric.limits(estimate, card, level)
+    caveat = card.caveat if metric.needs == "label" and low != inf else ""
+    value = inf if low == inf else metric.for_gate(estimate)
+    return Check(limit, value, low, high, level, about, caveat)
 
 
-def _check_of_loss(name: str, bound: float, card: Scorecard, level: float) -> Check:
-    """A mean loss against its bound. Few large losses skew its error, so each limit is the further one of two."""
-    value, error = getattr(card, name), getattr(card, f"{name}_se")
-    assert card.gaps is not None, "whose absence has a reason"
-    low = max(interval_around(value, error, one_sided(level)).low, 0.0)
-    high = interval_in_ratio(value, error, one_sided(level)).high if value > 0 else 0.0
-    about = ""
-    if card.error < FEW * card.gaps.squares:
-        high, about = inf, f"fewer than {FEW} wrong answers, which decide it"
-    caveat = card.caveat if name == "nll" else ""
-    return Check(name, value, bound, low, min(high, _LARGEST[name]), level, about, caveat)
-
-
-def _gap(card: Scorecard, level: float) -> Interval:
-    """The limits of abs(confidence - accuracy) of all samples."""
-    assert card.gap_se is not None, "whose absence has a reason"
-    assert card.gaps is not None, "whose absence has a reason"
-    measured = np.array([[card.confidence], [card.accuracy], [card.gap_se], [1 / card.gaps.squares]])
-    low, high = limits_of_gaps(measured, level, level)
-    return Interval(float(low[0]), float(high[0]))
-
-
-def _direction(gap: float) -> str:
-    return "confidence is above accuracy" if gap > 0 else "confidence is below accuracy" if gap < 0 else ""
-
-
-def check_of_groups(bound: float, found: GroupGaps, level: float) -> Check:
+def check_of_groups(limit: MetricBound, found: GroupGaps, level: float) -> Check:
     """The largest gap of any group against its bound.
 
     The lower limits share the probability 1 - level between all groups, so that a calibrated model with many groups is not
     called a failure by chance. That every group is within the bound is proven group by group, which needs no such share.
     """
-    groups = found.groups
+    groups, bound = found.groups, limit.value
     columns = ("confidence", "accuracy", "se", "n")
     measured = np.array([[getattr(each, name) for each in groups] for name in columns], dtype=float)
     low, high = limits_of_gaps(measured, 1 - (1 - level) / len(groups), level)
     place = int(low.argmax() if low.max() > bound else high.argmax())
     largest, what = groups[place], "class" if found.by == "prediction" else "group"
     n_above = int((low > bound).sum())
-    parts = [f"{what} {printable(str(largest.name))}, n = {largest.n}", _direction(largest.gap)]
+    parts = [f"{what} {printable(str(largest.name))}, n = {largest.n}", direction(largest.gap)]
     if n_above > 1:
         parts.append(f"{n_above} of {len(groups)} exceed it")
     about = ", ".join(filter(None, parts))
-    return Check("group_gap", abs(largest.gap), bound, float(low.max()), float(high.max()), level, about)
+    return Check(limit, abs(largest.gap), float(low.max()), float(high.max()), level, about)
 
 
 def to_dicts(checks: Sequence[Check]) -> list[dict[str, Any]]:

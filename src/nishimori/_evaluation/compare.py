@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from inspect import signature
 from itertools import permutations
 from numbers import Real
@@ -11,15 +11,17 @@ from typing import Any, Unpack, cast
 from sklearn.base import clone
 
 from nishimori._calibrators.adaptive import AdaptiveConsistency
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, check_constructor, fit_checked
 from nishimori._calibrators.fixed import Uncalibrated, from_temperature
 from nishimori._calibrators.methods import calibrator
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
 from nishimori._evaluation.calibrated import check_groups
 from nishimori._evaluation.calibration_test import calibration_test, temperatures_test
 from nishimori._evaluation.comparison import Compared, Comparison
-from nishimori._evaluation.differences import Difference, Differences, differences_of
+from nishimori._evaluation.differences import Differences, differences_of
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
+from nishimori._evaluation.metrics.metric import Difference, Metric
+from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.required_samples import RequiredSamples, required_samples
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.adaptive import match_both
@@ -58,6 +60,7 @@ def compare(
     test_weight: Any = None,
     test_clusters: Any = None,
     test_groups: Any = None,
+    metrics: Sequence[Any] | None = None,
     level: float = 0.95,
     target: float = 0.02,
     n_bins: int = 15,
@@ -79,6 +82,8 @@ def compare(
     methods : sequence, or mapping of names to methods
         Each is the name of a method, a calibrator, or a temperature. Calibrators that have been fitted and temperatures are
         measured as they are. Differences are those from the first one.
+    metrics : sequence, optional
+        What to measure besides, as for `evaluate`.
     level, target : float
         The level of intervals; a test rejects if its p-value is below 1 - level. The relative error of T to plan samples for.
     n_bins, strategy
@@ -108,37 +113,43 @@ def compare(
     >>> print(f"NLL {change.value:.3f} ± {change.se:.3f}, p = {change.p_value:.0e}")
     NLL -0.069 ± 0.005, p = 9e-49
     """
+    wanted = asked_metrics(metrics)
     if not is_rows(logits):  # rows know what their numbers mean
         options = _with_meaning(options, methods)
     floor = options.get("floor")
     measured_on = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
     validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, measured_on)
     meaning: dict[str, Any] = {"input": options.get("input") or "logits", "classes": options.get("classes"), "floor": used}
-    chosen = _calibrators_by_name(methods, meaning, by_groups=groups_in(validation) is not None, of_rows=is_rows(logits))
+    chosen = calibrators_by_name(methods, meaning, by_groups=groups_in(validation) is not None, of_rows=is_rows(logits))
     for each in filter(_is_fitted, chosen.values()):
         each.check_columns(validation, "logits")
-    found = _compare_methods(chosen, validation, test, (n_bins, strategy), level, target, counts=counts_in(validation, options))
+    how = _How(wanted, n_bins, strategy, counts_in(validation, options))
+    found = _compare_methods(chosen, validation, test, how, level, target)
     return replace(found, verdicts=(*found.verdicts, floor_verdict(used))) if is_auto(floor) else found
 
 
+@dataclass(frozen=True)
+class _How:
+    """What is measured, in which bins, and whether weights are numbers of samples."""
+
+    metrics: tuple[Metric, ...]
+    n_bins: int
+    strategy: Strategy
+    counts: bool
+
+
 def _compare_methods(
-    methods: Mapping[str, Calibrator],
-    validation: Rows,
-    test: Rows | None,
-    bins: tuple[int, Strategy],
-    level: float,
-    target: float,
-    *,
-    counts: bool,
+    methods: Mapping[str, Calibrator], validation: Rows, test: Rows | None, how: _How, level: float, target: float
 ) -> Comparison:
     """Fit, measure and test; without test data measure on the validation data."""
+    counts = how.counts
     level, target = between("level", level, 0, 1), between("target", target, 1e-6, 0.5)
     matched = match_both(validation, counts=counts)
     flatters = test is None and not all(_is_fitted(each) or isinstance(each, Uncalibrated) for each in methods.values())
     fitted, why = _fit_methods(methods, validation, matched, counts=counts)
     maps = {name: each.map_ for name, each in fitted.items()}
     classes, groups_name = next(iter(methods.values())).classes, "groups" if test is None else "test_groups"
-    measured = _MeasuredMethod(test or validation, maps, bins, classes, level, groups_name=groups_name, counts=counts)
+    measured = _MeasuredMethod(test or validation, maps, how, classes, level, groups_name=groups_name)
     tests = _tests(validation, matched, fitted, target, counts=counts)
     caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
     return Comparison(
@@ -159,7 +170,7 @@ def _compare_methods(
     )
 
 
-def _calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:
+def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:
     """Calibrators by names: the user's, else those of their methods, with their parameters if two have the same one.
 
     ``by_groups`` if the data name the group of each row, which the method "group" then uses. ``of_rows`` if they are `Rows`.
@@ -207,6 +218,7 @@ def _to_calibrator(method: Any, meaning: Mapping[str, Any], *, by_groups: bool) 
     if _is_temperature(method):
         return from_temperature(method, **meaning)
     if isinstance(method, Calibrator):
+        check_constructor(method)
         return method if _is_fitted(method) else clone(method)
     return calibrator(method, **meaning, **({"by": "groups"} if by_groups and method == "group" else {}))
 
@@ -279,7 +291,7 @@ def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Cal
     if type(method) is ExpectationConsistency and method.top_n == 1:
         return method.adopt(data, data, matched, 0)
     options = {"counts": counts} if "counts" in signature(method.fit).parameters else {}
-    return method.fit(data, **options)
+    return fit_checked(method, data, **options)
 
 
 def _fit_methods(
@@ -316,23 +328,22 @@ class _MeasuredMethod:
         self,
         data: Rows,
         maps: Mapping[str, Map],
-        bins: tuple[int, Strategy],
+        how: _How,
         classes: Classes,
         level: float,
         *,
         groups_name: str,
-        counts: bool,
     ) -> None:
-        self._data, self._maps = data, maps
+        self._data, self._maps, self.metrics = data, maps, how.metrics
         _check_groups(data, maps, groups_name)
-        self._options: dict[str, Any] = {"n_bins": bins[0], "strategy": bins[1], "counts": counts}
+        self._options: dict[str, Any] = vars(how)
         self.cards: dict[str, Scorecard]
         self.by_class: dict[str, GroupGaps] = {}
         self._pairs: Differences | None = None  # which a sketch does not tell
         if isinstance(data, Sketch):
             self.cards = dict(zip(maps, scorecards(data, list(maps.values()), **self._options), strict=True))
         else:
-            self._read(names_of_groups(data, "prediction", classes), level, counts=counts)
+            self._read(names_of_groups(data, "prediction", classes), level, counts=how.counts)
         self._known: dict[str, dict[str, dict[str, Difference]]] = {}  # by the method that others are compared with
 
     @property
@@ -438,12 +449,13 @@ def _join_names(names: Sequence[str]) -> str:
 
 def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _MeasuredMethod, level: float) -> Compared:
     if fitted is None:
-        return Compared(name, None, None, None, None, {}, why)
+        return Compared(name, None, None, None, None, {}, why, metrics=measured.metrics)
     error = getattr(fitted, "temperature_se_", None)
     interval = fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None
     differences = measured.differences.get(name, {})
     by_class = measured.by_class.get(name)
-    return Compared(name, fitted.temperature_, error, interval, measured.cards[name], differences, by_class=by_class)
+    card, metrics = measured.cards[name], measured.metrics
+    return Compared(name, fitted.temperature_, error, interval, card, differences, by_class=by_class, metrics=metrics)
 
 
 def _tests(data: Rows, matched: Match, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:

@@ -6,16 +6,15 @@ from dataclasses import asdict, dataclass, is_dataclass
 from math import isfinite
 from typing import Any
 
-from nishimori._evaluation.differences import Difference
 from nishimori._evaluation.group_gaps import GroupGaps
+from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
+from nishimori._evaluation.metrics.table import in_tables
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import markdown_text, printable
 from nishimori._support.intervals import Interval
 from nishimori._support.optional import require
 from nishimori._support.tables import Tabular, value_with_error
 from nishimori.errors import InputError
-
-_METRICS = ("error", "confidence", "ece", "brier", "nll")
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,8 @@ class Compared:
         Why the method could not be fitted.
     by_class : GroupGaps or None
         Confidence minus accuracy of each predicted class; None where the method could not be fitted, and from a sketch.
+    metrics : tuple of Metric
+        What was measured.
     """
 
     method: str
@@ -48,6 +49,7 @@ class Compared:
     differences: Mapping[str, Difference]
     why: str | None = None
     by_class: GroupGaps | None = None
+    metrics: tuple[Metric, ...] = ()
 
     def numbers(self, level: float) -> dict[str, Any]:
         """Everything in one flat dictionary; what is not known is None."""
@@ -55,20 +57,20 @@ class Compared:
         found |= {"temperature_low": None, "temperature_high": None}
         if self.interval is not None:
             found |= {"temperature_low": self.interval.low, "temperature_high": self.interval.high}
-        for name in _METRICS:
-            card = self.scorecard
-            error = None if card is None else getattr(card, f"{name}_se")
-            low, high = (None, None) if card is None or error is None else card.interval(name, level)
-            found |= {name: None if card is None else getattr(card, name), f"{name}_se": error}
-            found |= {f"{name}_low": low, f"{name}_high": high}
+        for each in in_tables(self.metrics):
+            estimate = None if self.scorecard is None else self.scorecard[each.label]
+            error = None if estimate is None else estimate.se
+            low, high = (None, None) if estimate is None or error is None else estimate.interval(level)
+            found |= {each.label: None if estimate is None else estimate.value, f"{each.label}_se": error}
+            found |= {f"{each.label}_low": low, f"{each.label}_high": high}
         gaps = self.by_class
         found |= dict.fromkeys(("class_gap", "class_gap_se", "class_gap_low", "class_gap_high", "class_gap_corrected"))
         if gaps is not None:
             low, high = gaps.interval()
             found |= {"class_gap": gaps.mean_abs_gap, "class_gap_se": gaps.mean_abs_gap_se}
             found |= {"class_gap_low": low, "class_gap_high": high, "class_gap_corrected": gaps.mean_abs_gap_corrected}
-        for name, each in self.differences.items():
-            found |= {f"{name}_difference": each.value, f"{name}_difference_se": each.se, f"{name}_difference_p": each.p_value}
+        for name, its in self.differences.items():
+            found |= {f"{name}_difference": its.value, f"{name}_difference_se": its.se, f"{name}_difference_p": its.p_value}
         return found | {"why": self.why}
 
 
@@ -130,46 +132,51 @@ class Comparison:
 
         The class gap is the mean of abs(confidence - accuracy) over the predicted classes.
         """
-        by_class = any(each.by_class is not None for each in self.methods)
-        ece, gap = f"ECE, {100 * self.level:g} % interval", ("class gap",) if by_class else ()
-        headers = ("method", "T", *self._error("error"), "NLL", "Brier", ece, *gap)
+        gap = ("class gap",) if any(each.by_class is not None for each in self.methods) else ()
+        headers = ("method", "T", *(self._header(each) for each in self._shown), *gap)
         return Tabular(headers, [self._row(each, len(headers)) for each in self.methods])
 
-    def _error(self, cell: str) -> tuple[str, ...]:
-        """A cell about the error, if that is shown."""
-        return (cell,) if self.predictions_differ else ()
+    @property
+    def _shown(self) -> list[Metric]:
+        """The metrics of the table: what was asked for, and what has better values; of predictions only where these differ."""
+        usual = [each for each in in_tables(self.methods[0].metrics) if each.direction is not None or not each.by_default]
+        return [each for each in usual if self.predictions_differ or not (each.of_predictions and each.by_default)]
+
+    def _header(self, metric: Metric, unit: str = "") -> str:
+        """What a column is called; the ECE has an interval, which is not symmetric, in place of a standard error."""
+        return f"{metric.shown}{unit}" + (f", {100 * self.level:g} % interval" if metric.of_bins else "")
 
     @property
     def difference_table(self) -> Tabular | None:
         """Paired differences from the first method as they are shown; None if there are none."""
-        names = (*self._error("error"), "nll", "brier", "ece")
         rows = [
-            (each.method, *(self._difference(each.differences[name], name) for name in names))
+            (each.method, *(self._difference(each.differences[metric.label], metric) for metric in self._shown))
             for each in self.methods
             if each.differences
         ]
-        ece = f"ECE in points, {100 * self.level:g} % interval"
-        headers = (f"minus {self.methods[0].method}", *self._error("error in points"), "NLL", "Brier", ece)
-        return Tabular(headers, rows) if rows else None
+        names = (self._header(each, " in points" if each.in_percent else "") for each in self._shown)
+        return Tabular((f"minus {self.methods[0].method}", *names), rows) if rows else None
 
     def _row(self, each: Compared, length: int) -> tuple[str, ...]:
         temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
         if each.scorecard is None:
             return (each.method, "-", *[""] * (length - 2))
-        card, gaps = each.scorecard, each.by_class
-        ece = f"{100 * card.ece:.2f} %"
-        if card.ece_se is not None:
-            low, high = card.interval("ece", self.level)
-            ece += f" ({100 * low:.2f} to {100 * high:.2f})"
-        error = self._error(f"{_percent(card.error, card.error_se)} %")
+        cells, gaps = [self._cell(each.scorecard[metric.label]) for metric in self._shown], each.by_class
         gap = () if gaps is None else (f"{_percent(gaps.mean_abs_gap, gaps.mean_abs_gap_se)} %",)
-        return (each.method, temperature, *error, _metric(card, "nll"), _metric(card, "brier"), ece, *gap)
+        return (each.method, temperature, *cells, *gap)
 
-    def _difference(self, each: Difference, name: str) -> str:
-        if name == "error":
-            return _percent(each.value, each.se)
-        if name != "ece" or each.se is None:
-            return value_with_error(each.value, each.se)
+    def _cell(self, each: Estimate) -> str:
+        """A metric with its error."""
+        if each.metric.of_bins:
+            interval = (
+                "" if each.se is None else " ({:.2f} to {:.2f})".format(*(100 * end for end in each.interval(self.level)))
+            )
+            return f"{100 * each.value:.2f} %{interval}"
+        return f"{_percent(each.value, each.se)} %" if each.metric.in_percent else value_with_error(each.value, each.se)
+
+    def _difference(self, each: Difference, metric: Metric) -> str:
+        if not metric.of_bins or each.se is None:
+            return _percent(each.value, each.se) if metric.in_percent else value_with_error(each.value, each.se)
         # That of the ECE is not symmetric, and wider than its standard error says: how large each ECE is, is open.
         low, high = each.interval(self.level)
         return f"{100 * each.value:.2f} ({100 * low:.2f} to {100 * high:.2f})"
@@ -219,10 +226,6 @@ class Comparison:
     def _repr_html_(self) -> str:
         tables = "".join(each.html() for each in (self.table, self.difference_table) if each is not None)
         return tables + Tabular(("verdicts",), [(each,) for each in self.verdicts]).html()
-
-
-def _metric(card: Scorecard, name: str) -> str:
-    return value_with_error(getattr(card, name), getattr(card, f"{name}_se"))
 
 
 def _percent(value: float, error: float | None) -> str:

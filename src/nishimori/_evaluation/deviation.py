@@ -19,7 +19,7 @@ from nishimori._sums.clusters import ClusterSums, cluster_sums
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._sums.passes import Findings, KernelPass, together
-from nishimori._sums.scores import apply_map
+from nishimori._sums.predictions import apply_map
 from nishimori._support.arrays import Array
 from nishimori.maps.map import Map
 
@@ -104,15 +104,15 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class _Sums:
+class _DeviationSums:
     """Σwg, Σw²v and Σwv."""
 
     total: float
     square_variance: float
     variance: float
 
-    def __add__(self, other: "_Sums") -> "_Sums":
-        return _Sums(
+    def __add__(self, other: "_DeviationSums") -> "_DeviationSums":
+        return _DeviationSums(
             self.total + other.total,
             self.square_variance + other.square_variance,
             self.variance + other.variance,
@@ -120,25 +120,25 @@ class _Sums:
 
 
 @dataclass(frozen=True)
-class _Deviate(KernelPass[_Sums | ClusterSums]):
+class _Deviate(KernelPass[_DeviationSums | ClusterSums]):
     """The pass that sums the numbers of all rows, or these and the weights over each cluster."""
 
     score: RowScore
     map_: Map
     in_clusters: bool
 
-    def with_found(self, batch: Batch) -> tuple[_Sums | ClusterSums, Findings]:
+    def with_found(self, batch: Batch) -> tuple[_DeviationSums | ClusterSums, Findings]:
         """The sums of a batch, and its distribution, unless the map gives other logits."""
         gibbs = Gibbs(*apply_map(self.map_, batch))
         rows = self.score.rows(gibbs)
         return self._sums(batch, rows), gibbs if gibbs.batch is batch else batch
 
-    def _sums(self, batch: Batch, rows: ScoredRows) -> _Sums | ClusterSums:
+    def _sums(self, batch: Batch, rows: ScoredRows) -> _DeviationSums | ClusterSums:
         if self.in_clusters:
             return cluster_sums(batch, [rows.value, batch.xp.ones_like(rows.value)])
         (square_variance,) = batch.totals([rows.variance], squared=True).tolist()
         total, variance = batch.totals(rows).tolist()
-        return _Sums(total, square_variance, variance)
+        return _DeviationSums(total, square_variance, variance)
 
 
 def deviation(data: Rows, score: RowScore, map_: Map, *, counts: bool) -> tuple[Deviation, Census]:

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Unpack, get_args
 
 from nishimori._evaluation.annotations import CheckOutcome, State, junit, workflow_command
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.checks import (
-    TITLES,
+    GROUP_GAP,
     Check,
+    MetricBound,
     Verdict,
     check_of_card,
     check_of_groups,
@@ -19,11 +21,12 @@ from nishimori._evaluation.checks import (
     worst,
 )
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
+from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.output_range import is_constant
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.labels import Classes
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, counts_in
+from nishimori._rows.rows import Rows, counts_in, groups_in
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 from nishimori._sums.sketch.sketch import Sketch
@@ -146,12 +149,7 @@ def gate(
     logits: Any,
     labels: Any = None,
     *,
-    max_ece: float | None = None,
-    max_gap: float | None = None,
-    max_error: float | None = None,
-    max_brier: float | None = None,
-    max_nll: float | None = None,
-    max_group_gap: float | None = None,
+    bounds: Mapping[Any, float],
     level: float = 0.95,
     strict: bool = False,
     min_samples: int = MIN_SAMPLES,
@@ -168,11 +166,11 @@ def gate(
     ----------
     logits, labels, temperature, calibrator, n_bins, strategy
         As for `evaluate`, and so are ``input``, ``classes``, ``floor`` and ``ignore_index``.
-    max_ece, max_gap, max_error, max_brier, max_nll : float, optional
-        Bounds on the ECE, on the size of mean confidence minus accuracy, and on error, Brier score and NLL. Those on shares are
-        from 0 to 1: 2 % is 0.02.
-    max_group_gap : float, optional
-        A bound on the size of confidence minus accuracy of each group, or of each predicted class.
+    bounds : dict of metrics to numbers
+        What each metric must not exceed or, where higher values are better, fall below, such as ``{"ece": 0.02}``. Metrics are
+        names, functions of `nishimori.metrics`, or a `Metric` of your own. That of the gap is on its size, and "group_gap"
+        is the size of confidence minus accuracy of each group, or of each predicted class. Bounds on shares are from 0 to 1:
+        2 % is 0.02.
     level : float
         If a model keeps a bound, the check fails in at most a share 1 - ``level`` of data sets. From 0.5 to below 1.
     strict : bool
@@ -194,12 +192,11 @@ def gate(
     --------
     >>> import nishimori
     >>> test = nishimori.data.load("cifar10/resnet20").test
-    >>> print(nishimori.gate(test.logits, test.labels, max_gap=0.02, max_error=0.2))
+    >>> print(nishimori.gate(test.logits, test.labels, bounds={"gap": 0.02, "error": 0.2}))
     fail: gap exceeds 2 %: 6.87 % (confidence is above accuracy), and above 6.34 % at the level of 95 %
     pass: error is at most 20 %: 16.29 %, and below 16.91 % at the level of 95 %
     """
-    bounds = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll}
-    wanted = Wanted(bounds | {"group_gap": max_group_gap}, level, strict, n_bins, strategy, min_samples)
+    wanted = Wanted(bounds, level, strict, n_bins, strategy, min_samples)
     return gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)
 
 
@@ -207,7 +204,7 @@ def gate(
 class Wanted:
     """What to check, and how; it is checked itself, before any data are read."""
 
-    bounds: Mapping[str, float | None]
+    bounds: Mapping[Any, float]
     level: float
     strict: bool = False
     n_bins: int = 15
@@ -218,7 +215,12 @@ class Wanted:
         whole("min_samples", self.min_samples, 1)
         if between("level", self.level, 0.5, 1) == 1:
             raise InputError("level", "be below 1", got="1: no data prove anything at that level", remedy="Pass 0.99, say.")
-        checked_bounds(dict(self.bounds))
+        assert self.limits, "which are checked here"
+
+    @cached_property
+    def limits(self) -> tuple[MetricBound, ...]:
+        """The bounds as numbers."""
+        return checked_bounds(self.bounds)
 
 
 def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used: Any, by: By | None) -> Gate:
@@ -226,34 +228,33 @@ def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used:
     data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
     classes = options.get("classes")
     known = getattr(used, "classes", None) if classes is None else classes
-    groups = by or ("prediction" if options.get("groups") is None else "groups")
-    return judge(data, map_, wanted, groups, known, counts=counts_in(data, options))
+    has_group_gap = any(each.metric is None for each in wanted.limits)  # only then, because the groups may take a reading
+    by_default: By = "groups" if has_group_gap and groups_in(data) is not None else "prediction"
+    return judge(data, map_, wanted, by or by_default, known, counts=counts_in(data, options))
 
 
 def judge(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
     """The checks of rows after a map: one reading for all samples, and one more for groups."""
-    bounds, level, counts = checked_bounds(dict(wanted.bounds)), wanted.level, counts or counts_in(data)
+    level, counts = wanted.level, counts or counts_in(data)
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))
-    if isinstance(data, Sketch) and "group_gap" in bounds:
+    if isinstance(data, Sketch) and any(each.metric is None for each in wanted.limits):
         raise InputError(
-            "max_group_gap", "be left out for a sketch, which has no sums per group", remedy="Pass logits and labels."
+            "bounds", f"not have {GROUP_GAP!r} for a sketch, which has no sums per group", remedy="Pass logits and labels."
         )
-    options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": counts}
-    (card,) = scorecards(data, [map_], **options)
-    names, reason = [each for each in TITLES if each in bounds], _why_not_judged(data, map_, card, wanted, counts=counts)
-    if reason:
-        checks = [unjudged_check(name, bounds[name], card, level, reason) for name in names]
-        return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
-    checks = []
-    for name in names:
-        if name != "group_gap":
-            checks.append(check_of_card(name, bounds[name], card, level))
-            continue
-        assert not isinstance(data, Sketch), "refused above"
-        named = names_of_groups(data, by, classes)
-        (gaps,) = gaps_after(data, [map_], by, named, level, counts=counts)
-        checks.append(check_of_groups(bounds[name], gaps, level))
+    metrics = asked_metrics([each.metric for each in wanted.limits if each.metric is not None], "bounds")
+    (card,) = scorecards(data, [map_], n_bins=wanted.n_bins, strategy=wanted.strategy, counts=counts, metrics=metrics)
+    reason, checks = _why_not_judged(data, map_, card, wanted, counts=counts), []
+    for each in wanted.limits:
+        if reason:
+            checks.append(unjudged_check(each, card, level, reason))
+        elif each.metric is not None:
+            checks.append(check_of_card(each, card, level))
+        else:
+            assert not isinstance(data, Sketch), "refused above"
+            named = names_of_groups(data, by, classes)
+            (gaps,) = gaps_after(data, [map_], by, named, level, counts=counts)
+            checks.append(check_of_groups(each, gaps, level))
     return Gate(tuple(checks), card.n_samples, level, wanted.strict, wanted.min_samples)
 
 
@@ -261,7 +262,7 @@ def _why_not_judged(data: Rows | Sketch, map_: Map, card: Scorecard, wanted: Wan
     """Why the data cannot be held against any bound; empty if they can."""
     number, what = (card.n_samples, "sample") if card.n_clusters is None else (card.n_clusters, "cluster")
     # Weights that differ tell as much as (Σw)²/Σw² equal ones. With `counts`, a row is as many samples as its weight says.
-    effective = number if card.gaps is None else round(1 / card.gaps.squares)
+    effective = round(1 / card["gap"].squares)
     weighted = effective < number
     if weighted or counts:
         number = effective

@@ -7,8 +7,8 @@ import numpy as np
 from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs, sums_for_scores
 from nishimori._sums.groups import Grouping
+from nishimori._sums.predictions import apply_map
 from nishimori._sums.reliability import sort_claims
-from nishimori._sums.scores import apply_map
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map

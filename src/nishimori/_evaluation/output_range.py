@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.batch import Batch
-from nishimori._sums.scores import apply_map
+from nishimori._sums.predictions import apply_map
 from nishimori._support.arrays import HostArray
 from nishimori.maps.class_curves import class_probabilities
 from nishimori.maps.map import Map

@@ -10,8 +10,8 @@ import numpy as np
 
 from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.predictions import apply_map
 from nishimori._sums.reliability import sort_claims
-from nishimori._sums.scores import apply_map
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map
 

@@ -129,7 +129,8 @@ def _of_temperatures(pilot: Temperatures, method: str | None) -> _Pilot:
         raise InputError("method", "be 'ec' or 'ts'", got=repr(method))
     T, error = (pilot.ec, pilot.ec_se) if name == "ec" else (pilot.ts, pilot.ts_se)
     if T is None:
-        raise InputError(f"`pilot` must have the temperature of {name!r}, got none: {getattr(pilot, f'why_no_{name}')}")
+        why = getattr(pilot, f"why_no_{name}")
+        raise InputError("pilot", f"have the temperature of {name!r}", got="none", remedy=why)
     return _Pilot(name, _require_error(error) / T, pilot.n_samples)
 
 

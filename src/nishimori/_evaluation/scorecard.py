@@ -5,24 +5,24 @@ reads the data once, or twice if bins of equal weight need the quantiles of the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import inf, isfinite, isnan, nan, sqrt
+from dataclasses import dataclass, replace
+from math import isnan, nan
 from typing import Any, Unpack
 
-import numpy as np
-
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
+from nishimori._evaluation.metrics.metric import Estimate, Metric
+from nishimori._evaluation.metrics.table import asked_metrics, default_metrics
+from nishimori._evaluation.scores import ONE_SAMPLE, MeasureScores, MetricPlan, ScoreSums
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in
 from nishimori._rows.top_k import TopK
 from nishimori._rows.top_k_rows import TopKRows
-from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.census import verdict_on_zeros, warn_of_zeros
-from nishimori._sums.reliability import Bins, Reliability, Strategy, check_bins, uniform_edges
-from nishimori._sums.scores import SCORES, CollectClaims, MeasureScores, ScoreSums
+from nishimori._sums.predictions import CollectClaims
+from nishimori._sums.reliability import Reliability, Strategy, check_bins, uniform_edges
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
-from nishimori._support.intervals import Interval, interval_around, interval_in_ratio, interval_of_share, number_behind
+from nishimori._support.intervals import Interval
 from nishimori.errors import InputError, setting
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
@@ -31,13 +31,12 @@ from nishimori.maps.temperature import Temperature, temperature_of
 _CLAIMS_AT_ONCE = 2**23
 
 
-METRICS = ("error", "accuracy", "confidence", "ece", "brier", "nll")
-"""The numbers of a scorecard that have a standard error."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scorecard:
     """How often a classifier is right, how sure it is, whether the two agree, and how sure all this is.
+
+    Each metric is an attribute, and so is its standard error: ``card.nll`` and ``card.nll_se``, which is None where it is not
+    known. ``card["nll"]`` has both, and an interval.
 
     Attributes
     ----------
@@ -45,12 +44,19 @@ class Scorecard:
         How many samples had a positive weight.
     temperature : float or None
         What the logits were divided by; None for a map that does more than that.
+    estimates : dict of str to Estimate
+        Each metric by name, with its standard error.
     error, accuracy : float
         Weighted share of samples whose largest logit is not, or is, at the true class.
     confidence : float
         Mean probability of the predicted class.
+    gap : float
+        Confidence minus accuracy. Its standard error is what the samples show, but not less than what a calibrated model would
+        have.
     ece : float
         Expected calibration error of the predicted class: the mean of abs(gap) over the bins of `reliability`.
+    ece_corrected : float or None
+        The ECE without the bias of small bins, at least 0.
     brier : float
         Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
         NaN for top-k log-probabilities, which do not tell.
@@ -58,13 +64,6 @@ class Scorecard:
         Mean negative log-likelihood of the true class; NaN for top-k log-probabilities that do not give it for all samples.
     reliability : Reliability
         Confidence against accuracy, bin by bin.
-    error_se, accuracy_se, confidence_se, ece_se, brier_se, nll_se : float or None
-        Their standard errors; None where they are not known.
-    ece_corrected : float or None
-        The ECE without the bias of small bins, at least 0.
-    gap, gap_se : float
-        Confidence minus accuracy, and its standard error or None: what the samples show, but not less than what a calibrated
-        model would have.
     why_no_se : dict
         For each standard error that is not known, by the name of the metric, a sentence that says why.
     n_at_zeros : int
@@ -76,22 +75,32 @@ class Scorecard:
 
     n_samples: int
     temperature: float | None
-    error: float
-    accuracy: float
-    confidence: float
-    ece: float
-    brier: float
-    nll: float
+    estimates: Mapping[str, Estimate]
     reliability: Reliability
-    error_se: float | None = None
-    accuracy_se: float | None = None
-    confidence_se: float | None = None
-    brier_se: float | None = None
-    nll_se: float | None = None
-    gaps: BinnedGaps | None = field(default=None, repr=False)
-    why_no_se: Mapping[str, str] = field(default_factory=dict, repr=False)
     n_at_zeros: int = 0
-    n_clusters: int | None = field(default=None, repr=False)
+    n_clusters: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        known = self.__dict__.get("estimates", {})  # which a copy does not have yet
+        if name in known:
+            return known[name].value
+        if name.endswith("_se") and name.removesuffix("_se") in known:
+            return known[name.removesuffix("_se")].se
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(f"{name}{end}" for name in self.estimates for end in ("", "_se"))]
+
+    def __getitem__(self, name: str) -> Estimate:
+        """A metric with its standard error."""
+        if not isinstance(name, str) or name not in self.estimates:
+            raise InputError("name", f"be one of {', '.join(map(repr, self.estimates))}", got=repr(name))
+        return self.estimates[name]
+
+    def __repr__(self) -> str:
+        numbers = {"n_samples": self.n_samples, "temperature": self.temperature}
+        numbers |= {name: each.value for name, each in self.estimates.items()}
+        return f"Scorecard({', '.join(f'{name}={value!r}' for name, value in numbers.items())})"
 
     def __str__(self) -> str:
         return f"{self.caveat}\n{self!r}" if self.caveat else repr(self)
@@ -102,20 +111,13 @@ class Scorecard:
         return verdict_on_zeros(f"{self.n_at_zeros} of {self.n_samples} samples", "the NLL") if self.n_at_zeros else ""
 
     @property
-    def ece_se(self) -> float | None:
-        return None if self.gaps is None or "ece" in self.why_no_se else self.gaps.se
-
-    @property
     def ece_corrected(self) -> float | None:
-        return None if self.gaps is None or "ece" in self.why_no_se else self.gaps.corrected
+        found = self.estimates["ece"]
+        return None if found.gaps is None or found.why_no_se else found.gaps.corrected
 
     @property
-    def gap(self) -> float:
-        return self.confidence - self.accuracy
-
-    @property
-    def gap_se(self) -> float | None:
-        return None if self.gaps is None or "ece" in self.why_no_se else self.gaps.total_se
+    def why_no_se(self) -> dict[str, str]:
+        return {name: each.why_no_se for name, each in self.estimates.items() if each.why_no_se}
 
     def to_dict(self) -> dict[str, float]:
         """All numbers by name, in one level, as trackers of experiments log them.
@@ -133,9 +135,10 @@ class Scorecard:
         >>> {name: round(numbers[name], 3) for name in ("n_samples", "accuracy", "confidence", "gap", "nll")}
         {'n_samples': 2, 'accuracy': 0.5, 'confidence': 0.881, 'gap': 0.381, 'nll': 1.127}
         """
-        names = ("error", "accuracy", "confidence", "gap", "ece", "brier", "nll")
-        named = ["n_samples", "temperature", *(each for name in names for each in (name, f"{name}_se")), "ece_corrected"]
-        found = {name: getattr(self, name) for name in named}
+        found: dict[str, float | None] = {"n_samples": self.n_samples, "temperature": self.temperature}
+        for name, each in self.estimates.items():
+            found |= {name: each.value, f"{name}_se": each.se}
+        found["ece_corrected"] = self.ece_corrected
         return {name: value for name, value in found.items() if value is not None and not isnan(value)}
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
@@ -143,8 +146,8 @@ class Scorecard:
 
         Parameters
         ----------
-        name : {"error", "accuracy", "confidence", "ece", "brier", "nll"}
-            Which metric.
+        name : str
+            Which metric, such as "nll".
         level : float
             How often such an interval contains the metric of infinitely many samples, between 0 and 1.
 
@@ -171,25 +174,7 @@ class Scorecard:
         >>> print(f"{card.ece:.3f} {card.ece_corrected:.3f} {low:.3f} {high:.3f}")
         0.022 0.005 0.000 0.034
         """
-        if not isinstance(name, str) or name not in METRICS:
-            raise InputError("name", f"be one of {', '.join(map(repr, METRICS))}", got=repr(name))
-        if name in self.why_no_se:
-            raise InputError(f"`interval` needs the standard error of {name}, which is not known: {self.why_no_se[name]}")
-        assert self.gaps is not None, "whose absence has a reason"
-        if name == "ece":
-            return self.gaps.interval(level)
-        value, error = getattr(self, name), getattr(self, f"{name}_se")
-        if name in ("error", "accuracy"):
-            return interval_of_share(value, number_behind(value, error**2, self.gaps.squares), level)
-        if name == "nll" and value > 0:
-            # Few large losses skew its error: in ratio, intervals of 200 samples cover 93 to 95 % instead of 90 to 94 %.
-            return interval_in_ratio(value, error, level)
-        low, high = interval_around(value, error, level)
-        return Interval(max(low, 0.0), min(high, _LARGEST[name]))
-
-
-# What a metric cannot exceed.
-_LARGEST = {"confidence": 1.0, "brier": 2.0, "nll": inf}
+        return self[name].interval(level)
 
 
 @takes_rows(words=CALIBRATORS_WORD)
@@ -199,6 +184,7 @@ def evaluate(
     *,
     temperature: float | None = None,
     calibrator: Any = None,
+    metrics: Sequence[Any] | None = None,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
     **options: Unpack[RowOptions],
@@ -213,6 +199,9 @@ def evaluate(
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
         A fitted calibrator to apply first, instead of a temperature.
+    metrics : sequence, optional
+        What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of `nishimori.metrics`, or a
+        `Metric` of your own.
     n_bins, strategy
         Bins of the calibration error, as for `metrics.ece`.
     **options
@@ -221,7 +210,8 @@ def evaluate(
     Returns
     -------
     Scorecard
-        With `error`, `accuracy`, `confidence`, `ece`, `brier`, `nll`, `reliability`, standard errors and `interval`.
+        With `error`, `accuracy`, `confidence`, `gap`, `ece`, `nll`, `brier` and what was asked for, standard errors,
+        `interval` and `reliability`.
 
     Examples
     --------
@@ -230,14 +220,15 @@ def evaluate(
     >>> print(f"{card.accuracy} {card.confidence:.3f} {card.ece:.3f} {card.nll:.3f}")
     0.5 0.731 0.231 0.813
     """
-    used = calibrator_or_map(temperature, calibrator)
+    used, wanted = calibrator_or_map(temperature, calibrator), asked_metrics(metrics)
     if isinstance(logits, TopK):
         _refuse_map(used)
     data, maps = open_calibrated({"calibrator": used}, logits, labels, options)
+    how: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "counts": counts_in(data, options), "metrics": wanted}
     if isinstance(data, TopKRows):
-        (card,) = scorecards(data.even, maps, n_bins=n_bins, strategy=strategy, counts=counts_in(data, options))
+        (card,) = scorecards(data.even, maps, **how)
         return _without_unknown(card, data)
-    (card,) = scorecards(data, maps, n_bins=n_bins, strategy=strategy, counts=counts_in(data, options))
+    (card,) = scorecards(data, maps, **how)
     return card
 
 
@@ -251,17 +242,19 @@ def _refuse_map(used: Any) -> None:
 
 
 def _without_unknown(card: Scorecard, data: TopKRows) -> Scorecard:
-    """The card of top-k log-probabilities, whose tail matters only to scores of all classes."""
-    absent = dict(card.why_no_se)
-    absent["brier"] = "the squares of probabilities that are not listed are not known. Pass all logits."
-    card = replace(card, brier=nan, brier_se=None, why_no_se=absent)
-    if not data.n_unknown:
-        return card
-    absent["nll"] = (
+    """The card of top-k log-probabilities, whose tail matters only to metrics that need more than the predicted class."""
+    unlisted = "the probabilities that are not listed are not known. Pass all logits."
+    unknown = (
         f"the log-probability of the true class is not known in {data.n_unknown} of {data.n_rows} samples. Pass "
         "`label_log_probabilities` to TopK."
     )
-    return replace(card, nll=nan, nll_se=None)
+    why = {"all": unlisted} | ({"label": unknown} if data.n_unknown else {})
+    known = {name: _told_why(each, why.get(each.metric.needs)) for name, each in card.estimates.items()}
+    return replace(card, estimates=known)
+
+
+def _told_why(estimate: Estimate, why: str | None) -> Estimate:
+    return estimate if why is None else Estimate(estimate.metric, nan, None, why)
 
 
 def scorecards(
@@ -271,27 +264,32 @@ def scorecards(
     n_bins: int = 15,
     strategy: Strategy = "uniform",
     counts: bool = False,
+    metrics: tuple[Metric, ...] | None = None,
 ) -> list[Scorecard]:
-    """A scorecard for each map, all from the same readings."""
+    """A scorecard for each map, all from the same readings; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
+    wanted = default_metrics() if metrics is None else metrics
     if isinstance(data, Sketch):
         if counts:
             raise InputError("counts", "be False for a sketch, which keeps sums for independent samples")
-        return [_card_of_sketch(data, map_, n_bins, strategy) for map_ in maps]
+        return [_card_of_sketch(data, map_, wanted, n_bins, strategy) for map_ in maps]
+    for each in wanted:
+        each.check(data)
     if strategy == "quantile" and (n_rows := data.n_rows) is not None:
         step = max(1, _CLAIMS_AT_ONCE // n_rows)
         groups = [tuple(maps[start : start + step]) for start in range(0, len(maps), step)]
     else:
         groups = [tuple(maps)]
-    return [card for group in groups for card in _from_shared_readings(data, group, n_bins, strategy, counts=counts)]
+    plan = MetricPlan(wanted)
+    return [card for group in groups for card in _from_shared_readings(data, group, plan, n_bins, strategy, counts=counts)]
 
 
 def _from_shared_readings(
-    data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy, *, counts: bool
+    data: Rows, maps: tuple[Map, ...], plan: MetricPlan, n_bins: int, strategy: Strategy, *, counts: bool
 ) -> list[Scorecard]:
-    sums = data.gather(MeasureScores(maps, edges_for(data, maps, n_bins, strategy), counts)).items
+    sums = data.gather(MeasureScores(maps, edges_for(data, maps, n_bins, strategy), plan, counts)).items
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
-    return [card_of(each, temperature_of(map_)) for map_, each in zip(maps, sums, strict=True)]
+    return [card_of(each, temperature_of(map_), plan) for map_, each in zip(maps, sums, strict=True)]
 
 
 def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> tuple[HostArray, ...]:
@@ -301,37 +299,19 @@ def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy
     return tuple(each.edges(n_bins) for each in data.gather(CollectClaims(maps)).items)
 
 
-def card_of(sums: ScoreSums, temperature: float | None) -> Scorecard:
-    """Means and their errors from sums."""
-    error, confidence, brier, nll = sums.means.tolist()
-    error, confidence = min(error, 1.0), min(confidence, 1.0)  # which sums of weights exceed by their rounding
-    curve = Reliability.from_bins(sums.bins)
-    errors = {name: value if isfinite(value) else None for name, value in zip(SCORES, sums.errors.tolist(), strict=True)}
-    absent = {}
-    if errors["nll"] is None:
-        absent["nll"] = "the loss is infinite or too large: a true class is masked or has probability 0, or T is close to 0."
-    if sums.n_rows == 1:
-        errors, absent = dict.fromkeys(SCORES), dict.fromkeys(METRICS, "there is only one sample.")
+def card_of(sums: ScoreSums, temperature: float | None, plan: MetricPlan) -> Scorecard:
+    """Metrics and their errors from sums."""
     return Scorecard(
         n_samples=sums.n_rows,
         temperature=temperature,
-        error=error,
-        accuracy=1 - error,
-        confidence=confidence,
-        ece=curve.error(),
-        brier=brier,
-        nll=nll,
-        reliability=curve,
-        accuracy_se=errors["error"],
-        **{f"{name}_se": value for name, value in errors.items()},
-        gaps=sums.gaps,
-        why_no_se=absent,
+        estimates=sums.estimates(plan),
+        reliability=sums.binned.curve,
         n_at_zeros=sums.n_at_zeros,
-        n_clusters=sums.n_clusters,
+        n_clusters=sums.binned.n_clusters,
     )
 
 
-def _card_of_sketch(data: Sketch, map_: Map, n_bins: int, strategy: Strategy) -> Scorecard:
+def _card_of_sketch(data: Sketch, map_: Map, metrics: Sequence[Metric], n_bins: int, strategy: Strategy) -> Scorecard:
     """The scorecard of a sketch, after a map that divides logits by one temperature."""
     temperature = temperature_of(map_)
     if (n_bins, strategy) != (15, "uniform"):
@@ -340,39 +320,22 @@ def _card_of_sketch(data: Sketch, map_: Map, n_bins: int, strategy: Strategy) ->
         raise InputError("calibrator", "divide logits by one temperature to be evaluated on a sketch", remedy="Pass logits.")
     census, found = data.census, data.score(temperature)
     warn_of_zeros(census.n_at_zeros, census.n_rows, "the loss")
-    absent = dict.fromkeys(("confidence", "brier", "nll"), "a sketch does not keep its squares. Pass logits and labels.")
-    error, error_se, curve = census.wrong / census.weight, None, Reliability.from_bins(found.bins)
-    if found.has_clusters:
-        absent |= dict.fromkeys(("error", "accuracy"), "a sketch does not keep it per cluster. Pass logits and labels.")
-    else:
-        error_se = sqrt((1 - error) ** 2 * census.wrong_squares + error**2 * census.right_squares) / census.weight
-    if data.n_clusters == 1:
-        alone = "the sketch holds one cluster, and standard errors are made of the spread between clusters."
-        absent |= dict.fromkeys(("error", "accuracy", "ece"), alone)
-    if census.n_rows == 1:
-        error_se, absent = None, dict.fromkeys(METRICS, "there is only one sample.")
+    alone = "the sketch holds one cluster, and standard errors are made of the spread between clusters."
+    estimates = {}
+    for metric in metrics:
+        each = metric.of_sketch(found, census)
+        if each is None:
+            raise InputError("metrics", "be what a sketch keeps", got=repr(metric.label), remedy="Pass logits and labels.")
+        if data.n_clusters == 1 and (each.se is not None or metric.is_share):
+            each = replace(each, error=None, why_no_se=alone)
+        if census.n_rows == 1:
+            each = replace(each, error=None, why_no_se=ONE_SAMPLE)
+        estimates[metric.label] = each
     return Scorecard(
         n_samples=census.n_rows,
         temperature=temperature,
-        error=error,
-        accuracy=1 - error,
-        confidence=found.confidence,
-        ece=curve.error(),
-        brier=found.brier,
-        nll=found.nll,
-        reliability=curve,
-        error_se=error_se,
-        accuracy_se=error_se,
-        gaps=_gaps_of_sketch(found.bins, found.misses, found.squares),
-        why_no_se=absent,
+        estimates=estimates,
+        reliability=Reliability.from_bins(found.bins),
         n_at_zeros=census.n_at_zeros,
         n_clusters=data.n_clusters,
     )
-
-
-def _gaps_of_sketch(bins: Bins, misses: HostArray, squares: float) -> BinnedGaps:
-    """The gaps and their errors; products of gaps and squared weights are not kept, so the two are taken as independent."""
-    weight = bins.weight.sum()
-    gaps = (bins.confidence - bins.correct)[0] / weight
-    mean_weights = np.divide(bins.squares[0], bins.weight[0], out=np.zeros_like(gaps), where=bins.weight[0] > 0)
-    return BinnedGaps(gaps, misses / weight**2, gaps * mean_weights / weight, squares / weight**2)

@@ -1,22 +1,27 @@
 """Conditions of a map that somebody else wrote: from the derivative of the map by each parameter, and what is matched.
 
 Both are tables (n, K, m), with one number per row, class and parameter. They are asked for a few rows at a time, so that no
-large table is ever held, and checked each time.
+large table is ever held, and checked each time. Derivatives that their author does not give are taken by differences.
+
+Where the mapped logits are linear in the parameters, the derivative of the gap of O_a by θ_b is Cov(O_a, ∂u/∂θ_b). Where what
+is matched depends on the parameters, as ∂u/∂θ does for least cross-entropy with a map that is not linear in them, the mean of
+∂O_a/∂θ_b under the model minus its value at the labels is added. That part is measured by differences.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nishimori._fit.conditions import ConditionSums, on_host
+from nishimori._fit.newton import Equations
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
-from nishimori.maps.map import Map
+from nishimori.maps.map import Map, apply_safely
 
 # How many numbers a table may have: 32 MiB of float64.
 _LARGEST_TABLE = 2**22
@@ -24,7 +29,18 @@ _LARGEST_TABLE = 2**22
 # So many rows of a batch tell whether the derivatives are those of the map.
 _TELLING = 8
 
-Tables = Callable[[HostArray], Any]
+# Differences reach so far, in units in which a step of one changes mapped logits by about one: an error of 1e-12 of the fourth
+# order meets one of 1e-13 of rounding.
+_REACH = 1e-3
+
+# As far as that before the units are known, relative to the parameter itself.
+_FIRST_REACH, _SMALLEST = 1e-5, 1e-2
+
+# Tables that change by a smaller part of themselves over the step of the check do not depend on the parameters.
+_CHANGES = 1e-6
+
+Tables = Callable[[HostArray, HostArray], Any]
+"""A table from logits and parameters in a flat array."""
 
 
 @dataclass(frozen=True)
@@ -37,30 +53,86 @@ class Family:
         What its class is called, for messages.
     map_for : function
         The map with the parameters in a flat array.
-    features : function
-        The derivative of the mapped logits by each parameter, (n, K, m), from logits.
-    observables : function
-        What is matched, in the same shape; None if it is the features.
+    features : function or None
+        The derivative of the mapped logits by each parameter, (n, K, m), from logits and parameters; None to take differences.
+    observables : function or None
+        What is matched, in the same shape; None if it is the features, for least cross-entropy.
+    steps : array of shape (m,), or None
+        How far differences reach; None if that is not known yet.
+    is_curved : bool
+        Whether what is matched depends on the parameters.
     """
 
     name: str
     map_for: Callable[[HostArray], Map]
-    features: Tables
+    features: Tables | None
     observables: Tables | None
+    steps: HostArray | None = None
+    is_curved: bool = False
 
-    def tables(self, logits: HostArray, n_parameters: int) -> tuple[HostArray, HostArray]:
+    @property
+    def is_loss(self) -> bool:
+        """Whether the conditions are those of least cross-entropy."""
+        return self.observables is None
+
+    def tables(self, logits: HostArray, x: HostArray) -> tuple[HostArray, HostArray]:
         """Features and observables of some rows."""
-        shape = (*logits.shape, n_parameters)
-        features = self._table("features", self.features, logits, shape)
-        if self.observables is None:
-            return features, features
-        return features, self._table("observables", self.observables, logits, shape)
+        features = self._features(logits, x)
+        return features, features if self.observables is None else self._table("observables", self.observables, logits, x)
 
-    def _table(self, what: str, function: Tables, logits: HostArray, shape: tuple[int, ...]) -> HostArray:
+    def slopes(self, logits: HostArray, x: HostArray) -> Iterator[HostArray]:
+        """The derivative of what is matched by each parameter, one table after the other, by differences."""
+        steps = np.diag(self._reach(x))
+        for i, step in enumerate(steps):
+            if self.features is None and self.observables is None:  # second derivatives of the map, with fewer calls of it
+                corners = [
+                    sum(
+                        sign * other * self.mapped(logits, x + sign * each + other * step)
+                        for sign in (1, -1)
+                        for other in (1, -1)
+                    )
+                    for each in steps
+                ]
+                yield np.stack([each / (4 * steps[a, a] * step[i]) for a, each in enumerate(corners)], axis=2)
+            else:
+                after, before = (self.tables(logits, x + sign * step)[1] for sign in (1, -1))
+                yield (after - before) / (2 * step[i])
+
+    def mapped(self, logits: HostArray, x: HostArray) -> HostArray:
+        """The mapped logits of some rows, minus the mean of each row, which changes no probability."""
+        found = arrays.on_host(apply_safely(self.map_for(x), logits))
+        if found.shape != logits.shape:
+            raise InputError(
+                f"The map of {self.name}.map_for",
+                f"return logits of the shape {logits.shape} of those it is given",
+                got=found.shape,
+            )
+        return _centre_rows(found)
+
+    def _features(self, logits: HostArray, x: HostArray) -> HostArray:
+        if self.features is not None:
+            return self._table("features", self.features, logits, x)
+        table = np.empty((*logits.shape, len(x)))
+        for i, step in enumerate(self._reach(x)):
+            at = {far: self.mapped(logits, x + far * step * np.eye(len(x))[i]) for far in (-2, -1, 1, 2)}
+            table[:, :, i] = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * step)
+        if not np.isfinite(table).all():
+            raise InputError(
+                f"The map of {self.name}.map_for",
+                "return finite logits near its parameters, because its derivative is taken by differences",
+                remedy="Write `features`.",
+            )
+        return table
+
+    def _reach(self, x: HostArray) -> HostArray:
+        """How far differences reach in each parameter."""
+        return _FIRST_REACH * np.maximum(np.abs(x), _SMALLEST) if self.steps is None else self.steps
+
+    def _table(self, what: str, function: Tables, logits: HostArray, x: HostArray) -> HostArray:
         """What a function of the author returns, checked."""
-        name = f"{self.name}.{what}"
+        name, shape = f"{self.name}.{what}", (*logits.shape, len(x))
         try:
-            given = function(logits)
+            given = function(logits, x)
         except Exception as error:
             raise InputError(f"`{name}` raised {type(error).__name__}: {str(error).rstrip('.')}.") from error
         table = arrays.on_host(numeric(given, name)).astype(np.float64)
@@ -74,20 +146,61 @@ class Family:
 
 
 @dataclass(frozen=True)
+class FamilySums:
+    """The sums of the conditions, and of the part of their derivatives that comes from what is matched itself; add.
+
+    Attributes
+    ----------
+    conditions : ConditionSums
+        With Cov(O_a, ∂u/∂θ_b) as derivatives.
+    curvature : array of shape (m, m)
+        Σw(⟨∂O_a/∂θ_b⟩ − ∂O_a/∂θ_b at the label); zero where O does not depend on the parameters.
+    loss : float
+        The cross-entropy, Σw·(−log p of the label).
+    """
+
+    conditions: ConditionSums
+    curvature: HostArray
+    loss: float
+
+    def __add__(self, other: "FamilySums") -> "FamilySums":
+        return FamilySums(self.conditions + other.conditions, self.curvature + other.curvature, self.loss + other.loss)
+
+    def equations(self, *, is_loss: bool) -> tuple[Equations, bool]:
+        """The mean gaps with their derivatives, and whether a solution here would be a minimum, if they are those of a loss.
+
+        Away from a minimum the derivatives of a loss may not be positive. Steps are then taken with the covariances, which are.
+        """
+        found = self.conditions.equations
+        full = found.jacobian + self.curvature / self.conditions.weight
+        if is_loss:
+            full, found = (full + full.T) / 2, replace(found, loss=self.loss / self.conditions.weight)
+            if not (np.isfinite(full).all() and np.linalg.eigvalsh(full * np.outer(found.units, found.units))[0] > 0):
+                return found, False
+        return replace(found, jacobian=full), True
+
+
+@dataclass(frozen=True)
 class MatchFeatures:
     """The pass that sums the conditions at parameters ``x``."""
 
     family: Family
     x: HostArray
 
-    def __call__(self, batch: Batch) -> ConditionSums:
-        map_ = self.family.map_for(self.x)
-        parts = [self._sums(batch, map_, rows) for rows in _pieces(batch, len(self.x))]
+    def __call__(self, batch: Batch) -> FamilySums:
+        parts = [self._sums(batch, rows) for rows in _pieces(batch, len(self.x))]
         return sum(parts[1:], start=parts[0])
 
-    def _sums(self, batch: Batch, map_: Map, rows: slice) -> ConditionSums:
-        p, features, observables, weights = self._tables(batch, map_, rows)
-        m = len(self.x)
+    def _sums(self, batch: Batch, rows: slice) -> FamilySums:
+        logits, weights, m = on_host(batch)[rows], arrays.on_host(batch.weights)[rows], len(self.x)
+        try:
+            logs = self.family.map_for(self.x).log_probabilities(logits)
+        except ValueError:  # parameters that the map refuses: a shorter step is tried
+            return self._nothing()
+        if np.isnan(logs).any():
+            return self._nothing()
+        p = np.exp(logs)
+        features, observables = self.family.tables(logits, self.x)
         heavy = p * weights[:, None]
         centred_f = features - _mean(p, features)[:, None, :]
         expected = _mean(p, observables)
@@ -95,63 +208,88 @@ class MatchFeatures:
         observed = _at(observables, batch, rows)
         weighted = (heavy[:, :, None] * centred_o).reshape(-1, m)
         sizes = weights @ (_mean(p, np.abs(observables)) + np.abs(observed))
-        return ConditionSums(
+        conditions = ConditionSums(
             float(weights.sum()),
             weights @ (expected - observed),
             sizes,
             weighted.T @ centred_f.reshape(-1, m),
             np.einsum("nk,nkm->m", heavy, centred_f**2),
         )
+        curvature = np.zeros((m, m))
+        if self.family.is_curved:
+            for i, slope in enumerate(self.family.slopes(logits, self.x)):
+                curvature[:, i] = weights @ (_mean(p, slope) - _at(slope, batch, rows))
+        return FamilySums(conditions, curvature, -float(weights @ _at(logs[:, :, None], batch, rows)[:, 0]))
+
+    def _nothing(self) -> FamilySums:
+        """Sums that say that the conditions have no meaning here."""
+        m = len(self.x)
+        vector, matrix = np.full(m, np.nan), np.full((m, m), np.nan)
+        return FamilySums(ConditionSums(1.0, vector, vector, matrix, vector), matrix, np.nan)
 
     def gaps_of(self, batch: Batch) -> HostArray:
         """The gaps of each row, (n, m)."""
         map_ = self.family.map_for(self.x)
         found = []
         for rows in _pieces(batch, len(self.x)):
-            p, _, observables, _ = self._tables(batch, map_, rows)
-            found.append(_mean(p, observables) - _at(observables, batch, rows))
+            logits = on_host(batch)[rows]
+            _, observables = self.family.tables(logits, self.x)
+            found.append(_mean(map_.probabilities(logits), observables) - _at(observables, batch, rows))
         return np.concatenate(found)
-
-    def _tables(self, batch: Batch, map_: Map, rows: slice) -> tuple[HostArray, HostArray, HostArray, HostArray]:
-        logits = on_host(batch)[rows]
-        features, observables = self.family.tables(logits, len(self.x))
-        return map_.probabilities(logits), features, observables, arrays.on_host(batch.weights)[rows]
 
 
 @dataclass(frozen=True)
 class CheckFeatures:
-    """The pass that refuses features that are not the derivative of the map; nothing is summed."""
+    """The pass that refuses features that are not the derivative of the map, and finds the units of the parameters."""
 
     family: Family
     x: HostArray
 
     def __call__(self, batch: Batch) -> "Checked":
         logits = on_host(batch)[:_TELLING]
-        features, _ = self.family.tables(logits, len(self.x))
         # A step to where no parameter is what it was; parameters that must be positive stay so.
-        step = 0.01 * (np.abs(self.x) + 1e-3) * (1 + np.random.default_rng(0).random(len(self.x)))
-        before, after = (self.family.map_for(x).apply(logits) for x in (self.x, self.x + step))
-        change, told = _centre_rows(after - before), _centre_rows(features @ step)
+        step = 1e-3 * (np.abs(self.x) + 1e-3) * (1 + np.random.default_rng(0).random(len(self.x)))
+        features, observables = self.family.tables(logits, self.x)
+        if self.family.features is not None:
+            self._compare(logits, features, step)
+        p = self.family.map_for(self.x).probabilities(logits)
+        spread = np.einsum("nk,nkm->m", p, (features - _mean(p, features)[:, None, :]) ** 2)
+        later = self.family.tables(logits, self.x + step)[1]
+        changes = float(np.abs(later - observables).max()) > _CHANGES * float(np.abs(observables).max())
+        return Checked(len(logits), spread, changes)
+
+    def _compare(self, logits: HostArray, features: HostArray, step: HostArray) -> None:
+        before, after = (self.family.mapped(logits, self.x + sign * step / 2) for sign in (-1, 1))
+        change, told = after - before, _centre_rows(features @ step)
         size = np.abs(change).max() + np.abs(told).max()
         if not np.abs(change - told).max() <= 1e-6 * size + 1e-12 * np.abs(before).max():
             raise InputError(
                 f"{self.family.name}.features",
                 (
-                    "be the derivative of what the map of `map_for` returns by each parameter, and not depend on the "
-                    f"parameters: a step changes the mapped logits by up to {np.abs(change).max():.3g}, but by up to "
-                    f"{np.abs(told).max():.3g} according to `features`, and the two differ by up to "
-                    f"{np.abs(change - told).max():.3g}"
+                    "be the derivative of what the map of `map_for` returns by each parameter: a step changes the mapped "
+                    f"logits by up to {np.abs(change).max():.3g}, but by up to {np.abs(told).max():.3g} according to "
+                    f"`features`, and the two differ by up to {np.abs(change - told).max():.3g}"
                 ),
             )
-        return Checked()
 
 
 @dataclass(frozen=True)
 class Checked:
-    """That some rows were found in order; adds."""
+    """What some rows say about a family: how many, the sums of Var(∂u/∂θ), and whether what is matched depends on θ; adds."""
+
+    n_rows: int
+    spread: HostArray
+    changes: bool
 
     def __add__(self, other: "Checked") -> "Checked":
-        return self
+        return Checked(self.n_rows + other.n_rows, self.spread + other.spread, self.changes or other.changes)
+
+    def family(self, before: Family) -> Family:
+        """The family with what was found."""
+        with np.errstate(divide="ignore"):
+            units = 1 / np.sqrt(self.spread / self.n_rows)
+        steps = _REACH * np.where(np.isfinite(units), units, 1.0)  # a parameter without effect, which the search refuses
+        return replace(before, steps=steps, is_curved=self.changes)
 
 
 def _pieces(batch: Batch, n_parameters: int) -> Iterator[slice]:

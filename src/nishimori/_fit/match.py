@@ -1,6 +1,5 @@
 """What a search for temperatures ends with: where each observable is matched, how sure that is, and how it was found."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, sqrt
@@ -87,7 +86,7 @@ class Receipt:
     n_masked : int
         How many logits were -inf and so masked their class.
     kernel : str
-        What computed the sums over classes: "numpy", "numba", "triton" or "array_api"; of several, with commas between.
+        What computed the sums over classes: "numpy", "native", "triton" or "array_api"; of several, with commas between.
     temperature_se : float or None
         The standard error of the temperature, samples or clusters of them being independent; None where it is not known, as
         from a sketch of one cluster.
@@ -105,17 +104,6 @@ class Receipt:
     kernel: str = ""
     is_measured: bool = True
     temperature_se: float | None = None
-
-    @property
-    def converged(self) -> bool:
-        """True: a search that does not converge raises an error. Deprecated."""
-        warnings.warn(
-            "`converged` is deprecated and will be removed in 0.3: it is always True, because a search that does not converge "
-            "raises NotConvergedError.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        return True
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ Each equation says that a gap is zero, and the derivatives of the gaps are known
 if it brings the equations closer to their solution, else shorter. "Closer" is measured in the unknowns, as the step that the
 same derivatives would propose next (the natural monotonicity test: P. Deuflhard, Newton Methods for Nonlinear Problems,
 Springer 2004, section 3.3). The unit of each unknown is its own, so that neither the unit of an equation nor that of an
-unknown matters.
+unknown matters. Where the gaps are the derivatives of a loss, a step is also taken if the loss falls: on the way to a minimum
+the derivatives may grow first.
 """
 
 from collections.abc import Callable
@@ -27,6 +28,9 @@ _CLOSE = 1e-6
 # A step that has to be shortened more often leads nowhere.
 _SHORTEST = 2.0**-30
 
+# A step lowers a loss enough if it brings this part of what the derivatives promise (Armijo's condition).
+_ENOUGH_LOWER = 1e-4
+
 # With a larger condition number of the derivatives, rounding decides about the step.
 _LARGEST_CONDITION = 1e13
 
@@ -45,12 +49,15 @@ class Equations:
         How large a change of each unknown is worth mentioning, such as its standard error.
     noise : array of shape (m,)
         How large a gap rounding alone can make.
+    loss : float or None
+        What the gaps are the derivatives of, if there is such a function and it is to be lowest.
     """
 
     gaps: HostArray
     jacobian: HostArray
     units: HostArray
     noise: HostArray
+    loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ def solve(function: Callable[[HostArray], Equations], start: HostArray, *, enoug
                 raise _not_converged(here, readings)
             there, readings = function(x + share * step), readings + 1
             left = inverse.length(inverse.step(there.gaps))
-            if left <= (1 - share / 4) * length:
+            if left <= (1 - share / 4) * length or _is_lower(here, there, share * step):
                 break
             if share < _SHORTEST or length <= _CLOSE:
                 if length <= _CLOSE:  # rounding is larger than it was said to be
@@ -107,6 +114,14 @@ def solve(function: Callable[[HostArray], Equations], start: HostArray, *, enoug
             bend = max(left - (1 - share) * length, 0.0) / share**2
             share *= min(max(length / (2 * bend * share) if bend > 0 else 0.5, 0.1), 0.5) if np.isfinite(left) else 0.1
         x, here = x + share * step, there
+
+
+def _is_lower(here: Equations, there: Equations, step: HostArray) -> bool:
+    """Whether a step has lowered the loss enough, if there is one."""
+    if here.loss is None or there.loss is None:
+        return False
+    promised = -float(here.gaps @ step)
+    return promised > 0 and here.loss - there.loss >= _ENOUGH_LOWER * promised
 
 
 class _Inverse:

@@ -204,8 +204,10 @@ class Readings:
         (scale,) = self.read(log_scale)
         if scale.value < -_FARTHEST:
             raise InputError(
-                f"`logits` of the same row must differ by more than 1e-100, got differences around {exp(scale.value):.2g}. "
-                "Multiply all logits by a constant."
+                "`logits` of the same row",
+                "differ by more than 1e-100",
+                got=f"differences around {exp(scale.value):.2g}",
+                remedy="Multiply all logits by a constant.",
             )
         return -float(scale.value)
 
@@ -404,13 +406,13 @@ def answers_of(sample: Rows | None, observables: Sequence[Observable]) -> dict[i
     if sample is None:
         return {}
     try:
-        return call_with_rows(sample, _Answers(tuple(observables)))
+        return call_with_rows(sample, _SampleSearch(tuple(observables)))
     except InputError:
         return {}  # a reading of all rows will say which one is wrong
 
 
 @dataclass(frozen=True)
-class _Answers:
+class _SampleSearch:
     """The answers of some rows, from a search that starts at the answers of a sample of them."""
 
     observables: tuple[Observable, ...]

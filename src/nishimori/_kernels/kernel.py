@@ -17,9 +17,8 @@ from typing import Protocol
 
 import numpy as np
 
-from nishimori._kernels import array_api
+from nishimori._kernels import array_api, native
 from nishimori._kernels.block import BlockSums, PowerSums, RowsNearBeta
-from nishimori._rows.batch import LARGE
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
@@ -106,29 +105,27 @@ def kernel_named(name: str) -> Kernel:
     return Kernel(name, module.power_sums, **{k: getattr(module, v) for k, v in optional.items() if hasattr(module, v)})
 
 
-def kernel_for(array: Array, n_numbers: int | None = None) -> Kernel:
-    """The kernel for data like ``array``, of ``n_numbers`` in all if that is known."""
+def kernel_for(array: Array) -> Kernel:
+    """The kernel for data like ``array``."""
     able = _able(array)
     wanted = os.environ.get(_VARIABLE, "")
     if wanted and wanted not in _NAMES:
         raise InputError(
             _VARIABLE, f"be {', '.join(_NAMES[:-1])} or {_NAMES[-1]}", got=repr(wanted), remedy="Correct or unset it."
         )
-    if wanted in able:
-        return kernel_named(wanted)
-    # On large data Numba saves about as much time as it takes to load; to compile it, once per machine, takes longer.
-    if able[0] == "numba" and (n_numbers is None or n_numbers < LARGE):
-        return kernel_named("numpy")
-    return kernel_named(able[0])
+    if wanted == "native" and not native.is_available():
+        got = f"{wanted!r} ({native.description()})"
+        raise InputError(_VARIABLE, "be a kernel that is installed", got=got, remedy="Unset it.")
+    return kernel_named(wanted if wanted in able else able[0])
 
 
-_NAMES = ("numpy", "numba", "triton", "array_api")
+_NAMES = ("numpy", "native", "triton", "array_api")
 
 
 def _able(array: Array) -> tuple[str, ...]:
     """The names of the kernels that take such an array, the fastest first."""
     if isinstance(array, np.ndarray):
-        return ("numba", "numpy", "array_api") if _is_installed("numba") else ("numpy", "array_api")
+        return ("native", "numpy", "array_api") if native.is_available() else ("numpy", "array_api")
     if arrays.is_on_cuda(array) and _is_installed("triton") and _triton_version() >= _OLDEST_TRITON:
         return ("triton", "array_api")
     return ("array_api",)

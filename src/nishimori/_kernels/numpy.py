@@ -181,7 +181,7 @@ class _RowByRow(_Piece):
     def moments(self, found: HostArray, *, keep: bool) -> None:
         """Two powers from each product: the sums of x·y and of x²·y, with y = exp(x), x²·exp(x), and so on."""
         order, powers, room = len(found) - 1, self.weights, self.products if keep else self.weights
-        found[0] = self._added(np.vecdot(self._grouped(powers), self._ones))
+        found[0] = self._sum_groups(np.vecdot(self._in_groups(powers), self._ones))
         if order > 1 and not self.squares_are_known:
             np.multiply(self.exponents, self.exponents, out=self.squares)
             self.squares_are_known = True
@@ -189,13 +189,13 @@ class _RowByRow(_Piece):
             if j > 1:
                 powers = np.multiply(powers, self.squares, out=room)
             for i, each in enumerate((self.exponents, self.squares)[: order + 1 - j]):
-                found[j + i] = self._added(np.vecdot(self._grouped(powers), self._grouped(each)))
+                found[j + i] = self._sum_groups(np.vecdot(self._in_groups(powers), self._in_groups(each)))
 
-    def _grouped(self, table: HostArray) -> HostArray:
+    def _in_groups(self, table: HostArray) -> HostArray:
         return table.reshape(len(table), -1, self._group)
 
     @staticmethod
-    def _added(groups: HostArray) -> HostArray:
+    def _sum_groups(groups: HostArray) -> HostArray:
         added: HostArray = groups[:, 0] if groups.shape[1] == 1 else groups.sum(axis=1, dtype=np.float64)
         return added
 

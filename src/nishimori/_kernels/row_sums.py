@@ -72,7 +72,7 @@ class RowSums:
 
 def kernel_of(batch: Batch) -> Kernel:
     """The kernel for the rows of a batch."""
-    return kernel_for(batch.logits, batch.n_numbers)
+    return kernel_for(batch.logits)
 
 
 def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *, exact: bool = True) -> RowSums:
@@ -87,7 +87,7 @@ def row_sums(batch: Batch, betas: Sequence[float], order: int, top_n: int = 1, *
 
 
 def known_sums(batch: CompletedBatch, betas: Sequence[float], order: int) -> RowSums:
-    """The same over the classes that have a column of their own."""
+    """The `row_sums` over the classes that have a column of their own, and no others."""
     return RowSums(batch, tuple(betas), _known_sums(batch, betas, order, 1, exact=True))
 
 

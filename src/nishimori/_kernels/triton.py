@@ -51,7 +51,7 @@ def power_sums(logits: Array, betas: Sequence[float], order: int) -> PowerSums:
     for chain in _chains(betas) if doubling else [[each] for each in enumerate(betas)]:
         found = logits.new_empty((len(chain), order + 1, n), dtype=torch.float64)
         constants = {"ORDER": order, "CHAIN": len(chain), "MODE": mode}
-        _launch(power_sums_few, power_sums_many, logits, (peak, top, found, *_scaled(chain[0][1])), constants)
+        _launch(power_sums_few, power_sums_many, logits, (peak, top, found, *_scale_and_rates(chain[0][1])), constants)
         sums[[i for i, _ in chain]] = found
     return PowerSums(peak, top, sums)
 
@@ -75,7 +75,7 @@ def block_sums(
     """
     logits = _with_rows(logits)
     mode = _mode(logits, exact)
-    scaled = _scaled(beta_ec, beta_ts)
+    scaled = _scale_and_rates(beta_ec, beta_ts)
     # One column per program: no two programs write to the same place.
     partial = logits.new_empty((_N_BLOCK_SUMS, _n_programs(*logits.shape)), dtype=torch.float64)
     arguments = (labels.contiguous(), labels if weights is None else weights.contiguous(), partial)
@@ -103,7 +103,7 @@ def _with_rows(logits: Array) -> Array:
     return logits if logits.stride(1) == 1 else logits.contiguous()
 
 
-def _scaled(*betas: float) -> tuple[float, ...]:
+def _scale_and_rates(*betas: float) -> tuple[float, ...]:
     """The scale of d, and for each β its rate in two float32 parts and the x above which weights are float32 numbers.
 
     The scale is a power of two near the largest β, so that no power of x = scale·d overflows.

@@ -18,9 +18,10 @@ from typing import Any, get_args
 from nishimori._rows.labels import refuse_permuted
 from nishimori._rows.scores import Input, check_input
 from nishimori._support.disk import new_file
+from nishimori._support.escape import printable
 from nishimori._support.json import JsonError, read_json
 from nishimori.errors import FormatError, InputError
-from nishimori.maps.kinds import KINDS, can_be_saved, from_parameters
+from nishimori.maps.kinds import described, find_kind, from_parameters
 from nishimori.maps.map import Map
 
 FORMAT = "nishimori-calibration"
@@ -107,11 +108,10 @@ class Record:
                 f"The parameters of {self.provenance.method!r} must be numbers, text or lists of them to be saved as JSON, got "
                 f"{params!r}. Register an observable that has its parameters already, or pickle the calibrator."
             )
-        refuse_foreign(self.map)
         content = {
             "format": FORMAT,
             "format_version": self.map.format_version,
-            "map": {"kind": self.map.kind, "parameters": dict(self.map.parameters)},
+            "map": described(self.map, self.provenance.n_classes),
             "input": self.input,
             "floor": self.floor,
             "provenance": asdict(self.provenance),
@@ -152,10 +152,7 @@ class Record:
         refuse_missing(tuple(each.name for each in fields(Provenance)), told, path)
         if content["input"] not in get_args(Input):
             raise damage_error(path, "input", content["input"])
-        try:
-            used = from_parameters(map_["kind"], map_["parameters"])
-        except InputError:
-            raise damage_error(path, "map", map_) from None
+        used = map_in(map_, path, "map")
         told["method"] = present_name(told["method"])
         provenance = Provenance(**{each.name: told[each.name] for each in fields(Provenance)})
         for name in provenance.faults():
@@ -183,13 +180,21 @@ def content_of(path: Path) -> Any:
         raise FormatError(f"{path} is not a calibration file: {error}. {_REMEDY}") from None
 
 
-def refuse_foreign(map_: Map) -> None:
-    """Refuse to save a map of somebody's own, which no file can describe."""
-    if not can_be_saved(map_):
-        raise InputError(
-            f"A map of the class {type(map_).__name__} cannot be saved, only maps of nishimori itself: "
-            f"{', '.join(KINDS)}. Pickle the calibrator instead."
+def map_in(described: dict[str, Any], path: Path, field_name: str) -> Map:
+    """The map that a field of a file describes; one of a kind that is not known here is refused with what to do."""
+    kind = described["kind"]
+    if isinstance(kind, str) and find_kind(kind) is None:
+        named = described.get("class")
+        by = f" (it is the class {printable(named)[:80]})" if isinstance(named, str) else ""
+        raise FormatError(
+            f"{path} holds a map of the kind {reprlib.repr(kind)}{by}, which is not registered here. Import the module that "
+            "calls `nishimori.register_map` for it, and load the file again. In the shell, pass --import MODULE before the "
+            "command."
         )
+    try:
+        return from_parameters(kind, described["parameters"])
+    except InputError:
+        raise damage_error(path, field_name, described) from None
 
 
 def as_text(content: dict[str, Any]) -> str:

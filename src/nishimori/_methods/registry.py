@@ -1,36 +1,19 @@
-"""The one table of methods: what each is called, and the observable or calibrator class behind the name.
+"""Methods by name: the observable or calibrator class behind each.
 
-Names come from three places: the library itself, `register` in this process, and the entry points of installed packages, which
-are imported only when their method is used.
+Names come from three places: the library itself (`built_in`), `register` in this process, and the entry points of installed
+packages, which are imported only when their method is used.
 """
 
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from nishimori._methods.built_in import BUILT_IN
 from nishimori._sums.observables import Observable
+from nishimori._support.optional import load_entry_point
 from nishimori.errors import InputError
 
 GROUP = "nishimori.methods"
-
-_BUILT_IN = {
-    "ec": "nishimori._calibrators.one_temperature:ExpectationConsistency",
-    "ts": "nishimori._calibrators.one_temperature:TemperatureScaling",
-    "adaptive": "nishimori._calibrators.adaptive:AdaptiveConsistency",
-    "none": "nishimori._calibrators.fixed:Uncalibrated",
-    "group": "nishimori._calibrators.groups:GroupConsistency",
-    "bias": "nishimori._calibrators.bias_corrected:BiasCorrected",
-    "vector": "nishimori._calibrators.scaling:VectorScaling",
-    "matrix": "nishimori._calibrators.scaling:MatrixScaling",
-    "platt": "nishimori._calibrators.platt:Platt",
-    "beta": "nishimori._calibrators.beta:Beta",
-    "quadratic": "nishimori._calibrators.platt:Quadratic",
-    "classwise": "nishimori._calibrators.classwise:ClasswiseTemperature",
-    "ensemble": "nishimori._calibrators.ensemble:EnsembleTemperature",
-    "dirichlet": "nishimori._calibrators.dirichlet:Dirichlet",
-    "isotonic": "nishimori._calibrators.isotonic:Isotonic",
-    "histogram": "nishimori._calibrators.histogram:HistogramBinning",
-}
 
 # What was registered in this process, and what was imported of entry points.
 _known: dict[str, Any] = {}
@@ -38,49 +21,39 @@ _known: dict[str, Any] = {}
 
 def add(name: str, target: Any) -> None:
     """Put a checked ``target`` into the table."""
-    taken = import_object(_BUILT_IN[name]) if name in _BUILT_IN else _known.get(name, target)
+    taken = import_object(BUILT_IN[name]) if name in BUILT_IN else _known.get(name, target)
     if taken != target:
         other = taken.__name__ if isinstance(taken, type) else repr(taken)
         raise InputError("name", "be new", got=f"{name!r}, which is the name of {other}", remedy="Choose another name.")
-    if name not in _BUILT_IN:
+    if name not in BUILT_IN:
         _known[name] = target
 
 
 def names() -> tuple[str, ...]:
     """All names, those of entry points last; nothing is imported."""
-    return tuple(dict.fromkeys([*_BUILT_IN, *_known, *(each.name for each in _entry_points())]))
+    return tuple(dict.fromkeys([*BUILT_IN, *_known, *(each.name for each in _entry_points())]))
 
 
 def is_built_in(name: str) -> bool:
     """Whether the library itself has a method of this name."""
-    return name in _BUILT_IN
+    return name in BUILT_IN
 
 
 def by_class_name() -> dict[str, str]:
     """The names of methods by those of their classes; nothing is imported."""
-    built_in = {path.partition(":")[2]: name for name, path in _BUILT_IN.items()}
+    built_in = {path.partition(":")[2]: name for name, path in BUILT_IN.items()}
     return built_in | {each.__name__: name for name, each in _known.items() if isinstance(each, type)}
 
 
 def find(name: Any) -> Any:
     """The observable or class called ``name``, or None."""
-    if name in _BUILT_IN:
-        return import_object(_BUILT_IN[name])
+    if name in BUILT_IN:
+        return import_object(BUILT_IN[name])
     if name not in _known:
         for each in _entry_points():
             if each.name == name:
-                _known[name] = _load(each)
+                _known[name] = load_entry_point(each, "method")
     return _known.get(name)
-
-
-def _load(point: EntryPoint) -> Any:
-    try:
-        return point.load()
-    except Exception as error:  # whatever the package does when it is imported
-        raise InputError(
-            f"The method {point.name!r} cannot be imported from {point.value}: {type(error).__name__}: {error}. "
-            "Repair or remove the package that adds it."
-        ) from None
 
 
 def import_object(path: str) -> Any:
@@ -102,7 +75,7 @@ def name_of(target: Any) -> str:
             return name
     kind = target if isinstance(target, type) else type(target)
     path = f"{kind.__module__}:{kind.__qualname__}"
-    places = [*_BUILT_IN.items(), *((each.name, each.value) for each in _entry_points())]
+    places = [*BUILT_IN.items(), *((each.name, each.value) for each in _entry_points())]
     return next((name for name, place in places if place == path), path)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nishimori._rows.batch import LARGE, Batch, Clusters, Groups
+from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import RowIndex, check_number_of_clusters, cluster_codes, row_index
 from nishimori._rows.rows import Rows, T, reads_unchecked
 from nishimori._rows.scores import Scores
@@ -15,7 +15,8 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori._support.progress import Report, silent
 
-# Of large data more rows are read at a time, to hide the cost of calls.
+# Of data with so many numbers more rows are read at a time, to hide the cost of calls.
+_LARGE = 2**25
 _ROWS_OF_LARGE = 2**16
 
 # A pass that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
@@ -84,26 +85,26 @@ class ArrayRows(Rows):
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, with few calls if it takes rows that were not checked."""
         total: T | None = None
-        if self._at_once and reads_unchecked(pass_, self._unchecked(slice(0, self.n_rows))):
+        if self._at_once and reads_unchecked(pass_, self._unchecked_batch(slice(0, self.n_rows))):
             total = self._sum_of_unchecked(pass_, report)
             self._at_once = total is not None
         return super().gather(pass_, report) if total is None else total
 
     def _sum_of_unchecked(self, pass_: Any, report: Report) -> Any:
-        """The same from rows as they are, or None if something has to be masked or refused, which is done in blocks."""
+        """The sum over rows as they are, or None if something has to be masked or refused, which is done in blocks."""
         total, step = None, max(1, _UNCHECKED_NUMBERS // self.n_classes)
         for start in range(0, self.n_rows, step):
             rows = slice(start, min(start + step, self.n_rows))
-            sums = pass_.of_unchecked(self._unchecked(rows))
+            sums = pass_.of_unchecked(self._unchecked_batch(rows))
             if sums is None:
                 return None
             total = sums if total is None else total + sums
             report("Reading", rows.stop, self.n_rows)
         return total
 
-    def _unchecked(self, rows: slice) -> Batch:
+    def _unchecked_batch(self, rows: slice) -> Batch:
         values = self.scores.array[rows]
-        return Batch(values, self.labels[rows], self.weights[rows], masked=False, n_numbers=self.n_numbers)
+        return Batch(values, self.labels[rows], self.weights[rows], masked=False)
 
     def __iter__(self) -> Iterator[Batch]:
         """Blocks of a size that suits the device, so that beyond the caller's array only one of them is in memory."""
@@ -126,10 +127,10 @@ class ArrayRows(Rows):
             groups = None if self.groups is None else self.groups.of(rows).of(kept)
             masked, rounding = self._masked[rows.start], self.scores.rounding
             half = unchanged if given is None and arrays.is_half(unchanged) else None
-            yield Batch(logits, true, heavy, given, masked, rounding, clusters, groups, half, self.n_numbers)
+            yield Batch(logits, true, heavy, given, masked, rounding, clusters, groups, half)
 
     def _blocks(self) -> Iterator[slice]:
-        return self.scores.blocks(_ROWS_OF_LARGE if self.n_numbers >= LARGE else None)
+        return self.scores.blocks(_ROWS_OF_LARGE if self.n_numbers >= _LARGE else None)
 
     @property
     def has_masks(self) -> bool:

@@ -19,9 +19,6 @@ from nishimori._support.arrays import Array, HostArray, namespace
 # The spacing of float64 at 1.
 _EPSILON = 2.0**-52
 
-LARGE = 2**25
-"""Data of so many numbers are large: what hides the cost of calls then pays."""
-
 MOST_CLUSTER_SUMS = 2**27
 """Sums per cluster and bin or group that are in memory at most: 1 GiB."""
 
@@ -39,7 +36,7 @@ class Clusters:
         return self.number == len(self.codes)
 
     def of(self, rows: slice | HostArray | None) -> "Clusters":
-        """Those of some rows."""
+        """The clusters of some rows."""
         return self if rows is None else Clusters(self.codes[rows], self.number)
 
 
@@ -51,13 +48,13 @@ class Groups:
     names: tuple[Any, ...]
 
     @classmethod
-    def coded(cls, groups: Any, n_rows: int, row: RowIndex = row_index) -> "Groups":
-        """From the name of the group of each row: text or numbers."""
+    def from_names(cls, groups: Any, n_rows: int, row: RowIndex = row_index) -> "Groups":
+        """The groups whose names are given row by row, as text or numbers."""
         names, codes = encode_values(groups, n_rows, "group", row)
         return cls(codes, tuple(names.tolist()))
 
     def of(self, rows: slice | HostArray | None) -> "Groups":
-        """Those of some rows."""
+        """The groups of some rows."""
         return self if rows is None else Groups(self.codes[rows], self.names)
 
     def present(self) -> list[Any]:
@@ -67,15 +64,33 @@ class Groups:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows: float32 or float64 logits (n, k), the true column of each, and a positive float64 weight for each.
+    """Some rows, which have been checked: what iterating over `Rows` gives, and what a pass of one's own is called with.
 
-    ``given`` are the probabilities whose logarithms the logits are, where probabilities were passed. ``masked`` says whether
-    some logit is -inf; if it is None, that is looked up when it is first needed. ``stored_rounding`` is the relative error of
-    probabilities as they were passed. ``clusters`` say which rows are not independent, if that was said, and ``groups`` which
-    group each row belongs to. ``stored`` are the same logits in half precision, if they came so. ``n_numbers`` is the number of
-    logits in all the data that these rows are a part of, if it is known. ``predicted`` are the columns of the predicted
-    classes, where the logits do not say.
+    Attributes
+    ----------
+    logits : array of shape (n, k)
+        In float32 or float64, of any array library; -inf masks a class.
+    labels : array of shape (n,)
+        The column of the true class of each row.
+    weights : array of shape (n,)
+        A positive float64 number for each row.
+    clusters, groups
+        Which rows are not independent, and which group each row belongs to; None if that was not said. Both have the numbers of
+        all rows of the batch as ``codes``. ``clusters.number`` is how many clusters there are in all the data, and
+        ``groups.names`` are the names of the groups.
+    given : array of shape (n, k), or None
+        The probabilities whose logarithms the logits are, where probabilities were passed.
+    masked : bool or None
+        Whether some logit is -inf; if it is None, that is looked up when it is first needed.
+    stored_rounding : float
+        The relative error of probabilities as they were passed.
+    stored : array of shape (n, k), or None
+        The same logits in half precision, if they came so.
+    predicted : array of shape (n,), or None
+        The columns of the predicted classes, where the logits do not say.
 
+    Notes
+    -----
     Nothing writes into a batch: everything else here follows from these fields alone. What a kernel finds in the rows it
     returns; see `nishimori._kernels.row_sums`.
 
@@ -91,7 +106,6 @@ class Batch:
     clusters: Clusters | None = None
     groups: Groups | None = None
     stored: Array | None = None
-    n_numbers: int | None = None
     predicted: Array | None = None
 
     @property
@@ -178,10 +192,17 @@ class Batch:
         return float(self.xp.sum(self.weights))
 
     def with_logits(self, logits: Array, *, same_top: bool) -> "Batch":
-        """The same rows with other logits; ``same_top`` if the predicted classes are known to stay as they are."""
+        """A copy of the rows with other logits; ``same_top`` if the predicted classes are known to stay as they are."""
         # Rounding may make two new logits equal.
         predicted = self.top if same_top else None
         return replace(self, logits=logits, given=None, stored_rounding=0.0, stored=None, predicted=predicted)
+
+    def at_rows(self, index: HostArray, clusters: Clusters | None) -> "Batch":
+        """The rows of these numbers, each as often as its number is there, in other clusters."""
+        names = ("logits", "labels", "weights", "given", "stored", "predicted")
+        parts = {name: getattr(self, name) for name in names}
+        found: dict[str, Any] = {name: None if each is None else arrays.rows_at(each, index) for name, each in parts.items()}
+        return replace(self, **found, clusters=clusters, groups=None if self.groups is None else self.groups.of(index))
 
     def at(self, table: Array, columns: Array) -> Array:
         """One entry of each row."""

@@ -15,7 +15,7 @@ from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import encode_values
 from nishimori._rows.options import ReadOptions
-from nishimori._rows.pieces import Found
+from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import Steps, run_steps
 from nishimori._rows.scores import warn_if_probabilities
 from nishimori._support import arrays
@@ -38,7 +38,7 @@ class Part:
     """
 
     sums: Any = None
-    found: Found = field(default_factory=Found)
+    found: ReadingTotals = field(default_factory=ReadingTotals)
     refusal: InputError | None = None
     told: tuple[Told, ...] = ()
 
@@ -85,7 +85,7 @@ class ChunkReading:
     n_axes: int
     n_classes: int
     n_rows: int | None
-    trusted: Found | None = None
+    trusted: ReadingTotals | None = None
 
     def __call__(self, scores: Any, *values: Any, known: Known) -> Part:
         blocks: list[Array] = scores if isinstance(scores, list) else [scores]
@@ -97,7 +97,7 @@ class ChunkReading:
                 _refuse_other_lengths(blocks[0], given, self.meaning)
                 for rows in self._pieces(blocks, given, places, known):
                     sums = self._result(rows) if rows.weights.any() else None
-                    total += Part(sums, Found.of(rows, self.trusted, are_computed=True))
+                    total += Part(sums, ReadingTotals.of(rows, self.trusted, are_computed=True))
             return replace(total, told=tuple(told))
         except InputError as error:
             return Part(refusal=error.changed(where=chunk_name(places, blocks[0])))

@@ -32,9 +32,9 @@ def dask(name: str = "") -> Any:
 
 def as_task_argument(places: HostArray) -> Any:
     """Places of chunks as an argument of tasks."""
-    from nishimori._rows.dask_places import Places  # noqa: PLC0415 - it imports Dask
+    from nishimori._rows.dask_places import ChunkPlaces  # noqa: PLC0415 - it imports Dask
 
-    return Places(places)
+    return ChunkPlaces(places)
 
 
 @dataclass(frozen=True)

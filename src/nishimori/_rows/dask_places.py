@@ -8,7 +8,7 @@ from dask.layers import ArrayBlockwiseDep
 from nishimori._support.arrays import HostArray
 
 
-class Places(ArrayBlockwiseDep):
+class ChunkPlaces(ArrayBlockwiseDep):
     """The place of each chunk along one dimension."""
 
     def __init__(self, places: HostArray) -> None:

@@ -17,7 +17,7 @@ from nishimori._rows.chunk import Application, ChunkReading, Conclusion, Known, 
 from nishimori._rows.dask_chunks import Cut, align_chunks, dask, split_chunks
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.options import ReadOptions
-from nishimori._rows.pieces import Found
+from nishimori._rows.pieces import ReadingTotals
 from nishimori._rows.rows import R, Rows, Steps, T, without_rows
 from nishimori._rows.scores import scores_of
 from nishimori._support.numeric import numeric
@@ -43,7 +43,7 @@ class DaskRows(Rows):
         self.meaning = meaning
         self._known = known or Known()
         self._is_kept = is_kept
-        self._found: Found | None = None  # by the first reading
+        self._found: ReadingTotals | None = None  # by the first reading
         if "clusters" in cut.others:
             # Only their number is asked for here; each chunk has the codes of its own rows.
             self.clusters = Clusters(np.broadcast_to(np.int64(0), (cut.n_rows or 0,)), self._known.n_clusters)
@@ -159,8 +159,10 @@ def _check(logits: Any, labels: Any, meaning: ReadOptions) -> None:
         class_labels(meaning.classes, found.n_classes)
     if meaning.labelling.shift_labels and logits.ndim > 2 and logits.numblocks[-2] > 1:
         raise InputError(
-            f"`shift_labels` needs all tokens of a sequence in one chunk, got {logits.numblocks[-2]} chunks. Shift the labels "
-            f"yourself, and leave it out."
+            "shift_labels",
+            "be left out where the tokens of a sequence are in several chunks",
+            got=f"{logits.numblocks[-2]} chunks",
+            remedy="Put them into one chunk, or shift the labels yourself.",
         )
 
 

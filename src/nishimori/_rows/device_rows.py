@@ -65,7 +65,7 @@ class DeviceRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows: with one transfer to the host if it takes them as they are."""
-        found: T | None = pass_.of_unchecked(self._unchecked) if self.sums_at_once(pass_) else None  # type: ignore[attr-defined]
+        found: T | None = pass_.of_unchecked(self._unchecked_batch) if self.sums_at_once(pass_) else None  # type: ignore[attr-defined]
         if found is None:
             return self._in_blocks.gather(pass_, report)  # whose checks say what is wrong, and where
         report("Reading", self.n_rows, self.n_rows)
@@ -73,10 +73,10 @@ class DeviceRows(Rows):
 
     def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:
         """Whether ``pass_`` takes rows that were not checked."""
-        return reads_unchecked(pass_, self._unchecked)
+        return reads_unchecked(pass_, self._unchecked_batch)
 
     @property
-    def _unchecked(self) -> Batch:
+    def _unchecked_batch(self) -> Batch:
         return Batch(self.scores.array, self.labels, self.weights)
 
     def sample(self, size: int) -> "DeviceRows":

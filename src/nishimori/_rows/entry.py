@@ -32,6 +32,8 @@ from nishimori._rows.top_k_rows import open_top_k
 from nishimori._support import arrays
 from nishimori.errors import InputError
 
+_AS_DICTIONARIES = "Yield dictionaries with the keys logits, labels, clusters and groups, which each batch then brings itself."
+
 
 @takes_rows()
 def rows(
@@ -59,7 +61,8 @@ def rows(
         Or the path of a file of named arrays (.npz .pt .safetensors), of a table (.parquet .feather .csv .tsv .jsonl), or of a
         folder of Parquet files. Or a loader of batches ``(logits, labels)`` or ``(logits, labels, sample_weight)``, or a
         function without arguments that returns an iterable of them: each pass must give the same rows, so without augmentation
-        or dropout.
+        or dropout. A batch may also be a dictionary with the keys logits, labels, sample_weight, clusters and groups, of which
+        the last three may be missing.
     labels : array of shape (n_samples,), or of ``logits`` before the classes
         The true class of each sample. For a file, the name of its array or column, "labels" by default; after a .npy file, the
         path of another. Left out for batches, which bring their own.
@@ -168,11 +171,12 @@ def open_rows(
     if read_ahead and not _is_stream(logits, labels):
         raise InputError("read_ahead", f"be left out where `{names[0]}` is a {type(logits).__name__}: it is for batches")
     if class_axis != -1 and not _is_stream(logits, labels):
-        if isinstance(logits, TopK) or in_pieces(logits, labels):
+        if isinstance(logits, TopK) or (_is_stored(logits) and not _is_path(logits)):
             raise InputError(
                 "class_axis", f"be -1 where `{names[0]}` is a {type(logits).__name__}", remedy="Put the classes last."
             )
-        logits, meaning = classes_last(logits, class_axis, names[0]), replace(meaning, class_axis=-1)
+        if not _is_path(logits):  # which finds out what is in the file
+            logits, meaning = classes_last(logits, class_axis, names[0]), replace(meaning, class_axis=-1)
     parts = {"clusters": clusters, "groups": groups}
     found = _open(logits, labels, sample_weight, parts, meaning, of_file, read_ahead, progress)
     if counts:
@@ -215,7 +219,7 @@ def _at_hand(logits: Any, labels: Any, sample_weight: Any, parts: Mapping[str, A
     weights = checked_weights(sample_weight, table.n_samples, table.row)
     warn_if_probabilities(table, meaning.probability_remedy, weights)
     together = None if clusters is None else clusters_of(clusters, weights, table.row)
-    grouped = None if groups is None else Groups.coded(groups, table.n_samples, table.row)
+    grouped = None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
     if arrays.is_on_cuda(table.array):
         given_weights = None if sample_weight is None else weights
         there = on_device(table, labels, given_weights, meaning.classes, name, together, grouped)
@@ -264,13 +268,13 @@ def _pieces(
         raise InputError(
             "clusters",
             f"be left out where `{meaning.names[0]}` yields batches",
-            remedy=("Add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`, and fit to the sketch."),
+            remedy=f"{_AS_DICTIONARIES} Or add each batch to a Sketch, with `sketch.update(logits, labels, clusters=...)`.",
         )
     if parts["groups"] is not None:
         raise InputError(
             "groups",
-            f"be left out where `{meaning.names[0]}` yields batches, which do not say which rows they hold",
-            remedy="Pass arrays, or a table with a column of groups.",
+            f"be left out where `{meaning.names[0]}` yields batches",
+            remedy=_AS_DICTIONARIES,
         )
     for name, value in {meaning.names[1]: labels, "sample_weight": sample_weight}.items():
         if value is not None:
@@ -310,6 +314,8 @@ def _yields_batches(value: Any, labels: Any) -> bool:
     if isinstance(value, Sequence):
         # Nested lists are arrays. A list of tuples of arrays is one only by mistake, if nothing else gives the labels.
         first = value[0] if isinstance(value, list) and value and labels is None else None
+        if isinstance(first, Mapping):
+            return "logits" in first
         return isinstance(first, tuple | list) and len(first) > 1 and arrays.is_array(first[0])
     return callable(value) or isinstance(value, Iterable)
 

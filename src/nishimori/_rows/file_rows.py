@@ -8,7 +8,7 @@ and only larger ones are read again. Errors about rows name the file, and its li
 import os
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import isnan
+from math import isnan, prod
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from nishimori._rows.tables.files import ENDINGS, is_table, open_table, refuse_o
 from nishimori._rows.tables.selection import Selection, select_columns, undecided_error
 from nishimori._support.arrays import HostArray
 from nishimori._support.disk import existing_file
+from nishimori._support.numbers import is_whole
 from nishimori._support.progress import Report, show_progress
 from nishimori.errors import A_NAME, FormatError, InputError, setting
 
@@ -136,7 +137,13 @@ def with_line(error: InputError, lines: HostArray | None, columns: Sequence[str]
 def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool | None = None) -> FileRows:
     """The rows of a file of arrays, of a table, or of a folder of Parquet files."""
     with show_progress(progress) as report:
-        contents = _from_table(path, roles, report) if is_table(path) or path.is_dir() else _from_arrays(path, roles)
+        if is_table(path) or path.is_dir():
+            if meaning.class_axis != -1:
+                raise InputError("class_axis", "be left out for tables, which have a column per class", got=meaning.class_axis)
+            contents = _from_table(path, roles, report)
+        else:
+            contents = _from_arrays(path, roles, meaning.class_axis)
+    meaning = replace(meaning, class_axis=-1)
     refuse_other_classes(roles, contents.scores.shape, contents.columns)
     refuse_permuted(contents.columns, meaning.classes)
     return FileRows(*_spell_labels(contents, meaning), progress=progress)
@@ -155,11 +162,15 @@ def open_npy(
                 f"{setting(roles.argument(role), A_NAME)} must be left out for .npy files, which hold one unnamed array, got "
                 f"{value!r}. Use .npz for weights, clusters, groups and ids."
             )
-    scores = NpyFile(path)
+    scores: Stored = NpyFile(path)
+    if meaning.class_axis != -1:
+        with open_arrays(path) as file:
+            scores, meaning = ArrayScores(path, "", file, meaning.class_axis), replace(meaning, class_axis=-1)
     contents = FileContents(path, scores, load_if_npy(labels), **{role: load_if_npy(values) for role, values in parts.items()})
     if contents.labels is not labels:  # of another file
         scores.shape = scores.shape[:1] if scores.shape[1:] == (1,) else scores.shape
-        contents, meaning = _spell_labels(contents, meaning)
+        flattened = replace(contents, labels=_flat_labels(contents.labels, scores))
+        contents, meaning = _spell_labels(flattened, meaning)
     refuse_other_classes(roles, scores.shape, None)
     return FileRows(contents, meaning, progress=progress)
 
@@ -189,7 +200,7 @@ def refuse_other_classes(roles: Roles, shape: Sequence[int], columns: Sequence[s
 
 
 def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileContents, ReadOptions]:
-    """The same with labels as classes are spelled, which are compared as text: 3.0 in a file is the class "3"."""
+    """Spell labels as classes are, because they are compared as text: 3.0 in a file is the class "3"."""
     labels, classes, ignored = contents.labels, meaning.classes, meaning.labelling.ignore_index
     if classes is not None:
         classes = [str(label) for label in class_labels(classes).tolist()]
@@ -199,13 +210,16 @@ def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileCon
 
 
 class ArrayScores(Stored):
-    """An array in a file, which is opened for each reading."""
+    """An array in a file, which is opened for each reading; ``class_axis`` is the dimension of its classes."""
 
-    def __init__(self, path: Path, name: str, file: ArrayFile) -> None:
+    def __init__(self, path: Path, name: str, file: ArrayFile, class_axis: int = -1) -> None:
         self.path, self.name = path, name
         stored = file.array(name)
         self.shape = stored.shape[:1] if stored.shape[1:] == (1,) else stored.shape
         self.dtype = stored.dtype
+        self._class_axis = class_axis
+        if class_axis != -1:
+            self.shape = _with_classes_last(stored.shape, class_axis)
 
     def blocks(self) -> Generator[HostArray, None, None]:
         """Several blocks of the computation at a time."""
@@ -213,27 +227,49 @@ class ArrayScores(Stored):
             yield from self.rows(file)
 
     def rows(self, file: ArrayFile) -> Iterator[HostArray]:
-        """The same of a file that is open."""
-        return map(flat, file.array(self.name).blocks(rows_per_piece(self.n_columns)))
+        """The blocks of a file that is open."""
+        stored, rows_in_one = file.array(self.name), prod(self.shape[1:-1])
+        return map(self._flatten, stored.blocks(max(1, rows_per_piece(self.n_columns) // rows_in_one)))
+
+    def _flatten(self, block: HostArray) -> HostArray:
+        """The rows of a block, which may have several dimensions."""
+        if block.ndim < 3 and self._class_axis == -1:
+            return flat(block)
+        return np.moveaxis(block, self._class_axis, -1).reshape(-1, self.shape[-1])
 
 
-def _from_arrays(path: Path, roles: Roles) -> FileContents:
+def _with_classes_last(shape: tuple[int, ...], class_axis: Any) -> tuple[int, ...]:
+    """The shape of an array whose classes are moved to the end; those in the first dimension would take a reading of it all."""
+    n_dimensions = len(shape)
+    if not is_whole(class_axis) or not -n_dimensions <= class_axis < n_dimensions or class_axis % n_dimensions == 0:
+        must = f"be the number of a dimension of the scores after the first, which have the shape {shape}"
+        raise InputError("class_axis", must, got=repr(class_axis))
+    axis = class_axis % n_dimensions
+    return (*shape[:axis], *shape[axis + 1 :], shape[axis])
+
+
+def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
     with open_arrays(path) as file:
         refuse_table_options(path, roles)
-        scores: Stored = (stored := ArrayScores(path, array_name(file, "scores", roles), file))
-        labels = file.labels(array_name(file, "labels", roles)).whole()
+        scores: Stored = (stored := ArrayScores(path, array_name(file, "scores", roles), file, class_axis))
+        labels = _flat_labels(file.labels(array_name(file, "labels", roles)).whole(), stored)
         weights = file.array(array_name(file, "weights", roles)).whole() if roles.find("weights") else None
         others: dict[str, Any] = {
             role: file.labels(array_name(file, role, roles)).whole() if roles.find(role) else None
             for role in ("clusters", "groups", "ids")
         }
         if path.suffix.lower() == ".npz":  # which takes long to unpack
-            scores = _kept(stored.rows(file)) or stored
+            scores = _kept(stored.rows(file), stored.shape) or stored
     column = None if roles.columns is None else stored.name
     return FileContents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
 
 
-def _kept(blocks: Iterator[HostArray]) -> KeptScores | None:
+def _flat_labels(labels: HostArray, scores: Stored) -> HostArray:
+    """Labels in one dimension if they have those of the scores before the classes; others are refused later."""
+    return labels.reshape(-1) if labels.shape == scores.shape[:-1] else labels
+
+
+def _kept(blocks: Iterator[HostArray], shape: tuple[int, ...]) -> KeptScores | None:
     """All blocks, or None if they are too large to keep."""
     kept, n_bytes = [], 0
     for block in blocks:
@@ -241,7 +277,7 @@ def _kept(blocks: Iterator[HostArray]) -> KeptScores | None:
         n_bytes += block.nbytes
         if n_bytes > KEPT:
             return None
-    return KeptScores(kept)
+    return KeptScores(kept, shape)
 
 
 class TableScores(Stored):

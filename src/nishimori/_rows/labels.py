@@ -250,17 +250,26 @@ def as_given(values: Any) -> HostArray:
     return host
 
 
+def _in_words(names: list[str], n_samples: int) -> str:
+    """Labels that are no classes: up to three of them and, if it is more than one, in how many samples."""
+    listed = [*names[:3], f"{len(names) - 3:,} more"] if len(names) > 3 else names
+    text = f"{', '.join(listed[:-1])} and {listed[-1]}" if len(listed) > 1 else listed[0]
+    return text if n_samples == 1 else f"{text} in {n_samples:,} samples, the first"
+
+
 def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray, scores: Scores) -> HostArray:
     column = {value: i for i, value in enumerate(classes.tolist())}
     indices = np.array([column.get(value, -1) for value in labels.tolist()], dtype=np.int64)
     if (indices < 0).any():
         first = int(np.argmax(indices < 0))
-        found = labels.tolist()[first]
-        remedy = f"Add it to {setting('classes')} if it has a column, or drop those samples."
-        if _is_missing(found):
+        found = labels[indices < 0].tolist()
+        names = list(dict.fromkeys(map(repr, found)))
+        add = "Add it to {} if it has a column" if len(names) == 1 else "Add them to {} if they have columns"
+        remedy = f"{add.format(setting('classes'))}, or drop those samples."
+        if _is_missing(found[0]):
             remedy = "A label is missing. Drop such samples."
         row = scores.row(int(rows[first]))
-        raise NotAClassError(name, f"be among {setting('classes')}", got=repr(found), remedy=remedy, row=row)
+        raise NotAClassError(name, f"be among {setting('classes')}", got=_in_words(names, len(found)), remedy=remedy, row=row)
     return indices
 
 

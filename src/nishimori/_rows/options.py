@@ -204,7 +204,7 @@ class ReadOptions:
         """Some rows, their labels and weights checked. All weights may be zero.
 
         ``n_classes`` is the number of classes of the rows before, if there were any. Errors count from ``first_row``, and the
-        kernel is chosen for ``n_rows_in_all``.
+        size of blocks is that of ``n_rows_in_all``.
         """
         table = self.scores(array)
         if n_classes is not None and table.n_classes != n_classes:

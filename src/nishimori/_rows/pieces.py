@@ -48,7 +48,7 @@ def rows_per_piece(n_classes: int) -> int:
 
 
 @dataclass(frozen=True)
-class Found:
+class ReadingTotals:
     """What a reading has found so far: all rows, those of positive weight, their weight, and the sum of their labels.
 
     ``logits`` is their fingerprint where they are computed again in each reading.
@@ -61,8 +61,8 @@ class Found:
     has_masks: bool = False
     logits: Fingerprint = field(default_factory=Fingerprint)
 
-    def __add__(self, other: "Found") -> "Found":
-        return Found(
+    def __add__(self, other: "ReadingTotals") -> "ReadingTotals":
+        return ReadingTotals(
             self.n_rows + other.n_rows,
             self.n_counted + other.n_counted,
             self.weight + other.weight,
@@ -72,7 +72,7 @@ class Found:
         )
 
     @classmethod
-    def of(cls, rows: ArrayRows, before: "Found | None", *, are_computed: bool) -> "Found":
+    def of(cls, rows: ArrayRows, before: "ReadingTotals | None", *, are_computed: bool) -> "ReadingTotals":
         """What is in rows that have been read; ``before`` is what the first reading has found, if this is a later one.
 
         ``are_computed`` if their logits are computed again in each reading.
@@ -82,7 +82,7 @@ class Found:
         logits = Fingerprint.of(rows, is_first=before is None) if are_computed else Fingerprint()
         return cls(rows.n_rows, int(counted.sum()), weight, labels, rows.has_masks, logits)
 
-    def agrees(self, other: "Found") -> bool:
+    def agrees(self, other: "ReadingTotals") -> bool:
         """Whether these can be the same rows, in whatever order."""
         same_counts = (self.n_rows, self.n_counted, self.labels) == (other.n_rows, other.n_counted, other.labels)
         return same_counts and abs(self.weight - other.weight) <= _SAME_WEIGHT * self.weight
@@ -102,7 +102,7 @@ class Pieces(Rows, Generic[P]):
         self.meaning = meaning
         self._progress = progress
         self._read_ahead = read_ahead
-        self._found: Found | None = None  # by the first complete reading
+        self._found: ReadingTotals | None = None  # by the first complete reading
         self._n_classes: int | None = None
         self._looked_at = False  # whether its values look like probabilities
         self._n_changed = 0  # readings whose logits differed from those of the first, as by rounding
@@ -166,7 +166,7 @@ class Pieces(Rows, Generic[P]):
 
     def _reading(self) -> Generator[tuple[P, ArrayRows], None, None]:
         """One reading; it ends with an error if it did not give the rows of the first one."""
-        before, now = self._found, Found()
+        before, now = self._found, ReadingTotals()
         pieces = ahead(self.read()) if self._read_ahead else self.read()
         with closing(pieces):  # type: ignore[type-var]
             for piece in pieces:
@@ -177,7 +177,7 @@ class Pieces(Rows, Generic[P]):
                 if now.has_masks:  # of which there will be more
                     rows.read_in_blocks()
                 yield piece, rows
-                now += Found.of(rows, before, are_computed=self.remedy is not None)
+                now += ReadingTotals.of(rows, before, are_computed=self.remedy is not None)
         if not now.n_rows:
             raise self.nothing() if before is None else self._other_rows(before, now)
         if before is not None and not before.agrees(now):
@@ -223,7 +223,7 @@ class Pieces(Rows, Generic[P]):
             raise without_rows()
         return total
 
-    def _checked_rows(self, piece: P, before: Found | None) -> ArrayRows | None:
+    def _checked_rows(self, piece: P, before: ReadingTotals | None) -> ArrayRows | None:
         rows = self.rows(piece)
         if rows is None:
             return None
@@ -237,7 +237,7 @@ class Pieces(Rows, Generic[P]):
             rows.trust(None if before.has_masks else False)
         return rows
 
-    def _other_rows(self, before: Found, now: Found) -> InputError:
+    def _other_rows(self, before: ReadingTotals, now: ReadingTotals) -> InputError:
         first, again = (f"{each.n_counted} rows of weight {each.weight:.10g}" for each in (before, now))
         if first == again:
             first, again = f"{first}", "as many rows with other labels"

@@ -9,6 +9,7 @@ from copy import copy
 from typing import Any, Protocol, Self, TypeVar
 
 from nishimori._rows.batch import Batch, Clusters, Groups
+from nishimori._support.arrays import is_array
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError, setting
 
@@ -63,6 +64,7 @@ class Rows(Protocol):
         batches = iter(self)
         try:
             for batch in batches:
+                _check_batch(batch, self)
                 sums = pass_(batch)
                 total = sums if total is None else total + sums
                 done += batch.n_rows
@@ -99,6 +101,20 @@ class Rows(Protocol):
     def with_floor(self, floor: float) -> "Rows | None":  # noqa: ARG002 - for those that can
         """Rows whose probabilities below ``floor`` are raised to it, or None where that cannot be had."""
         return None
+
+
+def _check_batch(batch: Any, data: Any) -> None:
+    """Refuse what rows of somebody's own yield in place of a batch of arrays."""
+    parts = (batch.logits, batch.labels, batch.weights) if isinstance(batch, Batch) else ()
+    wrong = next((each for each in parts if not is_array(each)), None if parts else batch)
+    if wrong is not None:
+        raise InputError(
+            f"{type(data).__name__}.__iter__",
+            "yield objects of the class `nishimori.Batch`, whose logits, labels and weights are arrays",
+            got=f"a {type(wrong).__name__}",
+            remedy="Write `yield nishimori.Batch(logits, labels, weights)`. Or pass a function that yields tuples or "
+            "dictionaries, of which `nishimori.rows` makes batches.",
+        )
 
 
 def run_steps(steps: Steps, value: Any) -> Any:

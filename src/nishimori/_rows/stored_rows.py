@@ -93,7 +93,7 @@ class StoredRows(Pieces[_StoredBlock]):
         self.weights = checked_weights(sample_weight, table.n_samples, table.row)
         self.labels = class_indices(labels, meaning.classes, table, label_name, self.weights)
         self.clusters = None if clusters is None else clusters_of(clusters, self.weights, table.row)
-        self.groups = None if groups is None else Groups.coded(groups, table.n_samples, table.row)
+        self.groups = None if groups is None else Groups.from_names(groups, table.n_samples, table.row)
         self._n_classes = table.n_classes
         self._leading = table.leading
 
@@ -137,13 +137,17 @@ class StoredRows(Pieces[_StoredBlock]):
 
 
 class KeptScores(Stored):
-    """Scores that were read and fit in memory; the list of blocks that they were read in is emptied."""
+    """Scores that were read and fit in memory; the list of blocks that they were read in is emptied.
 
-    def __init__(self, blocks: list[HostArray]) -> None:
-        self.shape = (sum(map(len, blocks)), *blocks[0].shape[1:])
+    ``shape`` is theirs if it has more dimensions than the blocks.
+    """
+
+    def __init__(self, blocks: list[HostArray], shape: tuple[int, ...] | None = None) -> None:
+        end = sum(map(len, blocks))
+        flat = (end, *blocks[0].shape[1:])
+        self.shape = flat if shape is None else shape
         self.dtype = np.result_type(*blocks)
-        self._array: HostArray = np.empty(self.shape, self.dtype)
-        end = self.shape[0]
+        self._array: HostArray = np.empty(flat, self.dtype)
         while blocks:  # each block goes as its copy comes, so that little is in memory twice
             block = blocks.pop()
             self._array[end - len(block) : end] = block
@@ -155,7 +159,7 @@ class KeptScores(Stored):
 
     def random_rows(self, size: int) -> tuple[HostArray, HostArray] | None:
         """The numbers of about ``size`` random rows, and these rows."""
-        index = spread(self.shape[0], size)
+        index = spread(len(self._array), size)
         return index, self._array[index]
 
 

@@ -1,17 +1,31 @@
-"""Batches that somebody else makes: by a loader, or by a function that starts again each time it is called."""
+"""Batches that somebody else makes: by a loader, or by a function that starts again each time it is called.
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+Batches that name the clusters or groups of their rows are read once more at the beginning, because sums over clusters and
+groups need to know all of them.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
+import numpy as np
+
 from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.batch import Clusters, Groups
+from nishimori._rows.labels import check_number_of_clusters, encode_values
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import Pieces
 from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError, NoRowsError
 
-WHAT_A_BATCH_IS = "a tuple (logits, labels) or (logits, labels, sample_weight)"
+WHAT_A_BATCH_IS = "a tuple (logits, labels) or (logits, labels, sample_weight), or a dictionary"
+
+_NEEDED = ("logits", "labels")
+_NAMED = ("clusters", "groups")
+_KEYS = (*_NEEDED, "sample_weight", *_NAMED)
 
 
 @dataclass(frozen=True)
@@ -38,6 +52,61 @@ class StreamRows(Pieces[_Numbered]):
     ) -> None:
         super().__init__(meaning, progress=progress, read_ahead=read_ahead)
         self._batches = factory(batches, meaning.names[0])
+        self._named: tuple[str, ...] | None = None  # what the batches name of their rows; None before the first was seen
+        self._known: dict[str, _BatchNames] | None = None  # what they name in all
+
+    @property
+    def clusters(self) -> Clusters | None:  # type: ignore[override]
+        found = self._names().get("clusters")
+        return None if found is None else Clusters(found.all_codes, len(found.places))
+
+    @property
+    def groups(self) -> Groups | None:  # type: ignore[override]
+        found = self._names().get("groups")
+        return None if found is None else Groups(found.all_codes, tuple(found.places))
+
+    def _reading(self) -> Generator[tuple[_Numbered, ArrayRows], None, None]:
+        """One reading. If the first batch names clusters or groups, those of all batches are read before."""
+        if self._named:
+            self._names()
+        with closing(super()._reading()) as reading:
+            for each in reading:
+                if self._named and self._known is None:  # seen just now, in the first batch
+                    break
+                yield each
+            else:
+                return
+        self._names()
+        yield from super()._reading()
+
+    def _names(self) -> "dict[str, _BatchNames]":
+        """The clusters and groups of all rows, from a reading of their own if batches name some."""
+        if self._known is None:
+            if self._named is None:
+                try:
+                    _ = self.n_classes  # looks at the first batch
+                except NoRowsError:  # as on one of several ranks: whoever needs rows says so
+                    return {}
+            self._known = self._read_names() if self._named else {}
+        return self._known
+
+    def _read_names(self) -> "dict[str, _BatchNames]":
+        seen = {name: _BatchNames.empty(name) for name in self._named or ()}
+        with closing(self.read()) as pieces:
+            for piece in pieces:
+                with self._telling(piece):
+                    rows = self.rows(piece)
+                    for name, each in seen.items():
+                        if rows is not None:
+                            each.add(self._values(piece, rows, name), rows.weights)
+        found = {name: each.in_order() for name, each in seen.items()}
+        if "clusters" in found:
+            check_number_of_clusters(len(found["clusters"].places))
+        return found
+
+    def _values(self, piece: _Numbered, rows: ArrayRows, name: str) -> Any:
+        """What a batch names of each of its rows."""
+        return rows.scores.per_row(_parts(piece.batch)[name], name)
 
     def read(self) -> Generator[_Numbered, None, None]:
         """The batches as they come, with their numbers."""
@@ -52,14 +121,28 @@ class StreamRows(Pieces[_Numbered]):
 
     def rows(self, piece: _Numbered) -> ArrayRows | None:
         """The rows of one batch; None if it is empty."""
-        batch = piece.batch
-        if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
-            raise InputError("each batch", f"be {WHAT_A_BATCH_IS}", got=_description(batch))
-        array, labels, weights = (*batch, None)[:3]
+        batch = _parts(piece.batch)
+        array = batch["logits"]
         shape = tuple(getattr(array, "shape", (1,)))
         if 0 in (shape[:-1] or shape):
             return None
-        return self.meaning.rows(array, labels, weights, n_classes=self._n_classes)
+        named = tuple(name for name in _NAMED if batch.get(name) is not None)
+        if self._named is None:
+            self._named = named
+        if named != self._named:
+            raise InputError(
+                "each batch",
+                f"name {' and '.join(self._named) or 'neither clusters nor groups'}, as the first one does",
+                got=named,
+            )
+        found = self.meaning.rows(array, batch["labels"], batch.get("sample_weight"), n_classes=self._n_classes)
+        for name, known in (self._known or {}).items():
+            codes = known.codes_of(self._values(piece, found, name), found.weights)
+            if name == "clusters":
+                found.clusters = Clusters(codes, len(known.places))
+            else:
+                found.groups = Groups(codes, tuple(known.places))
+        return found
 
     def place(self, error: InputError, piece: _Numbered) -> InputError:
         """The error with the number of the batch; both batches and the rows of each count from 0."""
@@ -68,6 +151,73 @@ class StreamRows(Pieces[_Numbered]):
     def nothing(self) -> InputError:
         """There was no batch, or only empty ones."""
         return NoRowsError(self.meaning.names[0], "yield at least one batch with rows", got="none")
+
+
+def _parts(batch: Any) -> Mapping[str, Any]:
+    """What a batch holds, by name."""
+    if isinstance(batch, Mapping):
+        unknown = [name for name in batch if name not in _KEYS]
+        if unknown or any(name not in batch for name in _NEEDED):
+            wanted = "a dictionary with logits, labels and perhaps sample_weight, clusters and groups"
+            raise InputError("each batch", f"be {wanted}", got=f"one with {', '.join(map(str, batch)) or 'nothing'}")
+        return batch
+    if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
+        raise InputError("each batch", f"be {WHAT_A_BATCH_IS}", got=_description(batch))
+    return dict(zip(_KEYS, batch, strict=False))
+
+
+@dataclass
+class _BatchNames:
+    """The clusters or groups of rows: the place of each name, and the codes of the rows of each batch."""
+
+    what: str
+    places: dict[Any, int]
+    codes: list[HostArray]
+
+    @classmethod
+    def empty(cls, name: str) -> "_BatchNames":
+        return cls(name.removesuffix("s"), {}, [])
+
+    @property
+    def all_codes(self) -> HostArray:
+        return np.concatenate(self.codes)
+
+    def add(self, values: Any, weights: HostArray) -> None:
+        """Take over the names of some rows. Rows of weight zero may have any cluster."""
+        names, codes, kept = self._encode(values, weights)
+        places = np.array([self.places.setdefault(name, len(self.places)) for name in names], dtype=np.int64)
+        self.codes.append(_filled(places[codes], kept, len(weights)))
+
+    def in_order(self) -> "_BatchNames":
+        """The same with names in the order that they have in an array."""
+        try:
+            ordered = sorted(self.places)
+        except TypeError:
+            raise InputError(f"{self.what}s", "hold values of one type, such as numbers or text") from None
+        places = {name: place for place, name in enumerate(ordered)}
+        new = np.array([places[name] for name in self.places], dtype=np.int64)
+        return _BatchNames(self.what, places, [new[each] if len(new) else each for each in self.codes])
+
+    def codes_of(self, values: Any, weights: HostArray) -> HostArray:
+        """The codes of some rows in a later reading."""
+        names, codes, kept = self._encode(values, weights)
+        unknown = [name for name in names if name not in self.places]
+        if unknown:
+            raise InputError(f"{self.what}s", "be the same in every reading", got=f"{unknown[0]!r}, which was not there before")
+        places = np.array([self.places[name] for name in names], dtype=np.int64)
+        return _filled(places[codes], kept, len(weights))
+
+    def _encode(self, values: Any, weights: HostArray) -> tuple[list[Any], HostArray, HostArray]:
+        kept = np.flatnonzero(weights) if self.what == "cluster" else np.arange(len(weights))
+        names, codes = encode_values(values, len(weights), self.what, kept=kept)
+        return names.tolist(), codes, kept
+
+
+def _filled(codes: HostArray, kept: HostArray, number: int) -> HostArray:
+    """Codes of all rows, 0 where none was asked for."""
+    found = np.zeros(number, dtype=np.int64)
+    found[kept] = codes
+    return found
 
 
 def in_batch(number: int, error: InputError) -> InputError:

@@ -92,7 +92,7 @@ class Count(FollowingPass[Census]):
         else:
             answers = _answers(batch, found.right, found)
         if counted is None:
-            counted = self._counted(batch, found)
+            counted = self._count(batch, found)
         return Census(
             n_rows=int(counted.n_rows),
             n_right=int(answers.n_right),
@@ -108,8 +108,8 @@ class Count(FollowingPass[Census]):
             kernels=frozenset({kernel_of(batch).name}),
         )
 
-    def _counted(self, batch: Batch, found: Findings) -> Counted:
-        """The same as some kernels count."""
+    def _count(self, batch: Batch, found: Findings) -> Counted:
+        """Count what some kernels count themselves: rows, masks and right guesses."""
         n_rows = batch.n_rows
         if isinstance(found, RowsNearBeta) and isinstance(batch.weights, np.ndarray):
             n_rows = int(np.count_nonzero(batch.weights))  # rows that were not checked may have weight zero

@@ -8,7 +8,7 @@ from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
 from nishimori._rows.rows import Rows, clusters_in
 from nishimori._sums.class_claims import claims_by_class, curve_columns
 from nishimori._sums.clusters import ClusterSums
-from nishimori._sums.reliability import Bins, Claims, uniform_edges
+from nishimori._sums.reliability import Bins, UnbinnedClaims, uniform_edges
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -81,7 +81,8 @@ def quantile_edges(data: Rows, n_bins: int, n_rows: int) -> tuple[HostArray, int
     for some in claims_by_class(data, n_rows):
         n_readings += 1
         for claimed, _, weights in some.in_order():
-            edges.append(Claims((claimed[:, None],), (weights,)).edges(n_bins) if len(claimed) else uniform_edges(n_bins))
+            has_any = len(claimed) > 0
+            edges.append(UnbinnedClaims((claimed[:, None],), (weights,)).edges(n_bins) if has_any else uniform_edges(n_bins))
     return np.concatenate(edges), n_readings
 
 

@@ -9,7 +9,7 @@ from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.groups import Grouping
 from nishimori._sums.passes import Sums
-from nishimori._sums.scores import apply_map, inverse_temperatures
+from nishimori._sums.predictions import apply_map, inverse_temperatures
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.maps.map import Map

@@ -248,7 +248,7 @@ _PRODUCTS = np.array([[[12, 14], [14, 13]], [[15, 17], [17, 16]]])
 _SLOPE_PRODUCTS = np.array([[[25, 28, 22, 24], [27, 26, 24, 23]], [[30, 33, 5, 29], [32, 31, 29, 11]]])
 
 
-class _Places(NamedTuple):
+class _ProductPlaces(NamedTuple):
     """Where the products of some observables are among the sums of a pair."""
 
     products: HostArray
@@ -256,9 +256,9 @@ class _Places(NamedTuple):
 
 
 @cache
-def _places(items: tuple[int, ...]) -> _Places:
+def _product_places(items: tuple[int, ...]) -> _ProductPlaces:
     both, columns = (0, 1), (*items, *(2 + i for i in items))
-    return _Places(_PRODUCTS[np.ix_(both, items, items)], _SLOPE_PRODUCTS[np.ix_(both, items, columns)])
+    return _ProductPlaces(_PRODUCTS[np.ix_(both, items, items)], _SLOPE_PRODUCTS[np.ix_(both, items, columns)])
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ class Measure(KernelPass[GapSums]):
         weight, squares, right, at_labels = sums[18:22].tolist()
         observed = {Confidence: right - weight, Energy: at_labels}
         places = tuple(_PAIRED[type(each)] for each, _ in self.wanted)
-        where = _places(places)
+        where = _product_places(places)
         return GapSums(
             tuple(
                 Moments(each, each_betas, weight, observed[type(each)], *sums[6 * i : 6 * i + 6, None])

@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
 from nishimori._sums.gibbs import Gibbs
 from nishimori._sums.reliability import claims, outcomes
@@ -86,7 +85,7 @@ class Outcomes:
 
     @classmethod
     def of(cls, gibbs: Gibbs, of: OneClaim) -> "Outcomes":
-        """Those of one batch."""
+        """The outcomes of one batch."""
         claimed, true = claims(gibbs, of)[:, 0], outcomes(gibbs, of)[:, 0]
         return cls((claimed,), (true,), (arrays.on_host(gibbs.batch.weights),), gibbs.batch.rounding)
 
@@ -107,17 +106,6 @@ class Outcomes:
     def levels(self) -> Levels:
         """Sums over equal claims."""
         return levels_of(*self.in_order(), self.rounding)
-
-
-@dataclass(frozen=True)
-class KeepOutcomes:
-    """The pass that keeps the claims, whether each came true, and the weights."""
-
-    beta: float
-    of: OneClaim
-
-    def __call__(self, batch: Batch) -> Outcomes:
-        return Outcomes.of(Gibbs(batch, self.beta), self.of)
 
 
 def levels_of(claimed: HostArray, true: HostArray, weights: HostArray, rounding: float) -> Levels:

@@ -108,7 +108,7 @@ class Together:
 
     @cached_property
     def _asking(self) -> dict[int, KernelPass[Any]]:
-        """Those that ask a kernel, by their place."""
+        """The passes that ask a kernel, by their place."""
         return {i: each for i, each in enumerate(self.passes) if isinstance(each, KernelPass)}
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
@@ -121,12 +121,12 @@ class Together:
         asked = {i: each.with_found(batch) for i, each in self._asking.items()}
         found = [each for _, each in asked.values()]
 
-        def summed(i: int, pass_: Pass) -> Any:
+        def sums_of(i: int, pass_: Pass) -> Any:
             if i in asked:
                 return asked[i][0]
             return pass_.of_found(batch, found[0]) if found and isinstance(pass_, FollowingPass) else pass_(batch)
 
-        return Sums(tuple(summed(i, each) for i, each in enumerate(self.passes))), found
+        return Sums(tuple(sums_of(i, each) for i, each in enumerate(self.passes))), found
 
 
 def together(*passes: Pass) -> Together:

@@ -205,19 +205,19 @@ def outcomes(gibbs: Gibbs, of: Of) -> HostArray:
 
 
 @dataclass(frozen=True)
-class Claims:
+class UnbinnedClaims:
     """The claims themselves, for quantiles: the only sum here that grows with the rows."""
 
     parts: tuple[HostArray, ...]
     weights: tuple[HostArray, ...]
 
     @classmethod
-    def of(cls, gibbs: Gibbs, of: Of) -> "Claims":
+    def of(cls, gibbs: Gibbs, of: Of) -> "UnbinnedClaims":
         """The claims of one batch."""
         return cls((claims(gibbs, of),), (arrays.on_host(gibbs.batch.weights),))
 
-    def __add__(self, other: "Claims") -> "Claims":
-        return Claims(self.parts + other.parts, self.weights + other.weights)
+    def __add__(self, other: "UnbinnedClaims") -> "UnbinnedClaims":
+        return UnbinnedClaims(self.parts + other.parts, self.weights + other.weights)
 
     def edges(self, n_bins: int) -> HostArray:
         """Equal weights: each inner edge is the claim at which the bins below it have their share."""
@@ -226,14 +226,14 @@ class Claims:
 
 
 @dataclass(frozen=True)
-class Claim:
+class KeepUnbinned:
     """The pass that keeps the claims: one number per row, or one per row and class for classwise claims."""
 
     beta: float
     of: Of
 
-    def __call__(self, batch: Batch) -> Claims:
-        return Claims.of(Gibbs(batch, self.beta), self.of)
+    def __call__(self, batch: Batch) -> UnbinnedClaims:
+        return UnbinnedClaims.of(Gibbs(batch, self.beta), self.of)
 
 
 def uniform_edges(n_bins: int) -> HostArray:
@@ -271,7 +271,7 @@ def reliability_of(data: Rows, *, beta: float, n_bins: int, strategy: Strategy, 
     """The reliability curve of all rows, from one reading, or two for quantiles."""
     check_bins(n_bins, strategy)
     _check_claims(data, of)
-    edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(Claim(beta, of)).edges(n_bins)
+    edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(KeepUnbinned(beta, of)).edges(n_bins)
     return Reliability.from_bins(data.gather(Tally(edges, beta, of)))
 
 

@@ -16,8 +16,8 @@ from math import exp, factorial
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nishimori._rows.batch import Batch
-from nishimori._rows.rows import Rows, clusters_in
+from nishimori._rows.batch import Batch, Clusters
+from nishimori._rows.rows import Rows, clusters_in, floor_in, groups_in
 from nishimori._sums.clusters import ClusterSums, weighted_sums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -75,6 +75,63 @@ def resampled_sums(data: Rows, columns: Columns, draws: HostArray, *, seed: int,
             raise
     assert total is not None, "a fit before has found rows"
     return total
+
+
+class ResampledRows(Rows):
+    """One resample as rows of their own: each row, or each cluster with all of its rows, as often as it was drawn.
+
+    Copies of a cluster are different clusters. The resample is the one with the same number in `resampled_sums`.
+    """
+
+    def __init__(self, data: Rows, draw: int, seed: int) -> None:
+        self._data, self._draw, self._seed = data, draw, seed
+        self._copies: list[HostArray] = []  # of each row or cluster, by runs
+        self.groups, self.floor = groups_in(data), floor_in(data)
+        self._by_cluster: HostArray | None = None
+        clusters = clusters_in(data)
+        if clusters is not None:
+            self._by_cluster = self._copies_of(0, clusters.number)
+            codes, copy = self._cluster_copies(clusters.codes)
+            self._first = np.cumsum(self._by_cluster) - self._by_cluster
+            self.clusters = Clusters(self._first[codes] + copy, int(self._by_cluster.sum()))
+
+    @property
+    def n_classes(self) -> int:
+        return self._data.n_classes
+
+    @property
+    def n_rows(self) -> None:
+        return None
+
+    def _copies_of(self, start: int, stop: int) -> HostArray:
+        """How often the rows, or clusters, from ``start`` to ``stop`` were drawn."""
+        while len(self._copies) * _RUN < stop:
+            self._copies.append(weights_of(len(self._copies), [self._draw], self._seed)[0].astype(np.int64))
+        runs = self._copies[start // _RUN : -(-stop // _RUN)]
+        first = start // _RUN * _RUN
+        return np.concatenate([*runs, np.empty(0, np.int64)])[start - first : stop - first]
+
+    def _cluster_copies(self, codes: HostArray) -> tuple[HostArray, HostArray]:
+        """The clusters of some rows, each row as often as it was drawn, and the number of each copy from 0."""
+        assert self._by_cluster is not None, "asked for only where there are clusters"
+        times = self._by_cluster[codes]
+        starts = np.repeat(np.cumsum(times) - times, times)
+        return np.repeat(codes, times), np.arange(len(starts)) - starts
+
+    def __iter__(self) -> Iterator[Batch]:
+        place = 0
+        for batch in self._data:
+            codes = None if batch.clusters is None else batch.clusters.codes
+            stop = place + batch.n_rows
+            if codes is None or self._by_cluster is None:
+                times, clusters = self._copies_of(place, stop), None
+            else:
+                times, (drawn, copy) = self._by_cluster[codes], self._cluster_copies(codes)
+                clusters = Clusters(self._first[drawn] + copy, int(self._by_cluster.sum()))
+            place = stop
+            index = np.repeat(np.arange(len(times)), times)
+            if len(index):
+                yield batch.at_rows(index, clusters)
 
 
 def _runs(data: Rows, columns: Columns) -> Iterator[HostArray]:

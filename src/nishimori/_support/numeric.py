@@ -51,7 +51,9 @@ def _from_objects(array: Array, name: str) -> Array:
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(name, f"hold numbers, but one could not be read: {error}") from None
     what = "text" if array.dtype.kind in "US" else f"an array of type {arrays.dtype_name(array)}"
-    raise InputError(name, "hold numbers", got=what, remedy=f"Convert it first, for example with `{name}.astype(float)`.")
+    # What a method of somebody's own returns, such as `EntropyScaling.start`, is no array at hand.
+    remedy = f"Convert it first, for example with `{name}.astype(float)`." if name.isidentifier() else ""
+    raise InputError(name, "hold numbers", got=what, remedy=remedy)
 
 
 def refuse_hidden(x: Any, name: str) -> None:

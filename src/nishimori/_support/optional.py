@@ -1,11 +1,14 @@
-"""Packages that nishimori can use but does not install."""
+"""Packages that nishimori can use but does not install, and what they add to it."""
 
 import importlib
+from importlib.metadata import EntryPoint
 from typing import Any
 
+from nishimori.errors import InputError
 
-def require(module: str, *, extra: str, for_: str) -> Any:
-    """Import ``module``, or explain that ``for_`` needs ``nishimori[extra]``."""
+
+def require(module: str, *, extra: str, for_: str, distribution: str = "nishimori") -> Any:
+    """Import ``module``, or explain that ``for_`` needs ``nishimori[extra]``, or that extra of another distribution."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
@@ -13,6 +16,17 @@ def require(module: str, *, extra: str, for_: str) -> Any:
         if error.name != package:
             raise  # the package is installed; something that it imports is not
         raise ModuleNotFoundError(
-            f"{for_} needs {package}, which is not installed. Run `pip install 'nishimori[{extra}]'`.",
+            f"{for_} needs {package}, which is not installed. Run `pip install '{distribution}[{extra}]'`.",
             name=package,
+        ) from None
+
+
+def load_entry_point(point: EntryPoint, what: str) -> Any:
+    """What an installed package adds under a name; ``what`` it should be, for the error if it cannot be imported."""
+    try:
+        return point.load()
+    except Exception as error:  # whatever the package does when it is imported
+        raise InputError(
+            f"The {what} {point.name!r} cannot be imported from {point.value}: {type(error).__name__}: {error}. "
+            "Repair or remove the package that adds it."
         ) from None

@@ -6,7 +6,6 @@ standard error is a terminal, True also writes a line per step where it is not, 
 """
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import StringIO
@@ -82,16 +81,3 @@ def say(text: str, *, label: str = "", style: str = "") -> None:
     with suppress(OSError):
         sys.stderr.write(line.getvalue())
         sys.stderr.flush()
-
-
-@contextmanager
-def show_or_report(progress: bool | None, report: Report | None) -> Iterator[Report]:
-    """The report of `show_progress`, or the one that was passed by the deprecated keyword ``report``."""
-    if report is None:
-        with show_progress(progress) as drawn:
-            yield drawn
-        return
-    warnings.warn(
-        "`report` is deprecated and will be removed in 0.3. Pass `progress=True` or `False`.", FutureWarning, stacklevel=4
-    )
-    yield report

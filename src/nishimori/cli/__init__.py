@@ -1,6 +1,7 @@
-"""The ``nishimori`` command: fit, apply, eval, compare, gate, report, sketch, merge, methods, demo, theory, paper.
+"""The ``nishimori`` command: fit, apply, eval, compare, gate, report, sketch, merge, methods, demo, theory.
 
-This module imports nothing that takes time, so that Ctrl-C ends the program quietly from the start.
+Installed packages add commands, see `_commands`. This module imports nothing that takes time, so that Ctrl-C ends the program
+quietly from the start.
 """
 
 import os

@@ -14,20 +14,24 @@ import typer
 from typer.rich_utils import rich_format_error
 
 import nishimori
+from nishimori._kernels import native
 from nishimori._support.escape import printable
-from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _gate, _methods, _paper, _report, _sketch, _theory
+from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _gate, _methods, _report, _sketch, _theory
+from nishimori.cli._commands import Commands
 from nishimori.cli._help import FLAG, epilog
+from nishimori.cli._modules import import_modules
 from nishimori.cli._terminal import one_line_errors, print_text
 from nishimori.cli._wording import in_shell
 from nishimori.errors import InputError, arguments_written
 
 app = typer.Typer(
+    cls=Commands,
     help="Make classifiers honest about their confidence: fit a temperature, apply it, and see the difference.",
     epilog=epilog(
         "nishimori demo",
         "nishimori fit nishimori-demo/val.npz -o c.json",
         "nishimori eval nishimori-demo/test.npz --calibration c.json",
-        "nishimori gate nishimori-demo/test.npz --calibration c.json --max-gap 0.02",
+        "nishimori gate nishimori-demo/test.npz --calibration c.json --bound gap=2%",
         codes={3: "a check says no (gate, paper check)", 4: "a model cannot be judged (gate)"},
     ),
     no_args_is_help=True,
@@ -46,7 +50,6 @@ app.command(epilog=_sketch.MERGE_EPILOG)(_sketch.merge)
 app.command(epilog=_methods.EPILOG)(_methods.methods)
 app.command(epilog=_demo.EPILOG)(_demo.demo)
 app.command(epilog=_theory.EPILOG)(_theory.theory)
-app.add_typer(_paper.app, name="paper")
 
 _UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
 _PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
@@ -54,11 +57,25 @@ _PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit
 
 @app.callback(invoke_without_command=True)
 def _version(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", metavar=FLAG)] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            help="A module that registers methods, maps or metrics of your own, which the command can then use: an installed "
+            "one, or one in the current folder. May be repeated. Pass it before the command.",
+            metavar="MODULE",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     if version:
-        print_text(nishimori.__version__)
+        print_text(f"{nishimori.__version__} ({native.description()})")
         raise typer.Exit
+    import_modules(modules or [])
+    if context.invoked_subcommand is None:
+        raise typer.BadParameter("name a command after it, such as apply.", param_hint="--import")
 
 
 def run() -> None:
@@ -68,6 +85,11 @@ def run() -> None:
         try:
             code = app(standalone_mode=False)
         except _UsageError as error:
+            if getattr(error, "option_name", None) == "--import":
+                error.message, error.possibilities = (
+                    "--import stands before the command: nishimori --import MODULE fit ...",
+                    None,
+                )
             error.message = printable(error.message)
             rich_format_error(error)
             code = error.exit_code
@@ -114,5 +136,6 @@ def _options() -> set[str]:
     """The options of the command that was typed."""
     command: Any = typer.main.get_command(app)
     for word in sys.argv[1:]:
-        command = getattr(command, "commands", {}).get(word, command)
+        find = getattr(command, "get_command", None)
+        command = (find and find(None, word)) or command
     return {option for each in command.params for option in each.opts}

@@ -92,7 +92,7 @@ def apply(
         raise InputError(f"{calibration} is not a calibration. Pass the calibration first, then the file of scores{example}.")
     calibrator = calibrator_in(calibration)
     if groups is not None and not calibrator.map_.needs_groups:
-        raise InputError("--groups must be left out: the calibration treats all groups alike.")
+        raise InputError("groups", "be left out: the calibration treats all groups alike")
     check_path(file, folders=False)
     _check_output(output, file, overwrite=force)
     if (delimiter is not None or decimal != ".") and not (is_text(file) or is_text(output)):
@@ -135,7 +135,7 @@ def _check_output(output: Path, file: Path, *, overwrite: bool) -> None:
     check_target(output, overwrite=overwrite)
 
 
-class _Rows(NamedTuple):
+class _ScoreBlock(NamedTuple):
     """Scores of some rows, the block of a table that they come from, and their groups where those are asked for."""
 
     scores: HostArray
@@ -147,7 +147,7 @@ class _Rows(NamedTuple):
 class _Data:
     """Scores that are read in blocks; ``table`` and ``columns`` (the places of its scores) if they come from a table."""
 
-    blocks: Callable[[], Iterator[_Rows]]
+    blocks: Callable[[], Iterator[_ScoreBlock]]
     n_rows: int | None
     first: HostArray
     table: Table | None = None
@@ -184,7 +184,7 @@ def _open_scores(path: Path, roles: Roles) -> Iterator[_Data]:
             return
         refuse_table_options(path, replace(roles, delimiter=None, decimal="."))  # which are for the output
         file = stack.enter_context(open_arrays(path))
-        array = file.array(array_name(file, "scores", roles))
+        array = file.array(array_name(file, "scores", roles)).table()
         n_rows = max(1, _NUMBERS // max(1, int(np.prod(array.shape[1:]))))
         first = flat(next(array.blocks(1)))
         belongs = _groups_in(file, roles, array.shape[0]) if roles.groups else None
@@ -194,19 +194,19 @@ def _open_scores(path: Path, roles: Roles) -> Iterator[_Data]:
 def _groups_in(file: ArrayFile, roles: Roles, n_rows: int) -> Groups:
     """The groups of all rows of a file of arrays."""
     try:
-        return Groups.coded(file.labels(array_name(file, "groups", roles)).whole(), n_rows)
+        return Groups.from_names(file.labels(array_name(file, "groups", roles)).whole(), n_rows)
     except InputError as error:
         raise with_line(error, None, None) from None
 
 
-def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Iterator[_Rows]:
+def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Iterator[_ScoreBlock]:
     done = 0
     for block in array.blocks(n_rows):
-        yield _Rows(flat(block), groups=None if groups is None else groups.of(slice(done, done + len(block))))
+        yield _ScoreBlock(flat(block), groups=None if groups is None else groups.of(slice(done, done + len(block))))
         done += len(block)
 
 
-def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Iterator[_Rows]:
+def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Iterator[_ScoreBlock]:
     width = None
     for block in table.blocks():
         rows = block.numbers(columns)
@@ -214,7 +214,7 @@ def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Ite
         width = rows.shape[1] if width is None else width
         if rows.shape[1] != width:
             raise FormatError(f"{block.where(0)}: a list of {rows.shape[1]} numbers after lists of {width}.")
-        yield _Rows(flat(rows), block, None if groups is None else _groups_of(block, groups))
+        yield _ScoreBlock(flat(rows), block, None if groups is None else _groups_of(block, groups))
 
 
 def _groups_of(block: Block, index: int) -> Groups:
@@ -276,7 +276,7 @@ def _probabilities(calibrator: "Calibrator", data: _Data, report: Report) -> Res
             given = scores(values, input=calibrator.input, name="scores", floor=calibrator.floor_)
             if done == 0:
                 warn_if_probabilities(given, FIT_AGAIN)
-            calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spelled(groups)), given.array)
+            calibrated = like(calibrator.map_.probabilities(given.logits(done), named.spell_as_map(groups)), given.array)
         except InputError as error:
             raise with_line(error, lines, data.names, done) from None
         yield calibrated, block

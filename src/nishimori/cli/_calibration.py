@@ -45,16 +45,20 @@ def agree_on_scores(
     """What the scores are, by the options and by the calibration; they must not contradict each other."""
     if is_auto(floor):
         raise InputError(
-            "--floor must be a number where nothing is fitted, got auto: it would be tuned on the labels that it scores. Pass "
-            "it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number."
+            "floor",
+            "be a number where nothing is fitted",
+            got="auto: it would be tuned on the labels that it scores",
+            remedy="Pass it to nishimori fit and that file with --calibration, whose floor is then used, or pass a number.",
         )
     if calibrator is None:
         check_input(input or "logits", floor)
         return input or "logits", floor, classes
     if input is not None and input != calibrator.input:
-        raise InputError(f"--input must be {calibrator.input}, which the calibration was fitted to, got {input}.")
+        fitted_to = f"be {calibrator.input}, which the calibration was fitted to"
+        raise InputError("input", fitted_to, got=input, remedy="Leave it out.")
     if floor is not None and floor != calibrator.floor_:
-        raise InputError(f"--floor must be that of the calibration, which is {calibrator.floor_ or 'none'}, got {floor:g}.")
+        known_floor = f"be that of the calibration, which is {calibrator.floor_ or 'none'}"
+        raise InputError("floor", known_floor, got=f"{floor:g}", remedy="Leave it out.")
     if calibrator.classes is None:
         return calibrator.input, calibrator.floor_, classes
     known = [str(label) for label in calibrator.classes_.tolist()]
@@ -79,8 +83,8 @@ class GroupNames:
         self._known = {} if self._map is None else {group_text(name): name for name in self._map.groups}
         self._seen: dict[Any, None] = {}
 
-    def spelled(self, groups: Groups | None) -> Groups | None:
-        """The same groups, with the names that the map has for them; others keep theirs."""
+    def spell_as_map(self, groups: Groups | None) -> Groups | None:
+        """Give groups the names that the map has for them; others keep theirs."""
         if groups is None or self._map is None:
             return groups
         names = tuple(self._known.get(group_text(name), name) for name in groups.names)

@@ -9,6 +9,7 @@ from nishimori._evaluation.comparison import Comparison
 from nishimori._rows.scores import check_input, is_auto
 from nishimori.cli._files import DataSets, data_set, data_sets
 from nishimori.cli._help import FLAG, OUTPUT, epilog
+from nishimori.cli._modules import method_names, metric_names
 from nishimori.cli._options import (
     BinsOption,
     ClassesOption,
@@ -23,6 +24,7 @@ from nishimori.cli._options import (
     IgnoreOption,
     InputOption,
     LabelsToFitOption,
+    MetricsOption,
     ScoresOption,
     StrategyOption,
     WeightsOption,
@@ -40,7 +42,10 @@ from nishimori.cli._terminal import (
 )
 
 MethodsOption = Annotated[
-    str, typer.Option(help="Names of methods, comma-separated; none is the model as it is.", metavar="NAMES")
+    str,
+    typer.Option(
+        help="Names of methods, comma-separated, or package.module:Name; none is the model as it is.", metavar="NAMES"
+    ),
 ]
 TargetOption = Annotated[
     float, typer.Option(help="Relative precision of T that further samples should bring.", metavar="SHARE")
@@ -57,6 +62,7 @@ EPILOG = epilog(
 def compare(
     files: DataSets,
     methods: MethodsOption = "none,ts,ec,adaptive",
+    metrics: MetricsOption = None,
     level: TestLevelOption = 0.95,
     target: TargetOption = 0.02,
     n_bins: BinsOption = 15,
@@ -96,8 +102,9 @@ def compare(
         found = nishimori.compare(
             sets[0],
             test_logits=sets[1] if len(sets) > 1 else None,
-            methods=split(methods),
+            methods=method_names(methods),
             classes=known,
+            metrics=None if metrics is None else metric_names(metrics),
             floor="auto" if is_auto(floor) else None,  # the data know a number
             level=level,
             target=target,

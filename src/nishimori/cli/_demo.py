@@ -45,13 +45,13 @@ OutputOption = Annotated[Path, typer.Option("--output", "-o", help="Folder for t
 NetworkOption = Annotated[
     str,
     typer.Option(
-        help="A bundled network, such as cifar100/vgg19; a name that does not exist lists them all.",
+        help="A bundled network; a name that does not exist lists them all.",
         metavar="NAME",
         autocompletion=_networks,
     ),
 ]
 
-EPILOG = epilog("nishimori demo", "nishimori demo --network cifar100/vgg19 -o vgg")
+EPILOG = epilog("nishimori demo", "nishimori demo -o first --json")
 
 
 def demo(
@@ -73,7 +73,7 @@ def demo(
     if as_json:
         print_json(table)
     else:
-        print_table(table, f"{len(result.network.test.labels):,} test images; T from {result.found.n_samples:,} others")
+        print_table(table, title=f"{len(result.network.test.labels):,} test images; T from {result.found.n_samples:,} others")
     save(result.network.validation, validation, overwrite=force)
     save(result.network.test, test, overwrite=force)
     note(f"Wrote {validation} and {test}")

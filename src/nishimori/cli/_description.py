@@ -29,7 +29,7 @@ def description(calibrator: "Calibrator") -> list[str]:
         about = f"({calibrator.method_name}, {calibrator.n_samples_} samples: {says})"
         return [f"T = {value_with_error(calibrator.temperature_, error)}  {about}"]
     own = (rule for kind, rule in _own_rules().items() if isinstance(calibrator, kind))
-    return next(own, _RULES[type(map_)])(calibrator, map_)
+    return next(own, _RULES.get(type(map_), _of_parameters))(calibrator, map_)
 
 
 def verdict(calibrator: "Calibrator") -> str | None:
@@ -124,11 +124,14 @@ def _biases(calibrator: Any, bias: HostArray) -> str:
     return f"biases from {bias[low]:.3g} (class {names[low]}) to {bias[high]:.3g} (class {names[high]})"
 
 
-def _of_log_odds(calibrator: Any, map_: Any) -> list[str]:
-    """The parameters of a function of the log-odds, with their standard errors."""
+def _of_parameters(calibrator: Any, map_: Any) -> list[str]:
+    """The parameters with their standard errors; of several numbers under one name the range."""
     errors = getattr(calibrator, "parameters_se_", None) or {}
     parameters = getattr(calibrator, "parameters_", None) or map_.parameters
-    parts = [f"{name} {value_with_error(value, errors.get(name) or None)}" for name, value in parameters.items()]
+    parts = [
+        f"{name} {_range(np.asarray(value)) if np.ndim(value) else _number(value, errors.get(name))}"
+        for name, value in parameters.items()
+    ]
     return [f"{', '.join(parts)}  ({calibrator.method_name}, {calibrator.n_samples_} samples)"]
 
 
@@ -141,6 +144,11 @@ def _of_curves(calibrator: Any, map_: ClassCurves) -> list[str]:
     curves = "one curve" if len(map_.values) == 1 else f"{len(map_.values)} curves"
     about = f"({calibrator.method_name}, {map_.n_classes} classes, {calibrator.n_samples_} samples)"
     return [f"{curves} of {number} {pieces}, with values from {lowest:.3g} to {highest:.3g}  {about}"]
+
+
+def _number(value: Any, error: Any) -> str:
+    """A number with its standard error, if it has one; other values as they are."""
+    return value_with_error(value, error or None) if isinstance(value, int | float) else str(value)
 
 
 def _range(values: HostArray) -> str:
@@ -156,7 +164,7 @@ def _own_rules() -> dict[type, Callable[[Any, Any], list[str]]]:
     from nishimori._calibrators.classwise import ClasswiseTemperature  # noqa: PLC0415 - scikit-learn
     from nishimori._calibrators.platt import Platt  # noqa: PLC0415 - scikit-learn
 
-    return {Platt: _of_log_odds, ClasswiseTemperature: _of_scales}
+    return {Platt: _of_parameters, ClasswiseTemperature: _of_scales}
 
 
 _RULES: dict[type, Callable[[Any, Any], list[str]]] = {
@@ -164,7 +172,7 @@ _RULES: dict[type, Callable[[Any, Any], list[str]]] = {
     GroupTemperatures: _of_named_groups,
     Affine: _of_affine,
     LogAffine: _of_log_affine,
-    LogOdds: _of_log_odds,
+    LogOdds: _of_parameters,
     Mixture: _of_mixture,
     ClassCurves: _of_curves,
 }

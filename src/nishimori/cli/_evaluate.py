@@ -9,9 +9,11 @@ import typer
 
 import nishimori
 from nishimori._evaluation.calibrated import check_groups
-from nishimori._evaluation.differences import MOST_BINS, Difference, compare_maps
+from nishimori._evaluation.differences import MOST_BINS, compare_maps
 from nishimori._evaluation.group_gaps import GroupGaps
-from nishimori._evaluation.scorecard import METRICS, Scorecard, scorecards
+from nishimori._evaluation.metrics.metric import Difference, Metric
+from nishimori._evaluation.metrics.table import asked_metrics
+from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._rows.rows import Reported, Rows
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.groups import By
@@ -25,6 +27,7 @@ from nishimori.cli import _files
 from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
 from nishimori.cli._group_table import group_gaps_of, print_group_gaps
 from nishimori.cli._help import MEASURES, OUTPUT, epilog
+from nishimori.cli._modules import metric_names
 from nishimori.cli._options import (
     BinsOption,
     ClassesOption,
@@ -41,6 +44,7 @@ from nishimori.cli._options import (
     InputAsCalibratedOption,
     LabelsOption,
     LevelOption,
+    MetricsOption,
     ScoresOption,
     StrategyOption,
     WeightsOption,
@@ -103,6 +107,7 @@ def evaluate(
     calibration: CalibrationOption = None,
     level: LevelOption = 0.95,
     by: ByOption = None,
+    metrics: MetricsOption = None,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
     input: InputAsCalibratedOption = None,
@@ -130,7 +135,8 @@ def evaluate(
     refuse_swapped("eval", files, calibration)
     normal_quantile(level)  # which checks it
     shown_by: By | None = "groups" if by is None and groups else by
-    wanted = _EvalRequest(files, calibration, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
+    measured = asked_metrics(None if metrics is None else metric_names(metrics))
+    wanted = _EvalRequest(files, calibration, measured, n_bins, strategy, level, counts, shown_by, plot, as_json, force)
     said = (input, floor, scores_name, labels, weights, clusters, groups, by, counts, columns, ignore, classes, delimiter)
     if (sums := _files.open_sketch(files, *said, ignore_index is not None, decimal != ".")) is not None:
         _evaluate_sketch(sums, wanted)
@@ -154,6 +160,7 @@ class _EvalRequest:
 
     files: Sequence[Path]
     calibration: Path | None
+    metrics: tuple[Metric, ...]
     n_bins: int
     strategy: Strategy
     level: float
@@ -165,7 +172,7 @@ class _EvalRequest:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The same for machines."""
+        """What was asked for, as --json shows it."""
         paths = {"calibration": _text(self.calibration), "plot": _text(self.plot), "files": [str(path) for path in self.files]}
         return {"n_bins": self.n_bins, "strategy": self.strategy, "level": self.level, "by": self.by, **paths}
 
@@ -219,7 +226,7 @@ def _show(results: _Results, about: dict[str, Any], wanted: _EvalRequest) -> Non
     else:
         if caveat := cards["before"].caveat:
             print_text(caveat)
-        print_table(results.rows())
+        print_table(results.rows(), wanted.metrics)
         print_text(_about_ece(cards, level))
         if results.by_group:
             print_text("")
@@ -229,7 +236,7 @@ def _show(results: _Results, about: dict[str, Any], wanted: _EvalRequest) -> Non
 
 
 def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
-    """The same from the sums that the command sketch has written."""
+    """Evaluate from the sums that the command sketch has written."""
     calibrator = None if wanted.calibration is None else calibrator_in(wanted.calibration)
     agree_on_scores(calibrator, sums.input, sums.floor, None if sums.classes is None else [str(each) for each in sums.classes])
     _check_plot(wanted.plot, overwrite=wanted.force)
@@ -237,7 +244,8 @@ def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     with collect_warnings() as told:
         if calibrator is not None:
             calibrator.check_columns(sums, "sketch")
-        found = scorecards(sums, list(maps.values()), n_bins=wanted.n_bins, strategy=wanted.strategy)
+        how: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "metrics": wanted.metrics}
+        found = scorecards(sums, list(maps.values()), **how)
     results = _Results(dict(zip(maps, found, strict=True)), None, getattr(calibrator, "temperature_se_", None))
     about: dict[str, Any] = {"input": sums.input, "floor": sums.floor, "classes": sums.classes}
     about |= dict.fromkeys(("columns", "label_column", "group_column"))
@@ -259,6 +267,7 @@ def _measure(rows: Rows, calibrator: "Calibrator | None", classes: Sequence[str]
     chosen = list(maps.values())
     check_groups(rows, chosen)
     options: dict[str, Any] = {"n_bins": wanted.n_bins, "strategy": wanted.strategy, "counts": counts}
+    options["metrics"] = wanted.metrics
     differences = None
     if len(chosen) == 1 or wanted.n_bins > MOST_BINS:
         cards = scorecards(rows, chosen, **options)
@@ -275,8 +284,10 @@ def _told(card: Scorecard, level: float) -> dict[str, Any]:
     """Everything about a scorecard, for machines."""
     curve: Reliability = card.reliability
     bins = ("confidence", "accuracy", "weight", "count", "lower", "upper")
-    numbers = {"accuracy": card.accuracy, "accuracy_se": card.accuracy_se, "ece_corrected": card.ece_corrected}
-    intervals = {name: None if name in card.why_no_se else list(card.interval(name, level)) for name in METRICS}
+    others = (name for name, each in card.estimates.items() if not each.metric.in_tables)
+    numbers = {f"{name}{end}": getattr(card, f"{name}{end}") for name in others for end in ("", "_se")}
+    numbers["ece_corrected"] = card.ece_corrected
+    intervals = {name: None if each.se is None else list(each.interval(level)) for name, each in card.estimates.items()}
     curves = {name: getattr(curve, name).tolist() for name in bins}
     return {**as_row(card), **numbers, "intervals": intervals, "reliability": curves}
 
@@ -305,7 +316,7 @@ def _check_plot(path: Path | None, *, overwrite: bool) -> None:
     if path is None:
         return
     if path.suffix.lower() not in _PICTURES:
-        raise InputError(f"--plot must be a file that ends in {', '.join(_PICTURES)}, got {path}.")
+        raise InputError("plot", f"be a file that ends in {', '.join(_PICTURES)}", got=path)
     _files.refuse_folder(path, "reliability.png")
     check_target(path, overwrite=overwrite)
     require("matplotlib", extra="plot", for_="--plot")

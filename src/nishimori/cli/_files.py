@@ -120,7 +120,7 @@ def open_files(
         ) from None
     assert isinstance(rows, FileRows)
     if calibrator is not None:
-        rows.groups = GroupNames(calibrator.map_).spelled(rows.groups)
+        rows.groups = GroupNames(calibrator.map_).spell_as_map(rows.groups)
     if notes_columns:
         note_columns(rows.contents.columns)
     return rows

@@ -1,7 +1,6 @@
 """``nishimori fit``: from validation scores and labels to a calibration."""
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -19,6 +18,7 @@ from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._description import description, verdict
 from nishimori.cli._help import FLAG, epilog
+from nishimori.cli._modules import check_method, look_here
 from nishimori.cli._options import (
     ClassesOption,
     ClustersOption,
@@ -161,11 +161,13 @@ def _learn(calibrator: "Calibrator", data: Any, *, counts: bool) -> None:
     """Fit; not every method has a standard error."""
     if counts and "counts" not in signature(calibrator.fit).parameters:
         raise typer.BadParameter(f"the method {calibrator.method_name} has no standard error.", param_hint="--counts")
-    calibrator.fit(data, **({"counts": True} if counts else {}))
+    from nishimori._calibrators.calibrator import fit_checked  # noqa: PLC0415
+
+    fit_checked(calibrator, data, **({"counts": True} if counts else {}))
 
 
 def _fit_to_sketch(sums: Sketch, output: Path, wanted: "_FitRequest", *, counts: bool, as_json: bool, force: bool) -> None:
-    """The same from the sums that the command sketch has written."""
+    """Fit to the sums that the command sketch has written."""
     calibrator = wanted.calibrator(sums.input, sums.classes, sums.floor)
     _check_output(output, overwrite=force)
     with collect_warnings() as told:
@@ -197,10 +199,11 @@ class _FitRequest:
         if self.top_n != 1 and self.method != "ec":
             raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
         if ":" in self.method:
-            sys.path.append(str(Path.cwd()))  # a module beside the data, but never instead of an installed one
+            look_here()
         common: dict[str, Any] = {"input": input, "classes": classes} | ({} if floor is None else {"floor": floor})
         from nishimori._calibrators.methods import own_parameters  # noqa: PLC0415 - scikit-learn
 
+        check_method(self.method, "--method")
         try:
             taken = own_parameters(self.method)
             made = nishimori.calibrator(self.method, **common, **self._own(taken))

@@ -12,8 +12,9 @@ import nishimori
 from nishimori._evaluation.annotations import CheckOutcome, workflow_command
 from nishimori._evaluation.annotations import junit as junit_file
 from nishimori._evaluation.calibrated import check_groups
-from nishimori._evaluation.checks import TITLES, is_in_percent
+from nishimori._evaluation.checks import GROUP_GAP, MetricBound, is_in_percent
 from nishimori._evaluation.gate import MIN_SAMPLES, SUITE, Gate, Wanted, judge
+from nishimori._evaluation.metrics.table import find_metric
 from nishimori._rows.rows import Reported
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.groups import By
@@ -24,6 +25,7 @@ from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
 from nishimori.cli._help import BOUNDS, FLAG, OUTPUT, epilog
+from nishimori.cli._modules import found_here
 from nishimori.cli._options import (
     BinsOption,
     ClassesOption,
@@ -63,10 +65,6 @@ if TYPE_CHECKING:
     from nishimori import Calibrator  # which imports scikit-learn
 
 
-def _bound(help_: str) -> Any:
-    return typer.Option(help=help_, metavar="BOUND", show_default=False, rich_help_panel=BOUNDS)
-
-
 CalibrationOption = Annotated[
     Path | None,
     typer.Option(
@@ -83,18 +81,21 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="Fail also if a che
 MinSamplesOption = Annotated[
     int, typer.Option(help="With fewer samples, or clusters of --clusters, nothing can be judged.", metavar="NUMBER")
 ]
-MaxEce = Annotated[str | None, _bound("Most that the expected calibration error may be: 0.02 or 2%.")]
-MaxGap = Annotated[str | None, _bound("Most that mean confidence and accuracy may differ.")]
-MaxError = Annotated[str | None, _bound("Most that the share of wrong answers may be.")]
-MaxBrier = Annotated[str | None, _bound("Most that the Brier score may be.")]
-MaxNll = Annotated[str | None, _bound("Most that the negative log-likelihood may be.")]
-MaxGroupGap = Annotated[
-    str | None, _bound("Most that confidence and accuracy may differ in any predicted class, or in any of --groups.")
+BoundOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bound",
+        help="What a metric must keep, such as ece=0.02, gap=2% or nll=0.5; several times for several. A name of eval's "
+        "--metrics, module:Name, or group_gap: confidence and accuracy in any predicted class, or in any of --groups.",
+        metavar="NAME=BOUND",
+        show_default=False,
+        rich_help_panel=BOUNDS,
+    ),
 ]
 ByOption = Annotated[
     By | None,
     typer.Option(
-        help="What --max-group-gap is about: prediction (predicted classes) or groups, the default with --groups.",
+        help="What group_gap is about: prediction (predicted classes) or groups, the default with --groups.",
         show_default=False,
         metavar="KIND",
         rich_help_panel=BOUNDS,
@@ -129,9 +130,9 @@ MarkdownOption = Annotated[
 ]
 
 EPILOG = epilog(
-    "nishimori gate test.npz --calibration calibration.json --max-ece 0.02",
-    "nishimori gate test.npz --calibration c.json --max-gap 0.01 --strict",
-    "nishimori gate test.csv --groups site --max-group-gap 5% -o gate.md",
+    "nishimori gate test.npz --calibration calibration.json --bound ece=0.02",
+    "nishimori gate test.npz --calibration c.json --bound gap=0.01 --strict",
+    "nishimori gate test.csv --groups site --bound group_gap=5% -o gate.md",
     codes={
         0: "no check fails",
         3: "a check fails or, with --strict, is inconclusive",
@@ -143,15 +144,10 @@ EPILOG = epilog(
 def gate(
     files: Files,
     calibration: CalibrationOption = None,
+    bound: BoundOption = None,
     level: LevelOption = 0.95,
     strict: StrictOption = False,
     min_samples: MinSamplesOption = MIN_SAMPLES,
-    max_ece: MaxEce = None,
-    max_gap: MaxGap = None,
-    max_error: MaxError = None,
-    max_brier: MaxBrier = None,
-    max_nll: MaxNll = None,
-    max_group_gap: MaxGroupGap = None,
     by: ByOption = None,
     n_bins: BinsOption = 15,
     strategy: StrategyOption = "uniform",
@@ -180,9 +176,7 @@ def gate(
 
     Each check ends with pass or fail if the data prove it, and is otherwise inconclusive.
     """
-    typed = {"ece": max_ece, "gap": max_gap, "error": max_error, "brier": max_brier, "nll": max_nll, "group_gap": max_group_gap}
-    bounds = {name: None if text is None else _number(name, text) for name, text in typed.items()}
-    wanted = _wanted_bounds(bounds, level, strict, n_bins, strategy, min_samples)
+    wanted = Wanted(_bounds(bound or []), level, strict, n_bins, strategy, min_samples)
     refuse_swapped("gate", files, calibration)
     outputs = _Outputs(
         _targets(output or [], junit, [*files, calibration]), _form(json=as_json, github=github, markdown=markdown), force
@@ -207,30 +201,40 @@ def gate(
         raise typer.Exit(4 if found.verdict == "cannot be judged" else 3)
 
 
-def _number(name: str, text: str) -> float:
+def _bounds(typed: Sequence[str]) -> dict[Any, float]:
+    """The bounds as they were typed, by metric."""
+    if not typed:
+        raise typer.BadParameter("name at least one bound, such as --bound ece=0.02.", param_hint="--bound")
+    found: dict[Any, float] = {}
+    for text in typed:
+        name, sign, number = (part.strip() for part in text.rpartition("="))
+        if not (name and sign and number):
+            raise typer.BadParameter(f"{text!r} is not a name and a number, such as ece=0.02.", param_hint="--bound")
+        found_here([name])
+        metric = name if name == GROUP_GAP else find_metric(name, "bound")
+        if metric in found:
+            raise typer.BadParameter(f"{name} has two bounds. Pass one of them.", param_hint="--bound")
+        found[metric] = _number(MetricBound(None if isinstance(metric, str) else metric, 0.0), number)
+    return found
+
+
+def _number(limit: MetricBound, text: str) -> float:
     """A bound as it was typed: a number, or a share in percent."""
-    option, is_share = f"--max-{name.replace('_', '-')}", TITLES[name][1]
-    digits = text.strip().removesuffix("%").strip() if is_share else text
+    is_share = limit.in_percent
+    digits = text.removesuffix("%").strip() if is_share else text
     try:
         value = float(digits)
     except ValueError:
         wanted = "a number from 0 to 1, such as 0.02, or a percentage, such as 2%" if is_share else "a number"
-        raise typer.BadParameter(f"{text!r} is not {wanted}.", param_hint=option) from None
-    if digits == text.strip():
-        if is_in_percent(name, value):
-            advice = f"For {value:g} %, pass {value / 100:g} or {value:g}%."
-            raise InputError(f"{option} must lie between 0 and 1, got {text}. {advice}")
+        raise typer.BadParameter(f"{text!r} is not {wanted}.", param_hint=f"--bound {limit.name}") from None
+    if digits == text:
+        if is_in_percent(limit, value):
+            remedy = f"For {value:g} %, pass {limit.name}={value / 100:g} or {limit.name}={value:g}%."
+            raise InputError(f"--bound {limit.name}", "lie between 0 and 1", got=text, remedy=remedy)
         return value
     if not 0 <= value <= 100:
-        raise InputError(f"{option} must lie between 0% and 100%, got {text}.")
+        raise InputError(f"--bound {limit.name}", "lie between 0% and 100%", got=text)
     return value / 100
-
-
-def _wanted_bounds(bounds: dict[str, float | None], *how: Any) -> Wanted:
-    """The bounds to check, of which there must be one."""
-    if all(bound is None for bound in bounds.values()):
-        raise typer.BadParameter("name at least one bound, such as --max-ece 0.02.", param_hint="--max-...")
-    return Wanted(bounds, *how)
 
 
 def _form(**chosen: bool) -> str:
@@ -252,7 +256,7 @@ def _targets(outputs: Sequence[Path], junit: Path | None, read: Sequence[Path | 
     targets = [] if junit is None else [(junit, "junit")]
     for path in outputs:
         if (form := _ENDINGS.get(path.suffix.lower())) is None:
-            raise InputError(f"-o must be a file that ends in .json, .md or .xml, got {path}.")
+            raise InputError("path", "be a file that ends in .json, .md or .xml", got=path)
         targets.append((path, form))
     paths = [path for path, _ in targets]
     for path in paths:

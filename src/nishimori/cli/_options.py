@@ -262,6 +262,17 @@ def _remembered_groups(calibrator: "Calibrator | None") -> str | None:
     return calibrator.group_column_
 
 
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Measure these too, comma-separated: names such as ks, or module:Name of a metric of your own.",
+        show_default=False,
+        metavar="NAMES",
+        rich_help_panel=MEASURES,
+    ),
+]
+
+
 def split(text: str) -> list[str]:
     """The parts of a list with commas."""
     return [part.strip() for part in text.split(",")]

@@ -20,6 +20,7 @@ from nishimori._support.optional import require
 from nishimori.cli import _files
 from nishimori.cli._files import DataSets, data_set, data_sets
 from nishimori.cli._help import FLAG, MEASURES, OUTPUT, epilog
+from nishimori.cli._modules import method_names, metric_names
 from nishimori.cli._options import (
     BinsOption,
     ClassesOption,
@@ -34,6 +35,7 @@ from nishimori.cli._options import (
     IgnoreOption,
     InputOption,
     LabelsToFitOption,
+    MetricsOption,
     ScoresOption,
     WeightsOption,
     roles_from,
@@ -77,6 +79,15 @@ IdsOption = Annotated[
         rich_help_panel=MEASURES,
     ),
 ]
+MethodsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Further methods for the tables, comma-separated: names, or package.module:Name.",
+        show_default=False,
+        metavar="NAMES",
+        rich_help_panel=MEASURES,
+    ),
+]
 LevelOption = Annotated[float, typer.Option(help="Level of all intervals.", metavar="SHARE", rich_help_panel=MEASURES)]
 MarkdownOption = Annotated[
     bool, typer.Option("--markdown", help="Print the report as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
@@ -90,6 +101,8 @@ def report(
     output: PageOption = None,
     title: TitleOption = None,
     ids: IdsOption = None,
+    methods: MethodsOption = None,
+    metrics: MetricsOption = None,
     level: LevelOption = 0.95,
     input: InputOption = "logits",
     floor: FloorToFitOption = None,
@@ -135,6 +148,8 @@ def report(
     )
     also = (ignore_index is not None, decimal != ".", counts)
     options: dict[str, Any] = {"classes": known, "level": level, "n_bins": n_bins}
+    options["methods"] = () if methods is None else method_names(methods)
+    options["metrics"] = None if metrics is None else metric_names(metrics)
     options["floor"] = "auto" if is_auto(floor) else None  # the data know a number
     with _preparing(target, files):
         about_rows = {"floor": floor, "counts": counts}
@@ -163,7 +178,7 @@ def _refuse_other_classes(data: Sequence[Any], sets: Sequence[list[Path]]) -> No
     """Refuse test data with another number of classes, by the names of the files."""
     first, last = data[0].n_classes, data[-1].n_classes
     if last != first:
-        raise InputError(f"{sets[-1][0]} must have {first} classes, as {sets[0][0]} has, got {last}.")
+        raise InputError(f"The file {sets[-1][0]}", f"have {first} classes, as {sets[0][0]} has", got=last)
 
 
 def _preparing(target: Path | None, files: Sequence[Path]) -> AbstractContextManager[None]:
@@ -195,7 +210,7 @@ def _check_output(target: Path | None, *, overwrite: bool) -> None:
     if target is None:
         return
     if target.suffix.lower() not in _ENDINGS:
-        raise InputError(f"-o must be a file that ends in .html, .md or .json, got {target}.")
+        raise InputError("path", "be a file that ends in .html, .md or .json", got=target)
     _files.refuse_folder(target, "report.html")
     check_target(target, overwrite=overwrite)
     if target.suffix.lower() in (".html", ".htm"):

@@ -24,6 +24,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nishimori._evaluation.metrics.metric import Metric
+from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import printable
 from nishimori._support.progress import say
@@ -45,16 +47,6 @@ _LONGEST = 4000
 
 # So many names of columns are listed; of more, the first and the last are shown.
 _NAMES = 12
-
-HEADERS = {
-    "temperature": "T",
-    "error": "error",
-    "confidence": "confidence",
-    "ece": "ECE",
-    "brier": "Brier",
-    "nll": "NLL",
-}
-_PERCENT = ("error", "confidence", "ece")
 
 # Of errors that are smaller still, as those of two calibrations that are nearly the same, nothing is left to see.
 _MOST_DECIMALS = 7
@@ -151,19 +143,25 @@ def _finite(value: Any) -> Any:
 
 def as_row(card: Scorecard) -> dict[str, float | None]:
     """A row of the table, and the standard errors of its numbers."""
-    errors = {f"{name}_se": getattr(card, f"{name}_se") for name in HEADERS if name != "temperature"}
-    return {name: getattr(card, name) for name in HEADERS} | errors
+    shown = {name: each for name, each in card.estimates.items() if each.metric.in_tables}
+    values: dict[str, float | None] = {"temperature": card.temperature} | {name: each.value for name, each in shown.items()}
+    return values | {f"{name}_se": each.se for name, each in shown.items()}
 
 
-def print_table(rows: Mapping[str, Mapping[str, float | None]], title: str | None = None) -> None:
+def print_table(
+    rows: Mapping[str, Mapping[str, float | None]], metrics: Sequence[Metric] | None = None, title: str | None = None
+) -> None:
     """The result for people: one row for each temperature, and one below it for standard errors, where some are known."""
+    shown = in_tables(default_metrics() if metrics is None else metrics)
+    percent = {each.label for each in shown if each.in_percent}
+    headers = {"temperature": "T"} | {each.label: each.shown for each in shown}
     cells = []
     for name, row in rows.items():
-        pairs = [_pair(row.get(key), row.get(f"{key}_se"), percent=key in _PERCENT) for key in HEADERS]
+        pairs = [_pair(row.get(key), row.get(f"{key}_se"), percent=key in percent) for key in headers]
         cells.append([name, *(value for value, _ in pairs)])
         if any(error for _, error in pairs):
             cells.append(["±", *(error for _, error in pairs)])
-    _print_cells(["", *HEADERS.values()], cells, [False] + [True] * len(HEADERS), title)
+    _print_cells(["", *headers.values()], cells, [False] + [True] * len(headers), title)
 
 
 def _pair(value: float | None, error: float | None, *, percent: bool) -> tuple[str, str]:

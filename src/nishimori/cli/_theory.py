@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori.cli._help import epilog
-from nishimori.cli._terminal import HEADERS, JsonOption, print_json, print_table
+from nishimori.cli._terminal import JsonOption, print_json, print_table
 from nishimori.errors import InputError
 
 EPILOG = epilog(
@@ -44,14 +45,15 @@ def theory(
         level = _number(penalty)
     result = state_evolution(who, alpha, level)
     rows = {"before": 1.0, "after EC": result.temperature_ec, "after TS": result.temperature_ts}
-    table = {name: {key: result.metrics(T)[key] for key in HEADERS} for name, T in rows.items()}
+    names = ["temperature", *(each.name for each in in_tables(default_metrics()))]
+    table = {name: {key: result.metrics(T)[key] for key in names} for name, T in rows.items()}
     if as_json:
         given = {"teacher": teacher, "temperature": temperature, "rho": rho, "alpha": alpha, "penalty": level}
         found = {"m": result.m, "q": result.q, "v": result.v, "steps": result.steps, "residual": result.residual}
         print_json(given | found | {name.replace(" ", "_"): row for name, row in table.items()})
     else:
         who_is = f"{teacher} teacher, T* = {temperature:g}, ρ = {rho:g}, α = {alpha:g}, λ = {level:.6g}"
-        print_table(table, f"{who_is}: m = {result.m:.6g}, q = {result.q:.6g}")
+        print_table(table, title=f"{who_is}: m = {result.m:.6g}, q = {result.q:.6g}")
 
 
 def _number(text: str) -> float:

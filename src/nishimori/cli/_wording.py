@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from nishimori.errors import A_NAME, NAMES, Writer, in_python
 
 # Options whose names are not those of their arguments; a value is added to those that take one.
 _NAMES = {
+    "bounds": "--bound",
     "calibrator": "--calibration",
     "y": "--labels",
     "folder": "-o",
@@ -51,6 +52,8 @@ def _option(options: Callable[[], set[str]], name: str, *value: Any) -> str:
 
 def _option_with_value(found: str, value: Any) -> str:
     """An option with its value as it is typed."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{found} {name}={each}" for name, each in value.items())
     if found in ("--delimiter", "--decimal"):
         return f"{found} tab" if value == "\t" else f"{found} '{value}'"
     if value is NAMES:

@@ -1,4 +1,6 @@
-"""Logits of real networks that come with the package, for demos, tests and first tries without a download.
+"""Logits of real networks, for demos, tests and first tries without a download.
+
+One network comes with nishimori, others with nishimori-paper.
 
 >>> from nishimori import data
 >>> network = data.load("cifar10/resnet20")
@@ -8,9 +10,9 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from nishimori._support.disk import existing_file
+from nishimori.data._folders import IN_PAPER, folders, names_in
 from nishimori.data._networks import ENDING, Labelled, Network, check_ending, read, write
 from nishimori.errors import InputError
 
@@ -21,12 +23,12 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-_FOLDER = Path(__file__).parent
-
-
 def names() -> Sequence[str]:
-    """The names of the bundled networks; ``-authors`` marks those that the paper's authors trained."""
-    return sorted(each.relative_to(_FOLDER).as_posix().removesuffix(ENDING) for each in _FOLDER.glob(f"*/*{ENDING}"))
+    """The names of the bundled networks, also of those of nishimori-paper if it is installed.
+
+    ``-authors`` marks networks that the authors of arXiv:2303.02644 trained.
+    """
+    return sorted({name for folder in folders() for name in names_in(folder)})
 
 
 def load(name: str | os.PathLike[str]) -> Network:
@@ -35,7 +37,7 @@ def load(name: str | os.PathLike[str]) -> Network:
     Parameters
     ----------
     name : str or path
-        One of `names`, or the path of a file (``.npz``) that `save` or `nishimori.paper.train` wrote.
+        One of `names`, or the path of a file (``.npz``) that `save` or `nishimori_paper.train` wrote.
 
     Examples
     --------
@@ -48,11 +50,19 @@ def load(name: str | os.PathLike[str]) -> Network:
     text = os.fspath(name)
     if text.endswith(ENDING):
         return read(existing_file(text))
-    if text not in names():
+    for folder in folders():
+        if text in names_in(folder):
+            return read(folder / f"{text}{ENDING}")
+    if text in IN_PAPER:
         raise InputError(
-            f"There is no bundled network {text!r}; there are {', '.join(names())}. A file's name ends in {ENDING}."
+            f"The network {text!r} comes with nishimori-paper, which is not installed. Run `pip install nishimori-paper`."
         )
-    return read(_FOLDER / f"{text}{ENDING}")
+    known = names()
+    absent = len(set(IN_PAPER).difference(known))
+    more = f", and {absent} more with `pip install nishimori-paper`" if absent else ""
+    raise InputError(
+        f"There is no bundled network {text!r}; there are {', '.join(known)}{more}. A file's name ends in {ENDING}."
+    )
 
 
 def save(network: Network, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

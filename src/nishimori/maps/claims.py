@@ -10,7 +10,7 @@ import numpy as np
 
 from nishimori._support.arrays import Array, HostArray, on_host
 from nishimori.errors import InputError
-from nishimori.maps.map import Map
+from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.softmax import log_softmax
 
 # Enough to meet a class that changes in one row of a hundred, and few enough to cost nothing.
@@ -44,9 +44,15 @@ def check_claims(map_: Map, logits: Array, mapped: Array) -> None:
 
 def check_claims_on_random_logits(map_: Map, n_classes: int) -> None:
     """Refuse a map that claims to keep predictions and changes those of fixed random rows, from flat to nearly certain."""
+    logits = random_logits(n_classes)
+    check_claims(map_, logits, apply_checked(map_, logits))
+
+
+def random_logits(n_classes: int) -> HostArray:
+    """Fixed random rows to try a map on, from flat to nearly certain."""
     rng, n_rows = np.random.default_rng(0), _row_limit(n_classes)
-    logits = log_softmax(np.geomspace(0.1, 30.0, n_rows)[:, None] * rng.normal(size=(n_rows, n_classes)))
-    check_claims(map_, logits, map_.apply(logits))
+    logits: HostArray = log_softmax(np.geomspace(0.1, 30.0, n_rows)[:, None] * rng.normal(size=(n_rows, n_classes)))
+    return logits
 
 
 def _row_limit(n_classes: int) -> int:

@@ -49,8 +49,9 @@ class ClassCurves(Map):
         knots, values = _curves(self.knots, "knots"), _curves(self.values, "values")
         if len(knots) != len(values) or len(knots) == 2:
             raise InputError(
-                f"`knots` and `values` must have one list per class, or one if there are two classes, got {len(knots)} and "
-                f"{len(values)}."
+                "`knots` and `values`",
+                "have one list per class, or one if there are two classes",
+                got=f"{len(knots)} and {len(values)}",
             )
         for x, y in zip(knots, values, strict=True):
             self._check_curve(x, y)

@@ -153,4 +153,4 @@ def checked_groups(map_: Map, groups: Any, n_rows: int) -> Groups:
 def _encode_groups(groups: Any, n_rows: int) -> Groups:
     if groups is None:
         raise InputError("groups", "name the group of each sample: the calibrator has a temperature for each group")
-    return groups if isinstance(groups, Groups) else Groups.coded(groups, n_rows)
+    return groups if isinstance(groups, Groups) else Groups.from_names(groups, n_rows)

@@ -1,42 +1,209 @@
-"""The kinds of maps that files describe, by the names that files give them."""
+"""The kinds of maps that files describe, by the names that files give them: those of the library, and registered ones.
 
+A file holds the kind of a map and its parameters, and never code: a kind is looked up among the maps of the library, those that
+were registered in this process, and those of the entry points of installed packages.
+"""
+
+import json
 from dataclasses import fields
+from importlib.metadata import entry_points
+from inspect import isabstract
 from typing import Any
 
+import numpy as np
+
+from nishimori._support.arrays import on_host
+from nishimori._support.optional import load_entry_point
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
+from nishimori.maps.claims import random_logits
 from nishimori.maps.class_curves import ClassCurves
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
 from nishimori.maps.log_odds import LogOdds
-from nishimori.maps.map import Map
+from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.mixture import Mixture
 from nishimori.maps.temperature import Temperature
 
-_SAVED: dict[str, Any] = {
+GROUP = "nishimori.maps"
+"""The entry points whose names are kinds of maps."""
+
+_BUILT_IN: dict[str, Any] = {
     each.kind: each
     for each in (Temperature, ClassTemperatures, GroupTemperatures, Affine, LogOdds, Mixture, LogAffine, ClassCurves)
 }
 
-KINDS: tuple[str, ...] = tuple(_SAVED)
-"""What can be saved and loaded."""
+KINDS: tuple[str, ...] = tuple(_BUILT_IN)
+"""The kinds that the library itself has."""
+
+# What was registered in this process, and what was imported of entry points.
+_registered: dict[str, type[Map]] = {}
+
+# A map that is made again from its parameters must give the same numbers, up to what an order of operations may change.
+_SAME = 1e-9
 
 
-def can_be_saved(map_: Map) -> bool:
-    """Whether `from_parameters` gives the map again; a map of somebody's own may have the kind of another."""
-    return _SAVED.get(map_.kind) is type(map_)
+def register_map(kind: str, cls: type[Map]) -> None:
+    """Let files hold maps of a class of your own, under the name ``kind``.
+
+    Calibrators with such a map can be saved, and loaded in every process that has registered it. Call this in the module that
+    defines the class, so that importing the module is enough.
+
+    Parameters
+    ----------
+    kind : str
+        A new name, which files hold; it becomes the attribute `kind` of the class.
+    cls : subclass of Map
+        Its constructor takes what its `parameters` hold as keywords. These are plain numbers, texts, and lists of them.
+
+    Notes
+    -----
+    A package adds its maps to every process with an entry point in the group ``nishimori.maps``, whose name is the kind. A file
+    cannot name code: nothing is imported because a file says so.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> class Cubic(nishimori.Map):
+    ...     def __init__(self, scale, cubic):
+    ...         self.scale, self.cubic = scale, cubic
+    ...     def apply(self, logits, groups=None):
+    ...         return self.scale * logits + self.cubic * logits**3
+    ...     @property
+    ...     def parameters(self):
+    ...         return {"scale": self.scale, "cubic": self.cubic}
+    >>> nishimori.register_map("cubic", Cubic)
+    >>> nishimori.FixedMap(Cubic(0.5, 0.1)).fit([[4.0, 0.0], [0.0, 4.0]], [0, 0]).transform([[2.0, 0.0]]).round(3)
+    array([[1.8, 0. ]])
+    """
+    if not isinstance(kind, str) or not kind or not kind.replace("-", "_").isidentifier():
+        raise InputError("kind", "be a word of letters, digits, _ and -", got=repr(kind))
+    _check_class(cls)
+    taken = _BUILT_IN.get(kind, _registered.get(kind, cls))
+    if taken is not cls and not _is_same_class(taken, cls):
+        raise InputError(
+            "kind", "be new", got=f"{kind!r}, which is the kind of {taken.__name__}", remedy="Choose another name."
+        )
+    own = cls.__dict__.get("kind", kind)
+    if own != kind:
+        raise InputError("kind", f"be that of the class {cls.__name__}, {own!r}", got=repr(kind))
+    cls.kind = kind
+    if kind not in _BUILT_IN:
+        _registered[kind] = cls
+
+
+def _check_class(cls: Any) -> None:
+    """Refuse what is not a class of maps that can be used."""
+    if not (isinstance(cls, type) and issubclass(cls, Map)):
+        remedy = f"Pass the class: `{type(cls).__name__}`." if isinstance(cls, Map) else ""
+        raise InputError("cls", "be a subclass of nishimori.Map", got=f"{cls!r:.60}", remedy=remedy)
+    if isabstract(cls):
+        missing = ", ".join(sorted(cls.__abstractmethods__))
+        raise InputError("cls", "have all methods that it needs", got=f"{cls.__name__} without {missing}", remedy="Write them.")
+
+
+def _is_same_class(one: type, other: type) -> bool:
+    """Whether a module that was run again, as in a notebook, has defined a class again."""
+    return (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+
+
+def find_kind(kind: Any) -> type[Map] | None:
+    """The class of maps of this kind, or None if it is not known here."""
+    if not isinstance(kind, str):
+        return None
+    if kind not in _BUILT_IN and kind not in _registered:
+        for point in entry_points(group=GROUP, name=kind):
+            register_map(kind, load_entry_point(point, "map"))
+    return _BUILT_IN.get(kind, _registered.get(kind))
+
+
+def is_built_in(map_: Map) -> bool:
+    """Whether this is a map of the library itself, and not one of somebody's own."""
+    return _BUILT_IN.get(getattr(map_, "kind", "")) is type(map_)
 
 
 def claims_to_check(map_: Map) -> bool:
     """Whether a map of somebody's own claims to keep predictions; those of the library do so by construction."""
-    return map_.keeps_predictions and not can_be_saved(map_)
+    return map_.keeps_predictions and not is_built_in(map_)
+
+
+def described(map_: Map, n_classes: int | None = None) -> dict[str, Any]:
+    """What a file holds of a map: its kind, its parameters and, of a registered one, the name of its class for people to read.
+
+    Refuses a map that no file can describe: one whose class is not registered, or that its parameters do not give again.
+    """
+    if is_built_in(map_):
+        return {"kind": map_.kind, "parameters": dict(map_.parameters)}
+    kind = type(map_)
+    if find_kind(getattr(map_, "kind", None)) is not kind:
+        raise InputError(
+            f"A map of the class {kind.__name__} cannot be saved, because its class is not registered. Call "
+            f"`nishimori.register_map(name, {kind.__name__})` in the module that defines it, or pickle the calibrator."
+        )
+    parameters = _plain_parameters(map_)
+    _refuse_others(map_, parameters, n_classes)
+    return {"kind": map_.kind, "parameters": parameters, "class": f"{kind.__module__}:{kind.__qualname__}"}
 
 
 def from_parameters(kind: Any, parameters: Any) -> Map:
     """The map that a file describes; raises `InputError` if it describes none."""
-    if not isinstance(kind, str) or kind not in _SAVED:
-        raise InputError("kind", f"be one of {', '.join(KINDS)}", got=repr(kind))
-    wanted = {each.name for each in fields(_SAVED[kind]) if each.init}
-    if not isinstance(parameters, dict) or set(parameters) != wanted:
-        raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
-    found: Map = _SAVED[kind].from_parameters(parameters)
-    return found
+    cls = find_kind(kind)
+    if cls is None:
+        raise InputError("kind", f"be one of {', '.join((*KINDS, *_registered))}", got=f"{kind!r:.60}")
+    if kind in _BUILT_IN:
+        wanted = {each.name for each in fields(_BUILT_IN[kind]) if each.init}
+        if not isinstance(parameters, dict) or set(parameters) != wanted:
+            raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
+        found: Map = _BUILT_IN[kind].from_parameters(parameters)
+        return found
+    if not isinstance(parameters, dict):
+        raise InputError("parameters", "be a dictionary", got=f"{parameters!r:.60}")
+    try:
+        return cls(**parameters)
+    except Exception as error:  # whatever its author does with parameters
+        raise InputError("parameters", f"suit {cls.__name__}", got=f"{type(error).__name__}: {error}") from None
+
+
+def _plain_parameters(map_: Map) -> dict[str, Any]:
+    """The parameters of a map as JSON gives them back; refuses what JSON cannot hold."""
+    name = f"{type(map_).__name__}.parameters"
+    try:
+        given = dict(map_.parameters)
+        plain: dict[str, Any] = json.loads(json.dumps(given, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            name,
+            "hold finite numbers, texts and lists of them by name",
+            got=f"{map_.parameters!r:.80} ({error})",
+            remedy="Call `tolist()` of NumPy's arrays and numbers.",
+        ) from None
+    if not all(isinstance(each, str) for each in given):
+        raise InputError(name, "have texts as names", got=f"{given!r:.80}")
+    return plain
+
+
+def _refuse_others(map_: Map, parameters: dict[str, Any], n_classes: int | None) -> None:
+    """Refuse a map that its parameters do not give again: with other parameters, or with other results on random logits."""
+    name = type(map_).__name__
+    try:
+        again = from_parameters(map_.kind, parameters)
+    except InputError as error:
+        raise InputError(
+            f"{name}.parameters", f"be what the constructor of {name} takes as keywords", got=f"{error.got}"
+        ) from None
+    if _plain_parameters(again) != parameters:
+        raise InputError(
+            f"{name}.parameters",
+            "give the same map again",
+            got=f"{parameters!r:.80}, from which {name} makes a map with the parameters {again.parameters!r:.80}",
+        )
+    known = map_.n_classes or n_classes
+    if known is None or map_.needs_groups:
+        return
+    logits = random_logits(known)
+    before, after = (np.asarray(on_host(apply_checked(each, logits))) for each in (map_, again))
+    if before.shape != after.shape or not np.allclose(before, after, rtol=_SAME, atol=_SAME, equal_nan=True):
+        raise InputError(
+            f"{name}.parameters",
+            f"hold everything that the map depends on: `{name}(**parameters)` maps the same logits to other ones",
+            got=f"{parameters!r:.80}",
+        )

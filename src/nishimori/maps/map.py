@@ -7,17 +7,33 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nishimori._rows.scores import Scores
-from nishimori._support.arrays import Array, is_writable, like, on_device_of, row_max, with_rows
+from nishimori._support.arrays import (
+    Array,
+    dtype_name,
+    is_array,
+    is_writable,
+    kind,
+    like,
+    namespace,
+    on_device_of,
+    on_host,
+    row_max,
+    with_rows,
+)
+from nishimori.errors import InputError
 from nishimori.maps.softmax import log_softmax_of_drops, softmax_of_drops
 
 
 class Map(ABC):
     """A function from logits to logits; the softmax of its result is calibrated.
 
+    Subclass it for a map of your own, with `apply` and `parameters`, and call `nishimori.register_map` so that files can hold
+    it. Its constructor takes what `parameters` holds as keywords.
+
     Attributes
     ----------
     kind : str
-        Its name on disk.
+        Its name on disk, which `nishimori.register_map` gives to a class of your own.
     format_version : int
         The first version of the file format that has it.
     keeps_predictions : bool
@@ -34,9 +50,12 @@ class Map(ABC):
 
     @abstractmethod
     def apply(self, logits: Array, groups: Any = None) -> Array:
-        """The calibrated logits of each row, in the array library and dtype of ``logits``.
+        """The calibrated logits of each row, in the array library and dtype of ``logits``, which have shape (n, n_classes).
 
-        ``groups`` name the group of each row, for maps that treat groups differently; all others ignore it.
+        Written with the functions of ``array_api_compat.array_namespace(logits)``, it works for every library, and networks of
+        PyTorch can be traced and exported with it. -inf masks a class. ``logits`` may be the user's own array: return a new one
+        and leave them as they are. ``groups`` name the group of each row, for maps that treat groups differently; all others
+        ignore it.
         """
 
     @property
@@ -52,11 +71,11 @@ class Map(ABC):
     @property
     def in_words(self) -> str:
         """What the map is called in messages."""
-        return f"the map of the kind {self.kind!r}"
+        return f"the map {type(self).__name__}"
 
     def exponents(self, logits: Array, groups: Any = None) -> Array:
         """Calibrated logits minus the largest of their row: what the softmax exponentiates."""
-        mapped = self.apply(logits, groups)
+        mapped = apply_checked(self, logits, groups)
         return mapped - row_max(mapped)
 
     def probabilities(self, logits: Array, groups: Any = None) -> Array:
@@ -66,6 +85,66 @@ class Map(ABC):
     def log_probabilities(self, logits: Array, groups: Any = None) -> Array:
         """The logarithms of the calibrated probabilities, exact also where those round to 0 or 1."""
         return log_softmax_of_drops(self.exponents(logits, groups))
+
+
+def apply_checked(map_: Map, logits: Array, groups: Any = None) -> Array:
+    """What a map makes of logits; if somebody else wrote its `apply`, the result is checked, and errors name the class."""
+    mapped = apply_safely(map_, logits, groups)
+    if not _is_written_here(map_):
+        _check_mapped(_name(map_), mapped, logits)
+    return mapped
+
+
+def apply_safely(map_: Map, logits: Array, groups: Any = None) -> Array:
+    """What a map makes of logits, which it cannot change if somebody else wrote its `apply`."""
+    if _is_written_here(map_):
+        return map_.apply(logits, groups)
+    try:
+        mapped = map_.apply(_protected(logits), groups)
+    except ValueError as error:
+        if "read-only" not in str(error):
+            raise
+        remedy = "Write `logits = logits / 2`, say, in place of `logits /= 2`."
+        raise InputError(_name(map_), "return a new array", got="a change of `logits` in place", remedy=remedy) from error
+    # The logits themselves, or a view of them, could be handed to the user, who may change them.
+    return mapped.copy() if isinstance(mapped, np.ndarray) and not mapped.flags.writeable else mapped
+
+
+def _name(map_: Map) -> str:
+    return f"{type(map_).__name__}.apply"
+
+
+def _is_written_here(map_: Map) -> bool:
+    return getattr(type(map_).apply, "__module__", "").partition(".")[0] == __name__.partition(".")[0]
+
+
+def _protected(logits: Array) -> Array:
+    """Logits that can be changed only in a copy: a view where NumPy refuses changes, else a copy of them."""
+    if isinstance(logits, np.ndarray):
+        view = logits.view()
+        view.flags.writeable = False
+        return view
+    return namespace(logits).asarray(logits, copy=True) if is_writable(logits) else logits
+
+
+def _check_mapped(name: str, mapped: Any, logits: Array) -> None:
+    """Refuse what is not a table of logits, for the rows whose logits were good."""
+    shape = tuple(logits.shape)
+    if not is_array(mapped) or kind(mapped) not in ("float", "int") or tuple(mapped.shape) != shape:
+        got = f"a {type(mapped).__name__}"
+        if is_array(mapped):
+            got = f"shape {tuple(mapped.shape)}" if tuple(mapped.shape) != shape else f"the type {dtype_name(mapped)}"
+        raise InputError(name, f"return an array of numbers of the shape of `logits`, {shape}", got=got)
+    if 0 in shape:
+        return
+    xp, peaks = namespace(mapped), row_max(mapped)
+    if bool(xp.all(xp.isfinite(peaks))):
+        return
+    found, before = on_host(peaks), on_host(row_max(logits))
+    wrong = found[~np.isfinite(found) & np.isfinite(before)]
+    if len(wrong):
+        what = "NaN" if np.isnan(wrong[0]) else "+inf" if wrong[0] > 0 else "-inf for all classes of a row"
+        raise InputError(name, "return finite logits, or -inf for some classes of a row", got=what)
 
 
 class WideMap(Map):

@@ -48,8 +48,9 @@ def datasets(slider: Mapping[str, Any], places: list[int] | None = None) -> dict
     found = slider["places"]
     wanted = range(len(found)) if places is None else places
     bins = [{"place": i, **dict(zip(names, each, strict=True))} for i in wanted for each in found[i]["bins"]]
-    keys = ("temperature", "confidence", "ece", "nll", "brier")
-    return {"bins": bins, "curve": [{"place": i, **{key: each[key] for key in keys}} for i, each in enumerate(found)]}
+    # Other keys, such as the names of methods, are not numbers.
+    curve = [{key: value for key, value in each.items() if key not in ("names", "bins")} for each in found]
+    return {"bins": bins, "curve": [{"place": i, **each} for i, each in enumerate(curve)]}
 
 
 def reliability(results: Mapping[str, Any]) -> Spec:

@@ -1,22 +1,74 @@
 """What page and Markdown show of the dictionary, in the order in which they show it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nishimori._rows.labels import first_names
-from nishimori.report._text import digits, format_measurement, four, gap, percent, whole
+from nishimori.report._text import digits, format_measurement, four, gap, interval, percent, points, whole
 
 _SHORT = {"none": "T = 1", "ts": "TS", "ec": "EC", "adaptive": "adaptive"}
 
-_SCORES = (
-    ("confidence", "mean confidence", percent),
-    ("ece", "ECE", percent),
-    ("nll", "NLL", four),
-    ("brier", "Brier score", four),
+# What reports show that were made before they listed their metrics.
+_FIRST = (
+    {"name": "confidence", "title": "confidence", "in_percent": True, "direction": None},
+    {"name": "ece", "title": "ECE", "in_percent": True, "direction": "lower"},
+    {"name": "nll", "title": "NLL", "in_percent": False, "direction": "lower"},
+    {"name": "brier", "title": "Brier score", "in_percent": False, "direction": "lower"},
 )
 
 # Rows of a table on the page. The dictionary has all of them.
 _MOST_ROWS = 1000
+
+
+def metrics_of(results: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What the report shows of each method: name, title, direction, and whether it is in percent."""
+    found: Sequence[Mapping[str, Any]] = results.get("metrics", _FIRST)
+    return found
+
+
+def scores_of_slider(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The metrics that are known at each place of the slider."""
+    return [each for each in metrics_of(results) if each["name"] in results["slider"]["places"][0]]
+
+
+def method_table(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of each method, with errors; a method that could not be fitted has the reason in place of them."""
+    shown = metrics_of(results)
+    rows = []
+    for each in results["methods"]:
+        row: dict[str, Any] = {"method": each["method"], "title": each["title"], "why": each["why"], "cells": None}
+        if each["confidence"] is not None:
+            T = each["temperature"]
+            own = ("several", "") if T is None else (format_measurement(T, each["temperature_se"]), "")
+            row["cells"] = [own, *(_cell(each, metric) for metric in shown)]
+        rows.append(row)
+    return {"heads": ["T", *(each["title"] for each in shown)], "rows": rows}
+
+
+def _cell(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
+    """A metric of a method, and its interval where that stands in place of the standard error."""
+    name = metric["name"]
+    if metric["in_percent"]:
+        return percent(row[name]), interval(row, name, "percent")
+    return format_measurement(row[name], row[f"{name}_se"]), ""
+
+
+def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
+    """What methods differ by from the model as it is, in metrics of which some values are better."""
+    shown = [each for each in metrics_of(results) if each["direction"] is not None]
+    rows = [
+        {"method": each["method"], "title": each["title"], "cells": [_difference(each, metric) for metric in shown]}
+        for each in results["methods"]
+        if each.get("nll_difference") is not None
+    ]
+    return {"heads": [f"{each['title']} in points" if each["in_percent"] else each["title"] for each in shown], "rows": rows}
+
+
+def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
+    name = f"{metric['name']}_difference"
+    if metric["in_percent"]:
+        return points(row[name]), interval(row, name, "points")
+    return format_measurement(row[name], row[f"{name}_se"]), ""
 
 
 def tiles(results: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -56,11 +108,17 @@ def scores(results: Mapping[str, Any]) -> list[dict[str, str]]:
     places, accuracy = results["slider"]["places"], percent(results["data"]["accuracy"])
     start = places[results["slider"]["start"]]
     as_is = next(each for each in places if each["temperature"] == 1)
+    shown = {"now": start, "before": as_is}
     rows = [
-        {"name": name, "title": title, "now": shown(start[name]), "before": shown(as_is[name])}
-        for name, title, shown in _SCORES
+        {"name": each["name"], "title": each["title"], **{when: _score(place, each) for when, place in shown.items()}}
+        for each in scores_of_slider(results)
     ]
     return [rows[0], {"name": "", "title": "accuracy", "now": accuracy, "before": accuracy}, *rows[1:]]
+
+
+def _score(place: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
+    value = place[metric["name"]]
+    return percent(value) if metric["in_percent"] else four(value)
 
 
 def gap_tables(results: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 from nishimori._support.escape import markdown_code, markdown_text
 from nishimori._support.tables import Tabular
 from nishimori.report import _content
-from nishimori.report._text import digits, format_measurement, interval, level, percent, points, sure, whole
+from nishimori.report._text import format_measurement, interval, level, sure, whole
 
 # Rows of a table of classes or groups: more are in the JSON.
 _ROWS = 20
@@ -47,33 +47,19 @@ def _temperatures(results: Mapping[str, Any]) -> Tabular:
 
 
 def _methods(results: Mapping[str, Any]) -> Tabular:
-    rows = [
-        (
-            each["title"],
-            "several" if each["temperature"] is None else digits(each["temperature"]),
-            percent(each["confidence"]),
-            f"{percent(each['ece'])} {interval(each, 'ece', 'percent')}".strip(),
-            format_measurement(each["nll"], each["nll_se"]),
-            format_measurement(each["brier"], each["brier_se"]),
-        )
-        for each in results["methods"]
-        if each["confidence"] is not None
-    ]
-    return Tabular(("method", "T", "mean confidence", "ECE", "NLL", "Brier"), rows)
+    table = _content.method_table(results)
+    rows = [(each["title"], *map(_join, each["cells"])) for each in table["rows"] if each["cells"] is not None]
+    return Tabular(("method", *table["heads"]), rows)
 
 
 def _differences(results: Mapping[str, Any]) -> list[str]:
-    rows = [
-        (
-            each["title"],
-            f"{points(each['ece_difference'])} {interval(each, 'ece_difference', 'points')}".strip(),
-            format_measurement(each["nll_difference"], each["nll_difference_se"]),
-            format_measurement(each["brier_difference"], each["brier_difference_se"]),
-        )
-        for each in results["methods"]
-        if each.get("nll_difference") is not None
-    ]
-    return [Tabular(("minus no calibration", "ECE in points", "NLL", "Brier"), rows).markdown()] if rows else []
+    table = _content.difference_table(results)
+    rows = [(each["title"], *map(_join, each["cells"])) for each in table["rows"]]
+    return [Tabular(("minus no calibration", *table["heads"]), rows).markdown()] if rows else []
+
+
+def _join(cell: tuple[str, str]) -> str:
+    return " ".join(filter(None, cell))
 
 
 def _gaps(table: Mapping[str, Any]) -> list[str]:

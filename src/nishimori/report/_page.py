@@ -30,7 +30,8 @@ def page(results: Mapping[str, Any]) -> str:
             buttons=_content.buttons(results),
             scores=_content.scores(results),
             tables=_content.gap_tables(results),
-            differences=[each for each in results["methods"] if each.get("nll_difference") is not None],
+            methods=_content.method_table(results),
+            differences=_content.difference_table(results),
             provenance=_content.provenance(results),
             mistake_heads=_mistake_heads(results),
             has_ids=_has_ids(results),
@@ -40,7 +41,7 @@ def page(results: Mapping[str, Any]) -> str:
             style=markup(_asset("page.css")),
             script=markup(script),
             vega=markup(vega),
-            payload=markup(_inert({"places": places, "specs": specs})),
+            payload=markup(_inert({"places": places, "specs": specs, "scores": _content.scores_of_slider(results)})),
             policy=_policy(vega, script),
         )
     )

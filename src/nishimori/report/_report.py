@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 
 import nishimori
-from nishimori._evaluation.compare import data_sets, floor_verdict
+from nishimori._evaluation.compare import Methods, data_sets, floor_verdict
 from nishimori._rows.options import OPTIONS, RowOptions, takes_rows, with_options
 from nishimori._rows.rows import counts_in
 from nishimori._rows.scores import is_auto
@@ -46,8 +46,12 @@ class Report:
         What the page measures; by default the validation data, which flatters every method a little.
     ids : array of shape (n_samples,), optional
         Names of the samples that are measured, which are shown with the surest mistakes beside the number of the row.
+    methods : sequence, or mapping of names to methods
+        Further methods for the tables of the page, as for `compare`: names, calibrators of your own, or temperatures.
     title : str
         The heading of the page, such as the name of the model.
+    metrics : sequence, optional
+        What the table of methods shows besides, as for `evaluate`.
     level : float
         The level of all intervals.
     n_bins : int
@@ -73,11 +77,13 @@ class Report:
         test_logits: Any = None,
         test_labels: Any = None,
         *,
+        methods: Methods = (),
         title: str = "Model",
         test_weight: Any = None,
         test_clusters: Any = None,
         test_groups: Any = None,
         ids: Any = None,
+        metrics: Sequence[Any] | None = None,
         level: float = 0.95,
         n_bins: int = 15,
         **options: Unpack[RowOptions],
@@ -90,7 +96,7 @@ class Report:
         test_options = {"sample_weight": test_weight, "clusters": test_clusters, "groups": test_groups}
         validation, test, used = data_sets((logits, labels), (test_logits, test_labels), options, test_options)
         kind, classes, floor = options.get("input") or "logits", options.get("classes"), options.get("floor")
-        asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins)
+        asked = Asked(classes, kind, used, counts_in(validation, options), float(level), n_bins, methods, metrics)
         found = results_of(validation, test, ids, asked)
         found["verdict"]["sentences"] += [floor_verdict(used)] if is_auto(floor) else []
         names = ("logits, labels", "logits, labels" if test is None else "test_logits, test_labels")

@@ -15,9 +15,11 @@ import numpy as np
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import FixedMap
 from nishimori._calibrators.groups import GroupConsistency
-from nishimori._evaluation.compare import compare
+from nishimori._evaluation.compare import Methods, calibrators_by_name, compare
 from nishimori._evaluation.comparison import Comparison
 from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
+from nishimori._evaluation.metrics.metric import Metric
+from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows, groups_in
@@ -36,9 +38,6 @@ from nishimori.report._verdict import recommended_method, verdict_of
 FORMAT = 1
 """The version of the dictionary."""
 
-METRICS = ("confidence", "ece", "nll", "brier")
-"""What the slider shows besides the reliability diagram."""
-
 _MISTAKES = 20
 _ONE_TEMPERATURE = ("none", "ts", "ec", "adaptive")
 
@@ -53,6 +52,8 @@ class Asked:
     counts: bool
     level: float
     n_bins: int
+    methods: Methods = ()
+    metrics: Sequence[Any] | None = None
 
 
 def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> dict[str, Any]:
@@ -73,6 +74,7 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
         "level": asked.level,
         "recommended": None if best is None else best.method,
         "temperatures": [_temperature(each) for each in methods if each["method"] in _ONE_TEMPERATURE[1:]],
+        "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics)],
         "methods": methods,
         "slider": _slider(data, found, list(chosen.values()), one, asked),
         "classes": _classes(found, best.method if best else "none", fitted.get("class temperatures")) if by_rows else None,
@@ -101,10 +103,35 @@ def _groups_fitted(validation: Rows, asked: Asked) -> dict[str, GroupConsistency
 
 def _compare(validation: Any, test: Any, maps: Mapping[str, Map], asked: Asked) -> Comparison:
     meaning: dict[str, Any] = {"input": asked.input, "classes": asked.classes, "floor": asked.floor}
-    own = [FixedMap(each, method=name, **meaning) for name, each in maps.items()]
-    methods: list[str | Calibrator] = [*_ONE_TEMPERATURE, *own]
-    options: dict[str, Any] = {"level": asked.level, "n_bins": asked.n_bins}
+    methods: dict[str, str | Calibrator] = {name: name for name in _ONE_TEMPERATURE}
+    methods |= {name: FixedMap(each, method=name, **meaning) for name, each in maps.items()}
+    methods |= _further_methods(asked.methods, meaning, taken=set(methods), by_groups=groups_in(validation) is not None)
+    options: dict[str, Any] = {"level": asked.level, "n_bins": asked.n_bins, "metrics": asked.metrics}
     return compare(validation, test_logits=test, methods=methods, **meaning, **options)
+
+
+def _further_methods(
+    given: Any, meaning: Mapping[str, Any], *, taken: set[str], by_groups: bool
+) -> "Mapping[str, str | Calibrator]":
+    """Calibrators that the user asks for, besides those that every page has."""
+    if not given:
+        return {}
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        given = [each for each in given if each not in _ONE_TEMPERATURE]
+    found = calibrators_by_name(given, meaning, by_groups=by_groups, of_rows=True) if given else {}
+    for name in found:
+        if name in taken:
+            raise InputError("methods", "have names that no other method of the page has", got=repr(name))
+    return found
+
+
+def _shown(metrics: Sequence[Metric]) -> list[Metric]:
+    """The metrics that depend on T, and those that were asked for; the accuracy stands beside them once."""
+    return [each for each in in_tables(metrics) if not (each.of_predictions and each.by_default)]
+
+
+def _about_metric(metric: Metric) -> dict[str, Any]:
+    return {"name": metric.label, "title": metric.shown, "in_percent": metric.in_percent, "direction": metric.direction}
 
 
 def _about(found: Comparison, data: Rows) -> dict[str, Any]:
@@ -148,7 +175,7 @@ def _place(card: Scorecard, names: list[str], level: float) -> dict[str, Any]:
     return {
         "temperature": card.temperature,
         "names": names,
-        **{name: getattr(card, name) for name in METRICS},
+        **{each.name: card[each.name].value for each in _shown(default_metrics())},
         # Eight digits: what a picture shows, and a file that stays small.
         "bins": np.round(np.stack(columns, axis=1), 8).tolist(),
     }

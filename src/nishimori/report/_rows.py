@@ -20,7 +20,7 @@ def method_rows(found: Comparison) -> list[dict[str, Any]]:
             numbers |= {f"{name}_difference_low": low, f"{name}_difference_high": high}
         card = each.scorecard
         numbers["ece_corrected"] = None if card is None else card.ece_corrected
-        rows.append({"title": TITLES[each.method], **numbers})
+        rows.append({"title": TITLES.get(each.method, each.method), **numbers})
     return rows
 
 

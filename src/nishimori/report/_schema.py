@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from nishimori._methods.record import present_name
 from nishimori.errors import FormatError
+from nishimori.report._content import metrics_of, scores_of_slider
 
 Rule = Callable[[Any, str], None]
 
@@ -40,6 +41,7 @@ def check_results(results: Mapping[str, Any]) -> None:
     """Refuse a dictionary from which a report cannot be made."""
     _check_json(dict(results), "", 0)
     _REPORT(dict(results), "")
+    _check_metrics(results)
     _check_slider(results["slider"])
     _check_recommended(results["recommended"], {each["method"]: each for each in results["methods"]})
 
@@ -166,15 +168,32 @@ _UNKNOWN = _or_none(_number)
 _COUNT = _whole(0)
 _FITTED = _same("method title", _text) | {"temperature": _or_none(_positive), "why": _or_none(_text)}
 _FITTED |= _same("temperature_se temperature_low temperature_high", _UNKNOWN)
-_LIMITS = _same("ece_low ece_high confidence_low confidence_high ece_difference_low ece_difference_high", _UNKNOWN)
 
 
 def _method(value: Any, place: str) -> None:
     """A row of the table of methods, which has differences from the model as it is or has none of them."""
-    _record(_FITTED | _same("confidence ece nll nll_se brier brier_se", _UNKNOWN), _LIMITS)(value, place)
-    if value.get("nll_difference") is not None:
-        names = "nll_difference nll_difference_se brier_difference brier_difference_se ece_difference"
-        _record(_same(names, _UNKNOWN))(value, place)
+    _record(_FITTED | {"confidence": _UNKNOWN})(value, place)
+
+
+def _check_metrics(results: Mapping[str, Any]) -> None:
+    """Each method has each metric that the report lists, and perhaps differences from the model as it is."""
+    listed = metrics_of(results)
+    for number, metric in enumerate(listed):
+        if not any(metric["name"] in each for each in results["methods"]):
+            _refuse(f"metrics[{number}].name", "the name of a metric that the methods have", metric["name"])
+    for number, each in enumerate(results["methods"]):
+        place = f"methods[{number}]"
+        known = [(metric["name"], "") for metric in listed]
+        if each.get("nll_difference") is not None:
+            known += [(metric["name"], "_difference") for metric in listed if metric["direction"] is not None]
+        for name, what in known:
+            numbers = {f"{name}{what}": _UNKNOWN}
+            limits = _same(f"{name}{what}_low {name}{what}_high", _UNKNOWN)
+            in_percent = next(metric["in_percent"] for metric in listed if metric["name"] == name)
+            needed = numbers if in_percent else numbers | {f"{name}{what}_se": _UNKNOWN}
+            _record(needed, limits)(each, place)
+    for number, each in enumerate(results["slider"]["places"]):
+        _record({metric["name"]: _UNKNOWN for metric in scores_of_slider(results)})(each, f"slider.places[{number}]")
 
 
 def _gaps(value: Any, place: str) -> None:
@@ -191,7 +210,7 @@ _PLACE = _record(
     {
         "temperature": _positive,
         "names": _list(_text),
-        **_same("confidence ece nll brier", _UNKNOWN),
+        **_same("confidence ece nll", _UNKNOWN),  # which the charts show
         "bins": _list(_list(_UNKNOWN, _PER_BIN, _PER_BIN)),
     }
 )
@@ -203,6 +222,7 @@ _MISTAKE = _record(
         **_same("confidence confidence_after true_probability", _number),
     }
 )
+_METRIC = _record({**_same("name title", _text), "in_percent": _flag, "direction": _or_none(_one_of("lower", "higher"))})
 _REPORT = _record(
     {
         **_same("title code", _text),
@@ -233,7 +253,8 @@ _REPORT = _record(
             }
         ),
         "warnings": _list(_text),
-    }
+    },
+    {"metrics": _list(_METRIC)},
 )
 
 

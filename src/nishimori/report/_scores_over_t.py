@@ -7,10 +7,11 @@ give the Brier score, and the kernels get those at 2β by squaring. So the whole
 from collections.abc import Sequence
 from math import ceil, floor, log2
 
+from nishimori._evaluation.metrics.table import default_metrics
 from nishimori._evaluation.scorecard import Scorecard, card_of, scorecards
+from nishimori._evaluation.scores import MeasureScores, MetricPlan
 from nishimori._rows.rows import Rows
 from nishimori._sums.reliability import uniform_edges
-from nishimori._sums.scores import MeasureScores
 from nishimori._sums.sketch.grid import Grid
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori.maps.temperature import Temperature
@@ -45,6 +46,6 @@ def scores_over_t(data: Rows, chosen: Sequence[float], *, n_bins: int, counts: b
         nodes = [1 / beta for beta in reversed(Grid.over(data.temperatures).betas) if low <= 1 / beta <= high]
         return scorecards(data, [Temperature(each) for each in nodes], n_bins=n_bins)
     temperatures = grid_of(chosen, (data.n_rows or 0) * data.n_classes)
-    maps = tuple(Temperature(each) for each in temperatures)
-    sums = data.gather(MeasureScores(maps, (uniform_edges(n_bins),) * len(maps), counts)).items
-    return [card_of(each, temperature) for each, temperature in zip(sums, temperatures, strict=True)]
+    maps, plan = tuple(Temperature(each) for each in temperatures), MetricPlan(default_metrics())
+    sums = data.gather(MeasureScores(maps, (uniform_edges(n_bins),) * len(maps), plan, counts)).items
+    return [card_of(each, temperature, plan) for each, temperature in zip(sums, temperatures, strict=True)]

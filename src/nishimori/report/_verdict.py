@@ -1,6 +1,5 @@
 """What the numbers mean, in the words at the top of the page."""
 
-from math import sqrt
 from typing import Any
 
 from nishimori._evaluation.comparison import Compared, Comparison
@@ -22,19 +21,6 @@ TITLES = {
 _CHOSEN_BY = {"adaptive": "the adaptive method", "ec": "expectation consistency", "ts": "temperature scaling"}
 
 
-def overall_gap(card: Scorecard) -> tuple[float, float | None]:
-    """Mean confidence minus accuracy, and its standard error; None if that is not known.
-
-    The error is what the samples show, but not less than what a calibrated model would have: with few wrong answers the first
-    is too small.
-    """
-    gap = card.confidence - card.accuracy
-    if card.gaps is None or "ece" in card.why_no_se:
-        return gap, None
-    null = 0.0 if card.gaps.nulls is None else float(card.gaps.nulls.sum())
-    return gap, sqrt(max(null, float(card.gaps.covariance.sum())))
-
-
 def recommended_method(found: Comparison) -> Compared | None:
     """The method to use: the adaptive one, or EC or TS where it could not be fitted."""
     fitted = {each.method: each for each in found if each.temperature is not None}
@@ -45,7 +31,7 @@ def verdict_of(found: Comparison) -> dict[str, Any]:
     """A status, a headline, what to do, and further sentences."""
     card = found["none"].scorecard
     assert card is not None, "the model as it is needs no fit"
-    gap, error = overall_gap(card)
+    gap, error = (card.gap, card.gap_se)
     status = _status(card, gap, error, found.level)
     return {
         "status": status,

@@ -4,7 +4,7 @@
   const found = JSON.parse(document.getElementById("results").textContent);
   const places = found.places;
   const percent = (value) => `${(100 * value).toFixed(2)} %`;
-  const shown = { confidence: percent, ece: percent, nll: (v) => v.toFixed(4), brier: (v) => v.toFixed(4) };
+  const shown = Object.fromEntries(found.scores.map((each) => [each.name, each.in_percent ? percent : (v) => v.toFixed(4)]));
   const temperature = (value) => `T = ${Number(value.toPrecision(4))}`;
 
   // --- charts: the same specifications as the static pictures, with the bins of every place of the slider

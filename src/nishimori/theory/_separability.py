@@ -39,7 +39,7 @@ def separability(teacher: Teacher | str) -> float:
         return float(weight @ (-right * g * expected_excess(-c * g) + (1 - right) * g * expected_excess(c * g)))
 
     if slope(0.0) > 1e-15:
-        raise InputError(f"The `probability` of {type(teacher).__name__} must not have a negative mean slope.")
+        raise InputError(f"The `probability` of {type(teacher).__name__}", "not have a negative mean slope")
     high, steepest = 1.0, _STEEPEST * (1 + teacher.signal)
     while slope(high) < 0 and high < steepest:
         high *= 2

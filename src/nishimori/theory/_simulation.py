@@ -221,7 +221,8 @@ def _new_scores(overlaps: Overlaps, n: int, rng: np.random.Generator) -> tuple[A
 
 def _check_samples(alpha: float, d: int) -> None:
     if round(alpha * d) < 1:
-        raise InputError(f"`alpha` * `d`, the number of samples, must round to at least 1, got {alpha} * {d}. Increase either.")
+        samples = "`alpha` * `d`, the number of samples,"
+        raise InputError(samples, "round to at least 1", got=f"{alpha} * {d}", remedy="Increase either.")
 
 
 def _bayes(data: TrainingSet, assumed: Teacher) -> dict[str, float]:

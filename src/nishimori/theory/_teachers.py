@@ -93,13 +93,12 @@ class Teacher(ABC):
         try:
             above, below = (np.asarray(self.probability(each), dtype=np.float64) for each in (z, -z))
         except (TypeError, ValueError) as error:
-            raise InputError(
-                f"{name} must take an array and return one, as NumPy's functions do; it raised: {error}"
-            ) from error
+            must = "take an array and return one, as NumPy's functions do"
+            raise InputError(name, must, got=f"the error: {error}") from error
         if above.shape != z.shape or not ((above >= 0) & (above <= 1) & (below >= 0) & (below <= 1)).all():
-            raise InputError(f"{name} must return a number from 0 to 1 for each z, got {above} at {z} and {below} at {-z}.")
+            raise InputError(name, "return a number from 0 to 1 for each z", got=f"{above} at {z} and {below} at {-z}")
         if not np.allclose(above + below, 1.0, atol=1e-9):
-            raise InputError(f"{name} must be symmetric, σ*(-z) = 1 - σ*(z), got {above} at {z} and {below} at {-z}.")
+            raise InputError(name, "be symmetric, σ*(-z) = 1 - σ*(z)", got=f"{above} at {z} and {below} at {-z}")
 
     @property
     def signal(self) -> float:
@@ -288,8 +287,9 @@ def mean_slope(teacher: Teacher) -> float:
     slope = teacher.signal * float(teacher.averages(np.zeros(1), teacher.signal**2).slope[0])
     if slope <= 1e-12:
         raise InputError(
-            f"The `probability` of {type(teacher).__name__} must have a positive mean slope, or there is nothing to learn; at "
-            f"temperature = {teacher.temperature:g} and rho = {teacher.rho:g} the slope is {slope:.2g}."
+            f"The `probability` of {type(teacher).__name__}",
+            "have a positive mean slope, or there is nothing to learn",
+            got=f"{slope:.2g} at temperature = {teacher.temperature:g} and rho = {teacher.rho:g}",
         )
     return slope
 

@@ -40,7 +40,7 @@ def samples_and_labels(x: Any, y: Any) -> tuple[Array, Array]:
     try:
         samples, labels = (np.asarray(each, dtype=np.float64) for each in (x, y))
     except (TypeError, ValueError) as error:
-        raise InputError(f"`x` and `y` must be arrays of numbers, but NumPy cannot convert them: {error}.") from None
+        raise InputError("`x` and `y`", "be arrays of numbers", got=f"what NumPy cannot convert ({error})") from None
     if samples.ndim != 2 or not samples.size or labels.shape != samples.shape[:1]:
         raise InputError(
             "x",

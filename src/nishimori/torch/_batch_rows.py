@@ -162,7 +162,7 @@ def _refuse_shape(found: Tensor, wanted: tuple[int, ...], given: tuple[int, ...]
     if len(wanted) > 1:
         remedy = f"The logits have shape {given}, with the classes last. Make the loader yield one label for each position."
         if shape == (*given[:1], *given[2:]):
-            remedy = f"If the classes are in dimension 1 of the logits {given}, move them to the end: `logits.movedim(1, -1)`."
+            remedy = f"If the classes are in dimension 1 of the logits {given}, pass `class_axis=1`."
     elif shape == (n_rows, 1):
         remedy = "Make the loader yield `labels.flatten()`."
     elif found.ndim == 2 and shape[0] == n_rows:
@@ -188,7 +188,7 @@ def _names_of(names: Any, scores: Scores, what: str, number: int) -> HostArray:
         wanted = f"be a flat list or tensor of {scores.n_samples} names or numbers, one per row of the logits"
         if scores.leading:
             wanted = f"have shape {scores.leading[:1]}, one name or number per sequence, or {scores.leading}, one per label"
-        raise InputError(f"The {what} of each batch must {wanted}, got {structure(names)} in batch {number}.")
+        raise InputError(f"The {what} of each batch", wanted, got=f"{structure(names)} in batch {number}")
     try:
         encode_values(
             names if isinstance(names, list | tuple) and not scores.leading else found, len(found), what.removesuffix("s")

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, IterableDataset
 from nishimori._rows.labelling import Labelling
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
-from nishimori.torch._logits import logits_of
+from nishimori.torch._logits import check_axis, classes_last, logits_of
 from nishimori.torch._run import AS_THEY_ARE, answer, description, join_entries, move_to_device, short, structure
 
 Forward = Callable[[nn.Module, Any], tuple[Any, ...] | Mapping[str, Any]]
@@ -47,16 +47,21 @@ class Returned(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How logits, labels and clusters follow from a batch, and which labels count."""
+    """How logits, labels and clusters follow from a batch, and which labels count.
+
+    ``class_axis`` is the dimension of the classes where the logits come from; here they are moved to the end.
+    """
 
     labels: str = LABELS
     forward: Forward | None = None
     needs_groups: bool = False
     clusters: str | None = None
     labelling: Labelling = Labelling(IGNORED)
+    class_axis: int = -1
 
     def check(self) -> None:
         """Refuse what cannot be used before the first batch is read."""
+        check_axis(self.class_axis)
         if self.forward is not None and not callable(self.forward):
             raise InputError(
                 "forward",
@@ -91,10 +96,12 @@ class Rule(NamedTuple):
             )
 
     def apply(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
-        """The logits that ``model`` returns for batch ``number``, with labels and groups as they came."""
+        """The logits that ``model`` returns for batch ``number``, classes last, with labels and groups as they came."""
         if self.forward is None:
-            return self._usual(model, batch, number, device)
-        return self._call_forward(self.forward, model, batch, number, device)
+            found = self._usual(model, batch, number, device)
+        else:
+            found = self._call_forward(self.forward, model, batch, number, device)
+        return found._replace(logits=classes_last(found.logits, self.class_axis))
 
     def _usual(self, model: nn.Module, batch: Any, number: int, device: torch.device | None) -> Returned:
         inputs, target, clusters = _split(batch, self.labels, self.clusters, number)

@@ -37,6 +37,7 @@ def calibrate(
     clusters: str | None = None,
     ignore_index: int | None = IGNORED,
     shift_labels: bool = False,
+    class_axis: int = -1,
     keep_up_to: float = KEEP_UP_TO,
     reread: bool = False,
     device: torch.device | str | None = None,
@@ -50,9 +51,10 @@ def calibrate(
 
     Parameters
     ----------
-    model, loader, forward, labels, clusters, ignore_index, shift_labels, device, progress
-        As for `collect`. The network must not have been trained on these samples. For a temperature per group, ``forward``
-        returns groups too. Standard errors take clusters as independent, such as documents, and not samples, such as tokens.
+    model, loader, forward, labels, clusters, ignore_index, shift_labels, class_axis, device, progress
+        As for `collect`. A ``model`` that is a `Calibrated` knows its ``class_axis``. The network must not have been trained on
+        these samples. For a temperature per group, ``forward`` returns groups too. Standard errors take clusters as
+        independent, such as documents, and not samples, such as tokens.
     method : str or Calibrator
         "adaptive": between the next two, and closer to "ec" the more samples there are (`AdaptiveConsistency`). "ec":
         expectation consistency (mean confidence equals accuracy). "ts": temperature scaling (lowest cross-entropy). "none":
@@ -85,9 +87,9 @@ def calibrate(
     >>> print(calibrate(torch.nn.Identity(), (torch.tensor(x), torch.tensor(y))).extra_repr())
     temperature=1.978, method='adaptive'
     """
-    asked = partial(
-        _check_arguments, method, Rule(labels, forward, clusters=clusters), ignore_index, shift_labels, keep_up_to, reread
-    )
+    axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
+    rule = Rule(labels, forward, clusters=clusters, class_axis=axis)
+    asked = partial(_check_arguments, method, rule, ignore_index, shift_labels, keep_up_to, reread)
     return _calibrate_network(model, loader, asked, device, progress, across_ranks)
 
 
@@ -122,7 +124,8 @@ def _calibrate_network(
         ranks = ranks_in(across_ranks)
         chosen, rule, memory = ranks.here(asked)
         label = rule.labelling
-        _refuse_other_calls(ranks, f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}")
+        own = f"{chosen!r}, ignore_index={label.ignore_index}, shift_labels={label.shift_labels}, class_axis={rule.class_axis}"
+        _refuse_other_calls(ranks, own)
         data = joint(ranks, network, lambda: memory.read(reading(rule), chosen, progress))
     try:
         fitted, found = _fit(chosen, data)
@@ -132,7 +135,7 @@ def _calibrate_network(
                 raise error.changed(remedy=f"{error.remedy} {INSTEAD}".strip()) from None
             raise NotConvergedError(f"{error} {INSTEAD}") from None
         raise
-    calibrated = Calibrated(network, fitted)
+    calibrated = Calibrated(network, fitted, class_axis=rule.class_axis)
     calibrated.found = found
     calibrated.sketch = data if isinstance(data, Sketch) else None
     return calibrated
@@ -153,10 +156,11 @@ def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
     # They import scikit-learn, which serving a network does not need.
     from sklearn.base import clone  # noqa: PLC0415
 
-    from nishimori._calibrators.calibrator import Calibrator  # noqa: PLC0415
+    from nishimori._calibrators.calibrator import Calibrator, check_constructor  # noqa: PLC0415
 
     if not isinstance(method, Calibrator):
         return nishimori.calibrator(method)
+    check_constructor(method)
     if method.input != "logits":
         raise InputError(
             "method",
@@ -176,6 +180,7 @@ def _needs_groups(chosen: "Calibrator") -> bool:
 def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
     """``chosen``, fitted, and the temperatures of EC and TS, which share its readings where they can."""
     from nishimori._calibrators.adaptive import AdaptiveConsistency  # noqa: PLC0415
+    from nishimori._calibrators.calibrator import fit_checked  # noqa: PLC0415
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415
     from nishimori._fit.adaptive import match_both  # noqa: PLC0415
 
@@ -187,4 +192,4 @@ def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
         wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
         matched = match(data, *wanted)
         return chosen.adopt(data, data, matched, wanted.index(observable)), Temperatures.of(matched)
-    return chosen.fit(data), temperatures_of(data, warn=False)
+    return fit_checked(chosen, data), temperatures_of(data, warn=False)

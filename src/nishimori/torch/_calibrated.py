@@ -20,8 +20,27 @@ from nishimori.maps.temperature import Temperature, temperature_of
 from nishimori.torch._change import change_of
 from nishimori.torch._folding import fold_into
 from nishimori.torch._head import final_layer, is_found
-from nishimori.torch._logits import check_classes, logits_of, probabilities, refuse_number, scale_logits, scores_in, with_logits
-from nishimori.torch._map_modules import ExactBuffers, GroupTemperaturesModule, MapModule, coded_groups, module_for, module_like
+from nishimori.torch._logits import (
+    check_axis,
+    check_classes,
+    classes_back,
+    classes_last,
+    logits_of,
+    probabilities,
+    refuse_number,
+    scale_logits,
+    scores_in,
+    with_logits,
+)
+from nishimori.torch._map_modules import (
+    ExactBuffers,
+    GroupTemperaturesModule,
+    MapModule,
+    OwnMapModule,
+    encode_groups,
+    module_for,
+    module_like,
+)
 from nishimori.torch._model_methods import pass_attribute
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import check_module, device_of, number
@@ -56,6 +75,8 @@ class Calibrated(ExactBuffers):
     temperature : float, Map or Calibrator
         T, positive and finite; or another map, or a fitted calibrator whose map is used: ``Calibrated(model, calibrator)``.
         Keep the default if you load a state dict afterwards: it brings its own map.
+    class_axis : int
+        Which dimension of the logits is that of the classes, such as 1 for segmentation, (n, classes, height, width).
 
     Attributes
     ----------
@@ -66,8 +87,10 @@ class Calibrated(ExactBuffers):
     map : Map
         What is applied to the logits, with its parameters as they are now.
     n_classes : int or None
-        How many classes the last dimension of the logits must have in `predict_proba` and `predict`: that of the calibrator or
-        map. It is part of the state dict. None if it is not known, as for a number T; then any number will do.
+        How many classes the logits must have in `predict_proba` and `predict`: that of the calibrator or map. It is part of the
+        state dict. None if it is not known, as for a number T; then any number will do.
+    class_axis : int
+        As passed. It is part of the state dict if it is not -1.
     method : str
         How the map was chosen; "fixed" if it was passed or loaded.
     found : Temperatures or None
@@ -111,8 +134,11 @@ class Calibrated(ExactBuffers):
     mapping: MapModule | None  # None for one temperature
     _folded_outside: str | None = None  # what was folded into the network without this wrapper
 
-    def __init__(self, model: nn.Module, temperature: "float | Tensor | Map | Calibrator" = 1.0) -> None:
+    def __init__(
+        self, model: nn.Module, temperature: "float | Tensor | Map | Calibrator" = 1.0, *, class_axis: int = -1
+    ) -> None:
         super().__init__()
+        self.class_axis: int = check_axis(class_axis)
         check_module(model)
         map_ = _map_in(temperature)
         self._use(map_, device_of(model))  # before `model`, which may have a `temperature` too
@@ -152,36 +178,37 @@ class Calibrated(ExactBuffers):
         if self.mapping is None:
             return scale_logits(logits, self.temperature)
         if not self.needs_groups:  # temperatures of groups divide whatever the order of the dimensions is
-            check_classes(logits, self.n_classes)
-        mapped: Tensor = self.mapping(logits, groups)
-        return mapped
+            check_classes(logits, self.n_classes, self.class_axis)
+        mapped: Tensor = self.mapping(classes_last(logits, self.class_axis), groups)
+        return classes_back(mapped, self.class_axis)
 
     def predict_proba(self, *args: Any, **kwargs: Any) -> Tensor:
         """Calibrated probabilities for the network's arguments, in eval mode and without gradient.
 
         They have the shape of the logits, such as (n, n_classes) or (sequences, tokens, vocabulary): the softmax is over the
-        last dimension, which must hold the `n_classes` classes, if their number is known. A score z of shape (n,) or (..., 1)
-        means the logits (0, z). Afterwards every module has its previous mode.
+        dimension ``class_axis``, by default the last, which must hold the `n_classes` classes, if their number is known. A
+        score z of shape (n,) or (..., 1) means the logits (0, z). Afterwards every module has its previous mode.
         """
         groups = self._groups_in(kwargs)
         logits = self._logits(*args, **kwargs)
-        return probabilities(self.mapped(logits, groups)).to(logits.dtype)
+        return probabilities(self.mapped(logits, groups), self.class_axis).to(logits.dtype)
 
     def predict(self, *args: Any, **kwargs: Any) -> Tensor:
         """The predicted class of each row for the network's arguments, in eval mode and without gradient.
 
-        The result has the shape of the logits before the classes, such as (n,) or (sequences, tokens). Temperatures do not
+        The result has the shape of the logits without the classes, such as (n,) or (sequences, tokens). Temperatures do not
         change it; an affine map may. For a score z of shape (n,) or (..., 1) it is 1 where the calibrated score is positive.
         Afterwards every module has its previous mode.
         """
         groups = self._groups_in(kwargs)  # can be left out, because they do not change predictions
         logits = self._logits(*args, **kwargs)
         if groups is not None:
-            checked_groups(self.map, coded_groups(groups, logits), len(logits))
+            checked_groups(self.map, encode_groups(groups, classes_last(logits, self.class_axis)), len(logits))
         if self.mapping is not None and not self.mapping.keeps_predictions:
             logits = self.mapped(logits)
-        scores = scores_in(logits)
-        return logits.argmax(dim=-1) if scores is None else (scores > 0).long()
+        rows = classes_last(logits, self.class_axis)
+        scores = scores_in(rows)
+        return rows.argmax(dim=-1) if scores is None else (scores > 0).long()
 
     def fold(self, layer: nn.Module | str | None = None, *, probe: Any = None) -> nn.Module:
         """Fold the map into the last layer of the network in place, set ``temperature`` to 1, and return the network.
@@ -199,7 +226,7 @@ class Calibrated(ExactBuffers):
         change, head = change_of(map_), final_layer(self.model, layer)
         check_alone(self.model, map_)
         adds_bias = change.adds_bias(head.layer)
-        fold_into(self.model, head, change, probe)
+        fold_into(self.model, head, change, probe, self.class_axis)
         self._use(Temperature(1.0), _device(self))
         tell_others(head, map_, by=self)
         T = temperature_of(map_)
@@ -220,11 +247,12 @@ class Calibrated(ExactBuffers):
         return self.model
 
     def extra_repr(self) -> str:
-        """T, if there is one, and the method, for ``print``."""
+        """T, if there is one, the method, and where the classes are if that is not the last dimension, for ``print``."""
+        how = f"method={self.method!r}" + ("" if self.class_axis == -1 else f", class_axis={self.class_axis}")
         if self.mapping is not None:
-            return f"method={self.method!r}"
+            return how
         shown = "on meta" if self.temperature.is_meta else f"{float(self.temperature):.4g}"
-        return f"temperature={shown}, method={self.method!r}{'' if self.sketch is None else ', from a sketch'}"
+        return f"temperature={shown}, {how}{'' if self.sketch is None else ', from a sketch'}"
 
     def _use(self, map_: Map, device: torch.device | None) -> None:
         """Make ``map_`` the map that is applied."""
@@ -256,9 +284,9 @@ class Calibrated(ExactBuffers):
         check_calibrated_once(self)
         with evaluating(self.model), torch.no_grad():
             logits = refuse_number(logits_of(self.model(*args, **kwargs), _NO_LOGITS).detach())
-        check_classes(logits, self.n_classes)
+        check_classes(logits, self.n_classes, self.class_axis)
         if self.mapping is not None:
-            self.mapping.check(logits)
+            self.mapping.check(classes_last(logits, self.class_axis))
         return logits
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
@@ -274,6 +302,7 @@ class Calibrated(ExactBuffers):
         if has_temperature or mapping is not None:
             key, (*_, unexpected, errors) = f"{prefix}n_classes", args
             self._load_n_classes(state_dict.get(key), unexpected, errors, key)
+            self._load_class_axis(state_dict.get(f"{prefix}class_axis"), unexpected, errors, f"{prefix}class_axis")
             self.method, self.found, self.calibrator, self.sketch = "fixed", None, None, None  # of the previous map
             self._folded_outside = None
 
@@ -290,11 +319,24 @@ class Calibrated(ExactBuffers):
         else:
             self.n_classes = int(given)
 
+    def _load_class_axis(self, given: Any, unexpected: list[str], errors: list[str], key: str) -> None:
+        """Take over where the classes are from a state dict; ``given`` is None in one that does not say it."""
+        if key in unexpected:
+            unexpected.remove(key)
+        if given is None or given.is_meta:
+            return
+        if given.numel() != 1 or float(given) % 1:
+            errors.append(f"`{key}` must be one whole number, got {given.tolist()!r:.60}.")
+        else:
+            self.class_axis = int(given)
+
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         check_calibrated_once(self)  # whoever loads it could not know
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if self.n_classes is not None and (self.mapping is None or self.mapping.n_classes is None):
             destination[f"{prefix}n_classes"] = torch.tensor(self.n_classes, device="cpu")
+        if self.class_axis != -1:
+            destination[f"{prefix}class_axis"] = torch.tensor(self.class_axis, device="cpu")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
@@ -302,6 +344,7 @@ class Calibrated(ExactBuffers):
             self.__dict__.setdefault("mapping", None)
         self.__dict__.setdefault("calibrator", None)
         self.__dict__.setdefault("sketch", None)
+        self.__dict__.setdefault("class_axis", -1)
         self.__dict__.setdefault("n_classes", None if self.mapping is None else self.mapping.n_classes)
         register(self)
 
@@ -390,6 +433,8 @@ def _device(calibrated: Calibrated) -> torch.device:
 
 def _check_same(mine: MapModule, loaded: MapModule | None) -> None:
     """Refuse a state dict with another kind of map, or with a map for another number of classes."""
+    if isinstance(mine, OwnMapModule) and isinstance(loaded, OwnMapModule) and not (mine.is_known and loaded.is_known):
+        return
     got = "one temperature" if loaded is None else loaded.description()
     if mine.description() != got:
         raise InputError(

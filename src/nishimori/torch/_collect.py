@@ -55,6 +55,7 @@ def collect(
     clusters: str | None = None,
     ignore_index: int | None = IGNORED,
     shift_labels: bool = False,
+    class_axis: int = -1,
     device: torch.device | str | None = None,
     progress: bool | None = None,
 ) -> Collected:
@@ -67,7 +68,8 @@ def collect(
     ----------
     model : torch.nn.Module
         Returns logits of shape (n, n_classes), or (n,) or (n, 1) for a binary score; or an object with ``.logits``; or a dict
-        with "logits". With more dimensions, as in (sequences, tokens, vocabulary), each position is a sample.
+        with "logits". With more dimensions, as in (sequences, tokens, vocabulary), each position is a sample. For classes in
+        another dimension than the last, pass ``class_axis``.
     loader : iterable of batches, or a tuple of tensors
         Batches are tuples of the model's positional arguments and, last, the labels; or mappings of the model's keyword
         arguments and, with the key ``labels``, the labels. A tuple of tensors ``(X, y)`` holds all samples, which are read in
@@ -83,6 +85,9 @@ def collect(
     shift_labels : bool
         Whether the label of each position is found at the next one, as where the labels of a causal language model are its own
         inputs. The last position of a sequence has none then. Hugging Face's models shift labels in the same way.
+    class_axis : int
+        Which dimension of the logits is that of the classes, such as 1 for segmentation, (n, classes, height, width). The
+        labels have the other dimensions.
     device : torch.device or str, optional
         Where to run; the model is moved there. By default batches are moved to the device of the model's weights.
     progress : bool, optional
@@ -102,7 +107,7 @@ def collect(
     >>> logits.shape, labels
     (torch.Size([6, 3]), tensor([0, 1, 2, 0, 1, 2]))
     """
-    rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels))
+    rule = Rule(labels, forward, False, clusters, Labelling(ignore_index, shift_labels), class_axis)
     return _collect_rows(LoaderReading(model, loader, rule, device), progress)
 
 

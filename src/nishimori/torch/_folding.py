@@ -13,7 +13,7 @@ from nishimori.errors import InputError
 from nishimori.maps.affine import Affine
 from nishimori.torch._change import Change, Division
 from nishimori.torch._head import INSTEAD, Head
-from nishimori.torch._logits import logits_of
+from nishimori.torch._logits import classes_last, logits_of
 from nishimori.torch._modes import evaluating
 from nishimori.torch._run import AS_THEY_ARE, answer, device_of, move_to_device, short, structure
 
@@ -25,10 +25,13 @@ _TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 4e-3, t
 _NO_PROBE = "Leave `probe` out, and compare the logits before and after folding yourself."
 
 
-def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None) -> None:
-    """Make ``change`` to ``head``, the last layer of ``model``, in place, and note it in the layer."""
+def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None, class_axis: int = -1) -> None:
+    """Make ``change`` to ``head``, the last layer of ``model``, in place, and note it in the layer.
+
+    ``class_axis`` is the dimension of the classes in the logits of the network.
+    """
     change.fits(head.layer, str(head), is_checked=probe is not None)
-    before = None if probe is None else _first_logits(model, probe)
+    before = None if probe is None else _first_logits(model, probe, class_axis)
     if before is not None:
         _check_probe(before)
     expected = None if before is None else change.logits(before)
@@ -40,7 +43,7 @@ def fold_into(model: nn.Module, head: Head, change: Change, probe: Any = None) -
             _replace(layer, *change.weights(weight, bias))
         _check_finite(layer, kept, change, head)
         if expected is not None:
-            _check_logits(_logits(model, probe), expected, change, head)
+            _check_logits(_logits(model, probe, class_axis), expected, change, head)
     except BaseException:
         with torch.no_grad():
             _replace(layer, *kept)
@@ -62,8 +65,10 @@ def _check_finite(layer: Any, kept: tuple[Tensor, Tensor | None], change: Change
     for part, old in zip((layer.weight, layer.bias), kept, strict=True):
         if part is not None and not (part.isfinite() if old is None else part.isfinite() | ~old.isfinite()).all():
             raise InputError(
-                f"The weights of {head} must stay finite, got an overflow of {part.dtype} when {change.event}. The folding was "
-                f"undone. Fold in a wider dtype; or {INSTEAD}."
+                f"The weights of {head}",
+                "stay finite",
+                got=f"an overflow of {part.dtype} when {change.event}",
+                remedy=f"The folding was undone. Fold in a wider dtype; or {INSTEAD}.",
             )
 
 
@@ -75,10 +80,10 @@ def _note(layer: Any, change: Change) -> None:
         layer.folded_map = Affine.kind
 
 
-def _first_logits(model: nn.Module, probe: Any) -> Tensor:
+def _first_logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
     """The logits before folding; an error here is due to the probe."""
     try:
-        return _logits(model, probe)
+        return _logits(model, probe, class_axis)
     except AS_THEY_ARE:
         raise
     except Exception as error:
@@ -93,9 +98,10 @@ def _first_logits(model: nn.Module, probe: Any) -> Tensor:
         ) from error
 
 
-def _logits(model: nn.Module, probe: Any) -> Tensor:
+def _logits(model: nn.Module, probe: Any, class_axis: int) -> Tensor:
+    """The logits of a probe, with the classes last."""
     with evaluating(model):
-        return logits_of(answer(model, move_to_device(probe, device_of(model))), _NO_PROBE)
+        return classes_last(logits_of(answer(model, move_to_device(probe, device_of(model))), _NO_PROBE), class_axis)
 
 
 def _check_probe(logits: Tensor) -> None:

@@ -79,8 +79,10 @@ def _part(model: nn.Module, layer: nn.Module | str) -> Head:
     linear = [f"`{name}`" for name, each in parts.items() if name and isinstance(each, _LINEAR)]
     got = repr(layer) if isinstance(layer, str) else f"a {type(layer).__name__} that is not part of it"
     raise InputError(
-        f"`layer` must be a layer of the network or its name, got {got}. "
-        + (f"Its last linear layers are {', '.join(linear[-3:])}." if linear else "The network has no linear layer.")
+        "layer",
+        "be a layer of the network or its name",
+        got=got,
+        remedy=f"Its last linear layers are {', '.join(linear[-3:])}." if linear else "The network has no linear layer.",
     )
 
 
@@ -211,8 +213,10 @@ def _check_uncapped(model: nn.Module, head: Head) -> None:
     for config, name in product(configs, _CAPS):
         if cap := getattr(config, name, None):
             raise InputError(
-                f"The logits of the network must be the output of {head}, got a soft cap after it (`config.{name}` is {cap:g}):"
-                f" folding would not calibrate the logits. Instead, {INSTEAD}."
+                "The logits of the network",
+                f"be the output of {head}",
+                got=f"a soft cap after it (`config.{name}` is {cap:g}): folding would not calibrate the logits",
+                remedy=f"Instead, {INSTEAD}.",
             )
 
 

@@ -46,7 +46,7 @@ class LoaderRows(Pieces[BatchRows]):
             return
         groups, clusters = self._names(progress)
         if groups is not None:
-            self.groups = Groups.coded(groups, len(groups))
+            self.groups = Groups.from_names(groups, len(groups))
         if clusters is not None:
             self.clusters = clusters_of(clusters, np.ones(len(clusters)))
             self._cluster_names = np.unique(clusters).tolist()

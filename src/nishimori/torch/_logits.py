@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nishimori._support.numbers import is_whole
 from nishimori.errors import InputError
 from nishimori.maps.temperature import divide
 from nishimori.torch._run import description
@@ -78,35 +79,59 @@ def refuse_number(logits: Tensor) -> Tensor:
     return logits
 
 
-def check_classes(logits: Tensor, n_classes: int | None) -> None:
-    """Refuse logits whose last dimension does not hold the classes, if their number is known.
+def check_axis(class_axis: Any) -> int:
+    """The dimension of the classes, as a number."""
+    if not is_whole(class_axis):
+        raise InputError("class_axis", "be the number of a dimension of the logits, such as 1", got=repr(class_axis))
+    return int(class_axis)
+
+
+def classes_last(logits: Tensor, class_axis: int) -> Tensor:
+    """A view of the logits with their classes in the last dimension."""
+    if class_axis == -1:
+        return logits
+    if not -logits.ndim <= class_axis < logits.ndim:
+        raise InputError(
+            "class_axis",
+            "be the number of a dimension of the logits",
+            got=f"{class_axis} for logits of {logits.ndim} dimension{'s' * (logits.ndim != 1)}",
+        )
+    return logits.movedim(class_axis, -1)
+
+
+def classes_back(rows: Tensor, class_axis: int) -> Tensor:
+    """A view of what has its classes last, with the classes where the network has them."""
+    return rows if class_axis == -1 else rows.movedim(-1, class_axis)
+
+
+def check_classes(logits: Tensor, n_classes: int | None, class_axis: int = -1) -> None:
+    """Refuse logits whose classes are not in the dimension ``class_axis``, if the number of classes is known.
 
     With two classes there may be one score per sample instead. A softmax over another dimension, such as the width of an
     image, would have the right shape and mean nothing.
     """
-    if n_classes is None or (n_classes == 2 and (logits.ndim < 2 or last_size(logits) == 1)):
+    rows = classes_last(logits, class_axis)
+    if n_classes is None or (n_classes == 2 and (rows.ndim < 2 or last_size(rows) == 1)):
         return
-    if logits.ndim < 2 or last_size(logits) != n_classes:
+    if rows.ndim < 2 or last_size(rows) != n_classes:
         # The size of a dimension that is exported for any size is a symbol.
         sizes = [size if type(size) is int else "n" for size in logits.shape]
-        raise _other_classes(sizes, n_classes)
+        raise _other_classes(sizes, n_classes, class_axis)
 
 
-def _other_classes(sizes: Sequence[int | str], n_classes: int) -> InputError:
-    """The error that the last dimension of the logits does not hold the classes, and what to do."""
+def _other_classes(sizes: Sequence[int | str], n_classes: int, class_axis: int) -> InputError:
+    """The error that a dimension of the logits does not hold the classes, and what to do."""
     shape = f"({', '.join(map(str, sizes))}{',' * (len(sizes) == 1)})"
-    got = f"shape {shape}" if len(sizes) < 2 else f"{sizes[-1]} in shape {shape}"
+    got = f"shape {shape}" if len(sizes) < 2 else f"{sizes[class_axis]} in shape {shape}"
     if n_classes in sizes[1:]:
         place = sizes.index(n_classes, 1)
-        remedy = (
-            f"Move the classes last: wrap the network in a module whose `forward` returns `logits.movedim({place}, -1)`, and "
-            "calibrate that module."
-        )
+        remedy = f"If dimension {place} holds the classes, pass `class_axis={place}` to `calibrate` or `Calibrated`."
     elif len(sizes) == 1:
         remedy = "Return one row per sample: for a single sample, pass a batch of one."
     else:
         remedy = "Use the network that the map was fitted to, or calibrate this one."
-    must = f"return logits whose last dimension holds the {n_classes} classes of the map"
+    which = "last dimension" if class_axis == -1 else f"dimension {class_axis}"
+    must = f"return logits whose {which} holds the {n_classes} classes of the map"
     return InputError("model", must, got=got, remedy=remedy)
 
 
@@ -135,12 +160,13 @@ def scale_logits(logits: Tensor, temperature: Tensor) -> Tensor:
     return result
 
 
-def probabilities(calibrated: Tensor) -> Tensor:
-    """The softmax (..., n_classes) of calibrated logits over their last dimension; a score z means the logits (0, z)."""
-    z = scores_in(calibrated)
+def probabilities(calibrated: Tensor, class_axis: int) -> Tensor:
+    """The softmax of calibrated logits over the dimension of the classes; a score z means the logits (0, z)."""
+    rows = classes_last(calibrated, class_axis)
+    z = scores_in(rows)
     if z is not None:
-        calibrated = torch.stack([torch.zeros_like(z), z], dim=-1)
-    return calibrated.softmax(dim=-1)
+        rows = torch.stack([torch.zeros_like(z), z], dim=-1)
+    return classes_back(rows.softmax(dim=-1), class_axis)
 
 
 def wide_dtype(logits: Tensor) -> torch.dtype:

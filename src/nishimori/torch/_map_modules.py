@@ -20,6 +20,7 @@ from nishimori._support import arrays
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine, WithBias
 from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatures
+from nishimori.maps.kinds import described, find_kind, from_parameters, is_built_in
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
@@ -126,7 +127,7 @@ def single(parts: Mapping[str, Any], device: torch.device | None) -> dict[str, T
         if not rounded.isfinite().all() or (
             name in ("temperatures", "temperature", "common", "fallback") and not (rounded > 0).all()
         ):
-            raise InputError(f"`{name}` of the map must hold numbers that float32 can hold, got {values!r:.60}.")
+            raise InputError(f"`{name}` of the map", "hold numbers that float32 can hold", got=f"{values!r:.60}")
         found[name] = rounded.to(device)
     return found
 
@@ -413,7 +414,7 @@ class GroupTemperaturesModule(MapModule):
                 "name the group of each sample, because each group has its own temperature",
                 remedy="Pass them by name after the arguments of the network: `calibrated(x, groups=groups)`.",
             )
-        known, map_ = coded_groups(groups, logits), self.map
+        known, map_ = encode_groups(groups, logits), self.map
         map_.warn_of_others(known)
         places = {name: place for place, name in enumerate(map_.groups)}
         chosen = torch.as_tensor([places.get(name, len(places)) for name in known.names], dtype=torch.int64)
@@ -436,7 +437,7 @@ def _keep_lookup_out_of_graphs() -> None:
     GroupTemperaturesModule._temperatures = torch.compiler.disable(GroupTemperaturesModule._temperatures)  # type: ignore[method-assign,no-untyped-call]
 
 
-def coded_groups(groups: Any, logits: Tensor) -> Groups:
+def encode_groups(groups: Any, logits: Tensor) -> Groups:
     """The group of each entry of the first dimension of the logits or, if there are as many, of each position."""
     leading = tuple(logits.shape[:-1])
     try:
@@ -444,7 +445,100 @@ def coded_groups(groups: Any, logits: Tensor) -> Groups:
     except ValueError:  # rows of different lengths, which are refused below
         each_position = False
     flat = arrays.on_host(arrays.as_array(groups)).reshape(-1) if each_position else groups
-    return Groups.coded(flat, len(flat) if each_position else len(logits))
+    return Groups.from_names(flat, len(flat) if each_position else len(logits))
+
+
+class OwnMapModule(MapModule):
+    """A registered map of somebody's own, computed by its `apply`, which takes tensors as it takes arrays.
+
+    Its kind and parameters are a buffer, as the bytes of JSON: every format of weights can hold it, and reading it runs no code
+    but the constructor of the class that is registered under that kind.
+    """
+
+    names = frozenset({"registered_map"})
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__(tensors)
+        self._map: Map | None = None
+
+    @classmethod
+    def of(cls, map_: Map, device: torch.device | None) -> Self:
+        text = json.dumps({name: each for name, each in described(map_).items() if name != "class"})
+        made = cls({"registered_map": torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8).to(device)})
+        made._map = map_
+        return made
+
+    @property
+    def map(self) -> Map:
+        if self._map is None:
+            self._map = self._read()
+        return self._map
+
+    def _read(self) -> Map:
+        """The map of the buffer."""
+        text = bytes(self.get_buffer("registered_map").cpu().tolist())
+        try:
+            content = json.loads(text)
+            kind, parameters = content["kind"], content["parameters"]
+        except (ValueError, TypeError, KeyError):
+            raise InputError(f"The state dict holds a map that cannot be read: {text!r:.60}. Save it again.") from None
+        if find_kind(kind) is None:
+            raise InputError(
+                f"The state dict holds a map of the kind {kind!r:.60}, which is not registered here. Import the module that "
+                "calls `nishimori.register_map` for it before you load the state dict."
+            )
+        return from_parameters(kind, parameters)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self._map = None
+        if not self.get_buffer("registered_map").is_meta:
+            self._map = self._read()
+
+    @property
+    def n_classes(self) -> int | None:
+        return self.map.n_classes
+
+    @property
+    def keeps_predictions(self) -> bool:
+        return self.map.keeps_predictions
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its kind can be told; not on the meta device, where the buffer is empty."""
+        return self._map is not None or not self.get_buffer("registered_map").is_meta
+
+    def description(self) -> str:
+        return f"a map of the kind {self.map.kind!r}" if self.is_known else "a registered map"
+
+    def check(self, logits: Tensor) -> None:
+        """Refuse logits with another number of classes than the map has, if it has one."""
+        if self.n_classes is not None:
+            super().check(logits)
+        elif not logits.ndim:
+            raise InputError("model", "return logits of shape (n, n_classes) or (n,)", got="a single number")
+
+    def _are_scores(self, logits: Tensor) -> bool:
+        return self.n_classes in (None, 2) and (logits.ndim < 2 or last_size(logits) == 1)
+
+    def forward(self, logits: Tensor, groups: Any = None) -> Tensor:  # noqa: ARG002 - the same for all
+        """What the map makes of each row."""
+        return self._by_row(logits, self._rows)
+
+    def _rows(self, logits: Tensor) -> Tensor:
+        rows = logits.reshape(-1, logits.shape[-1])
+        mapped = self.map.apply(rows)
+        if not isinstance(mapped, Tensor) or (not is_in_graph() and mapped.shape != rows.shape):
+            got = f"shape {tuple(mapped.shape)}" if isinstance(mapped, Tensor) else f"a {type(mapped).__name__}"
+            name = type(self.map).__name__
+            raise InputError(f"{name}.apply", f"return a tensor of the shape of `logits`, {tuple(rows.shape)}", got=got)
+        return mapped.to(logits.dtype).reshape(logits.shape)
+
+    def extra_repr(self) -> str:
+        """The kind and the parameters, for ``print``."""
+        if self._map is None:
+            return "not loaded"
+        return ", ".join([f"kind={self._map.kind!r}", *(f"{name}={each!r:.40}" for name, each in self._map.parameters.items())])
 
 
 _MODULES: dict[type[Map], type[MapModule]] = {
@@ -460,11 +554,15 @@ _MODULES: dict[type[Map], type[MapModule]] = {
 def module_for(map_: Map, device: torch.device | None) -> MapModule:
     """A map as a module, with its parameters on ``device``."""
     kind = _MODULES.get(type(map_))
+    if kind is None and not is_built_in(map_):
+        if map_.needs_groups:
+            raise InputError("The map", "not need groups, if it is one of your own", got=f"a {type(map_).__name__}")
+        return OwnMapModule.of(map_, device)
     if kind is None:
         known = ", ".join(each.__name__ for each in _MODULES)
         raise InputError(
             "The map",
-            f"be one of Temperature, {known}",
+            f"be one of Temperature, {known}, or of a registered class of your own",
             got=f"a {type(map_).__name__}, which PyTorch modules cannot apply",
             remedy="Use the calibrator itself on the logits that `collect` returns.",
         )
@@ -473,12 +571,16 @@ def module_for(map_: Map, device: torch.device | None) -> MapModule:
 
 def module_like(tensors: Mapping[str, Tensor], device: torch.device | None) -> MapModule | None:
     """An empty module for the parameters of a state dict; None if they are not those of a map."""
+    # Texts are copied, because they say which map it is, and numbers are loaded later.
     empty = {
-        name: torch.empty_like(each, dtype=torch.float32 if each.is_floating_point() else None, device=device)
+        name: torch.empty_like(each, dtype=torch.float32, device=device)
+        if each.is_floating_point()
+        else each.to(device, copy=True)
         for name, each in tensors.items()
     }
     present = frozenset(tensors)
-    for kind in _MODULES.values():
+    kinds: tuple[type[MapModule], ...] = (*_MODULES.values(), OwnMapModule)
+    for kind in kinds:
         if kind.names <= present <= kind.names | kind.optional:
             return kind(empty)
     return None

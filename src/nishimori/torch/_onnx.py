@@ -119,8 +119,8 @@ class _Served(nn.Module):
         logits = logits_of(self.model.model(*args, **kwargs), "Wrap the model in a module that returns the logits alone.")
         if self.output == "logits":
             return self.model.mapped(logits).to(logits.dtype)
-        check_classes(refuse_number(logits), self.model.n_classes)
-        return probabilities(self.model.mapped(logits)).to(logits.dtype)
+        check_classes(refuse_number(logits), self.model.n_classes, self.model.class_axis)
+        return probabilities(self.model.mapped(logits), self.model.class_axis).to(logits.dtype)
 
 
 def _check(calibrated: Any, output: Any) -> None:

@@ -112,8 +112,10 @@ def share_groups(ranks: Exchange, rows: Rows | None) -> Groups | None:
             return
         if not isinstance(rows, ArrayRows | DeviceRows | StoredRows):
             raise InputError(
-                f"`groups` of an object of type {type(rows).__name__} must have the same names in the same order on every "
-                f"rank, got {mine.names}, and {common} on all ranks. Pass arrays."
+                f"`groups` of an object of type {type(rows).__name__}",
+                "have the same names in the same order on every rank",
+                got=f"{mine.names}, and {common} on all ranks",
+                remedy="Pass arrays.",
             )
         places = np.array([common.index(name) for name in mine.names], dtype=np.int64)
         rows.groups = Groups(places[mine.codes], common)

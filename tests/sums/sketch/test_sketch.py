@@ -214,3 +214,14 @@ def test_observables_that_are_none_are_refused(observables, message):
 
 def test_a_sketch_prints_what_it_holds():
     assert repr(ALL) == "<Sketch of 400 samples: ec, ts; T from 0.0442 to 22.6>"
+
+
+def test_rows_that_bring_their_clusters_are_added_with_them_or_refused():
+    logits, labels = reference.drawn(600, 4)
+    codes = np.arange(600) // 5
+    expected = Sketch().update(logits, labels, clusters=codes)
+    found = Sketch().update(nishimori.rows(logits, labels, clusters=codes))
+    assert nishimori.temperatures(found).ec_se == nishimori.temperatures(expected).ec_se
+    batches = [{"logits": logits, "labels": labels, "clusters": codes}]
+    with pytest.raises(InputError, match="`logits` must not bring clusters of its own, if it is not in memory"):
+        Sketch().update(nishimori.rows(batches))

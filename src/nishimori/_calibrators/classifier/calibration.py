@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_checked
 from nishimori._calibrators.classifier.folds import FoldScores
 from nishimori._calibrators.classifier.response import Scorer
 from nishimori._calibrators.methods import new_calibrator
@@ -89,7 +89,7 @@ class Candidate:
     def fit_to(self, part: FoldScores, y: HostArray) -> Calibrator:
         """A copy of the calibrator that is fitted to the scores of some rows; raises if it has no solution."""
         made: Calibrator = clone(self.calibrator)
-        return made.fit(part.scores, y[part.rows], **method_params_of_rows(y, self.params, indices=part.rows))
+        return fit_checked(made, part.scores, y[part.rows], **method_params_of_rows(y, self.params, indices=part.rows))
 
 
 @dataclass(frozen=True)

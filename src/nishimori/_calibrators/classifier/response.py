@@ -128,17 +128,17 @@ def known_classes(estimator: Any) -> HostArray:
 
 def _refuse_not_finite(estimator: Any, method: str, scores: HostArray, place: str) -> None:
     if scores.dtype.kind not in "biuf":
-        raise InputError(
-            f"`estimator` must give numbers, got an array of type {scores.dtype} from {_name(estimator)}.{method}."
-        )
+        raise InputError("estimator", "give numbers", got=f"an array of type {scores.dtype} from {_name(estimator)}.{method}")
     bad = np.isnan(scores) | (scores == np.inf)
     if scores.ndim == 1:
         bad |= scores == -np.inf
     if bad.any():
         where = np.argwhere(bad)[0]
         raise InputError(
-            f"`estimator` must give finite scores, got {scores[tuple(where)]} from {_name(estimator)}.{method} for sample "
-            f"{where[0]}{place}. Check its training: features may need scaling, or a parameter may be too large."
+            "estimator",
+            "give finite scores",
+            got=f"{scores[tuple(where)]} from {_name(estimator)}.{method} for sample {where[0]}{place}",
+            remedy="Check its training: features may need scaling, or a parameter may be too large.",
         )
 
 

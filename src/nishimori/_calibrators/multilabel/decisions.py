@@ -172,7 +172,6 @@ class Decisions(Rows):
             given,
             masked=False,
             stored_rounding=flat.rounding,
-            n_numbers=2 * self.n_rows,
             clusters=None if self.together is None else self.together.of(rows).of(samples),
             groups=Groups(places, self.names),
         )

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from sklearn.base import clone
 
-from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.calibrator import Calibrator, fit_checked
 from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.multilabel.decisions import Column, Decisions
 from nishimori._fit.groups import match_groups
@@ -87,7 +87,7 @@ def fit_labels(method: Calibrator, parameters: Sharing, rows: Decisions) -> Labe
 
 def _fit_to_all(method: Calibrator, rows: Decisions) -> Calibrator:
     """The method fitted to all decisions together."""
-    found: Calibrator = clone(method).fit(rows)
+    found: Calibrator = fit_checked(clone(method), rows)
     _check_map(found.map_)
     return found
 
@@ -184,7 +184,7 @@ def _of_label(method: Calibrator, rows: Decisions, name: Any, column: Column) ->
         return None, "It is known for fewer than two samples."
     made: Calibrator = clone(method).set_params(input=rows.scores.input, floor=rows.scores.floor)
     try:
-        found: Calibrator = made.fit(column.scores, column.labels, **_options(made.fit, column))
+        found: Calibrator = fit_checked(made, column.scores, column.labels, **_options(made.fit, column))
     except NishimoriError as error:
         # Methods other than a temperature may refuse labels that all samples have, or none.
         if isinstance(error, NoTemperatureError | NotConvergedError) or len(np.unique(column.labels)) < 2:

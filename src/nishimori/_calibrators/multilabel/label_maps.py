@@ -10,7 +10,7 @@ import numpy as np
 
 from nishimori._rows.batch import Groups
 from nishimori._support.arrays import Array, HostArray, like, namespace, on_device_of, rows_at, to_compute
-from nishimori.maps.map import Map
+from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.temperature import temperature_of
 
 
@@ -46,13 +46,13 @@ class LabelMaps(Map):
         """Binary rows, each after the map of its label; ``groups`` are a `Groups` whose codes are the places of the labels."""
         assert isinstance(groups, Groups), "rows come from `Decisions`"
         if self.is_shared:
-            return self.maps[0].apply(logits)
+            return apply_checked(self.maps[0], logits)
         if self.temperatures is not None:
             return _divide(logits, on_device_of(self.temperatures[groups.codes], logits)[:, None])
         order = np.argsort(groups.codes, kind="stable")
         cuts = np.searchsorted(groups.codes[order], np.arange(len(self.maps) + 1))
         parts = [
-            self.maps[place].apply(rows_at(logits, order[low:high]))
+            apply_checked(self.maps[place], rows_at(logits, order[low:high]))
             for place, (low, high) in enumerate(pairwise(cuts.tolist()))
             if low < high
         ]
@@ -65,11 +65,11 @@ class LabelMaps(Map):
             return _divide(present - absent, on_device_of(self.temperatures, present)[None, :])
         if self.is_shared:
             rows = xp.stack([xp.reshape(each, (-1,)) for each in (absent, present)], axis=1)
-            mapped = self.maps[0].apply(rows)
+            mapped = apply_checked(self.maps[0], rows)
             return xp.reshape(mapped[:, 1] - mapped[:, 0], present.shape)
         columns = []
         for place, each in enumerate(self.maps):
-            mapped = each.apply(xp.stack([absent[:, place], present[:, place]], axis=1))
+            mapped = apply_checked(each, xp.stack([absent[:, place], present[:, place]], axis=1))
             columns.append(mapped[:, 1] - mapped[:, 0])
         return xp.stack(columns, axis=1)
 

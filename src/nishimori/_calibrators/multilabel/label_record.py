@@ -10,11 +10,11 @@ from typing import Any, get_args
 
 from nishimori._calibrators.multilabel.label_fits import Sharing
 from nishimori._calibrators.multilabel.targets import check_missing, given_names
-from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damage_error, present_name, refuse_foreign, refuse_missing
+from nishimori._methods.record import MULTILABEL_FORMAT, as_text, damage_error, map_in, present_name, refuse_missing
 from nishimori._rows.scores import Input, check_input
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError, InputError
-from nishimori.maps.kinds import from_parameters
+from nishimori.maps.kinds import described
 from nishimori.maps.map import Map
 
 VERSION = 1
@@ -60,10 +60,9 @@ class LabelRecord:
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool) -> None:
         """Store as JSON; never a partial file."""
-        for each in self.maps:
-            refuse_foreign(each)
+        maps = [described(each, 2) for each in self.maps]
         try:
-            text = as_text(self._content())
+            text = as_text(self._content(maps))
             text.encode()
         except (TypeError, UnicodeEncodeError):
             raise InputError(
@@ -74,12 +73,12 @@ class LabelRecord:
         with new_file(path, overwrite=overwrite) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self, maps: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             "format": MULTILABEL_FORMAT,
             "format_version": VERSION,
             "labels": list(self.names),
-            "maps": [{"kind": each.kind, "parameters": dict(each.parameters)} for each in self.maps],
+            "maps": maps,
             "input": self.input,
             "floor": self.floor,
             "missing": "nan" if self.missing is not None and isnan(self.missing) else self.missing,
@@ -175,14 +174,11 @@ def _maps(described: Any, number: int, path: Path) -> tuple[Map, ...]:
     made: dict[str, Map] = {}
     found = []
     for each in described:
-        if not isinstance(each, dict) or set(each) != {"kind", "parameters"}:
+        if not isinstance(each, dict) or set(each) - {"class"} != {"kind", "parameters"}:
             raise damage_error(path, "maps", each)
         text = json.dumps(each, sort_keys=True)
         if text not in made:
-            try:
-                made[text] = from_parameters(each["kind"], each["parameters"])
-            except InputError:
-                raise damage_error(path, "maps", each) from None
+            made[text] = map_in(each, path, "maps")
             if made[text].needs_groups or made[text].n_classes not in (None, 2):
                 raise damage_error(path, "maps", each)
         found.append(made[text])

@@ -78,7 +78,10 @@ def label_names(labels: Classes, X: Any, y: Any, n_labels: int) -> tuple[Any, ..
         found = tuple(column_names(y, "y") or columns or range(n_labels))
     if len(found) == n_labels and columns is not None and list(found) != columns and sorted(map(str, found)) == sorted(columns):
         raise InputError(
-            f"The columns of `X` must be in the order of the labels, {list(found)}, got {columns}. Pass `X[{list(found)}]`."
+            "The columns of `X`",
+            f"be in the order of the labels, {list(found)}",
+            got=columns,
+            remedy=f"Pass `X[{list(found)}]`.",
         )
     return found
 

@@ -53,24 +53,30 @@ class StoredArray:
         return only
 
     def numbers(self) -> "StoredArray":
-        """The array, if it holds numbers in one or two dimensions; the byte order of blocks is the machine's."""
+        """The array, if it holds numbers; the byte order of blocks is the machine's."""
         if self.dtype.kind not in "fiub":
             raise FormatError(f"{self.where} must hold numbers, got dtype {_name(self.dtype)}. Convert it to float32 first.")
-        return replace(self._table(), dtype=self.dtype.newbyteorder("="), parts=self._convert_parts(_native))
+        return replace(self._readable(), dtype=self.dtype.newbyteorder("="), parts=self._convert_parts(_native))
 
     def labels(self) -> "StoredArray":
         """The array, if it holds numbers or text; encoded text (dtype S) is decoded from UTF-8."""
         if self.dtype.kind not in "US":
             return self.numbers()
-        return replace(self._table(), dtype=np.dtype(np.str_), parts=self._convert_parts(self._text))
+        return replace(self._readable(), dtype=np.dtype(np.str_), parts=self._convert_parts(self._text))
 
-    def _table(self) -> "StoredArray":
-        """The array, if it has rows and a size that can be read."""
-        if not 1 <= len(self.shape) <= _TABLE:
-            remedy = (
-                " Reshape it, or load it in Python and pass the array, of any shape before the classes." if self.shape else ""
+    def table(self) -> "StoredArray":
+        """The array, if it has one or two dimensions."""
+        if len(self.shape) > _TABLE:
+            raise FormatError(
+                f"{self.where} must have one row per sample, got an array of shape {_brief(self.shape)}. Reshape it, or load "
+                "it in Python and pass the array, of any shape before the classes."
             )
-            raise FormatError(f"{self.where} must have one row per sample, got an array of shape {_brief(self.shape)}.{remedy}")
+        return self
+
+    def _readable(self) -> "StoredArray":
+        """The array, if it has rows and a size that can be read."""
+        if not self.shape:
+            raise FormatError(f"{self.where} must have one row per sample, got an array of shape ().")
         if 0 in self.shape or not self.dtype.itemsize:
             raise FormatError(f"{self.where} has nothing in it, its shape is {self.shape}. Save it again with its rows.")
         if row_bytes(self.shape, self.dtype) > _LONGEST_ROW:

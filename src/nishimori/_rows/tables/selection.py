@@ -208,14 +208,14 @@ def undecided_error(table: Table, candidates: Sequence[str], roles: Roles) -> In
     looks = "" if numbers is None else f" The column {numbers!r} looks like row numbers."
     if numbers == "":
         looks = " The first column has no name and looks like row numbers."
-    doubt = _Doubt(table, list(candidates), roles, _contents(table, candidates, roles))
+    doubt = _Doubt(table, list(candidates), roles, _column_contents(table, candidates, roles))
     rules = (_one_score, _named_by_classes, _named_by_labels, _all_but_a_few, _same_prefix)
     remedy = next((found for rule in rules if (found := rule(doubt)) is not None), None) or _what_to_type(doubt)
     return InputError(f"{table.path} does not say which columns are scores: {join_names(candidates)}.{looks} {remedy}")
 
 
 @dataclass(frozen=True)
-class _Contents:
+class _ColumnContents:
     """The columns that hold one number per row, the lengths of lists, and the labels where there are any."""
 
     numbers: dict[str, HostArray] = field(default_factory=dict)
@@ -230,7 +230,7 @@ class _Doubt:
     table: Table
     candidates: list[str]
     roles: Roles
-    contents: _Contents
+    contents: _ColumnContents
 
     @property
     def numeric(self) -> list[str]:
@@ -305,7 +305,7 @@ def _largest(truth: Sequence[Any]) -> int | None:
     return int(max(truth))
 
 
-def _contents(table: Table, candidates: Sequence[str], roles: Roles) -> _Contents:
+def _column_contents(table: Table, candidates: Sequence[str], roles: Roles) -> _ColumnContents:
     """All rows that count, as `fit` reads them; without labels only the first rows, because such files may be large."""
     place = {name: index for index, name in enumerate(table.names)}
     numbers: dict[str, list[HostArray]] = {name: [] for name in candidates if not table.is_list(name)}
@@ -327,10 +327,10 @@ def _contents(table: Table, candidates: Sequence[str], roles: Roles) -> _Content
                 break
             labels += [label for label, keep in zip(block.values(place[roles.labels]), kept, strict=True) if keep]
     except FormatError:  # about other rows or columns; the user gets to see it once the columns are known
-        return _Contents()
+        return _ColumnContents()
     read = {name: np.concatenate(parts) for name, parts in numbers.items()}
     read = {name: column for name, column in read.items() if len(column)}
-    return _Contents(read, lengths, _as_objects(labels) if roles.labelled else None)
+    return _ColumnContents(read, lengths, _as_objects(labels) if roles.labelled else None)
 
 
 def _rows_that_count(block: Block, roles: Roles, table: Table) -> HostArray:

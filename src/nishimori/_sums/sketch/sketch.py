@@ -11,7 +11,7 @@ import numpy as np
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.entry import open_rows
 from nishimori._rows.labels import Classes, class_labels, cluster_codes
-from nishimori._rows.rows import Rows, is_rows
+from nishimori._rows.rows import Rows, clusters_in, is_rows
 from nishimori._rows.scores import Input, check_input, is_auto
 from nishimori._sums.census import Census
 from nishimori._sums.moments import GapSums, Moments
@@ -156,7 +156,15 @@ class Sketch:
             data = open_rows(logits, labels, sample_weight, ignore_index=ignore_index, **meaning)
             if self.n_samples and data.n_classes != self.n_classes:
                 raise InputError("logits", f"have {self.n_classes} classes, as all rows before", got=data.n_classes)
+            if clusters is None and isinstance(data, ArrayRows) and data.clusters is not None:
+                clusters = data.clusters.codes
             added = data.gather(self._survey) if clusters is None else self._contents_of_clusters(data, clusters)
+            if clusters is None and clusters_in(data) is not None:
+                raise InputError(
+                    "logits",
+                    "not bring clusters of its own, if it is not in memory: all rows of a cluster must be in one update",
+                    remedy="Update the sketch with each batch: `sketch.update(logits, labels, clusters=...)`.",
+                )
         except NoRowsError:
             # As in a batch of padding. Without weights or labels to ignore there are no rows at all, which is a mistake.
             if sample_weight is None and ignore_index is None and not is_rows(logits):

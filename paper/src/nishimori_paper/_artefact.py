@@ -1,0 +1,156 @@
+"""What every table and figure of the paper consists of: pieces of work, tables, a picture, and findings.
+
+An artefact is computed in named *pieces*, so that a long run can be resumed. Every piece is plain JSON. Tables are made from
+the pieces, pictures from the tables, and findings compare them with the numbers that the paper prints.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from nishimori_paper._claim import Claim, Judgement
+
+Row = Mapping[str, Any]
+Pieces = Mapping[str, Any]
+Verdict = Literal["agrees", "explained", "differs"] | Judgement
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Our number beside the paper's.
+
+    Attributes
+    ----------
+    what : str
+        What the number is.
+    ours, paper : float or str
+        What we find, and what the paper says.
+    agrees : bool
+        Whether the two agree, within the tolerance if they are numbers.
+    tolerance : float or None
+        The largest difference that counts as agreement.
+    paper_method : float or None
+        The number that the paper's own method gives, where that method is known to differ from ours.
+    explanation : str or None
+        What the paper's method does differently.
+    claim : Claim or None
+        The statement that the finding is about, for findings of the artefact ``claims``; its verdict is the finding's.
+    """
+
+    what: str
+    ours: float | str
+    paper: float | str
+    agrees: bool
+    tolerance: float | None = None
+    paper_method: float | None = None
+    explanation: str | None = None
+    claim: Claim | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's, if both are numbers."""
+        if isinstance(self.ours, str) or isinstance(self.paper, str):
+            return None
+        return self.ours - self.paper
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the two agree; a difference is explained if the paper's method gives the paper's number."""
+        if self.claim is not None:
+            return self.claim.verdict
+        if self.agrees:
+            return "agrees"
+        return "explained" if _near(self.paper_method, self.paper, self.tolerance) else "differs"
+
+    @property
+    def in_their_way(self) -> float | None:
+        """Deprecated name of `paper_method`."""
+        _renamed("in_their_way", "paper_method")
+        return self.paper_method
+
+    @property
+    def because(self) -> str | None:
+        """Deprecated name of `explanation`."""
+        _renamed("because", "explanation")
+        return self.explanation
+
+
+def _renamed(old: str, new: str) -> None:
+    warnings.warn(
+        f"`Finding.{old}` is deprecated and will be removed in 0.3. Use `Finding.{new}`.", FutureWarning, stacklevel=3
+    )
+
+
+def compared(
+    what: str,
+    ours: float,
+    paper: float,
+    tolerance: float,
+    *,
+    paper_method: float | None = None,
+    explanation: str | None = None,
+) -> Finding:
+    """A number of ours against a printed one."""
+    return Finding(what, ours, paper, _near(ours, paper, tolerance), tolerance, paper_method, explanation)
+
+
+def _near(ours: float | str | None, paper: float | str, tolerance: float | None) -> bool:
+    numbers = isinstance(ours, float | int) and isinstance(paper, float | int) and tolerance is not None
+    return bool(numbers and abs(ours - paper) <= tolerance)  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much work to do, and with which networks.
+
+    Attributes
+    ----------
+    quick : bool
+        Less work, for a first look and for tests.
+    seed : int
+        Random seed.
+    networks : str or None
+        A folder with logits of networks trained for this run; None means the bundled logits.
+    """
+
+    quick: bool = False
+    seed: int = 0
+    networks: str | None = None
+
+
+class Artefact(ABC):
+    """A table or figure of the paper; the first line of its class docstring is its title."""
+
+    name: ClassVar[str]
+    where: ClassVar[str]
+
+    @property
+    def title(self) -> str:
+        """What it shows, in one line."""
+        return (self.__doc__ or "").strip().splitlines()[0]
+
+    @abstractmethod
+    def pieces(self, scale: Scale) -> Mapping[str, Callable[[], Any]]:
+        """The pieces of work by name; each is done once and kept as JSON."""
+
+    def networks(self) -> Sequence[str]:
+        """The networks whose logits it needs, such as ``"cifar10/resnet20"``, except those the authors trained."""
+        return ()
+
+    def compared_pieces(self, scale: Scale) -> Sequence[str]:
+        """Names of the pieces that `findings` reads: all of them, unless some are only for the picture."""
+        return list(self.pieces(scale))
+
+    @abstractmethod
+    def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
+        """Tables by name, each a sequence of rows."""
+
+    @abstractmethod
+    def findings(self, done: Pieces) -> Sequence[Finding]:
+        """Our numbers beside those that the paper prints."""
+
+    @abstractmethod
+    def draw(self, done: Pieces, pyplot: Any) -> Any:
+        """The picture, a Matplotlib figure."""

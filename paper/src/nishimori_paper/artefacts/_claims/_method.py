@@ -1,0 +1,171 @@
+"""Statements of Sections 2 and 3: the metrics, and the two ways to choose a temperature."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nishimori import metrics
+from nishimori._fit.temperatures import temperatures_of
+from nishimori._rows.entry import open_rows
+from nishimori.data import Labelled
+from nishimori.errors import NoTemperatureError
+from nishimori_paper._artefact import Pieces, Scale
+from nishimori_paper._measured import network
+from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
+from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
+
+_RESNET20 = "cifar10/resnet20-authors"
+# Its classes are not equally frequent, so that even a constant prediction has something to gain.
+_UNBALANCED = "svhn/resnet20-authors"
+
+
+def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
+    works = {"one network": _one_network, "all right or all wrong": _one_sided, "constant prediction": _constant}
+    return {**precision_pieces(scale), **{name: partial(work, scale) for name, work in works.items()}}
+
+
+def _one_network(scale: Scale) -> dict[str, Any]:
+    found = network(_RESNET20, scale)
+    validation = found.validation
+    logits, labels = validation.logits, validation.labels
+    top_n = [metrics.top_n_accuracy(logits, labels, top_n=n) for n in range(1, logits.shape[1] + 1)]
+    return {
+        "ec_validation": _ec(validation),
+        "ec_test": _ec(found.test),
+        "loss": metrics.nll(logits, labels),
+        "confidence": {f"{T:g}": metrics.confidence(logits, labels, temperature=T) for T in (0.5, 1.0, 2.0)},
+        "accuracy": metrics.accuracy(logits, labels),
+        "top_n": top_n,
+    }
+
+
+def _ec(sample: Labelled) -> float | None:
+    return temperatures_of(open_rows(sample.logits, sample.labels), warn=False).ec
+
+
+def _one_sided(scale: Scale) -> list[str | None]:
+    """Why the samples that the network classifies correctly have no T_EC, and why the others have none; None if they have."""
+    validation = network(_RESNET20, scale).validation
+    right = validation.logits.argmax(axis=1) == validation.labels
+    found = (
+        temperatures_of(open_rows(validation.logits[rows], validation.labels[rows]), warn=False).ec_error
+        for rows in (right, ~right)
+    )
+    return [error.end if isinstance(error, NoTemperatureError) else None for error in found]
+
+
+def _constant(scale: Scale) -> dict[str, float]:
+    """Metrics of the prediction P(y = k) for every sample, and the error of a network."""
+    test = network(_UNBALANCED, scale).test
+    frequency = np.bincount(test.labels, minlength=test.logits.shape[1]) / len(test.labels)
+    constant = np.tile(np.log(frequency), (len(test.labels), 1))
+    return {
+        "ece": metrics.ece(constant, test.labels, strategy="quantile"),
+        "error": metrics.error(constant, test.labels),
+        "network_error": metrics.error(test.logits, test.labels),
+    }
+
+
+def numbers(done: Pieces) -> Numbers:
+    """The numbers that decide."""
+    one, constant = done["one network"], done["constant prediction"]
+    found = list(precisions(done).values())
+    return {
+        "ece_constant": constant["ece"],
+        "error_constant": constant["error"],
+        "error_network": constant["network_error"],
+        "first_line": one["loss"],
+        "second_line": -one["loss"],
+        "colder": one["confidence"]["0.5"],
+        "as_trained": one["confidence"]["1"],
+        "hotter": one["confidence"]["2"],
+        "accuracy": one["accuracy"],
+        "ec_validation": one["ec_validation"],
+        "ec_test": one["ec_test"],
+        "n_networks": len(found),
+        "n_falling": sum(_falls(each["confidence"]) for each in found),
+        "n_crossing": sum(each["confidence"][-1] < each["accuracy"] < each["confidence"][0] for each in found),
+        "n_without": sum(end is not None for end in done["all right or all wrong"]),
+        "coldest": min(each["confidence"][0] for each in found),
+        "off_chance": max(abs(each["confidence"][-1] * each["n_classes"] - 1) for each in found),
+        "hottest": max(each["confidence"][-1] for each in found),
+        "n_classes": len(one["top_n"]),
+        "n_solvable": sum(1 / len(one["top_n"]) < each < 1 for each in one["top_n"]),
+    }
+
+
+def _falls(values: list[float]) -> bool:
+    return all(later < earlier for earlier, later in pairwise(values))
+
+
+STATEMENTS = (
+    Statement(
+        "constant prediction",
+        "2",
+        "the estimator defined as f(x, k) = P(y = k) has 0 ECE but [...] has suboptimal test error",
+        "ECE below 1e-9, error above that of a network; the class frequencies of SVHN for P(y = k)",
+        "ECE zero up to rounding, error {error_constant:.1%}; ResNet20 has {error_network:.1%}",
+        lambda n: n["ece_constant"] < 1e-9 and n["error_constant"] > n["error_network"],
+    ),
+    Statement(
+        "sign of the loss",
+        "2",
+        "ℓ(f(x), y) = −log f(x, y) = Σ_k δ(y = k) log σ^(k)(Wφ(x))",
+        "both sides are equal (authors' ResNet20, mean over validation images)",
+        "{first_line:.3f} on the left, {second_line:.3f} on the right: a minus is missing. With the ℓ on the left, the TS "
+        "objective arg min(−Σℓ) of Section 3 also has the wrong sign",
+        lambda n: n["first_line"] == n["second_line"],
+    ),
+    Statement(
+        "direction of T",
+        "3",
+        "make a predictor less overconfident (by lowering the temperature T<1)",
+        "mean confidence at T = 0.5 is below that at T = 1 (authors' ResNet20)",
+        "{colder:.1%} at T = 0.5, {as_trained:.1%} at T = 1, {hotter:.1%} at T = 2: it is T > 1 that lowers confidence",
+        lambda n: n["colder"] < n["as_trained"],
+    ),
+    Statement(
+        "which images EC uses",
+        "3",
+        "the average confidence is equal to the proportion of correct labels in the test set",
+        "the test set gives the T_EC of the equation and of the algorithm, which use the validation set",
+        "authors' ResNet20: T = {ec_test:.3f} from the test set, {ec_validation:.3f} from the validation set",
+        lambda n: n["ec_test"] == n["ec_validation"],
+        paper_data="the paper's equation and its algorithm say validation set",
+    ),
+    Statement(
+        "existence and uniqueness of T_EC",
+        "3",
+        "T_EC exists and is unique [...] the average confidence is a decreasing function of the temperature",
+        "on every network mean confidence falls with T from above to below the accuracy, and every set of samples has a T",
+        "one T on {n_crossing} of {n_networks} networks. Of two sets of samples, one with right answers only and one with "
+        "wrong answers only, {n_without} have no T",
+        lambda n: n["n_falling"] == n["n_crossing"] == n["n_networks"] and n["n_without"] == 0,
+        "if 1/K < accuracy < 1 (with K classes, ties and masked classes aside)",
+        lambda n: n["n_falling"] == n["n_crossing"] == n["n_networks"],
+    ),
+    Statement(
+        "limits of the confidence",
+        "3",
+        "[the average confidence is] converging to one when T → 0+ and to zero when T → ∞",
+        "above 0.99 at T = 1e-6 and below 0.005 at T = 1e6",
+        "at least {coldest:.4f} at T = 1e-6; at T = 1e6 it is 1/K to four digits, 0.1 or 0.01: the limit is 1/K",
+        lambda n: n["coldest"] > 0.99 and n["hottest"] < 0.005,
+    ),
+    Statement(
+        "confidence equal to top-N accuracy",
+        "3",
+        "we can fix the temperature so that the average confidence is equal to the top N accuracy for any N ∈ [K]",
+        "for each N, the top-N accuracy lies between 1/K and 1 (authors' ResNet20, validation images)",
+        "for {n_solvable} of {n_classes} values of N",
+        lambda n: n["n_solvable"] == n["n_classes"],
+        "if the top-N accuracy is below 1, so never for N = K. Matching the top-N probability instead (top_n=N) needs this, "
+        "too",
+        lambda n: n["n_solvable"] == n["n_classes"] - 1,
+    ),
+)
+
+GROUP = Group(_pieces, numbers, STATEMENTS)

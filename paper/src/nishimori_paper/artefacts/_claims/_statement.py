@@ -1,0 +1,106 @@
+"""How a statement of the paper is judged: its words, the numbers that decide, and the tests that they must pass.
+
+A *group* has statements that are judged from the same pieces of work. To add statements, write a module with a group of its own
+and name it in `nishimori_paper.artefacts._claims.GROUPS`.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nishimori_paper._artefact import Pieces, Scale
+from nishimori_paper._claim import Claim, Judgement, Origin
+
+Numbers = Mapping[str, Any]
+Test = Callable[[Numbers], bool]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement of the paper, and how it is judged.
+
+    Attributes
+    ----------
+    name, section, quotation, criterion
+        As for `Claim`.
+    ours, paper_data : str
+        Templates for the texts of the claim, filled in with numbers of the group.
+    holds : callable or None
+        Whether the criterion is met; None if nothing here can decide it.
+    condition : str
+        The condition under which the statement is true, if it does not hold as it stands; a template, too.
+    holds_if : callable or None
+        Whether it is true under that condition; None if there is no such condition.
+    paper_holds : callable or None
+        Whether the paper's own numbers meet the criterion; None if there are none.
+    """
+
+    name: str
+    section: str
+    quotation: str
+    criterion: str
+    ours: str
+    holds: Test | None
+    condition: str = ""
+    holds_if: Test | None = None
+    paper_data: str = ""
+    paper_holds: Test | None = None
+
+    def judged(self, numbers: Numbers) -> Claim:
+        """The claim with its verdict."""
+        verdict = self._verdict(numbers)
+        conditional = verdict in ("holds with a condition", "cannot be judged here")
+        return Claim(
+            self.name,
+            self.section,
+            self.quotation,
+            self.criterion,
+            _filled(self.ours, numbers),
+            verdict,
+            _filled(self.condition, numbers) if conditional else "",
+            _filled(self.paper_data, numbers),
+            self._true_only_of(numbers),
+        )
+
+    def _verdict(self, numbers: Numbers) -> Judgement:
+        if self.holds is None:
+            return "cannot be judged here"
+        if self.holds(numbers):
+            return "holds"
+        return "holds with a condition" if self.holds_if is not None and self.holds_if(numbers) else "contradicted"
+
+    def _true_only_of(self, numbers: Numbers) -> Origin | None:
+        if self.holds is None or self.paper_holds is None:
+            return None
+        ours, paper = self.holds(numbers), self.paper_holds(numbers)
+        return None if ours == paper else "our data" if ours else "the paper's data"
+
+
+def _filled(template: str, numbers: Numbers) -> str:
+    """The text with its numbers; a percent sign stands apart from its number, as everywhere in the documentation."""
+    return re.sub(r"(?<=\d)%", " %", template.format(**numbers))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Statements that are judged from the same pieces of work.
+
+    Attributes
+    ----------
+    pieces : callable
+        The pieces of work by name, for a `Scale`. Equal names in two groups must mean equal work: it is done once.
+    numbers : callable
+        The numbers that decide, from the finished pieces.
+    statements : sequence of Statement
+        In the order of the paper.
+    """
+
+    pieces: Callable[[Scale], Mapping[str, Callable[[], Any]]]
+    numbers: Callable[[Pieces], Numbers]
+    statements: Sequence[Statement]
+
+    def claims(self, done: Pieces) -> list[Claim]:
+        """The statements with their verdicts."""
+        numbers = self.numbers(done)
+        return [each.judged(numbers) for each in self.statements]

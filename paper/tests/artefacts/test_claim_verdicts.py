@@ -1,0 +1,314 @@
+"""The verdict on each of the paper's claims, on either side of each limit that its criterion names."""
+
+import claim_pieces
+import pytest
+
+from nishimori_paper import Claim
+from nishimori_paper.artefacts._claims import (
+    GROUPS,
+    _bayes,
+    _figures,
+    _maximisation,
+    _method,
+    _networks,
+    _noise,
+    _regression,
+    _similarity,
+    _validation,
+)
+from nishimori_paper.artefacts._claims._statement import Statement
+
+HOLDS, CONDITION, NO, OPEN = "holds", "holds with a condition", "contradicted", "cannot be judged here"
+PAPER, OURS = "the paper's data", "our data"
+PIECES = {
+    _method: claim_pieces.METHOD,
+    _validation: claim_pieces.PRECISION,
+    _networks: claim_pieces.NETWORKS,
+    _figures: claim_pieces.FIGURES,
+    _noise: claim_pieces.NOISE,
+    _bayes: claim_pieces.BAYES,
+    _maximisation: claim_pieces.MAXIMISATION,
+    _similarity: claim_pieces.SIMILARITY,
+    _regression: claim_pieces.REGRESSION,
+}
+# By group and statement: the numbers that decide, the verdict, and of whose data alone the statement is true.
+CASES = {
+    _maximisation: {
+        "expectation maximisation": [
+            ({"off": 0.95e-8, "deviation": 3.9}, HOLDS),
+            ({"off": 1.05e-8, "deviation": 3.9}, NO),
+            ({"off": 0.95e-8, "deviation": 4.1}, NO),
+        ],
+    },
+    _similarity: {
+        "origin of the similarity": [
+            ({"n_analysed": 1, "left_clean": 0.101, "left_noisy": 0.5, "apart_clean": 0.1, "apart_noisy": 0.11}, HOLDS),
+            ({"n_analysed": 0, "left_clean": 0.099, "left_noisy": 0.101, "apart_clean": 0.1, "apart_noisy": 0.11}, CONDITION),
+            ({"n_analysed": 0, "left_clean": 0.101, "left_noisy": 0.5, "apart_clean": 0.1, "apart_noisy": 0.11}, NO),
+            ({"n_analysed": 0, "left_clean": 0.05, "left_noisy": 0.099, "apart_clean": 0.1, "apart_noisy": 0.11}, NO),
+            ({"n_analysed": 0, "left_clean": 0.05, "left_noisy": 0.5, "apart_clean": 0.11, "apart_noisy": 0.1}, NO),
+        ],
+    },
+    _validation: {
+        "validation samples": [({"ratio_median": 1.24}, HOLDS), ({"ratio_median": 1.26}, NO)],
+        "computational cost": [
+            ({"passes_ec": 2.19, "passes_ts": 2.0}, HOLDS),
+            ({"passes_ec": 2.21, "passes_ts": 2.0}, NO),
+        ],
+    },
+    _method: {
+        "constant prediction": [
+            ({"ece_constant": 0.95e-9, "error_constant": 0.2, "error_network": 0.1}, HOLDS),
+            ({"ece_constant": 1.05e-9, "error_constant": 0.2, "error_network": 0.1}, NO),
+            ({"ece_constant": 0.95e-9, "error_constant": 0.1, "error_network": 0.2}, NO),
+        ],
+        "sign of the loss": [
+            ({"first_line": 0.4, "second_line": 0.4}, HOLDS),
+            ({"first_line": 0.4, "second_line": -0.4}, NO),
+        ],
+        "direction of T": [({"colder": 0.79, "as_trained": 0.8}, HOLDS), ({"colder": 0.81, "as_trained": 0.8}, NO)],
+        "which images EC uses": [
+            ({"ec_test": 1.5, "ec_validation": 1.5}, HOLDS),
+            ({"ec_test": 1.6, "ec_validation": 1.5}, NO),
+        ],
+        "existence and uniqueness of T_EC": [
+            ({"n_falling": 3, "n_crossing": 3, "n_networks": 3, "n_without": 0}, HOLDS),
+            ({"n_falling": 3, "n_crossing": 3, "n_networks": 3, "n_without": 1}, CONDITION),
+            ({"n_falling": 2, "n_crossing": 3, "n_networks": 3, "n_without": 0}, NO),
+            ({"n_falling": 3, "n_crossing": 2, "n_networks": 3, "n_without": 0}, NO),
+            ({"n_falling": 2, "n_crossing": 2, "n_networks": 3, "n_without": 1}, NO),
+        ],
+        "limits of the confidence": [
+            ({"coldest": 0.991, "hottest": 0.0048}, HOLDS),
+            ({"coldest": 0.991, "hottest": 0.0052}, NO),
+            ({"coldest": 0.989, "hottest": 0.0048}, NO),
+        ],
+        "confidence equal to top-N accuracy": [
+            ({"n_solvable": 4, "n_classes": 4}, HOLDS),
+            ({"n_solvable": 3, "n_classes": 4}, CONDITION),
+            ({"n_solvable": 2, "n_classes": 4}, NO),
+        ],
+    },
+    _networks: {
+        "similar temperatures": [
+            ({"temperature_apart": 0.08, "temperature_apart_paper": 0.09}, HOLDS),
+            ({"temperature_apart": 0.09, "temperature_apart_paper": 0.08}, NO),
+        ],
+        "similar ECE and Brier score": [
+            ({"ece_apart": 0.4, "ece_apart_paper": 0.5, "brier_apart": 0.2, "brier_apart_paper": 0.3}, HOLDS),
+            ({"ece_apart": 0.6, "n_ece_similar": 10, "n": 11, "brier_apart": 0.2, "brier_apart_paper": 0.3}, CONDITION),
+            ({"ece_apart": 0.6, "n_ece_similar": 9, "n": 11, "brier_apart": 0.2, "brier_apart_paper": 0.3}, NO),
+            ({"ece_apart": 0.4, "n_ece_similar": 11, "n": 11, "brier_apart": 0.4, "brier_apart_paper": 0.3}, NO),
+        ],
+        "overconfident networks": [
+            ({"coldest": 1.01, "n_overconfident": 11, "n": 11, "coldest_paper": 1.01}, HOLDS),
+            ({"coldest": 0.99, "n_overconfident": 11, "n": 11, "coldest_paper": 1.01}, NO, PAPER),
+            ({"coldest": 1.01, "n_overconfident": 10, "n": 11, "coldest_paper": 0.99}, NO),
+            ({"coldest": 1.01, "n_overconfident": 11, "n": 11, "coldest_paper": 0.99}, HOLDS, OURS),
+        ],
+        "calibration improves": [({"n_better_ece": 11, "n": 11}, HOLDS), ({"n_better_ece": 10, "n": 11}, NO)],
+        "Brier score improves": [
+            ({"n_better_brier": 11, "n": 11, "n_better_brier_paper": 8, "n_paper": 8}, HOLDS),
+            ({"n_better_brier": 10, "n": 11, "n_better_brier_paper": 8, "n_paper": 8}, NO, PAPER),
+            ({"n_better_brier": 11, "n": 11, "n_better_brier_paper": 7, "n_paper": 8}, HOLDS, OURS),
+        ],
+        "EC at least as good as TS": [({"n_significantly_worse": 0}, HOLDS), ({"n_significantly_worse": 1}, NO)],
+        "parameters of the ResNets": [
+            ({"resnet20_here": 0.2749, "resnet56_here": 0.8451}, HOLDS),
+            ({"resnet20_here": 0.2751, "resnet56_here": 0.8451}, NO),
+            ({"resnet20_here": 0.2749, "resnet56_here": 0.8449}, NO),
+        ],
+        "parameters of DenseNet121": [
+            ({"densenet121_here": 7.995}, HOLDS),
+            ({"densenet121_here": 7.805}, HOLDS),
+            ({"densenet121_here": 8.005}, NO),
+            ({"densenet121_here": 7.795}, NO),
+        ],
+        "split of SVHN": [
+            ({"svhn_train": 65931, "svhn_validation": 7325}, HOLDS),
+            ({"svhn_train": 65932, "svhn_validation": 7325}, CONDITION),
+            ({"svhn_train": 65930, "svhn_validation": 7325}, NO),
+            ({"svhn_train": 65932, "svhn_validation": 7326}, NO),
+        ],
+        "which images were augmented": [
+            ({"off_clean": 0.1, "off_augmented": 0.2}, HOLDS),
+            ({"off_clean": 0.2, "off_augmented": 0.1}, CONDITION),
+            ({"off_clean": 0.2, "off_augmented": 0.2}, NO),
+        ],
+        "public networks for CIFAR-100": [({}, OPEN)],
+    },
+    _figures: {
+        "accuracy of the first figure": [({}, OPEN)],
+        "TS and EC in the reliability diagram": [({"diagrams_apart": 1.9}, HOLDS), ({"diagrams_apart": 2.1}, NO)],
+        "accuracy grows with the training set": [
+            ({"rank_correlation": 0.81, "rank_correlation_paper": 0.81}, HOLDS),
+            ({"rank_correlation": 0.79, "rank_correlation_paper": 0.81}, NO, PAPER),
+            ({"rank_correlation": 0.81, "rank_correlation_paper": 0.79}, HOLDS, OURS),
+        ],
+        "similarity at every training size": [
+            ({"size_apart": 0.02, "size_apart_paper": 0.024, "table_apart_paper": 0.08}, HOLDS),
+            ({"size_apart": 0.05, "size_apart_paper": 0.024, "table_apart_paper": 0.08}, CONDITION, PAPER),
+            ({"size_apart": 0.09, "size_apart_paper": 0.024, "table_apart_paper": 0.08}, NO, PAPER),
+        ],
+        "minimum of the ECE": [
+            ({"off_clean": 0.105, "off_augmented": 0.095, "off_paper": 0.105}, HOLDS),
+            ({"off_clean": 0.095, "off_augmented": 0.105, "off_paper": 0.105}, CONDITION, PAPER),
+            ({"off_clean": 0.095, "off_augmented": 0.095, "off_paper": 0.095}, NO),
+        ],
+    },
+    _noise: {
+        "size of the reduction": [
+            ({"reduction": 0.051, "reduction_claimed": 0.07, "reduction_paper": 0.051}, HOLDS),
+            ({"reduction": 0.089, "reduction_claimed": 0.07, "reduction_paper": 0.089}, HOLDS),
+            ({"reduction": 0.089, "reduction_claimed": 0.07, "reduction_paper": 0.091}, HOLDS, OURS),
+            ({"reduction": 0.091, "reduction_claimed": 0.07, "reduction_paper": 0.089}, CONDITION, PAPER),
+            ({"reduction": 0.091, "reduction_claimed": 0.07, "reduction_paper": 0.051}, CONDITION, PAPER),
+            ({"reduction": 0.091, "reduction_claimed": 0.07, "reduction_paper": 0.091}, NO),
+            ({"reduction": 0.091, "reduction_claimed": 0.07, "reduction_paper": 0.049}, NO),
+            ({"reduction": 0.049, "reduction_claimed": 0.07, "reduction_paper": 0.051}, NO, PAPER),
+        ],
+        "different temperatures": [
+            ({"noisy_apart": 0.31, "clean_apart_paper": 0.1, "noisy_apart_paper": 0.31}, HOLDS),
+            ({"noisy_apart": 0.29, "clean_apart_paper": 0.1, "noisy_apart_paper": 0.31}, NO, PAPER),
+            ({"noisy_apart": 0.31, "clean_apart_paper": 0.1, "noisy_apart_paper": 0.29}, HOLDS, OURS),
+        ],
+        "share of corrupted labels": [
+            ({"share": 0.079}, NO),
+            ({"share": 0.081}, HOLDS),
+            ({"share": 0.119}, HOLDS),
+            ({"share": 0.121}, NO),
+        ],
+        "EC better than TS under noise": [
+            ({"n_margin": 2, "n_margin_paper": 2}, HOLDS),
+            ({"n_margin": 1, "n_margin_paper": 2}, NO, PAPER),
+            ({"n_margin": 2, "n_margin_paper": 1}, HOLDS, OURS),
+        ],
+    },
+    _bayes: {
+        "no validation set needed": [({"excess": 0.95e-9}, HOLDS), ({"excess": 1.05e-9}, NO)],
+        "Bayes-optimal calibration": [({"ece": 0.95e-9}, HOLDS), ({"ece": 1.05e-9}, NO)],
+        "T* from the data": [
+            ({"off": 0.95e-8, "error_nearby": 1e-12}, HOLDS),
+            ({"off": 1.05e-8, "error_nearby": 1e-12}, NO),
+            ({"off": 0.95e-8, "error_nearby": -1e-12}, NO),
+        ],
+    },
+    _regression: {
+        "EC against TS in several metrics": [
+            ({"least_lead": 1e-9, "brier_lost": 0.0}, HOLDS),
+            ({"least_lead": 1e-9, "brier_lost": 0.01}, NO),
+            ({"least_lead": -1e-9, "brier_lost": 0.0}, NO),
+        ],
+        "ERM and T*": [
+            ({"nearest_small": 0.0105, "nearest_loss": 0.0105, "scale_high": 1.0}, HOLDS),
+            ({"nearest_small": 0.0095, "nearest_loss": 0.0105, "scale_high": 0.989}, CONDITION),
+            ({"nearest_small": 0.0105, "nearest_loss": 0.0095, "scale_high": 0.989}, CONDITION),
+            ({"nearest_small": 0.0105, "nearest_loss": 0.0095, "scale_high": 0.991}, NO),
+        ],
+        "overconfidence if well specified": [({"coldest": 1.01}, HOLDS), ({"coldest": 0.99}, NO)],
+        "regularisation helps": [
+            ({"error_gain": 1e-9, "ece_gain": 1e-9}, HOLDS),
+            ({"error_gain": -1e-9, "ece_gain": 1e-9}, NO),
+            ({"error_gain": 1e-9, "ece_gain": -1e-9}, NO),
+        ],
+        "two ways to choose the penalty": [
+            ({"ratio_others": 0.02, "ratio_logit": 0.01}, HOLDS),
+            ({"ratio_others": 0.01, "ratio_logit": 0.02}, NO),
+        ],
+        "integral of the ECE": [
+            ({"half": 0.9905}, HOLDS),
+            ({"half": 1.0095}, HOLDS),
+            ({"half": 0.9895}, NO),
+            ({"half": 1.0105}, NO),
+        ],
+        "difference grows with misspecification": [
+            ({"affine_over_logit": 1.01, "constant_over_affine": 1.01}, HOLDS),
+            ({"affine_over_logit": 0.99, "constant_over_affine": 1.01}, NO),
+            ({"affine_over_logit": 1.01, "constant_over_affine": 0.99}, NO),
+        ],
+        "points of that figure": [
+            ({"n_same_logit": 0, "n_same_affine": 0, "n_same_constant": 0}, HOLDS),
+            ({"n_same_logit": 0, "n_same_affine": 1, "n_same_constant": 0}, CONDITION),
+            ({"n_same_logit": 1, "n_same_affine": 0, "n_same_constant": 0}, NO),
+            ({"n_same_logit": 0, "n_same_affine": 0, "n_same_constant": 1}, NO),
+            ({"n_same_logit": 1, "n_same_affine": 1, "n_same_constant": 1}, NO),
+        ],
+        "temperature difference of the constant teacher": [
+            ({"least_step": 0.0, "difference_last": 0.251, "difference_claimed": 0.3}, HOLDS),
+            ({"least_step": 0.0, "difference_last": 0.349, "difference_claimed": 0.3}, HOLDS),
+            ({"least_step": 0.0, "difference_last": 0.249, "difference_claimed": 0.3}, NO),
+            ({"least_step": 0.0, "difference_last": 0.351, "difference_claimed": 0.3}, NO),
+            ({"least_step": -1e-9, "difference_last": 0.3, "difference_claimed": 0.3}, NO),
+        ],
+        "EC has the lower ECE": [({"least_lead": 1e-9}, HOLDS), ({"least_lead": -1e-9}, NO)],
+        "EC and TS if well specified": [
+            ({"logit_lead": 0.0051, "logit_lead_claimed": 0.01}, HOLDS),
+            ({"logit_lead": 0.0149, "logit_lead_claimed": 0.01}, HOLDS),
+            ({"logit_lead": 0.0049, "logit_lead_claimed": 0.01}, NO),
+            ({"logit_lead": 0.0151, "logit_lead_claimed": 0.01}, NO),
+        ],
+        "EC against TS if misspecified": [({"lead_ratio": 1.01}, HOLDS), ({"lead_ratio": 0.99}, NO)],
+        "overconfident at every level": [
+            ({"least_delta": 0.0, "overconfident_below": 0.5}, HOLDS),
+            ({"least_delta": -1.05e-9, "overconfident_below": 0.91}, CONDITION),
+            ({"least_delta": -0.95e-9, "overconfident_below": 0.5}, HOLDS),
+            ({"least_delta": -1.05e-9, "overconfident_below": 0.89}, NO),
+        ],
+        "closer to the diagonal": [
+            ({"ece": 3.0, "ece_ts": 2.0, "ece_ec": 1.0}, HOLDS),
+            ({"ece": 2.0, "ece_ts": 3.0, "ece_ec": 1.0}, NO),
+            ({"ece": 3.0, "ece_ts": 1.0, "ece_ec": 2.0}, NO),
+        ],
+        "temperatures of the density figure": [
+            ({"temperature_ts": 1.2449, "temperature_ec": 1.3451}, HOLDS),
+            ({"temperature_ts": 1.2451, "temperature_ec": 1.3451}, NO),
+            ({"temperature_ts": 1.2449, "temperature_ec": 1.3449}, NO),
+        ],
+    },
+}
+FLAT = [
+    (module, name, numbers, verdict, only[0] if only else None)
+    for module, statements in CASES.items()
+    for name, cases in statements.items()
+    for numbers, verdict, *only in cases
+]
+
+
+def judged(module, name, numbers):
+    """The claim with that name, with some of the numbers replaced."""
+    found = {each.name: each for each in module.STATEMENTS}[name]
+    return found.judged({**module.numbers(PIECES[module]), **numbers})
+
+
+@pytest.mark.parametrize(("module", "name", "numbers", "verdict", "only"), FLAT)
+def test_a_verdict_changes_where_the_criterion_says(module, name, numbers, verdict, only):
+    claim = judged(module, name, numbers)
+    assert claim.verdict == verdict
+    assert claim.true_only_of == only
+    assert bool(claim.condition) == (verdict in (CONDITION, OPEN))
+    assert claim.stands == (verdict in (HOLDS, CONDITION))
+
+
+@pytest.mark.parametrize("module", list(CASES))
+def test_every_statement_of_a_group_has_cases(module):
+    assert module.GROUP in GROUPS
+    assert {each.name for each in module.STATEMENTS} == set(CASES[module])
+
+
+def test_no_two_statements_have_the_same_name_or_the_same_words():
+    listed = [each for group in GROUPS for each in group.statements]
+    assert len({each.name for each in listed}) == len({each.quotation for each in listed}) == len(listed)
+
+
+def test_a_statement_without_a_condition_is_true_or_false():
+    statement = Statement("n", "s", "q", "c", "{x}", lambda n: n["x"] > 0)
+    assert statement.judged({"x": 1}) == Claim("n", "s", "q", "c", "1", "holds")
+    assert statement.judged({"x": -1}) == Claim("n", "s", "q", "c", "-1", "contradicted")
+
+
+def test_texts_are_filled_in_with_numbers():
+    tests = {"holds": lambda n: n["x"] > 2, "holds_if": lambda n: n["x"] > 0, "paper_holds": lambda n: n["x"] < 2}
+    statement = Statement("n", "s", "q", "c", "{x:.1f}, {x:.0%}", condition="if {x}", paper_data="paper {x}", **tests)
+    claim = statement.judged({"x": 1})
+    assert (claim.ours, claim.condition, claim.paper_data) == ("1.0, 100 %", "if 1", "paper 1")
+    assert claim.true_only_of == PAPER

@@ -1,0 +1,91 @@
+"""What README and docs say about the paper's claims is what the artefact `claims` finds."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import nishimori_paper as paper
+from claims_page import page
+from nishimori_paper import _runs
+from nishimori_paper.artefacts._claims import _figures, _networks, _noise, _validation
+from nishimori_paper.artefacts._claims._statement import _filled
+
+ROOT = Path(__file__).parents[2]
+NUMBER = r"-?\d+(?:\.\d+)?"
+
+
+@pytest.fixture(scope="module")
+def folder(computed):
+    return computed("claims")
+
+
+def text_of(name):
+    """The page in one line."""
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
+
+
+def assert_alike(found, written):
+    """The same words and counts, and numbers within a quarter: at quick scale there are fewer points, draws and resamples."""
+    words = [re.sub(NUMBER, "#", text).splitlines() for text in (found, written)]
+    assert words[0] == words[1]
+    for one, other in zip(*(re.findall(rf"({NUMBER})( %)?", text) for text in (found, written)), strict=True):
+        is_count = "." not in other[0] and not other[1]
+        allowed = 0 if is_count else 0.25 * abs(float(other[0]))
+        assert abs(float(one[0]) - float(other[0])) <= allowed, f"{one} where the page says {other}"
+
+
+def test_the_page_of_claims_is_the_output_of_the_artefact(folder):
+    claims = [finding.claim for finding in paper.check("claims", folder)]
+    assert_alike(page(claims), (ROOT / "docs" / "claims.md").read_text(encoding="utf-8"))
+
+
+def test_pages_that_differ_in_a_word_or_a_number_are_not_alike():
+    assert_alike("2.0 of 53, 53 %", "2.1 of 53, 54 %")
+    for written in ("2.0 of 54, 53 %", "2.0 in 53, 53 %", "-2.0 of 53, 53 %", "2.0 of 53, 53 %, 53 %", "2.0 of 53, 90 %"):
+        with pytest.raises((AssertionError, ValueError)):
+            assert_alike("2.0 of 53, 53 %", written)
+
+
+# Sentences of the pages, with the numbers of a group in place of the digits.
+SENTENCES = {
+    ("README.md", _networks): [
+        "stays at {ece_augmented_low:.1%} to {ece_augmented_high:.1%}, where clean validation images give "
+        "{ece_clean_low:.1%} to {ece_clean_high:.1%} with the same two networks",
+    ],
+    ("README.md", _validation): [
+        "{ratio_median:.1f} times as many for the same precision of T (median of {n_networks} networks)"
+    ],
+    ("README.md", _noise): ["lower than that of TS on all {n_lower} networks, by {reduction:.0%} on average for our eight"],
+    ("docs/index.md", _validation): [
+        "EC needs {ratio_low:.1f} to {ratio_high:.1f} times as many validation samples as TS on the bundled networks, in the "
+        "median {ratio_median:.1f} times",
+    ],
+    ("docs/paper.md", _networks): [
+        "(at most {temperature_apart:.1%} apart; {temperature_apart_paper:.1%} in the paper's Table 1)",
+        "lower than after TS on {n_lower} of the {n} networks",
+        "not higher on {n_not_higher_rounded} of the {n}",
+    ],
+    ("docs/paper.md", _noise): [
+        "the mean over its own table ({reduction_paper:.1%}), and here the reduction is {reduction:.0%}"
+    ],
+    ("docs/paper.md", _validation): ["{ratio_median:.2f} times as many as TS in the median of {n_networks} networks"],
+    ("docs/paper.md", _figures): [
+        "({size_apart_paper:.1%} apart at most in the paper's figure, {points:.1f} ± {size_apart_error:.1%} here)"
+    ],
+}
+
+
+@pytest.mark.parametrize(("file", "module"), SENTENCES)
+def test_numbers_in_readme_and_docs_are_those_of_the_artefact(folder, file, module):
+    done = _runs.read(folder / "claims.json")["pieces"]
+    numbers = dict(module.numbers(done))
+    numbers["points"] = 100 * numbers.get("size_apart", 0.0)
+    for sentence in SENTENCES[file, module]:
+        shown = _filled(sentence, numbers).replace(" % to ", " to ")
+        assert shown in text_of(file), shown
+
+
+def test_no_page_counts_claims():
+    for file in ("README.md", "docs/paper.md", "docs/index.md", "docs/claims.md"):
+        assert not re.search(r"\d+ (?:of \d+ )?(?:statements|claims)|Of \d+ statements", text_of(file)), file

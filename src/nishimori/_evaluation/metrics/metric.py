@@ -1,0 +1,422 @@
+"""What a metric is: its name and direction, how it follows from predictions, and how its standard error does."""
+
+from collections.abc import Callable
+from dataclasses import Field, astuple, dataclass, field, fields, is_dataclass
+from functools import cached_property
+from math import inf, isfinite, isnan, nan
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from nishimori._evaluation.limits import FEW, limits_of_share, one_sided
+from nishimori._evaluation.metrics.resampling import KeptOutcomes, Resampling
+from nishimori._rows.batch import Batch
+from nishimori._rows.rows import Rows
+from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.passes import Mean
+from nishimori._sums.predictions import Predictions
+from nishimori._sums.reliability import uniform_edges
+from nishimori._support import arrays
+from nishimori._support.arrays import Array, HostArray
+from nishimori._support.intervals import (
+    Interval,
+    interval_around,
+    interval_in_ratio,
+    interval_of_share,
+    number_behind,
+    two_sided,
+)
+from nishimori.errors import InputError
+
+if TYPE_CHECKING:
+    from nishimori._evaluation.ece_difference import EceDifference
+    from nishimori._evaluation.scorecard import Scorecard
+    from nishimori._sums.binned_gaps import BinnedGaps
+    from nishimori._sums.census import Census
+    from nishimori._sums.sketch.answers import NodeScores
+
+Direction = Literal["lower", "higher"]
+"""Which values of a metric are better."""
+
+StandardError = float | Callable[[], float] | None
+"""A standard error, or what computes it when it is asked for; None if it is not known."""
+
+Needs = Literal["top", "label", "all"]
+"""Which probabilities of a row a metric needs: that of the predicted class, also that of the true class, or those of all."""
+
+_WAYS = ("of_rows", "sums", "of_outcomes")
+
+# Sums of many numbers may exceed a bound by so much.
+_ROUNDING = 1e-9
+
+# What results hold beside metrics, or bounds are about.
+_TAKEN = {"n_samples", "temperature", "estimates", "reliability", "method", "why", "class_gap", "group_gap", "ece_corrected"}
+_TAKEN |= {"n_at_zeros", "n_clusters", "caveat", "interval", "to_dict", "why_no_se", "names", "bins", "title"}
+
+
+class Limits(NamedTuple):
+    """One-sided limits of a metric, and a word about it, which may be empty."""
+
+    low: float
+    high: float
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A metric of some data, and how sure it is.
+
+    Attributes
+    ----------
+    metric : Metric
+        What was measured.
+    value : float
+        The metric.
+    se : float or None
+        Its standard error; None where it is not known.
+    why_no_se : str
+        Why the standard error is not known; empty if it is.
+    """
+
+    metric: "Metric" = field(repr=False)
+    value: float
+    error: StandardError = field(default=None, repr=False)  # the standard error, or what computes it
+    why_no_se: str = field(default="", repr=False)
+    squares: float = field(default=nan, repr=False)  # Σw²/(Σw)²
+    gaps: "BinnedGaps | None" = field(default=None, repr=False)  # of metrics that are made of bins
+
+    @cached_property
+    def se(self) -> float | None:
+        found = self.error() if callable(self.error) else self.error
+        return found if found is None or isfinite(found) else None
+
+    def __repr__(self) -> str:
+        known = f"±{self.se:.3g}" if self.se is not None else "without a standard error"
+        return f"<Estimate: {self.metric.label} {self.value:.6g} {known}>"
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The range of the metric that the data leave possible.
+
+        Parameters
+        ----------
+        level : float
+            How often such an interval contains the metric of infinitely many samples, between 0 and 1.
+        """
+        if self.se is None:
+            raise InputError(f"`interval` needs the standard error of {self.metric.label}, which is not known: {self.reason}")
+        return self.metric.interval(self, level)
+
+    @property
+    def reason(self) -> str:
+        """Why the standard error is not known, where it is not."""
+        return self.why_no_se or "some parts of the data have no such metric by themselves."
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of the second calibration minus that of the first.
+
+    Attributes
+    ----------
+    value : float
+        The difference; negative if the second is lower.
+    se : float or None
+        Its standard error; None if it is not known.
+    p_value : float or None
+        How probable a difference of either sign of at least this size is if there is none.
+    """
+
+    value: float
+    se: float | None
+    p_value: float | None
+    ece: "EceDifference | None" = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def normal(cls, value: float, error: float) -> "Difference":
+        """A difference whose error is normal; one that is not finite is not known."""
+        if not isfinite(error) or not isfinite(value):
+            return cls(value, None, None)
+        if error == 0:
+            return cls(value, 0.0, 1.0 if value == 0 else 0.0)
+        return cls(value, error, two_sided(value / error))
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The differences that the data leave possible, as a named tuple (low, high).
+
+        Parameters
+        ----------
+        level : float
+            How often such an interval contains the difference of infinitely many samples, between 0 and 1.
+        """
+        if self.ece is not None:
+            return self.ece.interval(level)
+        if self.se is None:
+            raise InputError(
+                "`interval` needs the standard error of the difference, which is not known: there is only one sample, the "
+                "loss is infinite because a true class is masked, or the metric has none."
+            )
+        return interval_around(self.value, self.se, level)
+
+
+class Metric:
+    """A number that says how good probabilities are: what `evaluate`, `compare`, `gate` and reports measure.
+
+    Subclass it, give it a name, and write one of these three. Parameters of the metric are the fields of a frozen dataclass.
+
+    - `of_rows`: a number per sample. The metric is their weighted mean. Standard errors, those of clusters and of paired
+      differences included, follow.
+    - `sums` and `of_sums`: anything that adds, for each batch of samples; the metric and its standard error from the total.
+    - `of_outcomes`: the metric from the confidence and the correctness of all samples, which are kept, 17 bytes per sample.
+      Standard errors come from resampling.
+
+    Pass it as ``metrics=[...]``, or give it its name everywhere with `nishimori.metrics.register`.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in results: a word, such as "classwise_brier".
+    title : str
+        What tables call it; the name by default.
+    direction : {"lower", "higher"} or None
+        Which values are better; None where neither is.
+    bounds : tuple of float
+        The lowest and the highest value that it can have.
+    in_percent : bool
+        Whether tables show it in percent.
+    is_share : bool
+        Whether it is the share of samples for which something is true. Intervals are then Wilson's.
+    resampling : {"jackknife", "bootstrap"}
+        Where the standard error of `of_outcomes` comes from. The jackknife is for smooth functions of the data, and takes 100
+        evaluations; the bootstrap takes 200.
+    needs : {"top", "label", "all"}
+        Which probabilities of a sample it needs: that of the predicted class, also that of the true class, or all. Top-k
+        log-probabilities do not have all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import nishimori
+    >>> class Entropy(nishimori.Metric):
+    ...     name = "entropy"
+    ...     direction = None
+    ...     def of_rows(self, predictions):
+    ...         p = predictions.probabilities
+    ...         return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=1)
+    >>> card = nishimori.evaluate([[2.0, 0.0], [0.0, 1.0]], [0, 0], metrics=[Entropy()])
+    >>> print(f"{card['entropy'].value:.3f} ± {card['entropy'].se:.3f}")
+    0.474 ± 0.077
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str] = ""
+    direction: ClassVar[Direction | None] = "lower"
+    bounds: ClassVar[tuple[float, float]] = (0.0, inf)
+    in_percent: ClassVar[bool] = False
+    is_share: ClassVar[bool] = False
+    resampling: ClassVar[Resampling] = "jackknife"
+    needs: ClassVar[Needs] = "all"
+
+    kind: ClassVar[str]  # the name of the method that it is made of
+
+    # What only the library's own metrics say.
+    by_default: ClassVar[bool] = False  # part of every scorecard: it needs no more than the sums that are there anyway
+    in_tables: ClassVar[bool] = True  # False where another column of the table says the same
+    of_predictions: ClassVar[bool] = False  # whether no temperature changes it
+    order: ClassVar[int] = 100  # its place in tables
+    why_infinite: ClassVar[str] = "its mean is not finite."
+    of_bins: ClassVar[bool] = False  # whether `sums` are those per bin of the scorecard itself, `Predictions.binned`
+    bound_range: ClassVar[tuple[float, float] | None] = None  # what a bound can be, where that is not `bounds`
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        written = [way for way in _WAYS if getattr(cls, way) is not getattr(Metric, way)]
+        if len(written) != 1:
+            found = ", ".join(written) or "none of them"
+            raise InputError(f"The metric {cls.__name__}", f"have one of the methods {', '.join(_WAYS)}", got=found)
+        cls.kind = written[0]
+        name = getattr(cls, "name", None)
+        if not isinstance(name, str) or not name.isidentifier():
+            raise InputError(f"{cls.__name__}.name", "be a word of letters, digits and underscores", got=repr(name))
+        if name in _TAKEN:
+            raise InputError(f"{cls.__name__}.name", "be another word", got=f"{name!r}, which results use for something else")
+        if cls.direction not in (None, "lower", "higher"):
+            raise InputError(f"{cls.__name__}.direction", "be 'lower', 'higher' or None", got=repr(cls.direction))
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))  # attributes may have no hash
+
+    def of_rows(self, predictions: Predictions) -> Any:
+        """A number per sample, whose weighted mean is the metric.
+
+        Parameters
+        ----------
+        predictions : Predictions
+            Some samples, with ``probabilities``, ``labels``, ``confidence``, ``correct``, ``predicted``, ``log_likelihood``.
+
+        Returns
+        -------
+        array of shape (n,)
+            Infinite where the metric of all samples is to be infinite; never NaN.
+        """
+        raise NotImplementedError
+
+    def of_mean(self, mean: float) -> float:
+        """The metric from the mean of `of_rows`: the mean itself, or its complement."""
+        return mean
+
+    def sums(self, predictions: Predictions) -> Any:
+        """Anything of some samples that adds (``+``) to the same of others, such as an array of numbers.
+
+        Where its standard error is to hold for clusters and for weights that are counts, ``predictions.clusters`` and
+        ``predictions.counts`` say so.
+        """
+        raise NotImplementedError
+
+    def of_sums(self, sums: Any) -> tuple[float, StandardError]:
+        """The metric and its standard error from the sums of all samples.
+
+        The standard error may be None if it is not known, or a function without arguments if it takes long to compute.
+        """
+        raise NotImplementedError
+
+    def pair(self, first: Predictions, second: Predictions) -> Any:  # noqa: ARG002 - for those that can
+        """Anything that adds and tells `difference` how two calibrations of the same samples vary together; None by default."""
+        return None
+
+    def difference(self, first: Any, second: Any, pair: Any, *, alone: bool) -> Difference:  # noqa: ARG002 - for those that can
+        """The metric of the second sums minus that of the first; ``alone`` if these are of one sample.
+
+        Without `pair` its standard error is not known.
+        """
+        return Difference(self.from_sums(second)[0] - self.from_sums(first)[0], None, None)
+
+    def of_outcomes(self, confidence: HostArray, correct: HostArray, weights: HostArray) -> float:
+        """The metric from the confidence of all samples, whether each was correct, and their weights, in one array each."""
+        raise NotImplementedError
+
+    def interval(self, estimate: Estimate, level: float) -> Interval:
+        """The range of the metric that the data leave possible, where the standard error is known."""
+        value, error = estimate.value, estimate.se
+        assert error is not None, "whose absence has a reason"
+        if self.is_share:
+            return interval_of_share(value, number_behind(value, error**2, estimate.squares), level)
+        return _inside(interval_around(value, error, level), self.bounds)
+
+    def limits(self, estimate: Estimate, card: "Scorecard", level: float) -> Limits:
+        """One-sided limits, each on the wrong side of the truth in at most a share 1 - ``level`` of data sets."""
+        value, error = estimate.value, estimate.se
+        assert error is not None, "whose absence has a reason"
+        if self.is_share:
+            return Limits(*limits_of_share(value, number_behind(value, error**2, estimate.squares), level))
+        low, high = interval_around(value, error, one_sided(level))
+        about = ""
+        if error == 0 and value in self.bounds:  # as where all answers are right: samples that vary would tell more
+            return Limits(*self.bounds, "no sample differs")
+        if self.kind == "of_rows" and self.direction == "lower" and self.bounds[0] == 0:
+            # Few large losses skew the error of a mean loss, so its upper limit is the further one of two.
+            high = interval_in_ratio(value, error, one_sided(level)).high if value > 0 else 0.0
+            if card.error < FEW * estimate.squares:
+                high, about = inf, f"fewer than {FEW} wrong answers, which decide it"
+        return Limits(*_inside(Interval(low, high), self.bounds), about)
+
+    def for_gate(self, estimate: Estimate) -> float:
+        """What a bound is held against: the value, or another estimate of the same."""
+        return estimate.value
+
+    def check(self, data: Rows) -> None:
+        """Refuse parameters that do not suit the data."""
+
+    def of_sketch(self, answer: "NodeScores", census: "Census") -> Estimate | None:  # noqa: ARG002 - for those that can
+        """The metric from what a sketch keeps; None if that is not enough."""
+        return None
+
+    def measure(self, data: Rows, beta: float) -> float:
+        """The metric of rows at an inverse temperature."""
+        found = data.gather(MeasureOne(self, beta))
+        if self.kind == "of_rows":
+            return self.of_mean(found.value)
+        return self.from_sums(found)[0] if self.kind == "sums" else found.value(self.of_outcomes)
+
+    def check_value(self, value: float) -> None:
+        """Refuse a value that the metric says it cannot have: intervals are cut at its bounds."""
+        low, high = self.bounds
+        room = _ROUNDING * max(1.0, abs(value))
+        if not isnan(value) and not low - room <= value <= high + room:
+            raise InputError(f"{type(self).__name__}.bounds", f"hold the metric of these data, {value:.6g}", got=self.bounds)
+
+    def summed(self, predictions: Predictions) -> Any:
+        """What `sums` returns, which must add as numbers do."""
+        found = self.sums(predictions)
+        if isinstance(found, tuple | list | str | dict | set) or not hasattr(found, "__add__"):
+            remedy = "Return an array, or an object with `__add__`."
+            raise InputError(f"{type(self).__name__}.sums", "return what adds with +", got=f"{found!r:.60}", remedy=remedy)
+        return found
+
+    def from_sums(self, sums: Any) -> tuple[float, StandardError]:
+        """What `of_sums` returns, which must be a number and its standard error."""
+        found: Any = self.of_sums(sums)
+        name, what = f"{type(self).__name__}.of_sums", "return the value and its standard error or None"
+        if not (isinstance(found, tuple) and len(found) == 2):
+            raise InputError(name, what, got=f"{found!r:.60}")
+        value, error = found
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise InputError(name, what, got=f"{found!r:.60}") from None
+        if isnan(number):
+            raise InputError(name, what, got="NaN")
+        return number, error
+
+    @property
+    def label(self) -> str:
+        """What it is called in results: its name, and those of its parameters that are not the usual ones."""
+        return self.name + self._parameters
+
+    @property
+    def shown(self) -> str:
+        """What tables call it."""
+        return " ".join(filter(None, (self.title or self.name.replace("_", " "), self._parameters)))
+
+    @property
+    def _parameters(self) -> str:
+        own: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
+        changed = [f"{each.name}={value!r}" for each in own if (value := getattr(self, each.name)) != each.default]
+        return f"({', '.join(changed)})" if changed else ""
+
+    @property
+    def key(self) -> Any:
+        """What distinguishes the numbers per row of this metric from those of others."""
+        own = repr(astuple(self)) if is_dataclass(self) else id(self) if vars(self) else ""
+        return type(self).of_rows, own
+
+    def rows(self, predictions: Predictions) -> Array:
+        """The numbers of `of_rows`, checked, in the array library of the batch."""
+        batch, found = predictions.batch, self.of_rows(predictions)
+        if not hasattr(found, "shape") or tuple(found.shape) != (batch.n_rows,):
+            got = getattr(found, "shape", type(found).__name__)
+            raise InputError(f"{type(self).__name__}.of_rows", f"return an array of shape ({batch.n_rows},)", got=got)
+        if not isinstance(found, np.ndarray):
+            return found
+        found = found.astype(np.float64, copy=False)
+        return found if isinstance(batch.double, np.ndarray) else arrays.on_device_of(found, batch.double)
+
+
+def _inside(interval: Interval, bounds: tuple[float, float]) -> Interval:
+    return Interval(max(interval.low, bounds[0]), min(interval.high, bounds[1]))
+
+
+@dataclass(frozen=True)
+class MeasureOne:
+    """The pass that gathers what one metric is made of."""
+
+    metric: Metric
+    beta: float
+
+    def __call__(self, batch: Batch) -> Any:
+        predictions = Predictions(Gibbs(batch, self.beta), uniform_edges(15))
+        if self.metric.kind == "of_rows":
+            return Mean(batch.total(self.metric.rows(predictions)), batch.weight)
+        return self.metric.summed(predictions) if self.metric.kind == "sums" else KeptOutcomes.of(predictions)

@@ -1,0 +1,113 @@
+"""Standard errors of metrics that are a function of all outcomes: by leaving out parts of the rows, or by drawing them again.
+
+The jackknife leaves out one of 100 random groups of rows at a time; it needs a smooth function of the data. The bootstrap draws
+as many rows as there are, 200 times, and needs less. Rows of one cluster stay together. The groups and the draws depend on the
+number of rows alone, so that two calibrations of the same rows share them: the spread of the differences is the standard error
+of the difference.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import sqrt
+from typing import Literal
+
+import numpy as np
+
+from nishimori._sums.predictions import Predictions
+from nishimori._support.arrays import HostArray
+
+Resampling = Literal["jackknife", "bootstrap"]
+
+OfOutcomes = Callable[[HostArray, HostArray, HostArray], float]
+"""A metric from confidences, correctness and weights."""
+
+_GROUPS = 100
+_DRAWS = 200
+_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class KeptOutcomes:
+    """The confidence of each row, whether it was correct, its weight and its cluster. Those of other rows add."""
+
+    parts: tuple[tuple[HostArray, HostArray, HostArray, HostArray | None], ...]
+    counts: bool
+    _known: dict[tuple[OfOutcomes, Resampling], HostArray] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, predictions: Predictions) -> "KeptOutcomes":
+        """Those of one batch."""
+        columns = (predictions.confidence, predictions.correct, predictions.weights, predictions.clusters)
+        return cls((columns,), predictions.counts)
+
+    def __add__(self, other: "KeptOutcomes") -> "KeptOutcomes":
+        return KeptOutcomes(self.parts + other.parts, self.counts)
+
+    @cached_property
+    def columns(self) -> tuple[HostArray, HostArray, HostArray]:
+        """Confidence, correctness and weight of all rows."""
+        confidence, correct, weights = (np.concatenate([part[i] for part in self.parts]) for i in range(3))
+        return confidence, correct, weights
+
+    @cached_property
+    def _units(self) -> HostArray:
+        """The number of the independent unit, a row or a cluster, that each row belongs to."""
+        codes = [part[3] for part in self.parts]
+        held = [each for each in codes if each is not None]
+        return np.unique(np.concatenate(held), return_inverse=True)[1] if held else np.arange(len(self.columns[0]))
+
+    def value(self, metric: OfOutcomes) -> float:
+        """The metric of all rows."""
+        return float(metric(*self.columns))
+
+    def se(self, metric: OfOutcomes, resampling: Resampling) -> float:
+        """The standard error of the metric."""
+        return _spread(self._replicates(metric, resampling), self._kind(resampling))
+
+    def difference_se(self, first: "KeptOutcomes", metric: OfOutcomes, resampling: Resampling) -> float:
+        """The standard error of the metric of these outcomes minus that of others of the same rows."""
+        mine, theirs = (each._replicates(metric, resampling) for each in (self, first))
+        return _spread(mine - theirs, self._kind(resampling))
+
+    def _kind(self, resampling: Resampling) -> Resampling:
+        """A weight that stands for many samples cannot be left out as one, but drawn."""
+        return "bootstrap" if self.counts else resampling
+
+    def _replicates(self, metric: OfOutcomes, resampling: Resampling) -> HostArray:
+        key = metric, self._kind(resampling)
+        if key not in self._known:
+            confidence, correct, weights = self.columns
+            found = []
+            with np.errstate(divide="ignore", invalid="ignore"):  # a part may have no wrong answer, say
+                for redrawn in self._without_groups(weights) if key[1] == "jackknife" else self._draws(weights):
+                    kept = redrawn > 0
+                    found.append(float(metric(confidence[kept], correct[kept], redrawn[kept])))
+            self._known[key] = np.array(found)
+        return self._known[key]
+
+    def _without_groups(self, weights: HostArray) -> Iterator[HostArray]:
+        """The weights with those of one group of units set to zero, for each group."""
+        n_units = int(self._units.max()) + 1
+        n_groups = min(n_units, _GROUPS)
+        group = np.random.default_rng(_SEED).permutation(n_units) % n_groups
+        of_row = group[self._units]
+        for number in range(n_groups):
+            yield np.where(of_row == number, 0.0, weights)
+
+    def _draws(self, weights: HostArray) -> Iterator[HostArray]:
+        """The weights of random draws of as many units as there are."""
+        rng, n_units = np.random.default_rng(_SEED), int(self._units.max()) + 1
+        for _ in range(_DRAWS):
+            if self.counts:
+                yield rng.multinomial(round(weights.sum()), weights / weights.sum()).astype(float)
+            else:
+                yield weights * np.bincount(rng.integers(n_units, size=n_units), minlength=n_units)[self._units]
+
+
+def _spread(replicates: HostArray, resampling: Resampling) -> float:
+    """The standard error that replicates of a metric tell."""
+    if resampling == "bootstrap":
+        return float(np.std(replicates, ddof=1))
+    n = len(replicates)
+    return sqrt((n - 1) / n * float(((replicates - replicates.mean()) ** 2).sum()))

@@ -1,0 +1,209 @@
+"""The sums behind scorecards, from one reading: what each metric is made of, after each of several maps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import isfinite, isnan
+from typing import Any
+
+import numpy as np
+
+from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
+from nishimori._evaluation.metrics.resampling import KeptOutcomes
+from nishimori._rows.batch import Batch
+from nishimori._sums.census import at_zeros
+from nishimori._sums.passes import Sums
+from nishimori._sums.predictions import BinSums, Predictions, predictions_after
+from nishimori._sums.spread import ClusterSpread, Spread, spread
+from nishimori._support.arrays import Array, HostArray
+from nishimori.errors import InputError
+from nishimori.maps.map import Map
+
+ONE_SAMPLE = "there is only one sample."
+"""Why nothing of one sample has a standard error."""
+
+
+@dataclass(frozen=True, eq=False)
+class MetricPlan:
+    """Which metrics are measured, and from which sums: numbers per row are summed once for all metrics that have the same."""
+
+    metrics: tuple[Metric, ...]
+
+    @cached_property
+    def of_rows(self) -> list[Metric]:
+        """A metric for each column of numbers per row."""
+        first: dict[Any, Metric] = {}
+        for each in self.metrics:
+            if each.kind == "of_rows":
+                first.setdefault(each.key, each)
+        return list(first.values())
+
+    @cached_property
+    def columns(self) -> dict[Any, int]:
+        """The places of the numbers per row, by what tells them apart."""
+        return {each.key: place for place, each in enumerate(self.of_rows)}
+
+    @cached_property
+    def of_sums(self) -> list[Metric]:
+        """The metrics that have sums of their own: not those per bin, which every scorecard has."""
+        return [each for each in self.metrics if each.kind == "sums" and not each.of_bins]
+
+    @cached_property
+    def keeps_outcomes(self) -> bool:
+        """Whether some metric is a function of all outcomes, which are kept once for all of them."""
+        return any(each.kind == "of_outcomes" for each in self.metrics)
+
+    def rows(self, predictions: Predictions) -> list[Array]:
+        """The numbers per row."""
+        return [each.rows(predictions) for each in self.of_rows]
+
+    def own_sums(self, predictions: Predictions) -> Sums:
+        """The sums that metrics have of their own."""
+        kept = [KeptOutcomes.of(predictions)] if self.keeps_outcomes else []
+        return Sums((*(each.summed(predictions) for each in self.of_sums), *kept))
+
+
+@dataclass(frozen=True)
+class ScoreSums:
+    """The sums of some rows after a map; those of other rows add."""
+
+    n_rows: int
+    n_at_zeros: int
+    weight: float
+    totals: HostArray
+    spread: Spread | ClusterSpread
+    binned: BinSums
+    own: Sums
+
+    @classmethod
+    def of(cls, predictions: Predictions, rows: Sequence[Array], plan: MetricPlan, n_at_zeros: int) -> "ScoreSums":
+        """The sums of a batch after a map; ``n_at_zeros`` rows gave probability zero to their true class."""
+        batch = predictions.batch
+        totals = batch.totals(rows)
+        for metric, total in zip(plan.of_rows, totals.tolist(), strict=True):
+            if isnan(total):
+                name = f"{type(metric).__name__}.of_rows"
+                raise InputError(name, "return numbers for all rows", got="NaN, or infinities of both signs")
+        return cls(
+            n_rows=batch.n_rows,
+            n_at_zeros=n_at_zeros,
+            weight=batch.weight,
+            totals=totals,
+            spread=spread(batch, rows, counts=predictions.counts),
+            binned=predictions.binned,
+            own=plan.own_sums(predictions),
+        )
+
+    def __add__(self, other: "ScoreSums") -> "ScoreSums":
+        return ScoreSums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    @property
+    def means(self) -> HostArray:
+        return self.totals / self.weight
+
+    @property
+    def errors(self) -> HostArray:
+        """The standard error of each mean; NaN for an infinite one."""
+        with np.errstate(invalid="ignore"):
+            found: HostArray = np.sqrt(self.spread.around(self.means)) / self.weight
+            return found
+
+    def sums_of(self, metric: Metric, plan: MetricPlan) -> Any:
+        """What a metric that is not a mean is made of."""
+        if metric.of_bins:
+            return self.binned
+        return self.own.items[-1 if metric.kind == "of_outcomes" else plan.of_sums.index(metric)]
+
+    def estimates(self, plan: MetricPlan) -> dict[str, Estimate]:
+        """Each metric with its standard error, by name."""
+        means, errors = self.means.tolist(), self.errors.tolist()
+        squares = self.spread.squares / self.weight**2
+        found = {}
+        for metric in plan.metrics:
+            gaps = self.binned.gaps if metric.of_bins else None
+            why = ""
+            if metric.kind == "of_rows":
+                place = plan.columns[metric.key]
+                value, error = metric.of_mean(means[place]), errors[place]
+                if not isfinite(error):
+                    error, why = None, metric.why_infinite
+            elif metric.kind == "sums":
+                value, error = metric.from_sums(self.sums_of(metric, plan))
+                why = "" if error is not None else f"{metric.label} has none."
+            else:
+                kept: KeptOutcomes = self.sums_of(metric, plan)
+                value, error = kept.value(metric.of_outcomes), partial(kept.se, metric.of_outcomes, metric.resampling)
+            if self.n_rows == 1:
+                error, why = None, ONE_SAMPLE
+            metric.check_value(float(value))
+            found[metric.label] = Estimate(metric, float(value), error, why, squares, gaps)
+        return found
+
+
+@dataclass(frozen=True)
+class PairSums:
+    """How the metrics of two maps vary together: the spread of differences per row, and what metrics keep of their own."""
+
+    spread: Spread | ClusterSpread
+    own: Sums
+
+    @classmethod
+    def of(
+        cls, first: Predictions, second: Predictions, rows: tuple[Sequence[Array], Sequence[Array]], plan: MetricPlan
+    ) -> "PairSums":
+        """The sums of two maps together over the rows of a batch."""
+        with np.errstate(invalid="ignore"):  # two infinite losses
+            differences = [b - a for a, b in zip(*rows, strict=True)]
+        kept = tuple(_Optional(each.pair(first, second)) for each in plan.metrics if each.kind == "sums")
+        return cls(spread(first.batch, differences, counts=first.counts), Sums(kept))
+
+    def __add__(self, other: "PairSums") -> "PairSums":
+        return PairSums(self.spread + other.spread, self.own + other.own)  # type: ignore[operator]
+
+    def differences(self, first: ScoreSums, second: ScoreSums, plan: MetricPlan) -> dict[str, Difference]:
+        """Second minus first, by the name of the metric."""
+        with np.errstate(invalid="ignore"):
+            values = second.means - first.means
+            errors = np.sqrt(self.spread.around(values)) / first.weight
+        before, after = (dict(zip(plan.columns, each.means.tolist(), strict=True)) for each in (first, second))
+        alone = first.n_rows == 1
+        of_sums = iter(self.own.items)
+        found = {}
+        for metric in plan.metrics:
+            if metric.kind == "of_rows":
+                value = metric.of_mean(after[metric.key]) - metric.of_mean(before[metric.key])
+                found[metric.label] = Difference.normal(value, np.nan if alone else float(errors[plan.columns[metric.key]]))
+                continue
+            mine, theirs = first.sums_of(metric, plan), second.sums_of(metric, plan)
+            if metric.kind == "sums":
+                found[metric.label] = metric.difference(mine, theirs, next(of_sums).sums, alone=alone)
+            else:
+                value = theirs.value(metric.of_outcomes) - mine.value(metric.of_outcomes)
+                error = np.nan if alone else theirs.difference_se(mine, metric.of_outcomes, metric.resampling)
+                found[metric.label] = Difference.normal(value, error)
+        return found
+
+
+@dataclass(frozen=True)
+class _Optional:
+    """Sums that may be missing."""
+
+    sums: Any
+
+    def __add__(self, other: "_Optional") -> "_Optional":
+        return self if self.sums is None else _Optional(self.sums + other.sums)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasureScores:
+    """The pass that sums what metrics are made of after several maps, one distribution at a time."""
+
+    maps: tuple[Map, ...]
+    edges: tuple[HostArray, ...]
+    plan: MetricPlan
+    counts: bool = False
+
+    def __call__(self, batch: Batch) -> Sums:
+        zeros = at_zeros(batch)
+        found = predictions_after(self.maps, self.edges, batch, counts=self.counts)
+        return Sums(tuple(ScoreSums.of(each, self.plan.rows(each), self.plan, zeros) for each in found))

@@ -1,0 +1,808 @@
+/* Power sums of rows of logits, and the sums of a fit: the kernel of NumPy arrays. `native.py` calls it through ctypes.
+
+This file is compiled once for each set of instructions, with VARIANT = baseline, avx2 or avx512, and all are linked into one
+library, whose exported names end in the name of the variant. The object of the baseline also has `nishimori_abi` and
+`nishimori_supports`, which says what the processor can run.
+
+NaN, infinities and subnormal numbers are data. So no flag may let the compiler assume that they do not occur (-ffast-math), or
+change how the process rounds. Where sums may be added in any order, a pragma says so. */
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Increase it with every change of an exported function or of a struct that it takes. */
+#define ABI 1
+
+#ifndef VARIANT
+#define VARIANT baseline
+#define IS_BASELINE 1
+#endif
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define EXPORTED(name) JOIN(name, VARIANT)
+
+#if defined(_MSC_VER)
+#define EXPORT __declspec(dllexport)
+#define ALWAYS_INLINE __forceinline
+#define NO_INLINE __declspec(noinline)
+#define SIMD(clauses)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NO_INLINE __attribute__((noinline)) /* one loop per function: compilers then keep its constants in registers */
+#define PRAGMA(text) _Pragma(#text)
+#define SIMD(clauses) PRAGMA(omp simd clauses)
+#endif
+
+/* The number of rows that are transposed at a time, if a row has at most so many bytes (128 classes in float). Three lines of
+the cache: columns at distances of a power of two would all compete for the same few places in it. */
+#define LANES 48
+#define FEW 512
+
+/* Number of rows whose sums are kept before they are added up. A multiple of LANES. */
+#define ROWS 240
+
+/* Number of classes that are added in float before they go into a double sum, if lanes are rows. */
+#define GROUP 25
+
+/* The top class of a row that does not count. */
+#define NONE (-1)
+
+#define NO_MEMORY (-1)
+#define N_SUMS 40
+
+/* How to compute exp(β d) from d: `scale`, a power of two, brings β near 1, so that powers of d do not overflow. β·log2(e) of the
+scaled d is high + low, and its inverse unit_high + unit_low. `smallest` is the scaled d whose weight is 0. */
+typedef struct {
+    double scale, smallest, high, low, unit_high, unit_low;
+} nishimori_term;
+
+/* How to get the sums at several β. A chain is a list of β each twice the one before: one exp, then squares. `chains` says where
+in `places` each chain starts, and the end; `places` is the index of each β in the caller's list; `factors` (betas, 7) undo the
+scale of each power. `at_zero` and `at_infinity` are the places of β = 0 and ∞, for half precision alone. */
+typedef struct {
+    int64_t n_chains, n_betas, n_at_zero, n_at_infinity;
+    const nishimori_term *terms;
+    const int64_t *chains, *places, *at_zero, *at_infinity;
+    const double *factors;
+} nishimori_plan;
+
+/* Memory that starts with a line of the cache; vectors across two lines take twice as long. `memory` is what is freed. */
+static void *aligned_memory(size_t size, void **memory)
+{
+    *memory = malloc(size + 64);
+    return *memory ? (char *)*memory + (64 - (uintptr_t)*memory % 64) % 64 : NULL;
+}
+
+/* --- sums over rows ----------------------------------------------------------------------------------------------------- */
+
+/* Add the sums of a pair of observables over some rows to `total`; the formulas are those of `pair_sums`. `ec` and `ts` are power
+sums (5, ROWS) at the β of each. */
+static NO_INLINE void add_rows(const double *restrict ec, const double *restrict ts, const double *restrict right,
+                               const double *restrict label_d, const double *restrict weights, int n, double *restrict total)
+{
+    double e0 = 0, e1 = 0, e2 = 0, e3 = 0, e4 = 0, e5 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0, t4 = 0, t5 = 0;
+    double ee = 0, tt = 0, et = 0, eew = 0, ttw = 0, etw = 0, sw = 0, sww = 0, sr = 0, sl = 0;
+    double ss = 0, vv = 0, sv = 0, es = 0, tv = 0, ev = 0, xs = 0, svw = 0, esw = 0, tvw = 0, evw = 0, xsw = 0;
+    double wrong = 0, right_squares = 0, wrong_squares = 0, n_right = 0, n_at_masks = 0;
+    SIMD(reduction(+ : e0, e1, e2, e3, e4, e5, t0, t1, t2, t3, t4, t5, ee, tt, et, eew, ttw, etw, sw, sww, sr, sl, ss, vv, sv,  \
+                       es, tv, ev, xs, svw, esw, tvw, evw, xsw, wrong, right_squares, wrong_squares, n_right, n_at_masks))
+    for (int i = 0; i < n; i++) {
+        double w = weights[i], r = right[i], d = label_d[i], w2 = w * w;
+        double c = 1.0 / (1.0 + ec[i]);
+        double m1 = ec[ROWS + i] * c, m2 = ec[2 * ROWS + i] * c, m3 = ec[3 * ROWS + i] * c, m4;
+        double gap = r != 0.0 ? -ec[i] * c : c;
+        double slope = -c * m1;
+        e0 += w * gap;
+        e1 += w * fabs(gap);
+        e2 += w * slope;
+        e3 += w * c * (2.0 * m1 * m1 - m2);
+        e4 += w * c * (6.0 * m1 * (m2 - m1 * m1) - m3);
+        e5 += w2 * slope * slope;
+        c = 1.0 / (1.0 + ts[i]);
+        m1 = ts[ROWS + i] * c, m2 = ts[2 * ROWS + i] * c, m3 = ts[3 * ROWS + i] * c, m4 = ts[4 * ROWS + i] * c;
+        double excess = m1 - d;
+        double variance = m2 - m1 * m1;
+        t0 += w * excess;
+        t1 += w * (fabs(m1) + fabs(d));
+        t2 += w * variance;
+        t3 += w * (m3 - m1 * m2 - 2.0 * m1 * variance);
+        t4 += w * (m4 - 4.0 * m1 * m3 - 3.0 * m2 * m2 + 6.0 * m1 * m1 * (2.0 * m2 - m1 * m1));
+        t5 += w2 * variance * variance;
+        ee += w * gap * gap;
+        tt += w * excess * excess;
+        et += w * gap * excess;
+        eew += w2 * gap * gap;
+        ttw += w2 * excess * excess;
+        etw += w2 * gap * excess;
+        ss += w * slope * slope;
+        vv += w * variance * variance;
+        sv += w * slope * variance;
+        es += w * gap * slope;
+        tv += w * excess * variance;
+        ev += w * gap * variance;
+        xs += w * excess * slope;
+        svw += w2 * slope * variance;
+        esw += w2 * gap * slope;
+        tvw += w2 * excess * variance;
+        evw += w2 * gap * variance;
+        xsw += w2 * excess * slope;
+        sw += w;
+        sww += w2;
+        sr += w * r;
+        sl += w * d;
+        wrong += w * (1.0 - r);
+        right_squares += w2 * r;
+        wrong_squares += w2 * (1.0 - r);
+        n_right += r;
+        n_at_masks += d == -INFINITY ? 1.0 : 0.0;
+    }
+    const double values[N_SUMS] = {e0,  e1,  e2,  e3,  e4,  e5,  t0,  t1,  t2,  t3, t4,    t5,            ee,            tt,
+                                   et,  eew, ttw, etw, sw,  sww, sr,  sl,  ss,  vv, sv,    es,            tv,            ev,
+                                   xs,  svw, esw, tvw, evw, xsw, sr,  wrong, right_squares, wrong_squares, n_right, n_at_masks};
+    for (int j = 0; j < N_SUMS; j++)
+        total[j] += values[j];
+}
+
+/* The rest R of each row and the six cumulants of d in it, from its power sums (7, ROWS); see `nishimori._fit.expansion`. */
+static NO_INLINE void store_cumulants(const double *restrict sums, int n, int64_t stride, double *restrict rest,
+                                      double *restrict cumulants)
+{
+    SIMD()
+    for (int i = 0; i < n; i++) {
+        double r = sums[i];
+        double share = 1.0 / (r > 0.0 ? r : 1.0);
+        double m1 = sums[ROWS + i] * share, m2 = sums[2 * ROWS + i] * share, m3 = sums[3 * ROWS + i] * share;
+        double m4 = sums[4 * ROWS + i] * share, m5 = sums[5 * ROWS + i] * share, m6 = sums[6 * ROWS + i] * share;
+        double k2 = m2 - m1 * m1;
+        double k3 = m3 - m1 * m2 - 2.0 * k2 * m1;
+        double k4 = m4 - m1 * m3 - 3.0 * k2 * m2 - 3.0 * k3 * m1;
+        double k5 = m5 - m1 * m4 - 4.0 * k2 * m3 - 6.0 * k3 * m2 - 4.0 * k4 * m1;
+        rest[i] = r;
+        cumulants[i] = m1;
+        cumulants[stride + i] = k2;
+        cumulants[2 * stride + i] = k3;
+        cumulants[3 * stride + i] = k4;
+        cumulants[4 * stride + i] = k5;
+        cumulants[5 * stride + i] = m6 - m1 * m5 - 5.0 * k2 * m4 - 10.0 * k3 * m3 - 10.0 * k4 * m2 - 5.0 * k5 * m1;
+    }
+}
+
+/* --- vectors ------------------------------------------------------------------------------------------------------------
+As many numbers as the processor takes at once, by the vector types of GCC and Clang, whose operators work on all numbers. Where
+there are none (MSVC), one number stands for a vector. */
+
+#if defined(_MSC_VER) && !defined(__clang__)
+#define VECTOR_BYTES 0
+typedef float vector32;
+typedef double vector64;
+typedef int32_t mask32;
+typedef int64_t mask64;
+typedef float half_vector32;
+#define CONVERT(v, type) ((type)(v))
+#define MASK_OF(condition) (-(condition))
+#define SELECT(condition, a, b, vector, mask) ((condition) ? (a) : (b))
+#define SELECT_INTEGER(condition, a, b) ((condition) ? (a) : (b))
+static __forceinline mask32 as_mask32(vector32 v) { mask32 m; memcpy(&m, &v, sizeof m); return m; }
+static __forceinline mask64 as_mask64(vector64 v) { mask64 m; memcpy(&m, &v, sizeof m); return m; }
+static __forceinline vector32 as_vector32(mask32 m) { vector32 v; memcpy(&v, &m, sizeof v); return v; }
+static __forceinline vector64 as_vector64(mask64 m) { vector64 v; memcpy(&v, &m, sizeof v); return v; }
+#define AS_INTEGER(v, mask) JOIN(as, mask)(v)
+#define AS_REAL(m, vector) JOIN(as, vector)(m)
+#define VMAX32(a, b) ((a) > (b) ? (a) : (b))
+#define VMAX64(a, b) ((a) > (b) ? (a) : (b))
+#else
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+typedef float vector32 __attribute__((vector_size(VECTOR_BYTES)));
+typedef double vector64 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t mask32 __attribute__((vector_size(VECTOR_BYTES)));
+typedef int64_t mask64 __attribute__((vector_size(VECTOR_BYTES)));
+typedef float half_vector32 __attribute__((vector_size(VECTOR_BYTES / 2))); /* becomes a vector64 */
+#define CONVERT(v, type) __builtin_convertvector(v, type)
+#define MASK_OF(condition) (condition)
+#define AS_INTEGER(v, mask) ((mask)(v))
+#define AS_REAL(m, vector) ((vector)(m))
+#define SELECT(condition, a, b, vector, mask) ((vector)(((mask)(a) & (condition)) | ((mask)(b) & ~(condition))))
+#define SELECT_INTEGER(condition, a, b) (((a) & (condition)) | ((b) & ~(condition)))
+
+/* The larger one, and b if a is NaN. Instructions by name, because compilers do not recognise them in what SELECT writes. */
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define VMAX32(a, b) ((vector32)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define VMAX64(a, b) ((vector64)_mm512_max_pd((__m512d)(a), (__m512d)(b)))
+#define VFMA32(a, b, c) ((vector32)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#define VFMA64(a, b, c) ((vector64)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define VMAX32(a, b) ((vector32)_mm256_max_ps((__m256)(a), (__m256)(b)))
+#define VMAX64(a, b) ((vector64)_mm256_max_pd((__m256d)(a), (__m256d)(b)))
+#define VFMA32(a, b, c) ((vector32)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#define VFMA64(a, b, c) ((vector64)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#define VMAX32(a, b) ((vector32)_mm_max_ps((__m128)(a), (__m128)(b)))
+#define VMAX64(a, b) ((vector64)_mm_max_pd((__m128d)(a), (__m128d)(b)))
+#else
+#define VMAX32(a, b) SELECT((a) > (b), a, b, vector32, mask32)
+#define VMAX64(a, b) SELECT((a) > (b), a, b, vector64, mask64)
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#define VFMA32(a, b, c) ((vector32)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+#define VFMA64(a, b, c) ((vector64)vfmaq_f64((float64x2_t)(c), (float64x2_t)(a), (float64x2_t)(b)))
+#endif
+#endif
+#endif
+
+#if defined(VFMA32)
+#define HAVE_FMA 1
+#else
+#define HAVE_FMA 0
+#define VFMA32(a, b, c) ((a) * (b) + (c))
+#define VFMA64(a, b, c) ((a) * (b) + (c))
+#endif
+
+/* Number of columns that are added before they go into a double sum, if lanes are columns: 16 in each lane of float. With 64,
+sums had errors of 4e-7. A multiple of 16. */
+#define CHUNK (VECTOR_BYTES ? 4 * VECTOR_BYTES : 16)
+#if VECTOR_BYTES && defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector) && __has_builtin(__builtin_convertvector)
+#define HAVE_SHUFFLES
+#endif
+#endif
+#define WIDTH32 (VECTOR_BYTES ? VECTOR_BYTES / 4 : 1)
+#define WIDTH64 (VECTOR_BYTES ? VECTOR_BYTES / 8 : 1)
+
+/* Fits of 4·2^r. The first is a least-squares fit of the relative error in which each coefficient was rounded to float before the
+next was fitted, so that the mean error over every quarter of the interval stays below 1e-9. */
+
+static ALWAYS_INLINE vector32 polynomial32(vector32 r)
+{
+    vector32 zero = {0}, p = zero + 0.00061002915f;
+    p = VFMA32(p, r, zero + 0.005354798f);
+    p = VFMA32(p, r, zero + 0.03847491f);
+    p = VFMA32(p, r, zero + 0.22201471f);
+    p = VFMA32(p, r, zero + 0.96090585f);
+    p = VFMA32(p, r, zero + 2.7725887f);
+    return VFMA32(p, r, zero + 4.0f);
+}
+
+static ALWAYS_INLINE vector64 polynomial64(vector64 r)
+{
+    vector64 zero = {0}, p = zero + 1.7819842392746074e-09;
+    p = VFMA64(p, r, zero + 2.8290343797076894e-08);
+    p = VFMA64(p, r, zero + 4.0712249783383095e-07);
+    p = VFMA64(p, r, zero + 5.286177035168676e-06);
+    p = VFMA64(p, r, zero + 6.101093531934448e-05);
+    p = VFMA64(p, r, zero + 0.000616141217669442);
+    p = VFMA64(p, r, zero + 0.005333423258566774);
+    p = VFMA64(p, r, zero + 0.03847251643042755);
+    p = VFMA64(p, r, zero + 0.2220164346592864);
+    p = VFMA64(p, r, zero + 0.9609060278364039);
+    p = VFMA64(p, r, zero + 2.772588722239781);
+    return VFMA64(p, r, zero + 4.0);
+}
+
+/* --- float, double, and float computed in double ------------------------------------------------------------------------ */
+
+/* Whether weights serve one β, or are kept for the next of a chain, or were. */
+enum { ONCE, FIRST, AGAIN };
+
+#define Z float
+#define T float
+#define FN(name) name##_float
+#define VECTOR vector32
+#define MASK mask32
+#define LOGITS vector32
+#define WIDTH WIDTH32
+#define INTEGER int32_t
+#define SHIFT 23
+#define ROUND (12582912.0f + 125.0f)
+#define POLYNOMIAL polynomial32
+#define VFMA VFMA32
+#define VMAX VMAX32
+#define LIMIT FLT_MAX
+#define LIMIT_OF_LOGITS FLT_MAX
+#define LEAST_SQUARED 1.0842021724855044e-19 /* 2^-63 */
+#include "native_rows.h"
+#undef T
+#undef FN
+#undef VECTOR
+#undef MASK
+#undef LOGITS
+#undef WIDTH
+#undef INTEGER
+#undef SHIFT
+#undef ROUND
+#undef POLYNOMIAL
+#undef VFMA
+#undef VMAX
+#undef LIMIT
+#undef LEAST_SQUARED
+
+#define T double
+#define VECTOR vector64
+#define MASK mask64
+#define WIDTH WIDTH64
+#define INTEGER int64_t
+#define SHIFT 52
+#define ROUND (6755399441055744.0 + 1021.0)
+#define POLYNOMIAL polynomial64
+#define VFMA VFMA64
+#define VMAX VMAX64
+#define LIMIT 1e100 /* LARGEST in _rows/scores.py */
+#define LEAST_SQUARED 2.983336292480083e-154 /* 2^-510 */
+
+#define FN(name) name##_widened
+#define LOGITS half_vector32
+#include "native_rows.h"
+#undef FN
+#undef LOGITS
+#undef LIMIT_OF_LOGITS
+#undef Z
+
+#define Z double
+#define FN(name) name##_double
+#define LOGITS vector64
+#define LIMIT_OF_LOGITS LIMIT
+#include "native_rows.h"
+
+/* --- half precision ----------------------------------------------------------------------------------------------------------
+A number of 16 bits has one of 65,536 values, and a long row has far fewer. So a row is read once, to count how often each
+occurs, and all sums follow from these values in double; see `_kernels/half.py`. `values` says what each pattern stands for. */
+
+#define N_PATTERNS 65536
+#define RUN 64 /* patterns that are looked at together: most of such runs do not occur in a row */
+
+typedef struct {
+    uint32_t *counts;
+    double *found, *numbers, *weights;
+    void *memory;
+} counted_row;
+
+static int open_counted_row(counted_row *row)
+{
+    char *start = aligned_memory(N_PATTERNS * (sizeof(uint32_t) + 3 * sizeof(double)), &row->memory);
+    if (!start)
+        return 0;
+    row->counts = (uint32_t *)start;
+    row->found = (double *)(start + N_PATTERNS * sizeof(uint32_t));
+    row->numbers = row->found + N_PATTERNS;
+    row->weights = row->numbers + N_PATTERNS;
+    memset(row->counts, 0, N_PATTERNS * sizeof(uint32_t));
+    return 1;
+}
+
+/* The values that occur in a row and how often, -inf left out; the counts are zero again after it. */
+typedef struct {
+    int n, at_largest, bits_of_largest, is_unusual;
+} present_values;
+
+static NO_INLINE present_values count_values(const uint16_t *z, int64_t n_classes, const double *values, counted_row *row)
+{
+    present_values present = {0, 0, 0, 0};
+    for (int64_t k = 0; k < n_classes; k++)
+        row->counts[z[k]]++;
+    for (int start = 0; start < N_PATTERNS; start += RUN) {
+        uint32_t some = 0;
+        SIMD(reduction(| : some))
+        for (int j = start; j < start + RUN; j++)
+            some |= row->counts[j];
+        if (!some)
+            continue;
+        for (int j = start; j < start + RUN; j++) {
+            uint32_t number = row->counts[j];
+            double value = values[j];
+            if (number == 0)
+                continue;
+            row->counts[j] = 0;
+            present.is_unusual |= !(fabs(value) <= LIMIT);
+            if (value == -INFINITY)
+                continue;
+            row->found[present.n] = value;
+            row->numbers[present.n] = number;
+            if (present.n == 0 || value > row->found[present.at_largest]) {
+                present.at_largest = present.n;
+                present.bits_of_largest = j;
+            }
+            present.n++;
+        }
+    }
+    return present;
+}
+
+static NO_INLINE int64_t column_of(const uint16_t *z, int64_t n_classes, uint16_t bits)
+{
+    for (int64_t start = 0; start < n_classes; start += 1024) {
+        int n = (int)(n_classes - start < 1024 ? n_classes - start : 1024);
+        uint16_t some = 0;
+        SIMD(reduction(| : some))
+        for (int k = 0; k < n; k++)
+            some |= (uint16_t)(z[start + k] == bits);
+        for (int k = 0; some && k < n; k++)
+            if (z[start + k] == bits)
+                return start + k;
+    }
+    return n_classes;
+}
+
+/* The first column of the largest value, whose bits are given. Zero has two patterns. */
+static int64_t first_column(const uint16_t *z, int64_t n_classes, const double *values, int bits)
+{
+    if (values[bits] != 0.0)
+        return column_of(z, n_classes, (uint16_t)bits);
+    int64_t plus = column_of(z, n_classes, 0), minus = column_of(z, n_classes, N_PATTERNS / 2);
+    return plus < minus ? plus : minus;
+}
+
+/* Turn values into differences from the largest and leave out one class of it. Returns how many more there are of it. */
+static double leave_out_largest(counted_row *row, present_values present)
+{
+    double peak = row->found[present.at_largest], ties = 0.0;
+    row->numbers[present.at_largest] -= 1.0;
+    for (int j = 0; j < present.n; j++) {
+        row->found[j] -= peak;
+        ties += row->found[j] == 0.0 ? row->numbers[j] : 0.0;
+    }
+    return ties;
+}
+
+static NO_INLINE void weigh_counted(const double *d, int n, constants_double c, double *weights)
+{
+    for (int i = 0; i < n; i += WIDTH)
+        store_double(weights + i, exp2_double(scaled_double(load_double(d + i), c), c));
+}
+
+/* Σ y^j w over n values that occur several times, n a multiple of 8. */
+static NO_INLINE void sum_counted(const double *d, const double *numbers, const double *weights, int n, constants_double c,
+                                  double *result)
+{
+    powers_double sums = {{0}, {0}, {0}, {0}, {0}, {0}, {0}};
+    for (int i = 0; i < n; i += WIDTH)
+        add_double(&sums, scaled_double(load_double(d + i), c), load_double(weights + i) * load_double(numbers + i), 7);
+    result[0] = total_double(sums.a0), result[1] = total_double(sums.a1), result[2] = total_double(sums.a2);
+    result[3] = total_double(sums.a3), result[4] = total_double(sums.a4), result[5] = total_double(sums.a5);
+    result[6] = total_double(sums.a6);
+}
+
+/* The sums of one row at all β. */
+static void fill_counted(counted_row *row, int n, double ties, const nishimori_plan *plan, int n_powers, int64_t stride,
+                         double *sums)
+{
+    double found[7];
+    for (; n % 8; n++)
+        row->found[n] = row->numbers[n] = 0.0; /* up to whole vectors; there are fewer values than patterns */
+    for (int64_t chain = 0; chain < plan->n_chains; chain++) {
+        constants_double c = constants_of_double(plan->terms + chain);
+        for (int64_t b = plan->chains[chain]; b < plan->chains[chain + 1]; b++) {
+            if (b == plan->chains[chain])
+                weigh_counted(row->found, n, c, row->weights);
+            else
+                square_double(row->weights, n);
+            sum_counted(row->found, row->numbers, row->weights, n, c, found);
+            for (int j = 0; j < n_powers; j++)
+                sums[(plan->places[b] * n_powers + j) * stride] = found[j] * plan->factors[7 * b + j];
+        }
+    }
+    if (plan->n_at_zero) {
+        constants_double as_they_are = {1.0, -DBL_MAX, 0.0, 0.0, 0.0, 0.0};
+        for (int i = 0; i < n; i++)
+            row->weights[i] = 1.0;
+        sum_counted(row->found, row->numbers, row->weights, n, as_they_are, found);
+        for (int64_t b = 0; b < plan->n_at_zero; b++)
+            for (int j = 0; j < n_powers; j++)
+                sums[(plan->at_zero[b] * n_powers + j) * stride] = found[j];
+    }
+    for (int64_t b = 0; b < plan->n_at_infinity; b++)
+        for (int j = 0; j < n_powers; j++)
+            sums[(plan->at_infinity[b] * n_powers + j) * stride] = j ? 0.0 : ties;
+}
+
+static void fill_nothing(int64_t n_sums, int64_t stride, double *sums)
+{
+    for (int64_t b = 0; b < n_sums; b++)
+        sums[b * stride] = 0.0;
+}
+
+/* The sums of some rows, and what their labels say: whether the top class is true, and the label's d. */
+static int fill_half(const uint16_t *z, const double *values, const int64_t *labels, const double *weights, int n_rows,
+                     int64_t n_classes, const nishimori_plan *plan, int n_powers, int64_t stride, counted_row *row, double *sums,
+                     double *right, double *drops)
+{
+    int is_unusual = 0;
+    for (int i = 0; i < n_rows; i++, z += n_classes) {
+        right[i] = drops[i] = 0.0;
+        fill_nothing(plan->n_betas * n_powers, stride, sums + i);
+        if (weights[i] == 0.0) /* this row may hold anything */
+            continue;
+        present_values present = count_values(z, n_classes, values, row);
+        int is_bad = labels[i] < 0 || labels[i] >= n_classes;
+        is_unusual |= present.is_unusual | is_bad;
+        if (present.n == 0 || is_bad)
+            continue;
+        drops[i] = values[z[labels[i]]] - values[present.bits_of_largest];
+        double ties = leave_out_largest(row, present);
+        if (drops[i] == 0.0)
+            right[i] = ties == 0.0 || labels[i] == first_column(z, n_classes, values, present.bits_of_largest);
+        fill_counted(row, present.n, ties, plan, n_powers, stride, sums + i);
+    }
+    return is_unusual;
+}
+
+/* --- rows as functions of β --------------------------------------------------------------------------------------------- */
+
+/* R and its first four derivatives in β, a step away. */
+static NO_INLINE void powers_after(const double *restrict rest, const double *restrict cumulants, int64_t stride, int n,
+                                   double step, double *restrict powers)
+{
+    /* log2(e) and its inverse, in two parts each; powers of two beyond `farthest` are not double numbers. */
+    const constants_double c = {1.0,  -700.0, 1.4426950408889634, 2.0355273740931033e-17, 0x1.62e42fefa38p-1, 0x1.ef35793c7673p-45};
+    const double farthest = 700.0;
+    double t1 = step, t2 = t1 * step / 2.0, t3 = t2 * step / 3.0, t4 = t3 * step / 4.0, t5 = t4 * step / 5.0, t6 = t5 * step / 6.0;
+    double table[7 * WIDTH64];
+    for (int i = 0; i < n; i += WIDTH) {
+        vector64 zero = {0};
+        const double *r0 = rest + i, *k = cumulants + i;
+        int64_t apart = stride;
+        if (i + WIDTH > n) { /* the last vector may be a part of one */
+            for (int j = 0; j < 7; j++)
+                for (int lane = 0; lane < WIDTH; lane++)
+                    table[j * WIDTH + lane] = i + lane < n ? (j ? k[(j - 1) * stride + lane] : r0[lane]) : 0.0;
+            r0 = table, k = table + WIDTH, apart = WIDTH;
+        }
+        vector64 k1 = load_double(k), k2 = load_double(k + apart), k3 = load_double(k + 2 * apart);
+        vector64 k4 = load_double(k + 3 * apart), k5 = load_double(k + 4 * apart), k6 = load_double(k + 5 * apart);
+        vector64 log = k1 * t1 + k2 * t2 + k3 * t3 + k4 * t4 + k5 * t5 + k6 * t6;
+        vector64 first = k1 + k2 * t1 + k3 * t2 + k4 * t3 + k5 * t4 + k6 * t5;
+        vector64 second = k2 + k3 * t1 + k4 * t2 + k5 * t3 + k6 * t4;
+        vector64 third = k3 + k4 * t1 + k5 * t2 + k6 * t3;
+        vector64 fourth = k4 + k5 * t1 + k6 * t2;
+        vector64 near = -VMAX64(-log, zero - farthest);
+        vector64 r = load_double(r0) * exp2_double(scaled_double(near, c), c);
+        vector64 square = first * first;
+        store_double(powers + i, r);
+        store_double(powers + ROWS + i, r * first);
+        store_double(powers + 2 * ROWS + i, r * (second + square));
+        store_double(powers + 3 * ROWS + i, r * (third + first * (3.0 * second + square)));
+        store_double(powers + 4 * ROWS + i,
+                     r * (fourth + 4.0 * first * third + 3.0 * second * second + square * (6.0 * second + square)));
+    }
+}
+
+/* Add by how much the last cumulant changes confidences, and mean drops; see `nishimori._fit.expansion`. */
+static NO_INLINE void add_last_orders(const double *restrict ec, const double *restrict ts, const double *restrict last,
+                                      double step_ec, double step_ts, const double *restrict weights, int n,
+                                      double *restrict total)
+{
+    double ec2 = step_ec * step_ec, ts2 = step_ts * step_ts;
+    double ec_in_log = ec2 * ec2 * ec2 / 720.0, ts_in_log = ts2 * ts2 * ts2 / 720.0;
+    double ts_in_slope = ts2 * ts2 * fabs(step_ts) / 120.0;
+    double in_confidence = 0.0, in_energy = 0.0;
+    SIMD(reduction(+ : in_confidence, in_energy))
+    for (int i = 0; i < n; i++) {
+        double size = fabs(last[i]) * weights[i];
+        double top = 1.0 / (1.0 + ec[i]);
+        in_confidence += size * ec_in_log * top * top * ec[i];
+        top = 1.0 / (1.0 + ts[i]);
+        in_energy += size * (ts_in_slope * ts[i] * top + ts_in_log * fabs(ts[ROWS + i]) * top * top);
+    }
+    total[N_SUMS] += in_confidence;
+    total[N_SUMS + 1] += in_energy;
+}
+
+/* --- what is exported ----------------------------------------------------------------------------------------------------
+Each returns NO_MEMORY (-1), or whether some logit or label has to be checked: a logit that is NaN, infinite or too large, or a
+label that is not the number of a class. Logits lie in memory row after row. `kind` says of which type they are, and in which
+they are computed. */
+
+enum { FLOAT = 0, WIDENED = 1, DOUBLE = 2 };
+
+/* The largest logit of each row, its first column, and the sums (betas, powers, n). */
+EXPORT int EXPORTED(nishimori_power_sums)(int kind, const void *z, int64_t n, int64_t n_classes, const nishimori_plan *plan,
+                                          int n_powers, void *peak, int64_t *top, double *sums)
+{
+    if (n_classes < 1)
+        return n > 0;
+    if (kind == FLOAT)
+        return power_sums_float(z, n, n_classes, plan, n_powers, peak, top, sums);
+    if (kind == WIDENED)
+        return power_sums_widened(z, n, n_classes, plan, n_powers, peak, top, sums);
+    return power_sums_double(z, n, n_classes, plan, n_powers, peak, top, sums);
+}
+
+/* Add the sums of a pair of observables over all rows to `total` (40). */
+EXPORT int EXPORTED(nishimori_block_sums)(int kind, const void *z, const int64_t *labels, const double *weights, int64_t n,
+                                          int64_t n_classes, const nishimori_plan *plan, double *total)
+{
+    if (n_classes < 1)
+        return n > 0;
+    if (kind == FLOAT)
+        return block_sums_float(z, labels, weights, n, n_classes, plan, total);
+    if (kind == WIDENED)
+        return block_sums_widened(z, labels, weights, n, n_classes, plan, total);
+    return block_sums_double(z, labels, weights, n, n_classes, plan, total);
+}
+
+/* Rows as functions of β: R, the cumulants (6, stride), the label's d, and whether the top class is true. */
+EXPORT int EXPORTED(nishimori_expand)(int kind, const void *z, const int64_t *labels, const double *weights, int64_t n,
+                                      int64_t n_classes, const nishimori_plan *plan, int64_t stride, double *rest,
+                                      double *cumulants, double *drops, unsigned char *right)
+{
+    if (n_classes < 1)
+        return n > 0;
+    if (kind == FLOAT)
+        return expand_float(z, labels, weights, n, n_classes, plan, stride, rest, cumulants, drops, right);
+    if (kind == WIDENED)
+        return expand_widened(z, labels, weights, n, n_classes, plan, stride, rest, cumulants, drops, right);
+    return expand_double(z, labels, weights, n, n_classes, plan, stride, rest, cumulants, drops, right);
+}
+
+/* Add the sums of a pair of observables over expanded rows, a step away for each, and what the last cumulant changes, to `total`
+(42). */
+EXPORT int EXPORTED(nishimori_expanded_sums)(const double *rest, const double *cumulants, int64_t stride, const double *drops,
+                                             const unsigned char *right, const double *weights, int64_t n, double step_ec,
+                                             double step_ts, double *total)
+{
+    double sums[2 * 5 * ROWS], is_right[ROWS];
+    const double *ts = step_ec == step_ts ? sums : sums + 5 * ROWS;
+    for (int64_t start = 0; start < n; start += ROWS) {
+        int here = (int)(n - start < ROWS ? n - start : ROWS);
+        powers_after(rest + start, cumulants + start, stride, here, step_ec, sums);
+        if (ts != sums)
+            powers_after(rest + start, cumulants + start, stride, here, step_ts, sums + 5 * ROWS);
+        for (int i = 0; i < here; i++)
+            is_right[i] = right[start + i] ? 1.0 : 0.0;
+        add_rows(sums, ts, is_right, drops + start, weights + start, here, total);
+        add_last_orders(sums, ts, cumulants + 5 * stride + start, step_ec, step_ts, weights + start, here, total);
+    }
+    return 0;
+}
+
+EXPORT int EXPORTED(nishimori_half_power_sums)(const uint16_t *z, const double *values, int64_t n, int64_t n_classes,
+                                               const nishimori_plan *plan, int n_powers, float *peak, int64_t *top, double *sums)
+{
+    counted_row row;
+    if (n_classes < 1)
+        return n > 0;
+    if (!open_counted_row(&row))
+        return NO_MEMORY;
+    for (int64_t i = 0; i < n; i++, z += n_classes) {
+        present_values present = count_values(z, n_classes, values, &row);
+        peak[i] = (float)(present.n ? values[present.bits_of_largest] : -INFINITY);
+        top[i] = 0;
+        fill_nothing((plan->n_betas + plan->n_at_zero + plan->n_at_infinity) * n_powers, n, sums + i);
+        if (present.n == 0)
+            continue;
+        top[i] = first_column(z, n_classes, values, present.bits_of_largest);
+        fill_counted(&row, present.n, leave_out_largest(&row, present), plan, n_powers, n, sums + i);
+    }
+    free(row.memory);
+    return 0;
+}
+
+EXPORT int EXPORTED(nishimori_half_block_sums)(const uint16_t *z, const double *values, const int64_t *labels,
+                                               const double *weights, int64_t n, int64_t n_classes, const nishimori_plan *plan,
+                                               double *total)
+{
+    counted_row row;
+    double sums[2 * 5 * ROWS], right[ROWS], drops[ROWS];
+    int is_unusual = 0;
+    if (n_classes < 1)
+        return n > 0;
+    if (!open_counted_row(&row))
+        return NO_MEMORY;
+    for (int64_t start = 0; start < n; start += ROWS) {
+        int here = (int)(n - start < ROWS ? n - start : ROWS);
+        is_unusual |= fill_half(z + start * n_classes, values, labels + start, weights + start, here, n_classes, plan, 5, ROWS,
+                                &row, sums, right, drops);
+        add_rows(sums, sums + (plan->n_betas - 1) * 5 * ROWS, right, drops, weights + start, here, total);
+    }
+    free(row.memory);
+    return is_unusual;
+}
+
+EXPORT int EXPORTED(nishimori_half_expand)(const uint16_t *z, const double *values, const int64_t *labels, const double *weights,
+                                           int64_t n, int64_t n_classes, const nishimori_plan *plan, int64_t stride, double *rest,
+                                           double *cumulants, double *drops, unsigned char *right)
+{
+    counted_row row;
+    double sums[7 * ROWS], is_right[ROWS];
+    int is_unusual = 0;
+    if (n_classes < 1)
+        return n > 0;
+    if (!open_counted_row(&row))
+        return NO_MEMORY;
+    for (int64_t start = 0; start < n; start += ROWS) {
+        int here = (int)(n - start < ROWS ? n - start : ROWS);
+        is_unusual |= fill_half(z + start * n_classes, values, labels + start, weights + start, here, n_classes, plan, 7, ROWS,
+                                &row, sums, is_right, drops + start);
+        for (int i = 0; i < here; i++)
+            right[start + i] = is_right[i] != 0.0;
+        store_cumulants(sums, here, stride, rest + start, cumulants + start);
+    }
+    free(row.memory);
+    return is_unusual;
+}
+
+/* --- once for the library ----------------------------------------------------------------------------------------------- */
+
+#ifdef IS_BASELINE
+
+#ifndef VARIANTS
+#define VARIANTS "baseline"
+#endif
+#ifndef SOURCE
+#define SOURCE "unknown"
+#endif
+
+EXPORT int nishimori_abi(void)
+{
+    return ABI;
+}
+
+/* The variants that were compiled, with spaces between. */
+EXPORT const char *nishimori_variants(void)
+{
+    return VARIANTS;
+}
+
+/* A digest of the files that it was compiled from. */
+EXPORT const char *nishimori_source(void)
+{
+    return SOURCE;
+}
+
+#if defined(_MSC_VER) && defined(_M_X64)
+#include <immintrin.h>
+#include <intrin.h>
+
+static int processor_has(int is_avx512)
+{
+    int leaf1[4], leaf7[4];
+    unsigned long long saved;
+    __cpuidex(leaf1, 1, 0);
+    if (!(leaf1[2] & 1 << 27) || !(leaf1[2] & 1 << 12)) /* OSXSAVE, FMA */
+        return 0;
+    saved = _xgetbv(0); /* which registers the operating system saves */
+    __cpuidex(leaf7, 7, 0);
+    if (!is_avx512)
+        return (saved & 6) == 6 && (leaf7[1] & 1 << 5);
+    return (saved & 0xe6) == 0xe6 && (leaf7[1] & 1 << 16) && (leaf7[1] & 1 << 17) && (leaf7[1] & 1 << 30) &&
+           (leaf7[1] & (int)(1u << 31));
+}
+#elif defined(__x86_64__)
+static int processor_has(int is_avx512)
+{
+    __builtin_cpu_init();
+    if (!is_avx512)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+}
+#else
+static int processor_has(int is_avx512)
+{
+    (void)is_avx512;
+    return 0;
+}
+#endif
+
+/* Whether this processor, and its operating system, can run a variant. */
+EXPORT int nishimori_supports(const char *variant)
+{
+    if (!strcmp(variant, "baseline"))
+        return 1;
+    if (!strcmp(variant, "avx2"))
+        return processor_has(0);
+    return !strcmp(variant, "avx512") && processor_has(1);
+}
+
+#endif

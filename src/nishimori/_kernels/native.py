@@ -1,0 +1,337 @@
+"""Power sums in C: the usual kernel for NumPy arrays.
+
+The library is compiled when nishimori is installed (``hatch_build.py``), from ``native.c``. It has several variants of each
+function, for processors with and without AVX2 and AVX-512; the best that this processor can run is taken, or the one that the
+environment variable ``NISHIMORI_NATIVE_VARIANT`` names. Calls release Python's global lock.
+
+Rows are read in blocks of a fixed size, whose sums are added in their order. So with ``NISHIMORI_THREADS`` several blocks are
+read at once, and the digits are the same for any number of threads.
+"""
+
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import CDLL, Structure, byref, c_char_p, c_double, c_int, c_int64, c_void_p, cast
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nishimori._kernels.block import PowerSums, RowsNearBeta, doublings
+from nishimori._kernels.half import takes_half
+from nishimori._support import arrays
+from nishimori._support.arrays import HostArray
+from nishimori.errors import InputError
+
+__all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "takes_half", "takes_unchecked"]
+
+MAX_ORDER = 6
+
+# Those of native.c.
+_ABI = 1
+_N_SUMS = 40
+_NO_MEMORY = -1
+
+_VARIABLE = "NISHIMORI_NATIVE_VARIANT"
+VARIANTS = ("avx512", "avx2", "baseline")
+"""The best first."""
+
+_LIBRARY = Path(__file__).with_name(
+    {"win32": "nishimori.dll", "darwin": "libnishimori.dylib"}.get(sys.platform, "libnishimori.so")
+)
+
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+
+# The exponents that are added to powers of two, and how many bits the first part of a product with one may have.
+_OFFSET = {_SINGLE: 125, _DOUBLE: 1021}
+_SHORT = {_SINGLE: 16, _DOUBLE: 42}
+
+
+# --- the library -----------------------------------------------------------------------------------------------------------
+
+
+class _TermInC(Structure):
+    _fields_ = [(name, c_double) for name in ("scale", "smallest", "high", "low", "unit_high", "unit_low")]
+
+
+class _PlanInC(Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("n_chains", "n_betas", "n_at_zero", "n_at_infinity")),
+        *((name, c_void_p) for name in ("terms", "chains", "places", "at_zero", "at_infinity", "factors")),
+    ]
+
+
+_P, _N, _I, _D = c_void_p, c_int64, c_int, c_double
+_ARGUMENTS = {
+    "power_sums": (_I, _P, _N, _N, _P, _I, _P, _P, _P),
+    "block_sums": (_I, _P, _P, _P, _N, _N, _P, _P),
+    "expand": (_I, _P, _P, _P, _N, _N, _P, _N, _P, _P, _P, _P),
+    "expanded_sums": (_P, _P, _N, _P, _P, _P, _N, _D, _D, _P),
+    "half_power_sums": (_P, _P, _N, _N, _P, _I, _P, _P, _P),
+    "half_block_sums": (_P, _P, _P, _P, _N, _N, _P, _P),
+    "half_expand": (_P, _P, _P, _P, _N, _N, _P, _N, _P, _P, _P, _P),
+}
+
+
+@dataclass(frozen=True)
+class Library:
+    """The loaded library, or why there is none."""
+
+    functions: Any = None
+    variants: tuple[str, ...] = ()
+    """What this processor can run, the best first."""
+    source: str = ""
+    """A digest of the files that it was compiled from."""
+    problem: str = ""
+
+
+@cache
+def library() -> Library:
+    """The library that came with nishimori, loaded when it is first asked for."""
+    if not _LIBRARY.exists():
+        return Library(problem="no C compiler when it was installed")
+    try:
+        functions = CDLL(str(_LIBRARY))
+        functions.nishimori_variants.restype = functions.nishimori_source.restype = c_char_p
+        functions.nishimori_supports.argtypes = (c_char_p,)
+        if functions.nishimori_abi() != _ABI:
+            return Library(problem=f"{_LIBRARY.name} is of another version; install nishimori again")
+        compiled = functions.nishimori_variants().decode().split()
+    except (OSError, AttributeError) as error:
+        return Library(problem=f"{_LIBRARY.name} cannot be loaded: {error}")
+    able = tuple(name for name in VARIANTS if name in compiled and functions.nishimori_supports(name.encode()))
+    return Library(functions, able, functions.nishimori_source().decode())
+
+
+def is_available() -> bool:
+    """Whether there is a library, and it can be loaded."""
+    return library().functions is not None
+
+
+def variant() -> str:
+    """The variant that runs."""
+    wanted, able = os.environ.get(_VARIABLE, ""), library().variants
+    if wanted and wanted not in able:
+        choices = able[0] if len(able) == 1 else f"{', '.join(able[:-1])} or {able[-1]}"
+        why = "which this processor or library lacks" if wanted in VARIANTS else "which is none"
+        raise InputError(_VARIABLE, f"be {choices}", got=f"{wanted!r}, {why}", remedy="Correct or unset it.")
+    return wanted or able[0]
+
+
+def description() -> str:
+    """Which kernel computes with NumPy arrays, for people: ``native kernel, avx2``."""
+    return f"native kernel, {variant()}" if is_available() else f"NumPy only: {library().problem}"
+
+
+@cache
+def _function(name: str, of_variant: str) -> Any:
+    function = getattr(library().functions, f"nishimori_{name}_{of_variant}")
+    function.argtypes, function.restype = _ARGUMENTS[name], c_int
+    return function
+
+
+def _call(name: str, *arguments: Any) -> bool:
+    """Whether some logit or label has to be checked."""
+    given = (each.ctypes.data if isinstance(each, np.ndarray) else each for each in arguments)
+    returned = _function(name, variant())(*given)
+    if returned == _NO_MEMORY:
+        raise MemoryError
+    return bool(returned)
+
+
+# --- which sums ------------------------------------------------------------------------------------------------------------
+
+_LOG2_E = Fraction(math.log2(math.e)) + Fraction(2.0355273740931033e-17)
+
+
+def _term(beta: float, dtype: "np.dtype[Any]") -> _TermInC:
+    # Powers of d alone would overflow float32 if logits are large and β is small; those of scaled d stay below 1e14.
+    scale = math.ldexp(1.0, math.frexp(beta)[1] - 1)
+    exponent = Fraction(beta) / Fraction(scale) * _LOG2_E
+    # One float32 factor would multiply every d by (1 + 3e-8), and T would have this error.
+    high = float(dtype.type(float(exponent)))
+    unit = 1 / exponent  # between 1/3 and 1
+    unit_high = Fraction(round(unit * 2 ** _SHORT[dtype]), 2 ** _SHORT[dtype])
+    parts = exponent - Fraction(high), unit_high, unit - unit_high
+    return _TermInC(scale, -_OFFSET[dtype] / high, high, *map(float, parts))
+
+
+@dataclass(frozen=True)
+class _ExpPlan:
+    """How to get the sums at some betas: what C is told, and what keeps that in memory."""
+
+    in_double: bool
+    c: Any
+    kept: tuple[Any, ...]
+
+
+@lru_cache(maxsize=64)
+def _exp_plan(betas: tuple[float, ...], dtype: "np.dtype[Any]", doubling: bool) -> _ExpPlan:
+    """The plan for ``betas``, among which 0 and ∞ are only for half precision."""
+    usual = [i for i, beta in enumerate(betas) if 0 < beta < math.inf]
+    at_zero, at_infinity = (np.asarray([i for i, beta in enumerate(betas) if beta == end], np.int64) for end in (0, math.inf))
+    regular = [betas[i] for i in usual]
+    chains = [[i for i, _ in chain] for chain in doublings(regular)] if doubling else [[i] for i in range(len(regular))]
+    # Squaring doubles the relative error, and float32 has none to spare; nor does it hold the scale of an extreme β.
+    if any(len(chain) > 1 for chain in chains) or any(not 2.0**-60 < beta < 2.0**60 for beta in regular):
+        dtype = _DOUBLE
+    terms = (_TermInC * len(chains))(*(_term(regular[chain[0]], dtype) for chain in chains))
+    undo = [1.0 / term.scale for term, chain in zip(terms, chains, strict=True) for _ in chain]
+    with np.errstate(over="ignore"):
+        factors = np.asarray(undo, float).reshape(-1, 1) ** np.arange(MAX_ORDER + 1)
+    factors = np.minimum(factors, np.finfo(float).max)  # infinite times no class would be NaN
+    ends = np.cumsum([0, *map(len, chains)], dtype=np.int64)
+    places = np.asarray([usual[i] for chain in chains for i in chain], np.int64)
+    kept = ends, places, at_zero, at_infinity, factors
+    sizes = len(chains), len(regular), len(at_zero), len(at_infinity)
+    plan = _PlanInC(*sizes, cast(terms, c_void_p), *(each.ctypes.data for each in kept))
+    return _ExpPlan(dtype == _DOUBLE, cast(byref(plan), c_void_p), (plan, terms, *kept))
+
+
+# --- logits as C reads them ------------------------------------------------------------------------------------------------
+
+# So many logits take about a millisecond, which hides the cost of a call. Those that have to be copied are copied in blocks.
+_BLOCK = 2**19
+
+_THREADS = "NISHIMORI_THREADS"
+S = TypeVar("S")
+
+
+def _n_threads() -> int:
+    wanted = os.environ.get(_THREADS) or "1"
+    if not (wanted.isascii() and wanted.isdigit() and int(wanted) > 0):
+        raise InputError(_THREADS, "be a number of threads, such as 2", got=repr(wanted), remedy="Correct or unset it.")
+    return int(wanted)
+
+
+def _in_blocks(logits: HostArray, work: Callable[[slice], S]) -> list[S]:
+    """What ``work`` gives for each block of rows, in order; there is at least one block."""
+    n, n_classes = logits.shape
+    step = max(_BLOCK // max(n_classes, 1), 1)
+    blocks = [slice(start, min(start + step, n)) for start in range(0, max(n, 1), step)]
+    n_threads = min(_n_threads(), len(blocks))
+    if n_threads == 1:
+        return [work(rows) for rows in blocks]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, blocks))
+
+
+def _contiguous(x: HostArray, dtype: Any) -> HostArray:
+    return np.require(np.asarray(x), dtype, ["C", "A"])
+
+
+def _rows(logits: HostArray, rows: slice) -> HostArray:
+    """Some rows as C reads them: as they are, if they can be, else a copy."""
+    return _contiguous(logits[rows], _dtype(logits))
+
+
+def _dtype(logits: HostArray) -> "np.dtype[Any]":
+    """Their type, in the byte order of this machine."""
+    dtype: np.dtype[Any] = logits.dtype.newbyteorder("=")
+    assert dtype in _OFFSET, "half precision is widened to float32 by the caller"
+    return dtype
+
+
+def _is_plain(logits: HostArray) -> bool:
+    return logits.flags.c_contiguous and logits.flags.aligned and logits.dtype.isnative
+
+
+def _kind(logits: HostArray, in_double: bool) -> int:
+    """FLOAT, WIDENED or DOUBLE in native.c."""
+    return 2 if _dtype(logits) == _DOUBLE else int(in_double)
+
+
+def takes_unchecked(logits: HostArray) -> bool:
+    """Whether these can be read as they are."""
+    return logits.ndim == 2 and (logits.dtype in _OFFSET or takes_half(logits)) and _is_plain(logits)
+
+
+def _half(logits: HostArray) -> tuple[HostArray, HostArray]:
+    """Rows in half precision: their bits, and what each pattern of bits stands for."""
+    return _contiguous(arrays.half_bits(logits), np.uint16), arrays.half_values(arrays.dtype_name(logits))
+
+
+# --- the kernel ------------------------------------------------------------------------------------------------------------
+
+
+def power_sums(logits: HostArray, betas: Sequence[float], order: int) -> PowerSums:
+    """Power sums for finite positive ``betas``, outside the largest class."""
+    assert 0 <= order <= MAX_ORDER
+    is_half = takes_half(logits)
+    plan = _exp_plan(tuple(betas), _DOUBLE if is_half else _dtype(logits), True)
+
+    def work(rows: slice) -> PowerSums:
+        n, n_classes = rows.stop - rows.start, logits.shape[1]
+        dtype = _SINGLE if is_half else _dtype(logits)
+        found = PowerSums(np.empty(n, dtype), np.empty(n, np.int64), np.empty((len(betas), order + 1, n)))
+        if is_half:
+            _call("half_power_sums", *_half(logits[rows]), n, n_classes, plan.c, order + 1, *found)
+        else:
+            z = _rows(logits, rows)
+            _call("power_sums", _kind(z, plan.in_double), z, n, n_classes, plan.c, order + 1, *found)
+        return found
+
+    parts = _in_blocks(logits, work)
+    if len(parts) == 1:
+        return parts[0]
+    peak, top = np.concatenate([part.peak for part in parts]), np.concatenate([part.top for part in parts])
+    return PowerSums(peak, top, np.concatenate([part.sums for part in parts], axis=2))
+
+
+def block_sums(
+    logits: HostArray, labels: HostArray, weights: HostArray, beta_ec: float, beta_ts: float, *, exact: bool = False
+) -> HostArray:
+    """The sums of a pair of observables; see `pair_sums`. What was counted comes with them if no logit is unusual."""
+    betas = (beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts)
+    labels, weights = _contiguous(labels, np.int64), _contiguous(weights, np.float64)
+    is_half = takes_half(logits)
+    plan = _exp_plan(betas, _DOUBLE if exact or is_half else _dtype(logits), False)
+
+    def work(rows: slice) -> tuple[HostArray, bool]:
+        sums = np.zeros(_N_SUMS)
+        given = labels[rows], weights[rows], rows.stop - rows.start, logits.shape[1], plan.c, sums
+        if is_half:
+            return sums, _call("half_block_sums", *_half(logits[rows]), *given)
+        z = _rows(logits, rows)
+        return sums, _call("block_sums", _kind(z, plan.in_double), z, *given)
+
+    parts = _in_blocks(logits, work)
+    total = np.zeros(_N_SUMS)
+    for sums, _ in parts:
+        total += sums
+    if any(is_unusual for _, is_unusual in parts):
+        return total
+    return np.append(total, [np.count_nonzero(weights), 0, total[18] / logits.shape[1], 0])
+
+
+def expand(logits: HostArray, labels: HostArray, weights: HostArray, beta: float, *, exact: bool = False) -> RowsNearBeta:
+    """Rows as functions of β near ``beta``; see `nishimori._fit.expansion`. Rows of weight zero do not depend on β."""
+    n, n_classes = logits.shape
+    columns = RowsNearBeta(np.empty(n), np.empty((MAX_ORDER, n)), np.empty(n), np.empty(n, bool))
+    labels, weights = _contiguous(labels, np.int64), _contiguous(weights, np.float64)
+    is_half = takes_half(logits)
+    plan = _exp_plan((beta,), _DOUBLE if exact or is_half else _dtype(logits), False)
+
+    def work(rows: slice) -> bool:
+        part = [each[..., rows] for each in columns[:4]]
+        given = labels[rows], weights[rows], rows.stop - rows.start, n_classes, plan.c, n, *part
+        if is_half:
+            return _call("half_expand", *_half(logits[rows]), *given)
+        z = _rows(logits, rows)
+        return _call("expand", _kind(z, plan.in_double), z, *given)
+
+    return columns._replace(is_usual=not any(_in_blocks(logits, work)))
+
+
+def expanded_sums(rows: RowsNearBeta, weights: HostArray, step_ec: float, step_ts: float) -> HostArray:
+    """The sums of a pair of observables a step away, each, and what the last cumulant changes."""
+    total, n = np.zeros(_N_SUMS + 2), len(weights)
+    rest, cumulants, drops = (_contiguous(each, np.float64) for each in (rows.rest, rows.cumulants, rows.label_drops))
+    right, weights = _contiguous(rows.right, bool), _contiguous(weights, np.float64)
+    _call("expanded_sums", rest, cumulants, n, drops, right, weights, n, step_ec, step_ts, total)
+    return total

@@ -1,0 +1,13 @@
+"""Bundled networks, of which most come with nishimori-paper: a test that needs one of these is skipped where that is absent."""
+
+from optional import Absent, is_installed
+
+from nishimori import data
+from nishimori.data._folders import IN_PAPER
+
+
+def network(name):
+    """The network of that name, as `nishimori.data.load` gives it."""
+    if name in IN_PAPER and not is_installed("nishimori_paper"):
+        Absent("nishimori_paper").skip()
+    return data.load(name)
