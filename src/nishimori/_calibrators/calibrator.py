@@ -317,7 +317,9 @@ class Calibrator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC, auto_wra
         """
         if arrays.is_lazy(X):
             return lazily(self, "predict_proba", X, groups)
-        return self._from_logits(self._scores(X), self.map_.probabilities, groups)
+        given = self._scores(X)
+        found = self.map_.probabilities_at_once(given) if groups is None else None
+        return self._from_logits(given, self.map_.probabilities, groups) if found is None else given.restore_shape(found)
 
     def predict_log_proba(self, X: Any, groups: Any = None) -> Array:
         """Logarithms of the calibrated probabilities, exact also where those round to 0 or 1; ``groups`` as there."""

@@ -14,7 +14,7 @@ change how the process rounds. Where sums may be added in any order, a pragma sa
 #include <string.h>
 
 /* Increase it with every change of an exported function or of a struct that it takes. */
-#define ABI 1
+#define ABI 2
 
 #ifndef VARIANT
 #define VARIANT baseline
@@ -313,6 +313,7 @@ enum { ONCE, FIRST, AGAIN };
 #define LIMIT_OF_LOGITS FLT_MAX
 #define LEAST_SQUARED 1.0842021724855044e-19 /* 2^-63 */
 #include "native_rows.h"
+#include "native_probabilities.h"
 #undef T
 #undef FN
 #undef VECTOR
@@ -354,6 +355,7 @@ enum { ONCE, FIRST, AGAIN };
 #define LOGITS vector64
 #define LIMIT_OF_LOGITS LIMIT
 #include "native_rows.h"
+#include "native_probabilities.h"
 
 /* --- half precision ----------------------------------------------------------------------------------------------------------
 A number of 16 bits has one of 65,536 values, and a long row has far fewer. So a row is read once, to count how often each
@@ -730,6 +732,17 @@ EXPORT int EXPORTED(nishimori_half_expand)(const uint16_t *z, const double *valu
     }
     free(row.memory);
     return is_unusual;
+}
+
+/* The probabilities of each row, (n, n_classes), of the type of the logits, which is FLOAT or DOUBLE. */
+EXPORT int EXPORTED(nishimori_softmax)(int kind, const void *z, int64_t n, int64_t n_classes, const nishimori_term *term,
+                                       void *probabilities)
+{
+    if (n_classes < 1)
+        return n > 0;
+    if (kind == FLOAT)
+        return softmax_float(z, n, n_classes, term, probabilities);
+    return softmax_double(z, n, n_classes, term, probabilities);
 }
 
 /* --- once for the library ----------------------------------------------------------------------------------------------- */

@@ -28,12 +28,12 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 
-__all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "takes_half", "takes_unchecked"]
+__all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "softmax", "takes_half", "takes_unchecked"]
 
 MAX_ORDER = 6
 
 # Those of native.c.
-_ABI = 1
+_ABI = 2
 _N_SUMS = 40
 _NO_MEMORY = -1
 
@@ -72,6 +72,7 @@ _ARGUMENTS = {
     "block_sums": (_I, _P, _P, _P, _N, _N, _P, _P),
     "expand": (_I, _P, _P, _P, _N, _N, _P, _N, _P, _P, _P, _P),
     "expanded_sums": (_P, _P, _N, _P, _P, _P, _N, _D, _D, _P),
+    "softmax": (_I, _P, _N, _N, _P, _P),
     "half_power_sums": (_P, _P, _N, _N, _P, _I, _P, _P, _P),
     "half_block_sums": (_P, _P, _P, _P, _N, _N, _P, _P),
     "half_expand": (_P, _P, _P, _P, _N, _N, _P, _N, _P, _P, _P, _P),
@@ -335,3 +336,24 @@ def expanded_sums(rows: RowsNearBeta, weights: HostArray, step_ec: float, step_t
     right, weights = _contiguous(rows.right, bool), _contiguous(weights, np.float64)
     _call("expanded_sums", rest, cumulants, n, drops, right, weights, n, step_ec, step_ts, total)
     return total
+
+
+@lru_cache(maxsize=64)
+def _cached_term(beta: float, dtype: "np.dtype[Any]") -> _TermInC:
+    return _term(beta, dtype)
+
+
+def softmax(logits: HostArray, beta: float) -> tuple[HostArray, bool]:
+    """The probabilities of logits of float32 or float64 at a finite positive ``beta``, in their precision.
+
+    Also whether some logit has to be checked: one that is NaN, infinite or too large. -inf masks a class, whose probability
+    is 0; so is one below the smallest normal number, or up to four times as large.
+    """
+    dtype = _dtype(logits)
+    found, term = np.empty(logits.shape, dtype), byref(_cached_term(beta, dtype))
+
+    def work(rows: slice) -> bool:
+        z = _rows(logits, rows)
+        return _call("softmax", _kind(z, False), z, *z.shape, term, found[rows])
+
+    return found, any(_in_blocks(logits, work))

@@ -153,13 +153,27 @@ class Scores:
 
     def table(self, first_row: int = 0, rows: slice | None = None) -> Array:
         """The checked scores (n, k) of all rows or of one block as passed: probabilities where those were given."""
-        for block in self.blocks() if rows is None else (rows,):
-            stored = arrays.numpy_view(self._readable(self.at(block)))
-            if not self._is_usual(stored):
-                self.check(arrays.in_double(stored), range(first_row + block.start, first_row + block.stop))
         if rows is None:
-            stored = arrays.numpy_view(self._readable(self.at(slice(0, self.n_samples))))
+            self.check_all(first_row)
+            stored = self._stored(slice(0, self.n_samples))
+        else:
+            stored = self._checked(rows, first_row)
         return self._raise_to_floor(self._table(arrays.to_compute(stored)))
+
+    def check_all(self, first_row: int = 0) -> None:
+        """Refuse values that cannot be scores, block after block."""
+        for rows in self.blocks():
+            self._checked(rows, first_row)
+
+    def _checked(self, rows: slice, first_row: int) -> Array:
+        """Some rows as they are stored; values that cannot be scores are refused."""
+        stored = self._stored(rows)
+        if not self._is_usual(stored):
+            self.check(arrays.in_double(stored), range(first_row + rows.start, first_row + rows.stop))
+        return stored
+
+    def _stored(self, rows: slice) -> Array:
+        return arrays.numpy_view(self._readable(self.at(rows)))
 
     def sample(self, index: HostArray) -> "Scores":
         """The rows whose numbers are in ``index``, without their positions."""

@@ -82,6 +82,10 @@ class Map(ABC):
         """The softmax of the calibrated logits."""
         return softmax_of_drops(self.exponents(logits, groups))
 
+    def probabilities_at_once(self, given: Scores) -> Array | None:  # noqa: ARG002 - for those that can
+        """The probabilities of all rows, which are checked on the way; None where that takes block after block."""
+        return None
+
     def log_probabilities(self, logits: Array, groups: Any = None) -> Array:
         """The logarithms of the calibrated probabilities, exact also where those round to 0 or 1."""
         return log_softmax_of_drops(self.exponents(logits, groups))
