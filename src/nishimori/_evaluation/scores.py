@@ -10,10 +10,12 @@ import numpy as np
 
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.resampling import KeptOutcomes
+from nishimori._kernels.scores import SCORES, ScoreTotals, score_totals, sums_scores
 from nishimori._rows.batch import Batch
 from nishimori._sums.census import at_zeros
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import BinSums, Predictions, predictions_after
+from nishimori._sums.predictions import BinSums, Predictions, inverse_temperatures, predictions_after
+from nishimori._sums.reliability import inner_edges
 from nishimori._sums.spread import ClusterSpread, Spread, spread
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
@@ -52,6 +54,14 @@ class MetricPlan:
     def keeps_outcomes(self) -> bool:
         """Whether some metric is a function of all outcomes, which are kept once for all of them."""
         return any(each.kind == "of_outcomes" for each in self.metrics)
+
+    @cached_property
+    def score_places(self) -> list[int] | None:
+        """The places of the numbers per row among a kernel's `SCORES`; None if these are not all that is measured."""
+        known = [each.score for each in self.of_rows if each.score is not None]
+        if len(known) < len(self.of_rows) or self.of_sums or self.keeps_outcomes:
+            return None
+        return [SCORES.index(each) for each in known]
 
     def rows(self, predictions: Predictions) -> list[Array]:
         """The numbers per row."""
@@ -92,6 +102,19 @@ class ScoreSums:
             spread=spread(batch, rows, counts=predictions.counts),
             binned=predictions.binned,
             own=plan.own_sums(predictions),
+        )
+
+    @classmethod
+    def of_totals(cls, found: ScoreTotals, edges: HostArray, places: list[int]) -> "ScoreSums":
+        """From the sums of a kernel over independent rows; ``places`` are those of the scores that are measured."""
+        return cls(
+            n_rows=found.n_rows,
+            n_at_zeros=0,
+            weight=found.weight,
+            totals=found.totals[places],
+            spread=Spread(found.units, found.means[places], found.scatter[places]),
+            binned=BinSums.of_totals(edges, found),
+            own=Sums(()),
         )
 
     def __add__(self, other: "ScoreSums") -> "ScoreSums":
@@ -207,3 +230,21 @@ class MeasureScores:
         zeros = at_zeros(batch)
         found = predictions_after(self.maps, self.edges, batch, counts=self.counts)
         return Sums(tuple(ScoreSums.of(each, self.plan.rows(each), self.plan, zeros) for each in found))
+
+    def reads_unchecked(self, batch: Batch) -> bool:
+        """Whether a kernel sums all that is measured, and notices what a check would refuse."""
+        if batch.clusters is not None or self.plan.score_places is None:
+            return False
+        betas = inverse_temperatures(self.maps)
+        return len(betas) == len(self.maps) and all(sums_scores(batch, beta) for beta in betas)
+
+    def of_unchecked(self, batch: Batch) -> Sums | None:
+        """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
+        places, found = self.plan.score_places, []
+        assert places is not None, "which is asked before"
+        for beta, edges in zip(inverse_temperatures(self.maps), self.edges, strict=True):
+            totals = score_totals(batch, beta, inner_edges(edges, batch)[0], counts=self.counts)
+            if totals is None:
+                return None
+            found.append(ScoreSums.of_totals(totals, edges, places))
+        return Sums(tuple(found))

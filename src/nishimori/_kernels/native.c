@@ -330,6 +330,7 @@ enum { ONCE, FIRST, AGAIN };
 #undef LEAST_SQUARED
 
 #define T double
+#define IS_IN_DOUBLE
 #define VECTOR vector64
 #define MASK mask64
 #define WIDTH WIDTH64
@@ -345,6 +346,7 @@ enum { ONCE, FIRST, AGAIN };
 #define FN(name) name##_widened
 #define LOGITS half_vector32
 #include "native_rows.h"
+#include "native_probabilities.h"
 #undef FN
 #undef LOGITS
 #undef LIMIT_OF_LOGITS
@@ -744,6 +746,8 @@ EXPORT int EXPORTED(nishimori_softmax)(int kind, const void *z, int64_t n, int64
         return softmax_float(z, n, n_classes, term, probabilities);
     return softmax_double(z, n, n_classes, term, probabilities);
 }
+
+#include "native_scores.h"
 
 /* --- once for the library ----------------------------------------------------------------------------------------------- */
 

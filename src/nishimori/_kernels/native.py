@@ -28,7 +28,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 
-__all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "softmax", "takes_half", "takes_unchecked"]
+__all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "score_sums", "softmax", "takes_half", "takes_unchecked"]
 
 MAX_ORDER = 6
 
@@ -73,6 +73,7 @@ _ARGUMENTS = {
     "expand": (_I, _P, _P, _P, _N, _N, _P, _N, _P, _P, _P, _P),
     "expanded_sums": (_P, _P, _N, _P, _P, _P, _N, _D, _D, _P),
     "softmax": (_I, _P, _N, _N, _P, _P),
+    "score_sums": (_I, _P, _P, _P, _N, _N, _P, _D, _I, _P, _N, _P, _P),
     "half_power_sums": (_P, _P, _N, _N, _P, _I, _P, _P, _P),
     "half_block_sums": (_P, _P, _P, _P, _N, _N, _P, _P),
     "half_expand": (_P, _P, _P, _P, _N, _N, _P, _N, _P, _P, _P, _P),
@@ -357,3 +358,42 @@ def softmax(logits: HostArray, beta: float) -> tuple[HostArray, bool]:
         return _call("softmax", _kind(z, False), z, *z.shape, term, found[rows])
 
     return found, any(_in_blocks(logits, work))
+
+
+# The numbers of native_scores.h: how many scores there are, and how many sums they and a bin have.
+_N_SCORES = 4
+_N_SCORE_SUMS = 2 + 3 * _N_SCORES
+_N_BIN_SUMS = 7
+
+
+def score_sums(
+    logits: HostArray, labels: HostArray, weights: HostArray, beta: float, inner: HostArray, *, counts: bool
+) -> tuple[HostArray, HostArray, bool]:
+    """The sums of native_scores.h over all rows and per bin, in float64, and whether something has to be checked.
+
+    ``inner`` are the edges between bins.
+    """
+    labels, weights, inner = (
+        _contiguous(each, dtype) for each, dtype in ((labels, np.int64), (weights, np.float64), (inner, np.float64))
+    )
+    term = byref(_cached_term(beta, _DOUBLE))
+
+    def work(rows: slice) -> tuple[HostArray, HostArray, bool]:
+        sums, bins, z = np.zeros(_N_SCORE_SUMS), np.zeros((len(inner) + 1, _N_BIN_SUMS)), _rows(logits, rows)
+        given = z, labels[rows], weights[rows], *z.shape, term, beta, counts, inner, len(bins), sums, bins
+        return sums, bins, _call("score_sums", _kind(z, True), *given)
+
+    parts = _in_blocks(logits, work)
+    sums, bins, is_unusual = zip(*parts, strict=True)
+    return _join_score_sums(np.stack(sums)), np.add.reduce(bins), any(is_unusual)
+
+
+def _join_score_sums(parts: HostArray) -> HostArray:
+    """The sums of all blocks, from those of each: squares around the means of all."""
+    units, means = parts[:, 1, None], parts[:, 2 + _N_SCORES : 2 + 2 * _N_SCORES]
+    total = np.add.reduce(parts)
+    if len(parts) > 1 and total[1] > 0:
+        mean = (units * means).sum(axis=0) / total[1]
+        total[2 + _N_SCORES : 2 + 2 * _N_SCORES] = mean
+        total[2 + 2 * _N_SCORES :] += (units * (means - mean) ** 2).sum(axis=0)
+    return total

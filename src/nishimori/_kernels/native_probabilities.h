@@ -1,8 +1,12 @@
-/* Probabilities of rows of logits, written where the caller wants them: for float and for double, as native_rows.h, whose macros
-and functions this file uses.
+/* Probabilities of rows of logits, written where the caller wants them, and the sums that scores of rows are made of. native.c
+includes this file after native_rows.h, whose macros and functions it uses.
 
 The classes at the maximum, whose weights are 1, are counted, and the weights of all others are summed apart from them: added
 to 1 in float, each would lose up to 6e-8. */
+
+/* From so many classes on, lanes are columns. Measured: with fewer vectors in a row, sums over the lanes of one cost more than two
+transpositions. */
+#define MANY (3 * WIDTH)
 
 /* Weights of one vector of differences, and their sums: of those below the maximum, and of those at it. NaN counts as at it, so
 that no sum is zero. */
@@ -19,6 +23,17 @@ static ALWAYS_INLINE VECTOR FN(weigh)(VECTOR d, FN(constants) c, VECTOR *below, 
 /* --- many classes: lanes are columns ------------------------------------------------------------------------------------
 Rows have at least one vector of numbers. The last vector of a row ends with the row, and so may hold some numbers of the one
 before again, which are not summed twice. */
+
+/* Which lanes of the last vector of a row are not in the vector before. */
+static ALWAYS_INLINE MASK FN(new_lanes)(int64_t n_classes)
+{
+    INTEGER lanes[WIDTH];
+    MASK found;
+    for (int i = 0; i < WIDTH; i++)
+        lanes[i] = i >= WIDTH - n_classes % WIDTH ? -1 : 0;
+    memcpy(&found, lanes, sizeof found);
+    return found;
+}
 
 static ALWAYS_INLINE T FN(largest_in)(VECTOR v)
 {
@@ -48,12 +63,9 @@ static ALWAYS_INLINE double FN(total_of_both)(VECTOR v, VECTOR w)
 static NO_INLINE int FN(softmax_by_columns)(const Z *z, int64_t n_rows, int64_t n_classes, FN(constants) c, T *to)
 {
     VECTOR zero = {0}, lowest = zero - (T)INFINITY;
-    MASK bad = {0}, is_new;
-    INTEGER new_lanes[WIDTH], each[WIDTH], some = 0;
+    MASK bad = {0}, is_new = FN(new_lanes)(n_classes);
+    INTEGER each[WIDTH], some = 0;
     int64_t whole = n_classes / WIDTH * WIDTH, last = n_classes - WIDTH;
-    for (int i = 0; i < WIDTH; i++)
-        new_lanes[i] = last + i >= whole ? -1 : 0;
-    memcpy(&is_new, new_lanes, sizeof is_new);
     for (int64_t row = 0; row < n_rows; row++, z += n_classes, to += n_classes) {
         VECTOR most = FN(load_logits)(z + last);
         bad |= FN(unusual)(most);
@@ -93,10 +105,9 @@ static NO_INLINE int FN(softmax_by_columns)(const Z *z, int64_t n_rows, int64_t 
 
 /* --- few classes: lanes are rows ---------------------------------------------------------------------------------------- */
 
-/* The largest logit of each lane, and whether some logit of the first `n_rows` is unusual. */
-static NO_INLINE int FN(largest_of_lanes)(const T *columns, int n_rows, int n_classes, T *largest)
+/* The largest logit of each lane, and whether some logit of it is unusual. */
+static NO_INLINE void FN(largest_of_lanes)(const T *columns, int n_classes, T *largest, INTEGER *is_unusual)
 {
-    INTEGER each[LANES], some = 0;
     for (int i = 0; i < LANES; i += WIDTH) {
         VECTOR zero = {0}, most = zero - (T)INFINITY;
         MASK bad = {0};
@@ -106,11 +117,8 @@ static NO_INLINE int FN(largest_of_lanes)(const T *columns, int n_rows, int n_cl
             most = VMAX(z, most);
         }
         FN(store)(largest + i, most);
-        memcpy(each + i, &bad, sizeof bad);
+        memcpy(is_unusual + i, &bad, sizeof bad);
     }
-    for (int i = 0; i < n_rows; i++)
-        some |= each[i];
-    return some != 0;
 }
 
 /* Turn logits into probabilities in their place. */
@@ -188,20 +196,152 @@ static NO_INLINE void FN(restore_rows)(const T *restrict columns, int n_rows, in
 static int FN(softmax)(const Z *z, int64_t n_rows, int64_t n_classes, const nishimori_term *term, T *to)
 {
     FN(constants) c = FN(constants_of)(term);
-    T *memory, *columns, largest[LANES];
+    _Alignas(64) T columns[MANY * LANES];
+    T largest[LANES];
+    INTEGER unusual[LANES];
     int is_unusual = 0;
-    if (n_classes >= 3 * WIDTH) /* measured: with fewer vectors, sums over the lanes of one cost more than two transpositions */
+    if (n_classes >= MANY)
         return FN(softmax_by_columns)(z, n_rows, n_classes, c, to);
-    columns = aligned_memory((size_t)n_classes * LANES * sizeof(T), (void **)&memory);
-    if (!columns)
-        return NO_MEMORY;
     for (int64_t start = 0; start < n_rows; start += LANES) {
         int here = (int)(n_rows - start < LANES ? n_rows - start : LANES), k = (int)n_classes;
         FN(transpose)(z + start * n_classes, here, k, columns);
-        is_unusual |= FN(largest_of_lanes)(columns, here, k, largest);
+        FN(largest_of_lanes)(columns, k, largest, unusual);
+        for (int i = 0; i < here; i++)
+            is_unusual |= unusual[i] != 0;
         FN(softmax_lanes)(columns, largest, k, c);
         FN(restore_rows)(columns, here, k, to + start * n_classes);
     }
-    free(memory);
     return is_unusual;
 }
+
+#ifdef IS_IN_DOUBLE
+
+/* --- what scores are made of --------------------------------------------------------------------------------------------
+Of each row the largest logit, how many classes have it, and over all others the sum of the weights and of their squares. */
+
+static ALWAYS_INLINE void FN(add_weights)(VECTOR d, MASK counts, FN(constants) c, VECTOR *below, VECTOR *squares, VECTOR *at)
+{
+    VECTOR zero = {0}, one = zero + (T)1;
+    MASK lower = MASK_OF(d < zero);
+    VECTOR w = SELECT(lower & counts, FN(exp2)(FN(scaled)(d, c), c), zero, VECTOR, MASK);
+    *below += w;
+    *squares += w * w;
+    *at += SELECT(~lower & counts, one, zero, VECTOR, MASK);
+}
+
+static NO_INLINE int FN(weights_by_columns)(const Z *z, int n_rows, int64_t n_classes, const double *weights, FN(constants) c,
+                                            double *peak, double *ties, double *rest, double *squares)
+{
+    VECTOR zero = {0}, lowest = zero - (T)INFINITY;
+    MASK bad = {0}, all = ~bad, is_new = FN(new_lanes)(n_classes);
+    INTEGER each[WIDTH], some = 0;
+    int64_t whole = n_classes / WIDTH * WIDTH, last = n_classes - WIDTH;
+    for (int i = 0; i < n_rows; i++, z += n_classes) {
+        peak[i] = ties[i] = rest[i] = squares[i] = 0.0;
+        if (weights[i] == 0.0) /* this row may hold anything */
+            continue;
+        VECTOR most = FN(load_logits)(z + last), at = zero;
+        bad |= FN(unusual)(most);
+        for (int64_t k = 0; k < whole; k += WIDTH) {
+            VECTOR new = FN(load_logits)(z + k);
+            bad |= FN(unusual)(new);
+            most = VMAX(new, most);
+        }
+        T largest = FN(largest_in)(VMAX(most, lowest));
+        for (int64_t start = 0; start < whole; start += CHUNK) {
+            int64_t end = whole < start + CHUNK ? whole : start + CHUNK;
+            VECTOR below = zero, square = zero;
+            for (int64_t k = start; k < end; k += WIDTH)
+                FN(add_weights)(FN(load_logits)(z + k) - largest, all, c, &below, &square, &at);
+            if (end == whole && whole < n_classes)
+                FN(add_weights)(FN(load_logits)(z + last) - largest, is_new, c, &below, &square, &at);
+            rest[i] += FN(total)(below);
+            squares[i] += FN(total)(square);
+        }
+        peak[i] = largest;
+        ties[i] = FN(total)(at);
+    }
+    memcpy(each, &bad, sizeof bad);
+    for (int i = 0; i < WIDTH; i++)
+        some |= each[i];
+    return some != 0;
+}
+
+static NO_INLINE void FN(weights_of_lanes)(const T *columns, const T *largest, int n_classes, FN(constants) c, T *ties, T *rest,
+                                           T *squares)
+{
+    for (int i = 0; i < LANES; i += WIDTH) {
+        VECTOR zero = {0}, peak = FN(load)(largest + i), below = zero, square = zero, at = zero;
+        MASK none = {0};
+        for (int k = 0; k < n_classes; k++)
+            FN(add_weights)(FN(load)(columns + k * LANES + i) - peak, ~none, c, &below, &square, &at);
+        FN(store)(ties + i, at);
+        FN(store)(rest + i, below);
+        FN(store)(squares + i, square);
+    }
+}
+
+/* Fill arrays (ROWS) with what n rows give, and return whether some logit of a row that counts is unusual. */
+static int FN(weights_of_rows)(const Z *z, int n, int64_t n_classes, const double *weights, FN(constants) c, double *peak,
+                               double *ties, double *rest, double *squares)
+{
+    _Alignas(64) T columns[MANY * LANES];
+    INTEGER unusual[LANES], some = 0;
+    if (n_classes >= MANY)
+        return FN(weights_by_columns)(z, n, n_classes, weights, c, peak, ties, rest, squares);
+    for (int start = 0; start < n; start += LANES) {
+        int here = n - start < LANES ? n - start : LANES, k = (int)n_classes;
+        FN(transpose)(z + start * n_classes, here, k, columns);
+        FN(largest_of_lanes)(columns, k, peak + start, unusual);
+        FN(weights_of_lanes)(columns, peak + start, k, c, ties + start, rest + start, squares + start);
+        for (int i = 0; i < here; i++)
+            some |= weights[start + i] != 0.0 ? unusual[i] : 0; /* a row without weight may hold anything */
+    }
+    return some != 0;
+}
+
+/* Whether the true class of each row is the first of its largest, and its difference from the largest; of rows that do not count
+this means nothing. Returns whether some label is not the number of a class. */
+static int FN(compare_labels)(const Z *z, const int64_t *labels, int n, int64_t n_classes, const double *weights,
+                              const double *peak, const double *ties, double *right, double *drops)
+{
+    int is_unusual = 0;
+    for (int i = 0; i < n; i++) {
+        drops[i] = 0.0;
+        if (weights[i] == 0.0)
+            continue;
+        if (labels[i] < 0 || labels[i] >= n_classes)
+            is_unusual = 1;
+        else
+            drops[i] = (double)z[i * n_classes + labels[i]] - peak[i];
+    }
+    SIMD() /* a loop of its own: as a branch in the other, it would be mispredicted in every wrong answer */
+    for (int i = 0; i < n; i++)
+        right[i] = drops[i] == 0.0 ? 1.0 : 0.0;
+    for (int i = 0; i < n; i++)
+        if (ties[i] > 1.0 && weights[i] != 0.0 && !is_unusual)
+            for (int64_t k = 0; k < labels[i]; k++)
+                if ((double)z[i * n_classes + k] == peak[i])
+                    right[i] = 0.0;
+    return is_unusual;
+}
+
+/* What scores of at most ROWS rows are made of: over all classes but the top one the sum of the weights and of their squares,
+whether the top class is true, and the difference of the true class from it. Returns whether a logit or a label is unusual. */
+static int FN(rows_to_score)(const Z *z, const int64_t *labels, const double *weights, int n, int64_t n_classes,
+                             const nishimori_term *term, double *rest, double *squares, double *right, double *drops)
+{
+    double peak[ROWS], ties[ROWS];
+    int is_unusual = FN(weights_of_rows)(z, n, n_classes, weights, FN(constants_of)(term), peak, ties, rest, squares);
+    is_unusual |= FN(compare_labels)(z, labels, n, n_classes, weights, peak, ties, right, drops);
+    for (int i = 0; i < n; i++) {
+        double others = ties[i] > 1.0 ? ties[i] - 1.0 : 0.0;
+        rest[i] += others;
+        squares[i] += others;
+    }
+    return is_unusual;
+}
+
+#endif
+
+#undef MANY

@@ -104,7 +104,9 @@ class ArrayRows(Rows):
 
     def _unchecked_batch(self, rows: slice) -> Batch:
         values = self.scores.array[rows]
-        return Batch(values, self.labels[rows], self.weights[rows], masked=False)
+        clusters = None if self.clusters is None else self.clusters.of(rows)
+        groups = None if self.groups is None else self.groups.of(rows)
+        return Batch(values, self.labels[rows], self.weights[rows], masked=False, clusters=clusters, groups=groups)
 
     def __iter__(self) -> Iterator[Batch]:
         """Blocks of a size that suits the device, so that beyond the caller's array only one of them is in memory."""

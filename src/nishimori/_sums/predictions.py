@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from nishimori._kernels.scores import ScoreTotals
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
 from nishimori._rows.top_k_rows import CompletedBatch
 from nishimori._sums.binned_gaps import BinnedGaps
@@ -73,6 +74,13 @@ class BinSums:
     def __add__(self, other: "BinSums") -> "BinSums":
         # Both are of one kind: either all rows have clusters or none has.
         return BinSums(self.bins + other.bins, self.spread + other.spread)  # type: ignore[operator]
+
+    @classmethod
+    def of_totals(cls, edges: HostArray, found: ScoreTotals) -> "BinSums":
+        """From the sums of a kernel over independent rows."""
+        weight, confidence, correct, squares, products, crossed, nulls = found.bins
+        bins = Bins(edges, weight[None], confidence[None], correct[None], squares[None])
+        return cls(bins, GapSpread(products, crossed, nulls, found.units))
 
     @cached_property
     def curve(self) -> Reliability:

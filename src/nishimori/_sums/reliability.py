@@ -158,16 +158,22 @@ def sort_claims(gibbs: Gibbs, edges: HostArray, of: Of = "top") -> Sorted:
     """Sort the claims of one batch into bins; ``edges`` has one row, or one for each class."""
     claimed, true = claims(gibbs, of), outcomes(gibbs, of)
     n_groups, n_bins = claimed.shape[1], edges.shape[1] - 1
-    inner = edges[:, 1:-1]
-    # exp(x) has a relative error of x units in the last place, so small claims need more room.
-    digits = np.abs(np.log(np.where(inner > 0, inner, 1.0)))
-    inner = inner * (1 + gibbs.batch.rounding + np.finfo(float).eps * digits)
+    inner = inner_edges(edges, gibbs.batch)
     if len(edges) == 1:
         index = np.searchsorted(inner[0], claimed)
     else:
         index = np.stack([np.searchsorted(e, p) for e, p in zip(inner, claimed.T, strict=True)], axis=1)
     index += n_bins * np.arange(n_groups)
     return Sorted(edges, index, claimed, true, arrays.on_host(gibbs.batch.weights)[:, None])
+
+
+def inner_edges(edges: HostArray, batch: Batch) -> HostArray:
+    """The edges between bins, (groups, bins - 1), moved up so far that claims that exceed one only by rounding are below it."""
+    inner = edges[:, 1:-1]
+    # exp(x) has a relative error of x units in the last place, so small claims need more room.
+    digits = np.abs(np.log(np.where(inner > 0, inner, 1.0)))
+    moved: HostArray = inner * (1 + batch.rounding + np.finfo(float).eps * digits)
+    return moved
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ class Brier(Metric):
     title = "Brier score"
     bounds = (0.0, 2.0)
     by_default = True
+    score = "brier"
     order = 7
 
     def of_rows(self, predictions: Predictions) -> Array:

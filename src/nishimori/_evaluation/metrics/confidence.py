@@ -36,6 +36,7 @@ class MeanConfidence(Metric):
     bounds = (0.0, 1.0)
     in_percent = by_default = True
     needs = "top"
+    score = "confidence"
     order = 3
 
     def of_rows(self, predictions: Predictions) -> Array:

@@ -26,6 +26,7 @@ class WrongAnswers(Metric):
     bounds = (0.0, 1.0)
     in_percent = is_share = of_predictions = by_default = True
     needs = "top"
+    score = "wrong"
     order = 1
 
     def of_rows(self, predictions: Predictions) -> Array:

@@ -225,6 +225,7 @@ class Metric:
     order: ClassVar[int] = 100  # its place in tables
     why_infinite: ClassVar[str] = "its mean is not finite."
     of_bins: ClassVar[bool] = False  # whether `sums` are those per bin of the scorecard itself, `Predictions.binned`
+    score: ClassVar[str | None] = None  # which of the kernel's `SCORES` it is that `of_rows` returns
     bound_range: ClassVar[tuple[float, float] | None] = None  # what a bound can be, where that is not `bounds`
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -234,6 +235,8 @@ class Metric:
             found = ", ".join(written) or "none of them"
             raise InputError(f"The metric {cls.__name__}", f"have one of the methods {', '.join(_WAYS)}", got=found)
         cls.kind = written[0]
+        if "of_rows" in vars(cls) and "score" not in vars(cls):
+            cls.score = None  # that of the class which wrote another `of_rows`
         name = getattr(cls, "name", None)
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"{cls.__name__}.name", "be a word of letters, digits and underscores", got=repr(name))

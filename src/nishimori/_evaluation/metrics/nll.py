@@ -32,6 +32,7 @@ class Nll(Metric):
     title = "NLL"
     by_default = True
     needs = "label"
+    score = "nll"
     order = 6
     why_infinite = "the loss is infinite or too large: a true class is masked or has probability 0, or T is close to 0."
 
