@@ -748,6 +748,7 @@ EXPORT int EXPORTED(nishimori_softmax)(int kind, const void *z, int64_t n, int64
 }
 
 #include "native_scores.h"
+#include "native_groups.h"
 
 /* --- once for the library ----------------------------------------------------------------------------------------------- */
 

@@ -28,7 +28,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 
-__all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "score_sums", "softmax", "takes_half", "takes_unchecked"]
+__all__ = ["block_sums", "expand", "expanded_sums", "group_sums", "power_sums", "score_sums", "softmax", "takes_half", "takes_unchecked"]
 
 MAX_ORDER = 6
 
@@ -73,6 +73,7 @@ _ARGUMENTS = {
     "expand": (_I, _P, _P, _P, _N, _N, _P, _N, _P, _P, _P, _P),
     "expanded_sums": (_P, _P, _N, _P, _P, _P, _N, _D, _D, _P),
     "softmax": (_I, _P, _N, _N, _P, _P),
+    "group_sums": (_I, _P, _P, _P, _P, _N, _N, _P, _P, _N, _I, _I, _P),
     "score_sums": (_I, _P, _P, _P, _N, _N, _P, _D, _I, _P, _N, _P, _P),
     "half_power_sums": (_P, _P, _N, _N, _P, _I, _P, _P, _P),
     "half_block_sums": (_P, _P, _P, _P, _N, _N, _P, _P),
@@ -397,3 +398,36 @@ def _join_score_sums(parts: HostArray) -> HostArray:
         total[2 + _N_SCORES : 2 + 2 * _N_SCORES] = mean
         total[2 + 2 * _N_SCORES :] += (units * (means - mean) ** 2).sum(axis=0)
     return total
+
+
+_N_GROUP_SUMS = 6
+_METHODS = {"ec": 0, "ts": 1}
+
+
+def group_sums(
+    logits: HostArray,
+    labels: HostArray,
+    weights: HostArray,
+    codes: HostArray | None,
+    betas: HostArray,
+    method: str,
+    *,
+    counts: bool,
+) -> tuple[HostArray, bool]:
+    """The sums of native_groups.h of each group, (groups, 6), and whether something has to be checked.
+
+    ``betas`` are those of the groups, ``codes`` the groups of the rows; without them, the group of a row is its top class.
+    """
+    labels, weights, betas = (
+        _contiguous(each, dtype) for each, dtype in ((labels, np.int64), (weights, np.float64), (betas, np.float64))
+    )
+    codes = None if codes is None else _contiguous(codes, np.int64)
+    one = byref(_cached_term(1.0, _DOUBLE))
+
+    def work(rows: slice) -> tuple[HostArray, bool]:
+        sums, z, own = np.zeros((len(betas), _N_GROUP_SUMS)), _rows(logits, rows), None if codes is None else codes[rows]
+        given = z, labels[rows], own, weights[rows], *z.shape, one, betas, len(betas), _METHODS[method], counts, sums
+        return sums, _call("group_sums", _kind(z, True), *given)
+
+    parts = _in_blocks(logits, work)
+    return np.add.reduce([sums for sums, _ in parts]), any(is_unusual for _, is_unusual in parts)

@@ -342,6 +342,136 @@ static int FN(rows_to_score)(const Z *z, const int64_t *labels, const double *we
     return is_unusual;
 }
 
+/* --- rows that each have a β of their own -------------------------------------------------------------------------------
+Of each row, with x = βd, the sums of exp(x), x exp(x) and x² exp(x) over all classes below the largest. The β of a row is that of
+its group: `codes`, or the first column of its largest logit if that is null. */
+
+typedef struct {
+    VECTOR a0, a1, a2, at;
+} FN(moments);
+
+static ALWAYS_INLINE void FN(add_moments)(VECTOR d, VECTOR beta, MASK counts, FN(constants) c, FN(moments) *to)
+{
+    VECTOR zero = {0}, one = zero + 1.0, x = FN(scaled)(d * beta, c); /* finite, whatever the row holds */
+    MASK lower = MASK_OF(d < zero);
+    VECTOR w = SELECT(lower & counts, FN(exp2)(x, c), zero, VECTOR, MASK);
+    to->a0 += w;
+    to->a1 += w * x;
+    to->a2 += w * x * x;
+    to->at += SELECT(~lower & counts, one, zero, VECTOR, MASK);
+}
+
+/* Of one row, at least a vector long. */
+static NO_INLINE void FN(moments_of_row)(const Z *z, int64_t n_classes, T largest, T beta, FN(constants) c, MASK is_new,
+                                         double *found)
+{
+    VECTOR zero = {0}, betas = zero + beta;
+    MASK none = {0};
+    int64_t whole = n_classes / WIDTH * WIDTH, last = n_classes - WIDTH;
+    FN(moments) sums = {{0}, {0}, {0}, {0}};
+    for (int64_t k = 0; k < whole; k += WIDTH)
+        FN(add_moments)(FN(load_logits)(z + k) - largest, betas, ~none, c, &sums);
+    if (whole < n_classes)
+        FN(add_moments)(FN(load_logits)(z + last) - largest, betas, is_new, c, &sums);
+    found[0] = FN(total)(sums.a0), found[1] = FN(total)(sums.a1), found[2] = FN(total)(sums.a2), found[3] = FN(total)(sums.at);
+}
+
+static NO_INLINE void FN(moments_of_lanes)(const T *columns, const T *largest, const T *betas, int n_classes, FN(constants) c,
+                                           T *rest, T *first, T *second, T *ties)
+{
+    for (int i = 0; i < LANES; i += WIDTH) {
+        VECTOR peak = FN(load)(largest + i), beta = FN(load)(betas + i);
+        MASK none = {0};
+        FN(moments) sums = {{0}, {0}, {0}, {0}};
+        for (int k = 0; k < n_classes; k++)
+            FN(add_moments)(FN(load)(columns + k * LANES + i) - peak, beta, ~none, c, &sums);
+        FN(store)(rest + i, sums.a0);
+        FN(store)(first + i, sums.a1);
+        FN(store)(second + i, sums.a2);
+        FN(store)(ties + i, sums.at);
+    }
+}
+
+/* The largest logit of a row that is at least a vector long, and whether some logit is unusual. */
+static ALWAYS_INLINE T FN(largest_of_row)(const Z *z, int64_t n_classes, MASK *bad)
+{
+    VECTOR zero = {0}, most = FN(load_logits)(z + n_classes - WIDTH);
+    *bad |= FN(unusual)(most);
+    for (int64_t k = 0; k + WIDTH <= n_classes; k += WIDTH) {
+        VECTOR new = FN(load_logits)(z + k);
+        *bad |= FN(unusual)(new);
+        most = VMAX(new, most);
+    }
+    return FN(largest_in)(VMAX(most, zero - (T)INFINITY)); /* NaN is nobody's largest */
+}
+
+static ALWAYS_INLINE int64_t FN(first_at)(const Z *z, int64_t n_classes, double largest)
+{
+    int64_t k = 0;
+    while (k < n_classes - 1 && (double)z[k] != largest)
+        k++;
+    return k;
+}
+
+/* Fill arrays (ROWS) with what n rows give; `groups` with the group of each. Returns whether a logit, a label or a group of a row
+that counts is unusual. */
+static int FN(rows_of_groups)(const Z *z, const int64_t *labels, const int64_t *codes, const double *weights, int n,
+                              int64_t n_classes, const double *betas, int64_t n_groups, const nishimori_term *one_term,
+                              int64_t *groups, double *rest, double *first, double *second, double *right, double *drops)
+{
+    FN(constants) c = FN(constants_of)(one_term);
+    _Alignas(64) T columns[MANY * LANES];
+    double peak[ROWS], ties[ROWS], row_betas[LANES];
+    INTEGER unusual[LANES], each[WIDTH], some = 0;
+    MASK bad = {0}, is_new = FN(new_lanes)(n_classes);
+    int is_unusual = 0, is_many = n_classes >= MANY;
+    for (int start = 0; start < n; start += LANES) {
+        int here = n - start < LANES ? n - start : LANES;
+        const Z *rows = z + start * n_classes;
+        if (!is_many) {
+            FN(transpose)(rows, here, (int)n_classes, columns);
+            FN(largest_of_lanes)(columns, (int)n_classes, peak + start, unusual);
+        }
+        for (int i = 0; i < LANES; i++) {
+            int row = start + i;
+            int64_t group = 0;
+            row_betas[i] = 1.0;
+            if (i >= here || weights[row] == 0.0) { /* this row may hold anything */
+                if (i < here)
+                    groups[row] = 0, peak[row] = 0.0, ties[row] = 1.0, rest[row] = first[row] = second[row] = 0.0;
+                continue;
+            }
+            if (is_many)
+                peak[row] = FN(largest_of_row)(rows + i * n_classes, n_classes, &bad);
+            else
+                some |= unusual[i];
+            group = codes ? codes[row] : FN(first_at)(rows + i * n_classes, n_classes, peak[row]);
+            if (group < 0 || group >= n_groups) {
+                is_unusual = 1;
+                group = 0;
+            }
+            groups[row] = group;
+            row_betas[i] = betas[group];
+            if (is_many) {
+                double found[4];
+                FN(moments_of_row)(rows + i * n_classes, n_classes, peak[row], betas[group], c, is_new, found);
+                rest[row] = found[0], first[row] = found[1], second[row] = found[2], ties[row] = found[3];
+            }
+        }
+        if (!is_many)
+            FN(moments_of_lanes)(columns, peak + start, row_betas, (int)n_classes, c, rest + start, first + start, second + start,
+                                 ties + start);
+    }
+    memcpy(each, &bad, sizeof bad);
+    for (int i = 0; i < WIDTH; i++)
+        some |= each[i];
+    is_unusual |= some != 0;
+    is_unusual |= FN(compare_labels)(z, labels, n, n_classes, weights, peak, ties, right, drops);
+    for (int i = 0; i < n; i++)
+        rest[i] += ties[i] > 1.0 ? ties[i] - 1.0 : 0.0;
+    return is_unusual;
+}
+
 #endif
 
 #undef MANY

@@ -10,7 +10,7 @@ import numpy as np
 from nishimori._kernels import native
 from nishimori._kernels.kernel import kernel_for
 from nishimori._rows.batch import Batch
-from nishimori._support.arrays import HostArray
+from nishimori._support.arrays import Array, HostArray
 
 SCORES = ("wrong", "confidence", "nll", "brier")
 """The scores of a row: whether its answer is wrong, the probability of the predicted class, the loss, and the Brier score."""
@@ -60,10 +60,14 @@ class ScoreTotals(NamedTuple):
 
 def sums_scores(batch: Batch, beta: float) -> bool:
     """Whether `score_totals` takes these rows, which need not be checked, at this β."""
-    logits = batch.logits
+    return is_read_in_c(batch.logits, beta, beta)
+
+
+def is_read_in_c(logits: Array, least: float, largest: float) -> bool:
+    """Whether the C kernel takes these logits, and any β from ``least`` to ``largest``."""
     if not isinstance(logits, np.ndarray) or logits.ndim != 2 or logits.dtype.newbyteorder("=") not in _TYPES:
         return False
-    return _LEAST < beta < 1 / _LEAST and kernel_for(logits).name == "native"
+    return _LEAST < least <= largest < 1 / _LEAST and kernel_for(logits).name == "native"
 
 
 def score_totals(batch: Batch, beta: float, inner: HostArray, *, counts: bool) -> ScoreTotals | None:

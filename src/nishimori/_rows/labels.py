@@ -27,6 +27,12 @@ RowIndex = Callable[[int], int | tuple[int, ...]]
 # (bench/results/cluster_coverage.md).
 _FEW_CLUSTERS, _ENOUGH_CLUSTERS = 10, 40
 
+# A table of so many places costs less than sorting, however few samples there are.
+_FEW_VALUES = 1000
+
+# Differences of smaller whole numbers are whole numbers of 64 bits.
+_WITHIN_INT64 = 2**62
+
 
 class NotAClassError(InputError):
     """A label is not among the classes that were named."""
@@ -386,10 +392,12 @@ def encode_values(
     if kept is not None and len(kept) < n_samples:
         given, every = given[kept], row
         row = lambda place: every(int(kept[place]))  # noqa: E731 - the name of the place among all samples
+    if given.dtype.kind in "iu" and (found := _encode_whole(given)) is not None:
+        return found
     absent = next((i for i, value in enumerate(given.tolist()) if is_absent(value)), None) if given.dtype == object else None
     if absent is not None:
-        found = "None" if given[absent] is None else "NaN"
-        raise InputError(name, "not be missing", got=found, remedy=f"Give that row a {what}.", row=row(absent))
+        got = "None" if given[absent] is None else "NaN"
+        raise InputError(name, "not be missing", got=got, remedy=f"Give that row a {what}.", row=row(absent))
     try:
         missing = given != given  # noqa: PLR0124 - NaN, in arrays of any type
         different, codes = np.unique(given, return_inverse=True)
@@ -399,6 +407,21 @@ def encode_values(
         first = int(np.argmax(missing))
         raise InputError(name, "not be missing", got="NaN", remedy=f"Give that row a {what}.", row=row(first))
     return different, codes
+
+
+def _encode_whole(given: HostArray) -> tuple[HostArray, HostArray] | None:
+    """`numpy.unique` with its inverse of whole numbers, without sorting; None if they lie so far apart that sorting is cheaper."""
+    if not len(given):
+        return None
+    low, high = int(given.min()), int(given.max())
+    if high - low >= max(len(given), _FEW_VALUES) or max(-low, high) >= _WITHIN_INT64:
+        return None
+    places = given.astype(np.int64) - low
+    present = np.zeros(high - low + 1, dtype=bool)
+    present[places] = True
+    (found,) = np.nonzero(present)
+    numbers = np.cumsum(present) - 1
+    return (found + low).astype(given.dtype), numbers[places]
 
 
 def refuse_name(values: Any, what: str) -> None:

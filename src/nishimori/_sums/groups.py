@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from nishimori._kernels.groups import Method, group_totals, sums_groups
 from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import MOST_CLUSTER_SUMS, Batch
 from nishimori._sums.gibbs import Gibbs
@@ -151,6 +152,17 @@ class MeasureGroups:
             row_squares=sums_per_group(units * value**2),
             clusters=self.grouping.by_cluster(batch, codes, weights * value) if self.clustered else None,
         )
+
+    def reads_unchecked(self, batch: Batch) -> bool:
+        """Whether a kernel makes these sums, and notices what a check would refuse."""
+        return not self.clustered and sums_groups(batch, self.betas)
+
+    def of_unchecked(self, batch: Batch) -> GroupSums | None:
+        """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""
+        codes = None if self.grouping.by == "prediction" else self.grouping.codes(batch)
+        method: Method = "ec" if isinstance(self.observable, Confidence) else "ts"
+        found = group_totals(batch, codes, self.betas, method, counts=self.counts)
+        return None if found is None else GroupSums(found[0].astype(np.int64), *found[1:])
 
     def _slope_and_variance(self, gibbs: Gibbs) -> tuple[Array, Array]:
         """The slope of the gap, and the variance of the observable under the model: of a choice of two, or of the logit."""
