@@ -436,9 +436,12 @@ static int FN(rows_of_groups)(const Z *z, const int64_t *labels, const int64_t *
             int row = start + i;
             int64_t group = 0;
             row_betas[i] = 1.0;
-            if (i >= here || weights[row] == 0.0) { /* this row may hold anything */
-                if (i < here)
-                    groups[row] = 0, peak[row] = 0.0, ties[row] = 1.0, rest[row] = first[row] = second[row] = 0.0;
+            if (i >= here)
+                continue;
+            if (weights[row] == 0.0) { /* this row may hold anything; its sums are finite, and do not count */
+                groups[row] = 0;
+                if (is_many)
+                    peak[row] = 0.0, ties[row] = 1.0, rest[row] = first[row] = second[row] = 0.0;
                 continue;
             }
             if (is_many)
