@@ -78,7 +78,8 @@ def spoiled(rng, z, labels, weights):
 
 def close(found, expected, size, where, rtol=1e-12):
     """Whether sums agree to all digits that terms of this size leave."""
-    np.testing.assert_allclose(found, expected.astype(float), rtol=rtol, atol=rtol * max(float(size), 1e-300), err_msg=str(where))
+    room = rtol * max(float(size), 1e-300)
+    np.testing.assert_allclose(found, expected.astype(float), rtol=rtol, atol=room, err_msg=str(where))
 
 
 def check_random_scores(seed):

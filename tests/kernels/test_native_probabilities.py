@@ -187,6 +187,16 @@ def test_a_huge_loss_is_that_of_numpy(monkeypatch):
     assert mine.nll_se == pytest.approx(theirs.nll_se)
 
 
+@pytest.mark.parametrize("drop", [1e-9, 0.1, 1.0, 10.0, 40.0, 300.0])
+@pytest.mark.parametrize("n_classes", [2, 10, 100])
+def test_a_tiny_loss_keeps_its_digits(n_classes, drop):
+    z = np.zeros((3, n_classes))
+    z[:, 1:] = -drop
+    sums, *_ = native.score_sums(z, np.zeros(3, int), np.ones(3), 1.0, np.array([0.5]), counts=False)
+    expected = 3 * np.log1p((n_classes - 1) * np.exp(np.longdouble(-drop)))
+    assert sums[4] == pytest.approx(float(expected), rel=2e-15, abs=0)
+
+
 @pytest.mark.parametrize("method", ["ec", "ts"])
 @pytest.mark.parametrize("by", ["groups", "prediction"])
 def test_temperatures_of_groups_are_those_of_numpy(by, method, monkeypatch):

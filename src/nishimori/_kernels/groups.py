@@ -5,8 +5,6 @@ Only the C kernel does, in float64. For all else `nishimori._sums.groups` scales
 
 from typing import Literal
 
-import numpy as np
-
 from nishimori._kernels import native
 from nishimori._kernels.scores import is_read_in_c
 from nishimori._rows.batch import Batch
@@ -21,9 +19,7 @@ def sums_groups(batch: Batch, betas: HostArray) -> bool:
     return is_read_in_c(batch.logits, float(betas.min()), float(betas.max()))
 
 
-def group_totals(
-    batch: Batch, codes: HostArray | None, betas: HostArray, method: Method, *, counts: bool
-) -> HostArray | None:
+def group_totals(batch: Batch, codes: HostArray | None, betas: HostArray, method: Method, *, counts: bool) -> HostArray | None:
     """Six sums of each group, (6, groups), of rows that may have weight zero; None if there is something to check or to mask.
 
     They are the number of rows, Σw, Σw·gap, Σw·slope, Σu·variance and Σu·gap², as `nishimori._sums.groups.GroupSums` has them.

@@ -28,7 +28,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 
-__all__ = ["block_sums", "expand", "expanded_sums", "group_sums", "power_sums", "score_sums", "softmax", "takes_half", "takes_unchecked"]
+__all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "takes_half", "takes_unchecked"]
 
 MAX_ORDER = 6
 
@@ -392,7 +392,7 @@ def score_sums(
 def _join_score_sums(parts: HostArray) -> HostArray:
     """The sums of all blocks, from those of each: squares around the means of all."""
     units, means = parts[:, 1, None], parts[:, 2 + _N_SCORES : 2 + 2 * _N_SCORES]
-    total = np.add.reduce(parts)
+    total: HostArray = np.add.reduce(parts)
     if len(parts) > 1 and total[1] > 0:
         mean = (units * means).sum(axis=0) / total[1]
         total[2 + _N_SCORES : 2 + 2 * _N_SCORES] = mean

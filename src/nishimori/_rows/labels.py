@@ -410,7 +410,7 @@ def encode_values(
 
 
 def _encode_whole(given: HostArray) -> tuple[HostArray, HostArray] | None:
-    """`numpy.unique` with its inverse of whole numbers, without sorting; None if they lie so far apart that sorting is cheaper."""
+    """`numpy.unique` of whole numbers with its inverse, without sorting; None if they lie too far apart for a table."""
     if not len(given):
         return None
     low, high = int(given.min()), int(given.max())
