@@ -348,8 +348,8 @@ def _cached_term(beta: float, dtype: "np.dtype[Any]") -> _TermInC:
 def softmax(logits: HostArray, beta: float) -> tuple[HostArray, bool]:
     """The probabilities of logits of float32 or float64 at a finite positive ``beta``, in their precision.
 
-    Also whether some logit has to be checked: one that is NaN, infinite or too large. -inf masks a class, whose probability
-    is 0; so is one below the smallest normal number, or up to four times as large.
+    Also whether some logit has to be checked: one that is NaN, infinite or too large. -inf masks a class, whose probability is
+    0. So is that of a class whose weight is below 2^-125 of the largest (float32) or 2^-1021 (float64).
     """
     dtype = _dtype(logits)
     found, term = np.empty(logits.shape, dtype), byref(_cached_term(beta, dtype))
