@@ -416,12 +416,12 @@ def _encode_whole(given: HostArray) -> tuple[HostArray, HostArray] | None:
     low, high = int(given.min()), int(given.max())
     if high - low >= max(len(given), _FEW_VALUES) or max(-low, high) >= _WITHIN_INT64:
         return None
-    places = given.astype(np.int64) - low
-    present = np.zeros(high - low + 1, dtype=bool)
-    present[places] = True
+    places = given.astype(np.int64)
+    places -= low
+    present = np.bincount(places) > 0
     (found,) = np.nonzero(present)
-    numbers = np.cumsum(present) - 1
-    return (found + low).astype(given.dtype), numbers[places]
+    codes = places if len(found) == len(present) else (np.cumsum(present) - 1)[places]
+    return (found + low).astype(given.dtype), codes
 
 
 def refuse_name(values: Any, what: str) -> None:

@@ -1,0 +1,41 @@
+"""Names of groups and clusters become numbers in the order of the names."""
+
+import numpy as np
+import pytest
+
+from nishimori._rows.batch import Groups
+from nishimori._rows.labels import encode_values
+
+RNG = np.random.default_rng(0)
+WHOLE = {
+    "close together": RNG.integers(10, size=500),
+    "negative": RNG.integers(-700, -600, size=500),
+    "with gaps": 3 * RNG.integers(100, size=500),
+    "far apart": RNG.integers(-(2**40), 2**40, size=500),
+    "at both ends": np.array([-(2**63), 2**63 - 1, -(2**63), 0]),
+    "at one end": np.array([2**63 - 1, 2**63 - 3, 2**63 - 1]),
+    "one": np.array([-5]),
+    "none": np.array([], dtype=int),
+    "small type": RNG.integers(-128, 128, size=500).astype(np.int8),
+    "unsigned": RNG.integers(2**64 - 9, 2**64 - 1, size=500, dtype=np.uint64),
+    "unsigned and small": RNG.integers(9, size=500, dtype=np.uint64),
+}
+
+
+@pytest.mark.parametrize("values", WHOLE.values(), ids=WHOLE)
+def test_whole_numbers_are_coded_as_numpy_sorts_them(values):
+    before = values.copy()
+    names, codes = encode_values(values, len(values), "group")
+    expected, inverse = np.unique(values, return_inverse=True)
+    np.testing.assert_array_equal(names, expected)
+    np.testing.assert_array_equal(codes, inverse)
+    assert names.dtype == values.dtype
+    assert codes.dtype == np.int64
+    codes[:] = 0  # which must not be the caller's own array
+    np.testing.assert_array_equal(values, before)
+
+
+def test_text_and_numbers_keep_their_names():
+    assert Groups.from_names(["b", "a", "b"], 3).names == ("a", "b")
+    assert Groups.from_names([2.5, -1.0, 2.5], 3).names == (-1.0, 2.5)
+    assert Groups.from_names([True, False], 2).names == (False, True)
