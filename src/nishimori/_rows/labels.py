@@ -100,21 +100,20 @@ def class_indices(y: Any, classes: Classes, scores: Scores, name: str, weights: 
     """
     labels = flat_labels(y, scores, name)
     if weights.all():
-        return _columns(labels, classes, scores, name, np.arange(first_row, first_row + len(labels)))
+        return _columns(labels, classes, scores, name, range(first_row, first_row + len(labels)))
     (kept,) = np.nonzero(weights)
     columns = np.zeros(len(labels), dtype=np.int64)
     columns[kept] = _columns(labels[kept], classes, scores, name, first_row + kept)
     return columns
 
 
-def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, rows: HostArray) -> HostArray:
+def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, rows: Sequence[int] | HostArray) -> HostArray:
     """The column of each label; ``rows`` are the labels' row numbers."""
     if classes is not None:
         return _positions(labels, class_labels(classes, scores.n_classes), name, rows, scores)
     labels = _whole(labels, name, scores.n_classes, lambda place: scores.row(int(rows[place])))
-    outside = ~((labels >= 0) & (labels < scores.n_classes))
-    if outside.any():
-        first = int(np.argmax(outside))
+    if len(labels) and not (labels.min() >= 0 and labels.max() < scores.n_classes):
+        first = int(np.argmax(~((labels >= 0) & (labels < scores.n_classes))))
         remedy = _remedy(labels, labels[first], scores.n_classes)
         raise InputError(
             name,
@@ -263,7 +262,7 @@ def _in_words(names: list[str], n_samples: int) -> str:
     return text if n_samples == 1 else f"{text} in {n_samples:,} samples, the first"
 
 
-def _positions(labels: HostArray, classes: HostArray, name: str, rows: HostArray, scores: Scores) -> HostArray:
+def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[int] | HostArray, scores: Scores) -> HostArray:
     column = {value: i for i, value in enumerate(classes.tolist())}
     indices = np.array([column.get(value, -1) for value in labels.tolist()], dtype=np.int64)
     if (indices < 0).any():
