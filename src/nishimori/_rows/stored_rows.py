@@ -18,6 +18,7 @@ from nishimori._rows.batch import Groups
 from nishimori._rows.labels import checked_weights, class_indices
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import Pieces, rows_per_piece
+from nishimori._rows.rows import most_copied
 from nishimori._rows.scores import scores_of
 from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import numeric
@@ -130,7 +131,7 @@ class StoredRows(Pieces[_StoredBlock]):
 
     def sample(self, size: int) -> ArrayRows | None:
         """About ``size`` rows, the same ones each time; None where that would take a reading, or if all weigh nothing."""
-        found = self.stored.random_rows(size)
+        found = self.stored.random_rows(most_copied(size, self.n_classes))
         if found is None or not self.weights[found[0]].any():
             return None
         return self._array_rows(found[1], found[0])
