@@ -32,7 +32,7 @@ from nishimori._sums.moments import GapSums, Measure, Moments, log_scale
 from nishimori._sums.observables import Confidence, Observable, TopN
 from nishimori._sums.passes import together
 from nishimori._sums.sketch.sketch import Sketch
-from nishimori._support.roots import Point, Root, drive, increasing_root
+from nishimori._support.roots import Point, Root, Roots, drive, increasing_root
 from nishimori.errors import InputError, NishimoriError, NotConvergedError, NoTemperatureError
 
 # A sample has this share of the rows, but at least so many rows, whose answers are about 1.5 % off: one exact pass is then
@@ -65,7 +65,7 @@ _FARTHEST = 230.0
 
 # Squares of gaps that are carried to the root from a short step away are right to about this relative amount, or are measured
 # again: standard errors then to half of it.
-_CARRIED = 2e-4
+_CARRIED = 1e-3
 
 
 def match(
@@ -103,7 +103,7 @@ class Search:
         self._count = Count(right)
         self._census: Census | None = None
         self._gaps: GapSums | None = None  # of the last pass
-        self._places: dict[int, float] = {}  # where each observable was measured last, in log β; not of those without a root
+        self._places: dict[int, float] = {}  # where observables were measured in that pass, in log β
         self._n_exact = 0
         self._guessed: frozenset[int] = frozenset()  # observables that start near a root, if there is one
         self._unjudged = set(range(len(observables)))
@@ -129,8 +129,11 @@ class Search:
         sample = self.data.sample(max(n_rows // _SHARE, min(_SURE, n_rows))) if n_rows else None
         if sample is None:
             return {}
-        found = call_with_rows(sample, SampleSearch(self.observables))
-        if sample.n_rows == n_rows:
+        try:
+            found = call_with_rows(sample, SampleSearch(self.observables))
+        except InputError:
+            return {}  # the exact pass will say which row is wrong
+        if sample is self.data:
             self.n_passes += found.n_passes
         return found.log_betas
 
@@ -147,13 +150,13 @@ class Search:
             )
         return -float(scale.value)
 
-    def _measure(self, wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
-        """What the searches want to know, from one exact pass. Observables that are found are measured once more.
+    def _measure(self, wanted: Mapping[int, float], found: Roots[int]) -> dict[int, Point | NishimoriError]:
+        """What the searches want to know, from one exact pass. Observables that have a root already are measured there.
 
-        So the last pass has all of them near their roots, and says how they vary together.
+        So the last pass has all of them at or near their roots, and says how they vary together.
         """
         judged = {i for i in wanted if self._is_due(i)}
-        self._places |= wanted
+        self._places = {i: each.x for i, each in found.items() if isinstance(each, Root)} | dict(wanted)
         betas = {
             i: (exp(x), *(_betas_to_judge(self.observables[i], x) if i in judged else ())) for i, x in self._places.items()
         }
@@ -220,7 +223,7 @@ class SampleSearch:
         begin = _meet(dict.fromkeys(range(len(self.observables)), anywhere) | begin, _ROUGHLY_ONE)
         n_passes = 0
 
-        def measure(wanted: Mapping[int, float]) -> dict[int, Point | NishimoriError]:
+        def measure(wanted: Mapping[int, float], _: Roots[int]) -> dict[int, Point | NishimoriError]:
             nonlocal n_passes
             if n_passes == _PASSES_FOR_A_START:
                 return {i: NotConvergedError("The sample gives no start.") for i in wanted}
@@ -228,17 +231,14 @@ class SampleSearch:
             gaps = rows.gather(Measure(tuple((self.observables[i], (exp(x),)) for i, x in wanted.items()), exact=False))
             return {i: in_log_beta(each) for i, each in zip(wanted, gaps.items, strict=True)}
 
-        try:
-            roots = drive({i: increasing_root(start, precision=_ROUGH) for i, start in begin.items()}, measure)
-        except InputError:
-            return SampleAnswers({}, n_passes)  # the exact pass will say which row is wrong
+        roots = drive({i: increasing_root(start, precision=_ROUGH) for i, start in begin.items()}, measure)
         found = {i: _root_or_error(self.observables[i], root) for i, root in roots.items()}
         return SampleAnswers({i: root.x for i, root in found.items() if isinstance(root, Root)}, n_passes)
 
     def _answers_of_part(self, rows: Rows) -> dict[int, float]:
         size = (rows.n_rows or 0) // _SHARE
         part = rows.sample(size) if size >= _FEWEST else None
-        return {} if part is None or part.n_rows == rows.n_rows else self(part).log_betas
+        return {} if part is None or part is rows else self(part).log_betas
 
 
 def _middle(places: Mapping[int, float]) -> float:

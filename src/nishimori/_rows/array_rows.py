@@ -162,7 +162,7 @@ class ArrayRows(Rows):
         """About ``size`` of the rows, the same ones each time; None if all their weights are zero."""
         if 2 * size > self.n_rows:
             return self
-        rows: slice | HostArray = spread(self.n_rows, most_copied(size, self.n_classes))
+        rows: slice | HostArray = spread(self.n_rows, most_copied(size, self.n_classes, _MOST_RANDOM))
         if size * self.n_classes > _MOST_RANDOM and not self.scores.is_scattered:
             rows = every_so_many(self.n_rows, size)
         labels, weights = self.labels[rows], self.weights[rows]

@@ -23,8 +23,8 @@ class Sum(Protocol):
 T = TypeVar("T", bound=Sum)
 R = TypeVar("R")
 
-# A sample that has to be copied has at most this many numbers, 64 MiB of float32, and at least this many rows.
-_MOST_COPIED, _FEWEST_COPIED = 2**24, 16
+# A sample that is copied has at least this many rows, however large they are.
+_FEWEST_COPIED = 16
 
 
 class Rows(Protocol):
@@ -115,9 +115,9 @@ def call_with_rows(data: Any, function: Callable[[Rows], R]) -> R:
     return found
 
 
-def most_copied(size: int, n_classes: int) -> int:
-    """How many of ``size`` rows a sample has if these are copied."""
-    return min(size, max(_FEWEST_COPIED, _MOST_COPIED // n_classes))
+def most_copied(size: int, n_classes: int, n_numbers: int) -> int:
+    """How many of ``size`` rows a sample has if at most this many numbers are to be copied."""
+    return min(size, max(_FEWEST_COPIED, n_numbers // n_classes))
 
 
 def without_rows() -> NoRowsError:

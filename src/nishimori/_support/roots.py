@@ -132,7 +132,7 @@ def increasing_root(start: float, *, precision: float = 0.0) -> Generator[float,
 
 def root_of(function: Callable[[float], Point], start: float) -> Root:
     """The root of one increasing function."""
-    found = drive({None: increasing_root(start)}, lambda wanted: {None: function(wanted[None])})[None]
+    found = drive({None: increasing_root(start)}, lambda wanted, _: {None: function(wanted[None])})[None]
     if isinstance(found, NishimoriError):
         raise found
     return found
@@ -142,17 +142,20 @@ Search = Generator[float, Point, Root]
 K = TypeVar("K", bound=Hashable)
 
 
+Roots = dict[K, Root | NishimoriError]
+
+
 def drive(
-    searches: Mapping[K, Search], evaluate: Callable[[Mapping[K, float]], Mapping[K, Point | NishimoriError]]
-) -> dict[K, Root | NishimoriError]:
-    """Run searches side by side; ``evaluate`` answers all that are still going on at once.
+    searches: Mapping[K, Search], evaluate: Callable[[Mapping[K, float], Roots[K]], Mapping[K, Point | NishimoriError]]
+) -> Roots[K]:
+    """Run searches side by side; ``evaluate`` answers all that are still going on at once, and is told what others found.
 
     A search ends with its root, with the error that it raised, or with the one that ``evaluate`` gave for it.
     """
     wanted = {key: next(search) for key, search in searches.items()}
-    found: dict[K, Root | NishimoriError] = {}
+    found: Roots[K] = {}
     while wanted:
-        points = evaluate(wanted)
+        points = evaluate(wanted, found)
         for key in tuple(wanted):
             point = points[key]
             if isinstance(point, NishimoriError):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from math import ceil
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -211,14 +212,11 @@ class RankRows(Rows):
 
     def sample(self, size: int) -> "RankRows | None":
         """About ``size`` rows, from each rank as many as are its share; None if some rank cannot give any."""
-        share = size / (self._n_rows or 1)
-        return self._part(lambda rows: rows.sample(int(np.ceil(share * (rows.n_rows or 0)))))
-
-    def _part(self, taken: Callable[[Rows], Rows | None]) -> "RankRows | None":
-        part = self._ranks.here(lambda: None if self._rows is None else taken(self._rows))
-        if not all(list(self._ranks.values(lambda: self._rows is None or part is not None))):
+        share, mine = size / (self._n_rows or 1), self._rows
+        part = self._ranks.here(lambda: None if mine is None else mine.sample(ceil(share * (mine.n_rows or 0))))
+        if not all(list(self._ranks.values(lambda: mine is None or part is not None))):
             return None
-        return RankRows(self._ranks, part)
+        return self if all(list(self._ranks.values(lambda: part is mine))) else RankRows(self._ranks, part)
 
 
 @dataclass(frozen=True)
