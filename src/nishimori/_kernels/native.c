@@ -51,6 +51,9 @@ the cache: columns at distances of a power of two would all compete for the same
 /* The top class of a row that does not count. */
 #define NONE (-1)
 
+/* LARGEST in _rows/scores.py: larger numbers of double precision are refused. */
+#define LIMIT 1e100
+
 #define NO_MEMORY (-1)
 #define N_SUMS 42
 
@@ -249,6 +252,27 @@ sums had errors of 4e-7. A multiple of 16. */
 #define WIDTH32 (VECTOR_BYTES ? VECTOR_BYTES / 4 : 1)
 #define WIDTH64 (VECTOR_BYTES ? VECTOR_BYTES / 8 : 1)
 
+/* `taint`, which starts as zeros, is NaN where some z has to be checked: one that is NaN or infinite, or a double beyond the
+limit. A finite z times 0 adds nothing to it. */
+
+static ALWAYS_INLINE vector32 taint32(vector32 taint, vector32 z)
+{
+    vector32 zero = {0};
+    return VFMA32(z, zero, taint);
+}
+
+static ALWAYS_INLINE vector64 taint_widened(vector64 taint, vector64 z)
+{
+    vector64 zero = {0};
+    return VFMA64(z, zero, taint);
+}
+
+static ALWAYS_INLINE vector64 taint64(vector64 taint, vector64 z)
+{
+    vector64 zero = {0}, size = VMAX64(z, -z); /* NaN if z is */
+    return taint_widened(taint, SELECT(MASK_OF(size <= zero + LIMIT), zero, zero + INFINITY, vector64, mask64));
+}
+
 /* Fits of 4·2^r. The first is a least-squares fit of the relative error in which each coefficient was rounded to float before the
 next was fitted, so that the mean error over every quarter of the interval stays below 1e-9. */
 
@@ -297,7 +321,11 @@ enum { ONCE, FIRST, AGAIN };
 #define POLYNOMIAL polynomial32
 #define VFMA VFMA32
 #define VMAX VMAX32
-#define LIMIT FLT_MAX
+#define TAINT taint32
+#define STORED vector32
+#define STORED_WIDTH WIDTH32
+#define STORED_MAX VMAX32
+#define STORED_TAINT taint32
 #define LIMIT_OF_LOGITS FLT_MAX
 #define LEAST_SQUARED 1.0842021724855044e-19 /* 2^-63 */
 #include "native_rows.h"
@@ -313,7 +341,7 @@ enum { ONCE, FIRST, AGAIN };
 #undef POLYNOMIAL
 #undef VFMA
 #undef VMAX
-#undef LIMIT
+#undef TAINT
 #undef LEAST_SQUARED
 
 #define T double
@@ -326,19 +354,29 @@ enum { ONCE, FIRST, AGAIN };
 #define POLYNOMIAL polynomial64
 #define VFMA VFMA64
 #define VMAX VMAX64
-#define LIMIT 1e100 /* LARGEST in _rows/scores.py */
 #define LEAST_SQUARED 2.983336292480083e-154 /* 2^-510 */
 
 #define FN(name) name##_widened
+#define TAINT taint_widened
 #define LOGITS half_vector32
 #include "native_rows.h"
 #undef FN
+#undef TAINT
+#undef STORED
+#undef STORED_WIDTH
+#undef STORED_MAX
+#undef STORED_TAINT
 #undef LOGITS
 #undef LIMIT_OF_LOGITS
 #undef Z
 
 #define Z double
 #define FN(name) name##_double
+#define TAINT taint64
+#define STORED vector64
+#define STORED_WIDTH WIDTH64
+#define STORED_MAX VMAX64
+#define STORED_TAINT taint64
 #define LOGITS vector64
 #define LIMIT_OF_LOGITS LIMIT
 #include "native_rows.h"

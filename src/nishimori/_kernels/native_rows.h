@@ -2,7 +2,8 @@
 
 native.c includes this file once per pair. Before that it defines Z, T and FN (the suffix of all functions), and for T: VECTOR
 and MASK (as many numbers and integers as the processor takes at once), WIDTH (how many), INTEGER (of the same size), VFMA, VMAX,
-SHIFT, ROUND, POLYNOMIAL, LIMIT and LEAST_SQUARED.
+TAINT, SHIFT, ROUND, POLYNOMIAL and LEAST_SQUARED. STORED, STORED_WIDTH, STORED_MAX and STORED_TAINT are the same for Z, LOGITS is a
+vector of as many Z as VECTOR has numbers, and larger logits than LIMIT_OF_LOGITS have to be checked.
 
 The sums of a row are Σ_k d_k^j exp(β d_k) with d_k = z_k - max(z). With many classes the lanes of a vector are columns of one
 row; with few classes a block of rows is transposed and the lanes are rows. */
@@ -76,13 +77,6 @@ static ALWAYS_INLINE VECTOR FN(scaled)(VECTOR d, FN(constants) c)
 {
     VECTOR zero = {0};
     return VMAX(d * c.scale, zero + c.smallest);
-}
-
-/* A logit is unusual if it is NaN or infinite, or larger in size than the limit. */
-static ALWAYS_INLINE MASK FN(unusual)(VECTOR z)
-{
-    VECTOR zero = {0}, size = VMAX(z, -z); /* NaN if z is */
-    return ~MASK_OF(size <= zero + (T)LIMIT);
 }
 
 /* Σ y^j w of the classes that were added. */
@@ -186,41 +180,42 @@ static NO_INLINE void FN(sum_again)(const Z *z, T largest, int n, FN(constants) 
 /* The largest logit of a row, its first column, and whether some logit is unusual. It brings the row into the cache. */
 static NO_INLINE Z FN(first_maximum)(const Z *z, int64_t n_classes, int64_t *top, int *is_unusual)
 {
-    Z largest = -(Z)INFINITY;
+    /* In the type of the logits, of which a vector may hold twice as many as of the type of the sums. */
+    Z largest = -(Z)INFINITY, each[STORED_WIDTH], some = 0;
     int64_t begin = 0;
-    MASK bad = {0};
-    INTEGER some = 0, each_bad[WIDTH];
-    T each[WIDTH];
+    STORED none = {0}, taint = none;
     for (int64_t start = 0; start < n_classes; start += CHUNK) {
         int n = (int)(n_classes - start < CHUNK ? n_classes - start : CHUNK), k = 0;
         const Z *part = z + start;
         Z here = -(Z)INFINITY;
-        VECTOR zero = {0}, most = zero - (T)INFINITY;
-        for (; k + WIDTH <= n; k += WIDTH) {
-            VECTOR new = FN(load_logits)(part + k);
-            most = VMAX(new, most);
-            bad |= FN(unusual)(new);
+        STORED most = none - (Z)INFINITY;
+        for (; k + STORED_WIDTH <= n; k += STORED_WIDTH) {
+            STORED new;
+            memcpy(&new, part + k, sizeof new);
+            most = STORED_MAX(new, most);
+            taint = STORED_TAINT(taint, new);
         }
         memcpy(each, &most, sizeof most);
-        for (int i = 0; i < WIDTH; i++)
-            here = each[i] > here ? (Z)each[i] : here;
+        for (int i = 0; i < STORED_WIDTH; i++)
+            here = each[i] > here ? each[i] : here;
         for (; k < n; k++) {
             here = part[k] > here ? part[k] : here;
-            some |= !((part[k] < 0 ? -part[k] : part[k]) <= (Z)LIMIT_OF_LOGITS);
+            if (!((part[k] < 0 ? -part[k] : part[k]) <= (Z)LIMIT_OF_LOGITS))
+                some = (Z)NAN;
         }
         if (here > largest) {
             largest = here;
             begin = start;
         }
     }
-    memcpy(each_bad, &bad, sizeof bad);
-    for (int i = 0; i < WIDTH; i++)
-        some |= each_bad[i];
+    memcpy(each, &taint, sizeof taint);
+    for (int i = 0; i < STORED_WIDTH; i++)
+        some += each[i];
     int n = (int)(n_classes - begin < CHUNK ? n_classes - begin : CHUNK), place = 0;
     while (place < n - 1 && z[begin + place] != largest)
         place++;
     *top = begin + place;
-    *is_unusual = some != 0;
+    *is_unusual = some != 0; /* NaN is not 0 */
     return largest;
 }
 
@@ -324,20 +319,20 @@ static NO_INLINE void FN(transpose)(const Z *restrict z, int n_rows, int n_class
             columns[k * LANES + i] = i < n_rows ? (T)z[i * n_classes + k] : 0;
 }
 
-static NO_INLINE void FN(lane_maxima)(const T *columns, int n_classes, T *largest, INTEGER *place, INTEGER *unusual)
+static NO_INLINE void FN(lane_maxima)(const T *columns, int n_classes, T *largest, INTEGER *place, T *tainted)
 {
     for (int i = 0; i < LANES; i += WIDTH) {
-        VECTOR zero = {0}, most = zero - (T)INFINITY;
-        MASK none = {0}, at = none, bad = none;
+        VECTOR zero = {0}, most = zero - (T)INFINITY, taint = zero;
+        MASK none = {0}, at = none;
         for (int k = 0; k < n_classes; k++) {
             VECTOR z = FN(load)(columns + k * LANES + i);
-            bad |= FN(unusual)(z);
+            taint = TAINT(taint, z);
             at = SELECT_INTEGER(z > most, none + (INTEGER)k, at);
             most = VMAX(z, most);
         }
         FN(store)(largest + i, most);
         memcpy(place + i, &at, sizeof at);
-        memcpy(unusual + i, &bad, sizeof bad);
+        FN(store)(tainted + i, taint);
     }
 }
 
@@ -407,11 +402,11 @@ static int FN(by_rows)(const Z *z, int n_rows, int n_classes, const double *weig
                        int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
 {
     T *columns = scratch, *known = scratch + (size_t)n_classes * LANES;
-    T largest[LANES], parts[7 * LANES];
-    INTEGER place[LANES], unusual[LANES];
+    T largest[LANES], tainted[LANES], parts[7 * LANES];
+    INTEGER place[LANES];
     int is_unusual = 0;
     FN(transpose)(z, n_rows, n_classes, columns);
-    FN(lane_maxima)(columns, n_classes, largest, place, unusual);
+    FN(lane_maxima)(columns, n_classes, largest, place, tainted);
     for (int i = 0; i < LANES; i++)
         columns[place[i] * LANES + i] = -(T)INFINITY; /* the top class is left out */
     for (int64_t chain = 0; chain < plan->n_chains; chain++) {
@@ -444,7 +439,7 @@ static int FN(by_rows)(const Z *z, int n_rows, int n_classes, const double *weig
         } else {
             top[i] = place[i];
             peak[i] = (Z)largest[i];
-            is_unusual |= unusual[i] != 0;
+            is_unusual |= tainted[i] != 0; /* NaN is not 0 */
         }
     }
     return is_unusual;
