@@ -24,6 +24,7 @@ import numpy as np
 
 from nishimori._kernels.block import PowerSums, RowsNearBeta, doublings
 from nishimori._kernels.half import takes_half
+from nishimori._kernels.node_sums import NodeSums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
@@ -33,7 +34,7 @@ __all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "takes_half", 
 MAX_ORDER = 6
 
 # Those of native.c.
-_ABI = 1
+_ABI = 2
 _N_SUMS = 40
 _NO_MEMORY = -1
 
@@ -335,3 +336,44 @@ def expanded_sums(rows: RowsNearBeta, weights: HostArray, step_ec: float, step_t
     right, weights = _contiguous(rows.right, bool), _contiguous(weights, np.float64)
     _call("expanded_sums", rest, cumulants, n, drops, right, weights, n, step_ec, step_ts, total)
     return total
+
+
+# --- what a sketch keeps ---------------------------------------------------------------------------------------------------
+
+__all__ += ["node_sums"]
+_ARGUMENTS["node_sums"] = (_I, _P, _P, _P, _N, _N, _P, _N, _I, _D, _P, _P, _P, _P, _P)
+
+
+def node_sums(
+    logits: HostArray,
+    labels: HostArray,
+    weights: HostArray,
+    nodes: Sequence[float],
+    beyond: Sequence[float],
+    n_bins: int,
+    bin_scale: float,
+) -> NodeSums | None:
+    """What a sketch keeps of rows at each of its ``nodes``; None if some logit or label has to be checked first.
+
+    ``beyond`` is twice the β of those nodes for which no node is that. A confidence c is in the bin ceil(c·``bin_scale``) - 1.
+    Rows of weight zero may hold anything.
+    """
+    plan = _exp_plan((*nodes, *beyond), _DOUBLE, True)
+    ends, places = plan.kept[2:4]  # of the chains
+    assert {*places[ends[1:] - 1].tolist()} == {*range(len(nodes), len(nodes) + len(beyond))}, "twice each node is there"
+    labels, weights = _contiguous(labels, np.int64), _contiguous(weights, np.float64)
+
+    unusual: list[slice] = []
+
+    def work(rows: slice) -> NodeSums:
+        found = NodeSums.zeros(len(nodes), n_bins)
+        if unusual:
+            return found
+        z = _rows(logits, rows)
+        given = labels[rows], weights[rows], rows.stop - rows.start, logits.shape[1], plan.c, len(nodes), n_bins, bin_scale
+        if _call("node_sums", _kind(z, True), z, *given, *found.arrays()):
+            unusual.append(rows)
+        return found
+
+    parts = _in_blocks(logits, work)
+    return None if unusual else sum(parts[1:], parts[0])
