@@ -19,7 +19,7 @@ With twice as many rows in a block an update is 3 % faster here, but the tables 
 #define FARTHEST 4
 #define N_CROSSED (2 * FARTHEST)
 
-/* Bins are counted in two tables in turn, because an addition must wait for the one before it in the same place. A place takes
+/* Bins are counted in four tables in turn, because an addition must wait for the one before it in the same place. A place takes
 one line of the cache: w, w·right, w², nothing, w·confidence, w²(confidence - right)², nothing, nothing. */
 #define BIN_TABLES 4
 #define IN_BIN 8
@@ -29,46 +29,49 @@ one line of the cache: w, w·right, w², nothing, w·confidence, w²(confidence 
 #define N_METRIC_SUMS 4
 #define N_BIN_SUMS 5
 
+/* What is known of the rows of a block besides their power sums. */
 typedef struct {
-    double weights[SKETCH_ROWS], right[SKETCH_ROWS], drops[SKETCH_ROWS], peaks[SKETCH_ROWS];
+    _Alignas(64) double weights[SKETCH_ROWS];
+    double right[SKETCH_ROWS], drops[SKETCH_ROWS], peaks[SKETCH_ROWS];
     double for_bins[SKETCH_ROWS][4]; /* w, w·right, w² */
     int64_t top[SKETCH_ROWS];
     int n, is_even; /* n is a multiple of TILE, rows of weight zero fill it up; is_even if all weights are 0 or 1 */
 } sketch_rows;
 
-/* Tables of one block. Those of gaps begin with FARTHEST nodes of zeros and end with as many. */
+/* What is known of them at one β. */
 typedef struct {
-    double *lanes;                                                  /* rows of few classes, transposed */
-    double *logits, *drops, *scaled, *weights;                      /* of a tile */
-    double *sums, *ends;                                            /* power sums (betas, powers, rows), and at β = 0 and ∞ */
-    double *misses, *energies, *confidence, *means, *logs, *labels; /* gaps (nodes, rows), and of one node (rows) */
-    double *claims, *squares, *bins;
-    int32_t *places;
+    _Alignas(64) double confidence[SKETCH_ROWS];
+    double means[SKETCH_ROWS], logs[SKETCH_ROWS], labels[SKETCH_ROWS], claims[SKETCH_ROWS], squares[SKETCH_ROWS];
+    int32_t places[SKETCH_ROWS];
+} sketch_node;
+
+/* Tables of a block: `lanes` for rows of few classes; logits, drops, scaled drops and weights of a tile; power sums (betas, powers,
+rows), and those of both ends; gaps of confidence and logit (nodes, rows), with FARTHEST nodes of zeros before and after them. */
+typedef struct {
+    double *lanes, *logits, *drops, *scaled, *weights, *sums, *ends, *misses, *energies, *bins;
     void *memory;
 } sketch_room;
 
 static int open_sketch_room(sketch_room *room, const nishimori_plan *plan, int64_t n_nodes, int n_bins)
 {
-    const size_t lanes = LANES * FEW / sizeof(double), tile = TILE * TILE_CLASSES, sums = (size_t)plan->n_betas * SKETCH_POWERS * SKETCH_ROWS;
-    const size_t ends = 2 * SKETCH_POWERS * SKETCH_ROWS, gaps = ((size_t)n_nodes + 2 * FARTHEST) * SKETCH_ROWS;
+    const size_t lanes = LANES * FEW / sizeof(double), tile = TILE * TILE_CLASSES;
+    const size_t sums = (size_t)plan->n_betas * SKETCH_POWERS * SKETCH_ROWS, ends = 2 * SKETCH_POWERS * SKETCH_ROWS;
+    const size_t gaps = ((size_t)n_nodes + 2 * FARTHEST) * SKETCH_ROWS;
     const size_t bins = (size_t)n_nodes * BIN_TABLES * (size_t)n_bins * IN_BIN;
-    const size_t sizes[] = {lanes, tile,        tile,        tile,        tile,        sums,        ends,        gaps,       gaps,
-                            SKETCH_ROWS, SKETCH_ROWS, SKETCH_ROWS, SKETCH_ROWS, SKETCH_ROWS, SKETCH_ROWS, SKETCH_ROWS, bins};
-    double **parts[] = {&room->lanes, &room->logits,   &room->drops,  &room->scaled,     &room->weights, &room->sums, &room->ends,
-                        &room->misses,   &room->energies, &room->confidence, &room->means,   &room->logs, &room->labels,
-                        &room->claims,   &room->squares, NULL,              &room->bins};
-    size_t total = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        total += sizes[i];
-    double *start = aligned_memory(total * sizeof(double), &room->memory);
-    if (!start)
+    const size_t size = (lanes + 4 * tile + sums + ends + 2 * gaps + bins) * sizeof(double);
+    room->lanes = aligned_memory(size, &room->memory);
+    if (!room->lanes)
         return 0;
-    memset(start, 0, total * sizeof(double));
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; start += sizes[i++])
-        if (parts[i])
-            *parts[i] = start;
-        else
-            room->places = (int32_t *)start;
+    memset(room->lanes, 0, size);
+    room->logits = room->lanes + lanes;
+    room->drops = room->logits + tile;
+    room->scaled = room->drops + tile;
+    room->weights = room->scaled + tile;
+    room->sums = room->weights + tile;
+    room->ends = room->sums + sums;
+    room->misses = room->ends + ends + FARTHEST * SKETCH_ROWS;
+    room->energies = room->misses + gaps;
+    room->bins = room->ends + ends + 2 * gaps;
     return 1;
 }
 
@@ -264,8 +267,8 @@ static void fill_sums(int is_double, const void *z, int64_t n_classes, const ske
 /* --- sums over rows at one β -------------------------------------------------------------------------------------------- */
 
 /* Gaps of the confidence and of the logit, and their sums; also of β = 0 and ∞. */
-static NO_INLINE void add_gaps(const double *restrict sums, const sketch_rows *rows, double *restrict confidence,
-                               double *restrict means, double *restrict misses, double *restrict energies, double *restrict total)
+static NO_INLINE void add_gaps(const double *restrict sums, const sketch_rows *restrict rows, sketch_node *restrict at,
+                               double *restrict misses, double *restrict energies, double *restrict total)
 {
     double wrong = 0, right = 0, slope = 0, bend = 0, first = 0, second = 0, third = 0;
     double mm = 0, me = 0, ee = 0, mmw = 0, mew = 0, eew = 0;
@@ -276,8 +279,8 @@ static NO_INLINE void add_gaps(const double *restrict sums, const sketch_rows *r
         double m1 = sums[SKETCH_ROWS + i] * c, m2 = sums[2 * SKETCH_ROWS + i] * c, m3 = sums[3 * SKETCH_ROWS + i] * c;
         double miss = r != 0.0 ? -doubt : c; /* with all digits of the doubt */
         double energy = m1 - rows->drops[i], wm = w * miss, we = w * energy;
-        confidence[i] = c;
-        means[i] = m1;
+        at->confidence[i] = c;
+        at->means[i] = m1;
         misses[i] = miss;
         energies[i] = energy;
         wrong += w * (1.0 - r) * c;
@@ -321,11 +324,11 @@ static ALWAYS_INLINE vector64 log_double(vector64 x)
 }
 
 /* log(1 + rest) of each row: the logarithm of what that rounds to, and what was rounded away. */
-static NO_INLINE void fill_logs(const double *rest, const double *confidence, int n, double *logs)
+static NO_INLINE void fill_logs(const double *rest, int n, sketch_node *at)
 {
     for (int i = 0; i < n; i += WIDTH) {
         vector64 r = load_double(rest + i), x = r + 1.0;
-        store_double(logs + i, log_double(x) + (r - (x - 1.0)) * load_double(confidence + i));
+        store_double(at->logs + i, log_double(x) + (r - (x - 1.0)) * load_double(at->confidence + i));
     }
 }
 
@@ -338,42 +341,40 @@ static NO_INLINE void weigh_labels(const double *drops, int n, constants_double 
 
 /* Confidence, log-likelihood without the label's part, Brier score and half of its slope; and what goes into which bin. `doubled`
 are the sums at twice the β. */
-static NO_INLINE void add_metrics(const double *restrict confidence, const double *restrict means, const double *restrict misses,
-                                  const double *restrict logs, const double *restrict labels, const double *restrict doubled,
-                                  const sketch_rows *rows, double scale, double *restrict claims, double *restrict squares,
-                                  int32_t *restrict places, double *restrict total)
+static NO_INLINE void add_metrics(const double *restrict misses, const double *restrict doubled, const sketch_rows *restrict rows,
+                                  double bin_scale, sketch_node *restrict at, double *restrict total)
 {
     double sure = 0, log = 0, brier = 0, slope = 0;
     int n = rows->n;
     SIMD(reduction(+ : sure, log, brier, slope))
     for (int i = 0; i < n; i++) {
-        double w = rows->weights[i], c = confidence[i], m = means[i], miss = misses[i], c2 = c * c;
-        double others = doubled[i] * c2, true_p = labels[i] * c, wm = w * miss;
+        double w = rows->weights[i], c = at->confidence[i], m = at->means[i], miss = misses[i], c2 = c * c;
+        double others = doubled[i] * c2, true_p = at->labels[i] * c, wm = w * miss;
         int is_right = rows->right[i] != 0.0;
         sure += w * c;
-        log += w * logs[i];
+        log += w * at->logs[i];
         brier += w * (others + (is_right ? miss * miss : 1.0 - 2.0 * true_p + c2));
-        slope += w * (doubled[SKETCH_ROWS + i] * c2 - m * others - (is_right ? c * m * miss : m * c2 + true_p * (rows->drops[i] - m)));
-        double place = c * scale; /* above 0; a confidence on an edge is in the bin below it */
+        double own = is_right ? c * m * miss : m * c2 + true_p * (rows->drops[i] - m); /* of the top and the true class */
+        slope += w * (doubled[SKETCH_ROWS + i] * c2 - m * others - own);
+        double place = c * bin_scale; /* above 0; a confidence on an edge is in the bin below it */
         int32_t below = (int32_t)place;
-        places[i] = below - (place == (double)below);
-        claims[i] = w * c;
-        squares[i] = wm * wm;
+        at->places[i] = below - (place == (double)below);
+        at->claims[i] = w * c;
+        at->squares[i] = wm * wm;
     }
     total[0] += sure, total[1] += log, total[2] += brier, total[3] += slope;
 }
 
-static NO_INLINE void add_bins(const sketch_rows *restrict rows, const int32_t *restrict places, const double *restrict claims,
-                               const double *restrict squares, int n_bins, double *restrict bins)
+static NO_INLINE void add_bins(const sketch_rows *restrict rows, const sketch_node *restrict at, int n_bins, double *restrict bins)
 {
     for (int i = 0; i < rows->n; i += BIN_TABLES)
         for (int table = 0; table < BIN_TABLES; table++) {
-            double *to = bins + (table * n_bins + places[i + table]) * IN_BIN;
+            double *to = bins + (table * n_bins + at->places[i + table]) * IN_BIN;
             const double *row = rows->for_bins[i + table];
             for (int j = 0; j < 4; j++)
                 to[j] += row[j];
-            to[4] += claims[i + table];
-            to[5] += squares[i + table];
+            to[4] += at->claims[i + table];
+            to[5] += at->squares[i + table];
         }
 }
 
@@ -401,7 +402,7 @@ static ALWAYS_INLINE void add_some_crossed(const double *misses, const double *e
 
 static NO_INLINE void add_crossed(const double *misses, const double *energies, const sketch_rows *rows, double *total)
 {
-    if (rows->is_even) { /* both are the same; the second one is copied at the end of a block */
+    if (rows->is_even) { /* w² is w */
         double both[N_CROSSED] = {0};
         add_some_crossed(misses, energies, rows->weights, rows->n, 0, both);
         for (int j = 0; j < N_CROSSED; j++) {
@@ -424,27 +425,25 @@ static void add_block(const sketch_rows *rows, const nishimori_plan *plan, int64
                       sketch_room *room, const sketch_totals *total)
 {
     const int64_t stride = SKETCH_POWERS * SKETCH_ROWS;
-    for (int64_t end = 0; end < 2; end++) /* the tables of one node serve the ends as room */
-        add_gaps(room->ends + end * stride, rows, room->confidence, room->means, room->claims, room->squares,
-                 total->gaps + end * (n_nodes + 1) * N_GAP_SUMS);
+    sketch_node at;
+    for (int64_t end = 0; end < 2; end++) /* the gaps of the ends are summed, and nothing else */
+        add_gaps(room->ends + end * stride, rows, &at, at.claims, at.squares, total->gaps + end * (n_nodes + 1) * N_GAP_SUMS);
     for (int64_t chain = 0; chain < plan->n_chains; chain++)
         for (int64_t b = plan->chains[chain]; b + 1 < plan->chains[chain + 1]; b++) {
             int64_t node = plan->places[b];
             const double *sums = room->sums + node * stride, *doubled = room->sums + plan->places[b + 1] * stride;
-            double *misses = room->misses + (node + FARTHEST) * SKETCH_ROWS;
+            double *misses = room->misses + node * SKETCH_ROWS, *energies = room->energies + node * SKETCH_ROWS;
             if (b == plan->chains[chain])
-                weigh_labels(rows->drops, rows->n, constants_of_double(plan->terms + chain), room->labels);
+                weigh_labels(rows->drops, rows->n, constants_of_double(plan->terms + chain), at.labels);
             else
-                square_double(room->labels, rows->n);
-            add_gaps(sums, rows, room->confidence, room->means, misses, room->energies + (node + FARTHEST) * SKETCH_ROWS,
-                     total->gaps + (node + 1) * N_GAP_SUMS);
-            fill_logs(sums, room->confidence, rows->n, room->logs);
-            add_metrics(room->confidence, room->means, misses, room->logs, room->labels, doubled, rows, bin_scale, room->claims,
-                        room->squares, room->places, total->metrics + node * N_METRIC_SUMS);
-            add_bins(rows, room->places, room->claims, room->squares, n_bins, room->bins + node * BIN_TABLES * n_bins * IN_BIN);
+                square_double(at.labels, rows->n);
+            add_gaps(sums, rows, &at, misses, energies, total->gaps + (node + 1) * N_GAP_SUMS);
+            fill_logs(sums, rows->n, &at);
+            add_metrics(misses, doubled, rows, bin_scale, &at, total->metrics + node * N_METRIC_SUMS);
+            add_bins(rows, &at, n_bins, room->bins + node * BIN_TABLES * n_bins * IN_BIN);
         }
     for (int64_t node = 0; node < n_nodes; node++)
-        add_crossed(room->misses + (node + FARTHEST) * SKETCH_ROWS, room->energies + (node + FARTHEST) * SKETCH_ROWS, rows,
+        add_crossed(room->misses + node * SKETCH_ROWS, room->energies + node * SKETCH_ROWS, rows,
                     total->crossed + node * 2 * N_CROSSED);
 }
 

@@ -21,7 +21,6 @@ from nishimori._sums.observables import Confidence, Observable
 from nishimori._sums.sketch.clusters import SketchClusters, Squares, Terms, crossed_products, of_rows
 from nishimori._sums.sketch.contents import ENDS, N_BINS, Contents, counts_of, pairs
 from nishimori._sums.sketch.grid import Grid
-from nishimori._sums.sketch.native import contents_of
 from nishimori._sums.sketch.rows import BUILT_IN, NodeGap, NodeRows, Room, Truth, bin_scale, sums_at
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -55,21 +54,21 @@ class Survey:
 
     def reads_unchecked(self, batch: Batch) -> bool:
         """Whether a kernel reads all rows of the batch in one call, and notices what a check would refuse."""
-        return self._kept is not None and gives_node_sums(batch) and takes_unchecked(batch)
+        return self._places is not None and gives_node_sums(batch) and takes_unchecked(batch)
 
     def of_unchecked(self, batch: Batch) -> Contents | None:
         """The sums of rows that may not have been checked; None if a check is due, or no kernel gives them at once."""
-        if self._kept is None:
+        if self._places is None:
             return None
-        sums = node_sums(batch, self.grid.betas, self.grid.beyond, N_BINS, bin_scale(batch.rounding))
-        return None if sums is None else contents_of(sums, self._kept, self.grid, batch.n_classes)
+        betas = self.grid.betas
+        sums = node_sums(batch, betas, self.grid.beyond, N_BINS, bin_scale(batch.rounding))
+        return None if sums is None else Contents.from_node_sums(sums, self._places, betas, batch.n_classes)
 
     @property
-    def _kept(self) -> list[int] | None:
-        """The positions of the observables among those that a kernel knows, which are in this order; None if one is another."""
-        known = list(BUILT_IN)
-        found = [known.index(type(each)) for each in self.observables if type(each) in BUILT_IN]
-        return found if len(found) == len(self.observables) and found == sorted(found) else None
+    def _places(self) -> list[int] | None:
+        """The places of the observables among the built-in ones, which are those that kernels know; None if one is another."""
+        known, kinds = list(BUILT_IN), [type(each) for each in self.observables]
+        return [known.index(kind) for kind in kinds] if {*kinds} <= {*known} else None
 
     def with_clusters(self, batch: Batch, clusters: SketchClusters | None) -> Contents:
         """The sums of a batch; a cluster that may go on in the next batch is left out of the squares."""
