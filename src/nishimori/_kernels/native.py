@@ -210,10 +210,10 @@ def _n_threads() -> int:
     return int(wanted)
 
 
-def _in_blocks(logits: HostArray, work: Callable[[slice], S]) -> list[S]:
-    """What ``work`` gives for each block of rows, in order; there is at least one block."""
+def _in_blocks(logits: HostArray, work: Callable[[slice], S], multiple: int = 1) -> list[S]:
+    """What ``work`` gives for each block of rows, in order: at least one, and all but the last have a ``multiple`` of rows."""
     n, n_classes = logits.shape
-    step = max(_BLOCK // max(n_classes, 1), 1)
+    step = max(_BLOCK // max(n_classes, 1) // multiple, 1) * multiple
     blocks = [slice(start, min(start + step, n)) for start in range(0, max(n, 1), step)]
     n_threads = min(_n_threads(), len(blocks))
     if n_threads == 1:
@@ -341,6 +341,7 @@ def expanded_sums(rows: RowsNearBeta, weights: HostArray, step_ec: float, step_t
 # --- what a sketch keeps ---------------------------------------------------------------------------------------------------
 
 __all__ += ["node_sums"]
+_TILE = 8  # rows that C reads together
 _ARGUMENTS["node_sums"] = (_I, _P, _P, _P, _N, _N, _P, _N, _I, _D, _P, _P, _P, _P, _P)
 
 
@@ -375,5 +376,5 @@ def node_sums(
             unusual.append(rows)
         return found
 
-    parts = _in_blocks(logits, work)
+    parts = _in_blocks(logits, work, _TILE)
     return None if unusual else sum(parts[1:], parts[0])

@@ -3,6 +3,8 @@
 `row_sums` gives sums over the classes of each row. `block_sums` and `near_beta` give more at once, where the kernel of the
 batch can do that. All of them also return what the kernel had to find on its way, such as which answers are right, so that a
 pass need not look for it again.
+
+`node_sums` gives all that a sketch keeps of rows, where the kernel can do that.
 """
 
 from collections.abc import Sequence
