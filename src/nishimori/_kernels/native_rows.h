@@ -102,10 +102,10 @@ static ALWAYS_INLINE void FN(add)(FN(powers) *to, VECTOR y, VECTOR w, int n_powe
         to->a3 += w2 * y;
         to->a4 += w4;
     }
-    if (n_powers > 5) {
+    if (n_powers > 5)
         to->a5 += w4 * y;
+    if (n_powers > 6)
         to->a6 += w4 * y2;
-    }
 }
 
 static NO_INLINE void FN(square)(T *weights, int n)
@@ -140,7 +140,9 @@ static ALWAYS_INLINE void FN(sum_columns)(const Z *z, T largest, int n, FN(const
     if (n_powers > 3)
         result[3] = FN(total)(sums.a3), result[4] = FN(total)(sums.a4);
     if (n_powers > 5)
-        result[5] = FN(total)(sums.a5), result[6] = FN(total)(sums.a6);
+        result[5] = FN(total)(sums.a5);
+    if (n_powers > 6)
+        result[6] = FN(total)(sums.a6);
 }
 
 #define ORDERS(call)                                                                                                           \
@@ -153,6 +155,8 @@ static ALWAYS_INLINE void FN(sum_columns)(const Z *z, T largest, int n, FN(const
             call(3);                                                                                                           \
         } else if (n_powers <= 5) {                                                                                            \
             call(5);                                                                                                           \
+        } else if (n_powers == 6) {                                                                                            \
+            call(6);                                                                                                           \
         } else {                                                                                                               \
             call(7);                                                                                                           \
         }                                                                                                                      \
@@ -356,10 +360,10 @@ static ALWAYS_INLINE void FN(sum_lanes)(const T *columns, const T *largest, int 
             FN(store)(result + 3 * LANES + i, sums.a3);
             FN(store)(result + 4 * LANES + i, sums.a4);
         }
-        if (n_powers > 5) {
+        if (n_powers > 5)
             FN(store)(result + 5 * LANES + i, sums.a5);
+        if (n_powers > 6)
             FN(store)(result + 6 * LANES + i, sums.a6);
-        }
     }
 }
 
@@ -507,7 +511,7 @@ static int FN(block_sums)(const Z *z, const int64_t *labels, const double *weigh
                           const nishimori_plan *plan, double *total)
 {
     T *memory, *scratch = aligned_memory(FN(scratch_size)(n_classes) * sizeof(T), (void **)&memory);
-    double sums[2 * 5 * ROWS], right[ROWS], drops[ROWS];
+    double sums[2 * PAIR_POWERS * ROWS], right[ROWS], drops[ROWS];
     int64_t top[ROWS];
     Z peak[ROWS];
     int is_unusual = 0;
@@ -516,33 +520,9 @@ static int FN(block_sums)(const Z *z, const int64_t *labels, const double *weigh
     for (int64_t start = 0; start < n; start += ROWS) {
         int here = (int)(n - start < ROWS ? n - start : ROWS);
         const Z *rows = z + start * n_classes;
-        is_unusual |= FN(fill)(rows, here, n_classes, weights + start, plan, 5, ROWS, scratch, top, peak, sums);
+        is_unusual |= FN(fill)(rows, here, n_classes, weights + start, plan, PAIR_POWERS, ROWS, scratch, top, peak, sums);
         is_unusual |= FN(label_rows)(rows, labels + start, here, n_classes, top, peak, right, drops);
-        add_rows(sums, sums + (plan->n_betas - 1) * 5 * ROWS, right, drops, weights + start, here, total);
-    }
-    free(memory);
-    return is_unusual;
-}
-
-static int FN(expand)(const Z *z, const int64_t *labels, const double *weights, int64_t n, int64_t n_classes,
-                      const nishimori_plan *plan, int64_t stride, double *rest, double *cumulants, double *drops,
-                      unsigned char *right)
-{
-    T *memory, *scratch = aligned_memory(FN(scratch_size)(n_classes) * sizeof(T), (void **)&memory);
-    double sums[7 * ROWS], is_right[ROWS];
-    int64_t top[ROWS];
-    Z peak[ROWS];
-    int is_unusual = 0;
-    if (!scratch)
-        return NO_MEMORY;
-    for (int64_t start = 0; start < n; start += ROWS) {
-        int here = (int)(n - start < ROWS ? n - start : ROWS);
-        const Z *rows = z + start * n_classes;
-        is_unusual |= FN(fill)(rows, here, n_classes, weights + start, plan, 7, ROWS, scratch, top, peak, sums);
-        is_unusual |= FN(label_rows)(rows, labels + start, here, n_classes, top, peak, is_right, drops + start);
-        for (int i = 0; i < here; i++)
-            right[start + i] = is_right[i] != 0.0;
-        store_cumulants(sums, here, stride, rest + start, cumulants + start);
+        add_rows(sums, sums + (plan->n_betas - 1) * PAIR_POWERS * ROWS, right, drops, weights + start, here, total);
     }
     free(memory);
     return is_unusual;
