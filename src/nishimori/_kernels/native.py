@@ -29,7 +29,7 @@ from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 
-__all__ = ["block_sums", "power_sums", "takes_half", "takes_unchecked"]
+__all__ = ["block_sums", "node_sums", "power_sums", "takes_half", "takes_unchecked"]
 
 MAX_ORDER = 6
 
@@ -67,10 +67,11 @@ class _PlanInC(Structure):
     ]
 
 
-_P, _N, _I = c_void_p, c_int64, c_int
+_P, _N, _I, _D = c_void_p, c_int64, c_int, c_double
 _ARGUMENTS = {
     "power_sums": (_I, _P, _N, _N, _P, _I, _P, _P, _P),
     "block_sums": (_I, _P, _P, _P, _N, _N, _P, _P),
+    "node_sums": (_I, _P, _P, _P, _N, _N, _P, _N, _I, _D, _P, _P, _P, _P, _P),
     "half_power_sums": (_P, _P, _N, _N, _P, _I, _P, _P, _P),
     "half_block_sums": (_P, _P, _P, _P, _N, _N, _P, _P),
 }
@@ -307,9 +308,7 @@ def block_sums(
 
 # --- what a sketch keeps ---------------------------------------------------------------------------------------------------
 
-__all__ += ["node_sums"]
 _TILE = 8  # rows that C reads together
-_ARGUMENTS["node_sums"] = (_I, _P, _P, _P, _N, _N, _P, _N, _I, c_double, _P, _P, _P, _P, _P)
 
 
 def node_sums(
