@@ -16,7 +16,7 @@ from nishimori._kernels import native
 from nishimori.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-CASES = ROOT / "tests" / "helpers" / "native_cases.py"
+CASES = [ROOT / "tests" / "helpers" / name for name in ("native_cases.py", "node_cases.py")]
 
 pytestmark = WITH_NATIVE
 
@@ -118,10 +118,11 @@ def sanitized(tmp_path_factory, build):
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="needs GCC's address sanitizer")
 @pytest.mark.parametrize("variant", list(dict.fromkeys([*native.library().variants[:1], "baseline"])))
-def test_no_memory_but_that_of_its_arrays_is_touched(sanitized, variant):
+@pytest.mark.parametrize("cases", CASES, ids=lambda path: path.stem)
+def test_no_memory_but_that_of_its_arrays_is_touched(sanitized, variant, cases):
     library, preloaded = sanitized
     settings = {"LD_PRELOAD": preloaded, "ASAN_OPTIONS": "detect_leaks=0", "NISHIMORI_NATIVE_VARIANT": variant}
-    line = [sys.executable, str(CASES), str(library), "40"]
+    line = [sys.executable, str(cases), str(library), "40"]
     done = subprocess.run(line, env=os.environ | settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.startswith(f"native kernel, {variant} ")

@@ -14,7 +14,7 @@ change how the process rounds. Where sums may be added in any order, a pragma sa
 #include <string.h>
 
 /* Increase it with every change of an exported function or of a struct that it takes. */
-#define ABI 2
+#define ABI 3
 
 #ifndef VARIANT
 #define VARIANT baseline
@@ -638,6 +638,10 @@ EXPORT int EXPORTED(nishimori_half_block_sums)(const uint16_t *z, const double *
     free(row.memory);
     return is_unusual;
 }
+
+/* --- what a sketch keeps ------------------------------------------------------------------------------------------------ */
+
+#include "native_sketch.h"
 
 /* --- once for the library ----------------------------------------------------------------------------------------------- */
 

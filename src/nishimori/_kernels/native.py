@@ -24,16 +24,17 @@ import numpy as np
 
 from nishimori._kernels.block import PowerSums, doublings
 from nishimori._kernels.half import takes_half
+from nishimori._kernels.node_sums import NodeSums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 
-__all__ = ["block_sums", "power_sums", "takes_half", "takes_unchecked"]
+__all__ = ["block_sums", "node_sums", "power_sums", "takes_half", "takes_unchecked"]
 
 MAX_ORDER = 6
 
 # Those of native.c.
-_ABI = 2
+_ABI = 3
 _N_SUMS = 42
 _NO_MEMORY = -1
 
@@ -66,10 +67,11 @@ class _PlanInC(Structure):
     ]
 
 
-_P, _N, _I = c_void_p, c_int64, c_int
+_P, _N, _I, _D = c_void_p, c_int64, c_int, c_double
 _ARGUMENTS = {
     "power_sums": (_I, _P, _N, _N, _P, _I, _P, _P, _P),
     "block_sums": (_I, _P, _P, _P, _N, _N, _P, _P),
+    "node_sums": (_I, _P, _P, _P, _N, _N, _P, _N, _I, _D, _P, _P, _P, _P, _P),
     "half_power_sums": (_P, _P, _N, _N, _P, _I, _P, _P, _P),
     "half_block_sums": (_P, _P, _P, _P, _N, _N, _P, _P),
 }
@@ -206,10 +208,10 @@ def _n_threads() -> int:
     return int(wanted)
 
 
-def _in_blocks(logits: HostArray, work: Callable[[slice], S]) -> list[S]:
-    """What ``work`` gives for each block of rows, in order; there is at least one block."""
+def _in_blocks(logits: HostArray, work: Callable[[slice], S], multiple: int = 1) -> list[S]:
+    """What ``work`` gives for each block of rows, in order: at least one, and all but the last have a ``multiple`` of rows."""
     n, n_classes = logits.shape
-    step = max(_BLOCK // max(n_classes, 1), 1)
+    step = max(_BLOCK // max(n_classes, 1) // multiple, 1) * multiple
     blocks = [slice(start, min(start + step, n)) for start in range(0, max(n, 1), step)]
     n_threads = min(_n_threads(), len(blocks))
     if n_threads == 1:
@@ -302,3 +304,42 @@ def block_sums(
     if any(is_unusual for _, is_unusual in parts):
         return total
     return np.append(total, [np.count_nonzero(weights), 0, total[18] / logits.shape[1], 0])
+
+
+# --- what a sketch keeps ---------------------------------------------------------------------------------------------------
+
+_TILE = 8  # rows that C reads together
+
+
+def node_sums(
+    logits: HostArray,
+    labels: HostArray,
+    weights: HostArray,
+    nodes: Sequence[float],
+    beyond: Sequence[float],
+    n_bins: int,
+    bin_scale: float,
+) -> NodeSums | None:
+    """What a sketch keeps of rows at each of its ``nodes``; None if some logit or label has to be checked first.
+
+    ``beyond`` is twice the β of those nodes for which no node is that. A confidence c is in the bin ceil(c·``bin_scale``) - 1.
+    Rows of weight zero may hold anything.
+    """
+    plan = _exp_plan((*nodes, *beyond), _DOUBLE, True)
+    ends, places = plan.kept[2:4]  # of the chains
+    assert {*places[ends[1:] - 1].tolist()} == {*range(len(nodes), len(nodes) + len(beyond))}, "twice each node is there"
+    labels, weights = _contiguous(labels, np.int64), _contiguous(weights, np.float64)
+    unusual: list[slice] = []  # blocks; the others need not be read then
+
+    def work(rows: slice) -> NodeSums:
+        found = NodeSums.zeros(len(nodes), n_bins)
+        if unusual:
+            return found
+        z = _rows(logits, rows)
+        given = labels[rows], weights[rows], rows.stop - rows.start, logits.shape[1], plan.c, len(nodes), n_bins, bin_scale
+        if _call("node_sums", _kind(z, True), z, *given, *found.arrays()):
+            unusual.append(rows)
+        return found
+
+    parts = _in_blocks(logits, work, _TILE)
+    return None if unusual else sum(parts[1:], parts[0])

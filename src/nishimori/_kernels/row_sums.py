@@ -3,6 +3,8 @@
 `row_sums` gives sums over the classes of each row, and `block_sums` those over rows too, where the kernel of the batch can do
 that. Both also return what the kernel had to find on its way, such as which answers are right, so that a
 pass need not look for it again.
+
+`node_sums` gives all that a sketch keeps of rows, where the kernel can do that.
 """
 
 from collections.abc import Sequence
@@ -11,9 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from nishimori._kernels import native
 from nishimori._kernels.array_api import boltzmann
 from nishimori._kernels.block import BlockSums, PowerSums
 from nishimori._kernels.kernel import Kernel, kernel_for
+from nishimori._kernels.node_sums import NodeSums
 from nishimori._rows.batch import Batch
 from nishimori._rows.top_k_rows import CompletedBatch
 from nishimori._support import arrays
@@ -142,3 +146,19 @@ def _is_plain(batch: Batch) -> bool:
 
 def _in_double(betas: Sequence[float], exact: bool) -> bool:
     return exact or not all(_LEAST_SINGLE < beta < 1 / _LEAST_SINGLE for beta in betas)
+
+
+def gives_node_sums(batch: Batch) -> bool:
+    """Whether `node_sums` can read these rows, if no logit and no label has to be checked first."""
+    is_double_or_single = arrays.dtype_name(batch.logits) in ("float32", "float64")
+    return is_double_or_single and _is_plain(batch) and kernel_of(batch).name == "native" and not reads_stored(batch)
+
+
+def node_sums(batch: Batch, nodes: Sequence[float], beyond: Sequence[float], n_bins: int, bin_scale: float) -> NodeSums | None:
+    """What a sketch keeps of rows, where the kernel can do without a number per row and node.
+
+    None if it cannot, or if it has found a number that has to be masked or checked. Rows of weight zero may hold anything.
+    """
+    if not gives_node_sums(batch) or batch.masked:
+        return None
+    return native.node_sums(batch.logits, batch.labels, batch.weights, nodes, beyond, n_bins, bin_scale)
