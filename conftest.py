@@ -155,14 +155,18 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
-def _registered_methods_are_forgotten():
-    """Leave the table of methods as it was: tests and docstrings register some of their own."""
+def _registered_names_are_forgotten():
+    """Leave the tables of methods, maps and metrics as they were: tests and docstrings register some of their own."""
+    from nishimori._evaluation.metrics import table  # noqa: PLC0415
     from nishimori._methods import registry  # noqa: PLC0415
+    from nishimori.maps import kinds  # noqa: PLC0415
 
-    before = dict(registry._known)
+    tables = registry._known, kinds._registered, table._registered
+    before = [dict(each) for each in tables]
     yield
-    registry._known.clear()
-    registry._known.update(before)
+    for each, names in zip(tables, before, strict=True):
+        each.clear()
+        each.update(names)
 
 
 @pytest.hookimpl(wrapper=True)

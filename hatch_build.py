@@ -28,7 +28,10 @@ except ImportError:  # in place, in an environment without hatchling
     BuildHookInterface = object  # type: ignore[assignment,misc]
 
 KERNELS = Path(__file__).parent / "src" / "nishimori" / "_kernels"
-SOURCES = ("native.c", "native_rows.h", "native_probabilities.h", "native_scores.h", "native_groups.h")
+SOURCES = (
+    *("native.c", "native_rows.h", "native_sketch.h"),
+    *("native_probabilities.h", "native_scores.h", "native_groups.h"),
+)
 LIBRARY = {"win32": "nishimori.dll", "darwin": "libnishimori.dylib"}.get(sys.platform, "libnishimori.so")
 
 # Never -ffast-math, nor any flag that it stands for and that changes what NaN, infinities or subnormal numbers do: given to the

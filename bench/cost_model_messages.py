@@ -16,8 +16,6 @@ N_ROWS, N_CLASSES, N_CLUSTERS = 20_000, 10, 1000
 class Recorded(nishimori.Rows):
     """Rows whose passes and sums are pickled, as they are where they travel."""
 
-    is_remote = True  # no numbers per row, which are no sums
-
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.clusters = inner.clusters

@@ -7,7 +7,7 @@ from host_kernels import EVERY
 
 import nishimori
 from nishimori import ExpectationConsistency, Matched, TemperatureScaling, temperatures
-from nishimori._fit.search import _search_temperatures, match
+from nishimori._fit.search import Search, match
 from nishimori._rows.entry import open_rows
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.roots import Root
@@ -96,16 +96,15 @@ def test_ordinary_data_are_not_read_again_for_the_error():
     weights = np.random.default_rng(0).exponential(size=3000)
     for w in (np.ones(3000), weights):
         data = open_rows(logits, labels, w)
-        assert (
-            match(data, Confidence(), Energy()).n_passes
-            == _search_temperatures(data, (Confidence(), Energy()), None, None, "").n_passes
-        )
+        observables = Confidence(), Energy()
+        assert match(data, *observables).n_passes == Search(data, observables, Confidence(), "").run().n_passes
     rng = np.random.default_rng(60)
     n, k = rng.integers(5, 25), rng.integers(2, 7)
     logits = 3 * rng.normal(size=(n, k))
     labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
     data = open_rows(logits, labels, 10 ** rng.uniform(-12, 12, n))
-    assert match(data, Energy()).n_passes == _search_temperatures(data, (Energy(),), None, None, "").n_passes + 1
+    near = [match(data, Energy()).roots[0].x + 1e-3]
+    assert match(data, Energy(), starts=near).n_passes == Search(data, (Energy(),), Confidence(), "").run(near).n_passes + 1
 
 
 def test_top_n_and_own_observables_have_an_error():

@@ -250,7 +250,7 @@ def test_an_error_that_a_search_raises_does_not_keep_the_data_either(monkeypatch
     monkeypatch.setattr("nishimori._support.roots.LIMIT", 1)
     logits, labels = reference.drawn(100, 4)
     there = weakref.ref(logits)
-    found = temperatures_of(open_rows(logits, labels))
+    found = temperatures_of(open_rows(logits, labels), starts={"ec": 100.0, "ts": 100.0})
     assert type(found.ec_error) is type(found.ts_error) is NotConvergedError
     del logits
     assert there() is None

@@ -275,6 +275,11 @@ def main(rank, folder, port):
     dist.destroy_process_group()
     found["example"] = example(rank, port)
     (folder / f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
+    # Without Python's own shutdown: Gloo's threads may still hold tensors of the last exchange, and one that lets go of such a
+    # tensor while Python shuts down can end the process with SIGABRT (pytorch/pytorch#179291), as rank 1 once did.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

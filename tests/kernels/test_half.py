@@ -6,12 +6,11 @@ import reference
 from host_kernels import HOST, WITH_NATIVE
 
 from nishimori import Sketch, evaluate, temperatures
-from nishimori._fit.expansion import Expand
-from nishimori._fit.search import measure_at
 from nishimori._kernels.half import MANY, takes_half
 from nishimori._kernels.kernel import kernel_named
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.scores import scores
+from nishimori._sums.moments import Measure
 from nishimori._sums.observables import BUILT_IN
 from nishimori._support import arrays
 from nishimori.errors import InputError
@@ -140,11 +139,9 @@ def test_rows_of_weight_zero_do_not_keep_a_fit_from_reading_all_rows_at_once(dty
     iterate = ArrayRows.__iter__
     monkeypatch.setattr(ArrayRows, "__iter__", lambda self: blocks.append(self.n_rows) or iterate(self))
     data = ArrayRows(scores(half), labels, weights)
-    gaps = data.gather(measure_at(tuple(BUILT_IN.values()), {0: -0.2, 1: -0.3}))
+    gaps = data.gather(Measure(tuple((each, (0.8,)) for each in BUILT_IN.values())))
     assert gaps.items[0].weight == 39
     assert np.isfinite([each.gap for each in gaps.items]).all()
-    rows = data.gather(Expand(0.8))
-    assert np.isfinite(rows.parts[0].rows.cumulants).all()
     assert not blocks
 
 

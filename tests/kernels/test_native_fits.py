@@ -1,7 +1,6 @@
 """The compiled loops of a fit give the sums of the formulas, and notice what has to be checked."""
 
 import warnings
-from math import comb, factorial
 
 import numpy as np
 import pytest
@@ -10,9 +9,7 @@ from host_kernels import WITH_NATIVE
 import nishimori
 from nishimori import temperatures
 from nishimori._fit import search
-from nishimori._fit.expansion import ExpandedRows
 from nishimori._kernels import native
-from nishimori._kernels.block import RowsNearBeta
 from nishimori._kernels.kernel import kernel_named
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
@@ -23,7 +20,6 @@ from nishimori.errors import InputError
 
 pytestmark = WITH_NATIVE
 DTYPES = [np.float32, np.float64]
-SHAPES = [(300, 3), (145, 10), (288, 100), (37, 700)]
 
 
 def drawn(n, k, dtype=np.float32, seed=0):
@@ -40,66 +36,6 @@ def _native_kernel(request, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_an_expansion_has_the_cumulants_of_the_other_classes(shape, dtype):
-    z, labels = drawn(*shape, dtype)
-    beta = 0.7
-    rows = native.expand(z, labels, np.ones(len(z)), beta)
-    assert rows.is_usual
-    for i, row in enumerate(z.astype(np.longdouble)):
-        top = row.argmax()
-        d = np.delete(row - row[top], top)
-        weights = np.exp(beta * d)
-        # ⟨dⁿ⟩ = Σ C(n-1, j-1) κ_j ⟨dⁿ⁻ʲ⟩, which the cumulants have to satisfy
-        means = [(weights * d**n).sum() / weights.sum() for n in range(7)]
-        cumulants = rows.cumulants[:, i]
-        again = [sum(comb(n - 1, j - 1) * cumulants[j - 1] * means[n - j] for j in range(1, n + 1)) for n in range(1, 7)]
-        np.testing.assert_allclose(again, np.array(means[1:], float), rtol=1e-4 if dtype is np.float32 else 1e-11)
-        assert rows.rest[i] == pytest.approx(float(weights.sum()), rel=3e-6 if dtype is np.float32 else 1e-13)
-        assert rows.label_drops[i] == float(row[labels[i]] - row[top])
-        assert rows.right[i] == (labels[i] == top)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("beta_ec", "beta_ts"), [(0.71, 0.65), (0.8, 0.8), (0.7, 0.5)])
-def test_expanded_rows_have_the_sums_of_the_ordinary_way(shape, beta_ec, beta_ts):
-    z, labels = drawn(*shape, np.float64)
-    weights = np.linspace(0.5, 2.0, len(z))
-    rows = native.expand(z, labels, np.ones(len(z)), 0.7)
-    ordinary, compiled = (ExpandedRows(0.7, rows, weights, sums) for sums in (None, native.expanded_sums))
-    expected = ordinary.pair_sums(beta_ec, beta_ts)
-    np.testing.assert_allclose(compiled.pair_sums(beta_ec, beta_ts), expected, rtol=1e-11, atol=1e-12)
-    found = compiled.last_orders(beta_ec, beta_ts)
-    np.testing.assert_allclose(found, ordinary.last_orders(beta_ec, beta_ts), rtol=1e-11, atol=1e-300)
-
-
-def test_the_last_order_is_what_the_last_cumulant_changes():
-    z, labels = drawn(200, 40, np.float64)
-    rows = native.expand(z, labels, np.ones(len(z)), 0.7)
-    compiled = ExpandedRows(0.7, rows, np.ones(200), native.expanded_sums)
-    shorter = rows._replace(cumulants=np.vstack([rows.cumulants[:5], np.zeros(200)]))
-
-    def rest_and_slope(some, step):
-        terms = [step**j / factorial(j) for j in range(7)]
-        log = sum(some.cumulants[j - 1] * terms[j] for j in range(1, 7))
-        slope = sum(some.cumulants[j - 1] * terms[j - 1] for j in range(1, 7))
-        return some.rest * np.exp(log), slope
-
-    step = 0.02
-    (rest, slope), (less, less_slope) = (rest_and_slope(some, step) for some in (rows, shorter))
-    in_confidence = np.abs(1 / (1 + rest) - 1 / (1 + less)).sum()
-    in_energy = np.abs(rest * slope / (1 + rest) - less * less_slope / (1 + less)).sum()
-    found = compiled.last_orders(0.72, 0.72)
-    assert found[0] == pytest.approx(in_confidence, rel=1e-3)
-    assert found[1] == pytest.approx(in_energy, rel=0.05)  # an upper limit: both parts of the change are added
-
-
-def test_rows_whose_expansion_fails_have_finite_sums():
-    rows = RowsNearBeta(np.ones(3), np.full((6, 3), -1e9), np.zeros(3), np.ones(3, bool))
-    assert np.isfinite(native.expanded_sums(rows, np.ones(3), 0.1, -0.1)[:2]).all()
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n_classes", [3, 10, 100, 1000])
 @pytest.mark.parametrize("value", [0.0, 1e30, np.nan, np.inf, -np.inf, 2e100, -2e100, 0.99e100])
 def test_logits_that_have_to_be_checked_are_noticed(value, n_classes, dtype):
@@ -108,8 +44,7 @@ def test_logits_that_have_to_be_checked_are_noticed(value, n_classes, dtype):
     z, labels = drawn(300, n_classes, dtype)
     z[299, n_classes - 1] = value
     usual = bool(np.isfinite(value)) and abs(value) <= 1e100
-    assert (len(native.block_sums(z, labels, np.ones(300), 0.5, 0.6)) == 44) == usual
-    assert native.expand(z, labels, np.ones(300), 0.5).is_usual == usual
+    assert (len(native.block_sums(z, labels, np.ones(300), 0.5, 0.6)) == 46) == usual
 
 
 @pytest.mark.parametrize("n_classes", [10, 40])
@@ -144,7 +79,7 @@ def test_a_fit_asks_for_all_rows_at_once_and_counts_them(n_classes, monkeypatch)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = search.match(open_rows(z, labels), *nishimori._sums.observables.BUILT_IN.values())
-    assert all(n_rows < 2000 for n_rows in blocks)  # only those of a sample are read in blocks
+    assert not blocks
     assert found.census.n_rows == 30_000
     assert found.census.n_right == (z.argmax(axis=1) == labels).sum()
     assert found.census.chance == pytest.approx(30_000 / n_classes)
@@ -167,6 +102,7 @@ def test_only_plain_tables_of_logits_are_read_unchecked():
     takes = kernel_named("native").takes_unchecked
     z = np.zeros((4, 6), np.float32)
     assert takes(z)
+    assert takes(z[::2])
     assert not takes(z[:, ::2])
     assert not takes(z[:, 0])
     assert not takes(z.astype(np.float16))
@@ -190,7 +126,7 @@ class Blocks(Rows):
         return ArrayRows(scores(self.logits[:size]), self.labels[:size], np.ones(size))
 
 
-def test_rows_of_batches_that_name_no_kernel_are_expanded():
+def test_rows_of_batches_that_name_no_kernel_have_the_same_temperatures():
     data = Blocks()
     found, expected = temperatures(data), temperatures(data.logits, data.labels)
     assert (found.ec, found.ts) == pytest.approx((expected.ec, expected.ts), rel=1e-8)

@@ -16,7 +16,7 @@ from nishimori._kernels import native
 from nishimori.errors import InputError
 
 ROOT = Path(__file__).parents[2]
-CASES = [ROOT / "tests" / "helpers" / name for name in ("native_cases.py", "native_probability_cases.py")]
+CASES = [ROOT / "tests" / "helpers" / f"{name}.py" for name in ("native_cases", "node_cases", "native_probability_cases")]
 
 pytestmark = WITH_NATIVE
 

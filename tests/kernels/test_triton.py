@@ -60,24 +60,26 @@ def power_sums(logits, beta, order):
 
 
 def block_terms(logits, labels, weights, beta_ec, beta_ts):
-    """The terms of the 44 sums, one column per row."""
+    """The terms of the 46 sums, one column per row."""
     labels = labels.cpu().numpy()
     w = np.ones(len(labels)) if weights is None else weights.cpu().numpy()
     z = logits.double().cpu().numpy()
-    peak, top, r = power_sums(logits, beta_ec, 3)
+    peak, top, r = power_sums(logits, beta_ec, 4)
     right = top == labels
     d = z[np.arange(len(labels)), labels] - peak
-    c, (m1, m2, m3) = 1 / (1 + r[0]), r[1:] / (1 + r[0])
+    c, (m1, m2, m3, m4) = 1 / (1 + r[0]), r[1:] / (1 + r[0])
     ec = np.where(right, -r[0] * c, c)
     ec_slope = -c * m1
     ec_curvature = c * (2 * m1**2 - m2)
     ec_jerk = c * (6 * m1 * m2 - 6 * m1**3 - m3)
-    _, _, r = power_sums(logits, beta_ts, 4)
-    m1, m2, m3, m4 = r[1:] / (1 + r[0])
+    ec_snap = c * (24 * m1**4 - 36 * m1**2 * m2 + 6 * m2**2 + 8 * m1 * m3 - m4)
+    _, _, r = power_sums(logits, beta_ts, 5)
+    m1, m2, m3, m4, m5 = r[1:] / (1 + r[0])
     ts = m1 - d
     ts_slope = m2 - m1**2
     ts_curvature = m3 - 3 * m1 * m2 + 2 * m1**3
     ts_jerk = m4 - 4 * m1 * m3 - 3 * m2**2 + 12 * m1**2 * m2 - 6 * m1**4
+    ts_snap = m5 - 5 * m1 * m4 - 10 * m2 * m3 + 20 * m1**2 * m3 + 30 * m1 * m2**2 - 60 * m1**3 * m2 + 24 * m1**5
     slope_products = (ec_slope * ts_slope, ec * ec_slope, ts * ts_slope, ec * ts_slope, ts * ec_slope)
     masked = np.isneginf(z).sum(axis=1)
     return np.array(
@@ -89,6 +91,7 @@ def block_terms(logits, labels, weights, beta_ec, beta_ts):
             *(w * ec_slope**2, w * ts_slope**2),
             *(w * each for each in slope_products),
             *(w**2 * each for each in slope_products),
+            *(w * ec_snap, w * ts_snap),
             *(w * right, w * ~right, w**2 * right, w**2 * ~right, right, np.isneginf(d)),
             *(w > 0, masked, w / (z.shape[1] - masked), np.zeros(len(w))),
         ]

@@ -72,8 +72,9 @@ def test_a_worker_killed_in_mid_fit_leaves_the_digits_unchanged(client, tmp_path
             os.kill(os.getpid(), signal.SIGKILL)
         return drawn(number)[0]
 
-    calm = nishimori.temperatures(made(lambda number: drawn(number)[0]), LABELS)
-    disturbed = nishimori.temperatures(made(deadly), LABELS)
+    clusters = np.arange(len(LABELS)) // 10  # whose sums take a reading of their own
+    calm = nishimori.temperatures(made(lambda number: drawn(number)[0]), LABELS, clusters=clusters)
+    disturbed = nishimori.temperatures(made(deadly), LABELS, clusters=clusters)
     assert disturbed == calm
     logits = np.concatenate([drawn(number)[0] for number in range(N_CHUNKS)])
     assert calm.ec == pytest.approx(reference.ec_temperature(logits, LABELS), rel=1e-8)
@@ -85,7 +86,7 @@ def test_a_worker_killed_in_mid_fit_leaves_the_digits_unchanged(client, tmp_path
     assert processes[killed] not in processes[killed + 1 :]
 
 
-def test_a_worker_killed_in_the_only_reading_of_many_classes_leaves_the_digits_unchanged(client, tmp_path):
+def test_a_worker_killed_in_the_first_reading_of_many_classes_leaves_the_digits_unchanged(client, tmp_path):
     log = tmp_path / "chunks"
 
     def deadly(number):
@@ -99,7 +100,7 @@ def test_a_worker_killed_in_the_only_reading_of_many_classes_leaves_the_digits_u
     logits, labels = map(np.concatenate, zip(*(drawn(number, 40) for number in range(N_CHUNKS)), strict=True))
     calm = nishimori.temperatures(made(lambda number: drawn(number, 40)[0], classes=40), labels)
     assert nishimori.temperatures(made(deadly, classes=40), labels) == calm
-    assert calm.n_passes == 1
+    assert calm.n_passes <= 2
     assert calm.ec == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-8)
     assert calm.ts == pytest.approx(reference.ts_temperature(logits, labels), rel=1e-8)
     assert len(log.read_text().split()) > N_CHUNKS + N_CHUNKS / 4  # more than the sample and one reading

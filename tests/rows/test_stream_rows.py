@@ -138,7 +138,7 @@ def test_masks_are_found_in_whatever_batch_a_loader_puts_them():
         return parts(logits[index], LABELS[index], 50)
 
     found = nishimori.temperatures(shuffled)
-    assert len(reading) > 3
+    assert len(reading) > 2
     assert found.ts == pytest.approx(reference.ts_temperature(logits, LABELS), rel=1e-8)
 
 

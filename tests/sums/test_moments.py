@@ -23,8 +23,8 @@ def test_no_batch_outlives_its_turn_without_the_garbage_collector():
 
 def test_memory_does_not_grow_with_the_rows_but_for_the_labels():
     small, large = measure_memory("fit", sizes=[5_000, 20_000])
-    # Of each additional row the label stays, its expansion, and while parts are joined a copy of it: half of its 200 logits.
-    assert large - small < 15_000 * (8 + 2 * 80) < 15_000 * 50 * 4
+    # Of each additional row the label and the weight stay, and a copy of those in a sample: far less than its 50 logits.
+    assert large - small < 15_000 * 32 < 15_000 * 50 * 4
 
 
 @pytest.fixture
@@ -58,12 +58,16 @@ def test_progress_is_told_for_each_pass_until_all_rows_are_read(weights, kernel,
     assert all(0 < done <= n_rows and total == 20_000 for _, done, total in seen)
 
 
-def test_many_classes_are_read_once(readings):
-    found = nishimori.temperatures(LOGITS, LABELS)
-    assert readings.count(20_000) == found.n_passes == 1
+@pytest.mark.parametrize("n_classes", [4, 40])
+def test_many_rows_are_read_once_after_samples_of_them(n_classes, readings):
+    found = nishimori.temperatures(*reference.drawn(70_000, n_classes))
+    assert readings.count(70_000) == found.n_passes == 1
+    assert readings[-1] == 70_000
+    assert len(readings) > 3
+    assert readings == sorted(readings)
 
 
-def test_a_good_start_and_two_passes_are_enough_for_few_classes(readings):
+def test_few_rows_are_read_twice_of_which_once_quickly(readings):
     found = nishimori.temperatures(*reference.drawn(20_000, 10))
     assert readings.count(20_000) == found.n_passes == 2
 

@@ -29,12 +29,15 @@ def gaps(logits, labels, beta):
 
 def by_hand(ec, ts):
     """The sums, with derivatives from differences of the definition."""
-    h, sums, slopes = 1e-3, [], []
+    h, sums, slopes, snaps = 1e-3, [], [], []
     for i, beta in enumerate((ec, ts)):
         at = {j: gaps(LOGITS, LABELS, beta + j * h)[i] for j in (-2, -1, 0, 1, 2)}
         slope = (8 * (at[1] - at[-1]) - (at[2] - at[-2])) / (12 * h)
         curvature = (16 * (at[1] + at[-1]) - (at[2] + at[-2]) - 30 * at[0]) / (12 * h**2)
         jerk = (at[2] - at[-2] - 2 * (at[1] - at[-1])) / (2 * h**3)
+        far = {j: gaps(LOGITS, LABELS, beta * (1 + j * 0.02))[i] for j in range(-3, 4)}
+        differences = 12 * (far[2] + far[-2]) - 39 * (far[1] + far[-1]) + 56 * far[0] - (far[3] + far[-3])
+        snaps.append(differences / (6 * (0.02 * beta) ** 4))
         size = abs(at[0])
         if i:
             z = LOGITS - LOGITS.max(axis=1, keepdims=True)
@@ -51,7 +54,7 @@ def by_hand(ec, ts):
     sums += [WEIGHTS @ each for each in (of_e**2, of_t**2)]
     for w in (WEIGHTS, WEIGHTS**2):
         sums += [w @ each for each in (of_e * of_t, e * of_e, t * of_t, e * of_t, t * of_e)]
-    return sums
+    return [*sums, *(WEIGHTS @ each for each in snaps)]
 
 
 @pytest.mark.usefixtures("_kernel")
@@ -72,7 +75,7 @@ def test_a_pair_gives_the_moments_of_each_observable_alone():
     together = Measure(tuple((observable, (beta,)) for observable, beta in wanted.items()))(batch)
     for observable, found in zip(wanted, together.items, strict=True):
         alone = measure(batch, observable, [wanted[observable], 1.0]).at(slice(1))  # two β take the general way
-        for name in ("weight", "observed", "excess", "size", "slope", "curvature", "jerk", "spread"):
+        for name in ("weight", "observed", "excess", "size", "slope", "curvature", "jerk", "snap"):
             np.testing.assert_allclose(getattr(found, name), getattr(alone, name), rtol=1e-9, atol=1e-9, err_msg=name)
 
 

@@ -13,7 +13,6 @@ from nishimori._evaluation.metrics.ks import KolmogorovSmirnov
 from nishimori._evaluation.metrics.metric import MeasureOne
 from nishimori._evaluation.metrics.table import default_metrics
 from nishimori._evaluation.scores import MeasureScores, MetricPlan
-from nishimori._fit.expansion import Expand
 from nishimori._rows.batch import Batch, Clusters
 from nishimori._sums.census import Count, CountZeros
 from nishimori._sums.clusters import ClusterGaps
@@ -42,7 +41,6 @@ PASSES = {
     "pair": PAIR,
     "single": replace(PAIR, exact=False),
     "several betas": Measure(((Confidence(), (0.7, 0.0)), (TopN(2), (0.7,)))),
-    "expansion": Expand(0.7),
     "census": Count(Confidence()),
     "top two": Count(TopN(2)),
     "zeros": CountZeros(),
@@ -120,10 +118,9 @@ def test_rows_that_were_not_checked_are_counted_in_either_order(order, monkeypat
     batch = Batch(logits, LABELS, weights, masked=False)
     heavy = weights > 0
     expected = Count(Confidence())(Batch(LOGITS[heavy], LABELS[heavy], weights[heavy]))
-    for pass_ in (PAIR, Expand(0.7)):
-        both = together(*[(pass_, Count(Confidence()))[i] for i in order])
-        assert both.reads_unchecked(batch)
-        census = both.of_unchecked(batch).items[order.index(1)]
-        np.testing.assert_allclose(numbers(census), numbers(expected), rtol=1e-13)
+    both = together(*[(PAIR, Count(Confidence()))[i] for i in order])
+    assert both.reads_unchecked(batch)
+    census = both.of_unchecked(batch).items[order.index(1)]
+    np.testing.assert_allclose(numbers(census), numbers(expected), rtol=1e-13)
     logits[np.flatnonzero(heavy)[3], 2] = np.nan
     assert together(PAIR, Count(Confidence())).of_unchecked(batch) is None

@@ -162,7 +162,7 @@ def test_a_function_without_a_root_is_not_converged(value):
 def test_searches_driven_together_find_what_each_finds_alone():
     evaluations = []
 
-    def evaluate(wanted):
+    def evaluate(wanted, _found):
         evaluations.append(set(wanted))
         return {name: CASES[name][0](x) for name, x in wanted.items()}
 
@@ -176,7 +176,7 @@ def test_searches_driven_together_find_what_each_finds_alone():
 def test_a_search_that_fails_leaves_the_others_alone():
     refused = InputError("not this one")
 
-    def evaluate(wanted):
+    def evaluate(wanted, _found):
         points = {"flat": point(1.0, 0.0), "linear": CASES["linear"][0](wanted.get("linear", 0.0)), "refused": refused}
         return {name: points[name] for name in wanted}
 

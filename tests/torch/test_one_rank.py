@@ -1,8 +1,5 @@
 """What a job of one rank shows: how rows are read, arguments that are refused, and NCCL where there is a device."""
 
-from dataclasses import replace
-from typing import ClassVar
-
 import numpy as np
 import pytest
 import reference
@@ -11,11 +8,8 @@ import torch.distributed as dist
 from ranks_job import MANY_CLASSES, SMALL
 
 import nishimori
-from nishimori._fit import search
-from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Groups
 from nishimori._rows.rows import Rows
-from nishimori._rows.scores import scores
 from nishimori.errors import InputError
 from nishimori.torch import _exchange, across_ranks, calibrate, reduced
 
@@ -45,30 +39,6 @@ def one_rank():
     dist.destroy_process_group()
 
 
-class Stepped(ArrayRows):
-    """Rows of which every so many can be had without a copy, as on a device; counts how often that is asked."""
-
-    asked: ClassVar[list[int]] = []
-
-    def sums_at_once(self, pass_):
-        return True
-
-    def every(self, step):
-        self.asked.append(step)
-        scores = replace(self.scores, array=self.scores.array[::step])
-        return Stepped(scores, self.labels[::step], self.weights[::step])
-
-
-def test_a_search_on_devices_starts_with_every_so_many_rows_of_each_rank(one_rank, monkeypatch):
-    monkeypatch.setattr(search, "_STEPPED", 2**10)
-    logits, labels = reference.drawn(3000, 4)
-    rows = across_ranks(Stepped(scores(logits), labels, np.ones(3000)))
-    found = nishimori.temperatures(rows)
-    assert 5 in Stepped.asked
-    assert found.ec == pytest.approx(reference.ec_temperature(logits, labels), rel=1e-8)
-    assert found.ts == pytest.approx(reference.ts_temperature(logits, labels), rel=1e-8)
-
-
 def test_no_number_per_row_travels_in_a_search(one_rank, monkeypatch):
     sizes = []
     received = _exchange.Exchange._receive
@@ -84,10 +54,10 @@ def test_no_number_per_row_travels_in_a_search(one_rank, monkeypatch):
     assert max(sizes) < 5000  # bytes: one number for each row of the sample, 372, would be more than half of that
 
 
-def test_rows_of_a_source_that_cannot_be_stepped_through_are_read_as_a_whole(one_rank):
+def test_a_sample_has_the_share_of_each_rank_or_is_the_rows_themselves(one_rank):
     rows = across_ranks(*SMALL)
-    assert rows.every(5) is None
     assert rows.sample(100).n_rows == 100
+    assert rows.sample(800) is rows
 
 
 def test_groups_of_a_source_of_ones_own_must_have_the_same_names_everywhere(one_rank):

@@ -62,7 +62,8 @@ class Joint:
 def _slope_at(beta: float, moments: Moments) -> float:
     """The slope in log β of the sum of the gaps, from its derivatives a short step away."""
     step = beta - moments.betas[0]
-    return beta * float(moments.slope[0] + step * (moments.curvature[0] + 0.5 * step * moments.jerk[0]))
+    slope, curvature, jerk, snap = (float(each[0]) for each in moments.derivatives)
+    return beta * (slope + step * (curvature + step * (jerk / 2 + step * snap / 6)))
 
 
 @dataclass(frozen=True)

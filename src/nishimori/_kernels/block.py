@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nishimori._support.arrays import Array, HostArray
 
-N_SUMS = 34
+N_SUMS = 36
 """How many sums a pair of observables has: see `pair_sums`."""
 
 
@@ -77,30 +77,6 @@ class BlockSums(NamedTuple):
     def is_usual(self) -> bool:
         """Whether these are sums of good rows, so that no check is due: at least one, and no bad one."""
         return self.counted is not None and self.counted.n_rows > 0 and not self.counted.n_bad
-
-
-class RowsNearBeta(NamedTuple):
-    """Rows as functions of β near one β: what an expansion of them consists of; see `nishimori._fit.expansion`.
-
-    Attributes
-    ----------
-    rest : array of shape (n,)
-        Σ exp(βd) over the classes other than the top one.
-    cumulants : array of shape (6, n)
-        The cumulants of d in these classes.
-    label_drops : array of shape (n,)
-        The d of the true class.
-    right : array of shape (n,)
-        Whether the top class is true.
-    is_usual : bool
-        Whether all logits are ordinary numbers; if one is not, the others must not be used before a check.
-    """
-
-    rest: Array
-    cumulants: Array
-    label_drops: Array
-    right: Array
-    is_usual: bool = True
 
 
 def doublings(betas: Sequence[float]) -> list[list[tuple[int, float]]]:

@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from nishimori._kernels import array_api, native
-from nishimori._kernels.block import BlockSums, PowerSums, RowsNearBeta
+from nishimori._kernels.block import BlockSums, PowerSums
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
@@ -43,18 +43,6 @@ class BlockSumsFunction(Protocol):
     ) -> HostArray: ...
 
 
-class ExpandFunction(Protocol):
-    """What a kernel may add: rows as functions of β near one β; see `_fit.expansion`."""
-
-    def __call__(self, logits: Array, labels: Array, weights: Array, beta: float, *, exact: bool) -> RowsNearBeta: ...
-
-
-class ExpandedSumsFunction(Protocol):
-    """What a kernel that expands rows adds: the sums of a pair of observables, each a step in β away, and both last orders."""
-
-    def __call__(self, rows: RowsNearBeta, weights: Array, step_ec: float, step_ts: float) -> HostArray: ...
-
-
 def _never(logits: Array) -> bool:  # noqa: ARG001 - as of those that can
     return False
 
@@ -67,9 +55,7 @@ class Kernel:
     own: PowerSumsFunction
     fused: BlockSumsFunction | None = None
     takes_unchecked: Callable[[Array], bool] = _never
-    """Whether `block_sums` and `expand` can read all of these logits at once, and notice what a check would refuse."""
-    expand: ExpandFunction | None = None
-    expanded_sums: ExpandedSumsFunction | None = None
+    """Whether `block_sums` can read all of these logits at once, and notices what a check would refuse."""
     takes_half: Callable[[Array], bool] = _never
     """Whether `power_sums` takes these logits of half precision as they are stored, computes in float64, and for every β."""
 
@@ -90,7 +76,8 @@ class Kernel:
     ) -> BlockSums | None:
         """The sums of a pair of observables over a block, or None if they have to be made from `power_sums`.
 
-        With ``exact`` they are computed in float64.
+        Those that are ``exact`` give a temperature with all digits that are promised; how they do that is the kernel's own
+        business. All others are for answers of which a few digits matter.
         """
         if self.fused is None or not (0 < beta_ec < inf and 0 < beta_ts < inf):
             return None
@@ -101,7 +88,7 @@ class Kernel:
 def kernel_named(name: str) -> Kernel:
     """The kernel of this name. What it needs is imported when it is first used."""
     module = import_module(f"nishimori._kernels.{name}")
-    optional = {"fused": "block_sums", **{each: each for each in ("expand", "expanded_sums", "takes_unchecked", "takes_half")}}
+    optional = {"fused": "block_sums", "takes_unchecked": "takes_unchecked", "takes_half": "takes_half"}
     return Kernel(name, module.power_sums, **{k: getattr(module, v) for k, v in optional.items() if hasattr(module, v)})
 
 

@@ -14,7 +14,7 @@ change how the process rounds. Where sums may be added in any order, a pragma sa
 #include <string.h>
 
 /* Increase it with every change of an exported function or of a struct that it takes. */
-#define ABI 2
+#define ABI 4
 
 #ifndef VARIANT
 #define VARIANT baseline
@@ -51,8 +51,11 @@ the cache: columns at distances of a power of two would all compete for the same
 /* The top class of a row that does not count. */
 #define NONE (-1)
 
+/* LARGEST in _rows/scores.py: larger numbers of double precision are refused. */
+#define LIMIT 1e100
+
 #define NO_MEMORY (-1)
-#define N_SUMS 40
+#define N_SUMS 42
 
 /* How to compute exp(β d) from d: `scale`, a power of two, brings β near 1, so that powers of d do not overflow. β·log2(e) of the
 scaled d is high + low, and its inverse unit_high + unit_low. `smallest` is the scaled d whose weight is 0. */
@@ -79,39 +82,50 @@ static void *aligned_memory(size_t size, void **memory)
 
 /* --- sums over rows ----------------------------------------------------------------------------------------------------- */
 
+/* Power sums of a row that a pair of observables needs, with four derivatives: 0 to 5. */
+#define PAIR_POWERS 6
+
 /* Add the sums of a pair of observables over some rows to `total`; the formulas are those of `pair_sums`. `ec` and `ts` are power
-sums (5, ROWS) at the β of each. */
+sums (PAIR_POWERS, ROWS) at the β of each. Each derivative follows from those before it; see `derivatives` in _sums/gibbs.py. */
 static NO_INLINE void add_rows(const double *restrict ec, const double *restrict ts, const double *restrict right,
                                const double *restrict label_d, const double *restrict weights, int n, double *restrict total)
 {
-    double e0 = 0, e1 = 0, e2 = 0, e3 = 0, e4 = 0, e5 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0, t4 = 0, t5 = 0;
+    double e0 = 0, e1 = 0, e2 = 0, e3 = 0, e4 = 0, e5 = 0, e6 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0, t4 = 0, t5 = 0, t6 = 0;
     double ee = 0, tt = 0, et = 0, eew = 0, ttw = 0, etw = 0, sw = 0, sww = 0, sr = 0, sl = 0;
     double ss = 0, vv = 0, sv = 0, es = 0, tv = 0, ev = 0, xs = 0, svw = 0, esw = 0, tvw = 0, evw = 0, xsw = 0;
     double wrong = 0, right_squares = 0, wrong_squares = 0, n_right = 0, n_at_masks = 0;
-    SIMD(reduction(+ : e0, e1, e2, e3, e4, e5, t0, t1, t2, t3, t4, t5, ee, tt, et, eew, ttw, etw, sw, sww, sr, sl, ss, vv, sv,  \
-                       es, tv, ev, xs, svw, esw, tvw, evw, xsw, wrong, right_squares, wrong_squares, n_right, n_at_masks))
+    SIMD(reduction(+ : e0, e1, e2, e3, e4, e5, e6, t0, t1, t2, t3, t4, t5, t6, ee, tt, et, eew, ttw, etw, sw, sww, sr, sl, ss,  \
+                       vv, sv, es, tv, ev, xs, svw, esw, tvw, evw, xsw, wrong, right_squares, wrong_squares, n_right,          \
+                       n_at_masks))
     for (int i = 0; i < n; i++) {
         double w = weights[i], r = right[i], d = label_d[i], w2 = w * w;
         double c = 1.0 / (1.0 + ec[i]);
-        double m1 = ec[ROWS + i] * c, m2 = ec[2 * ROWS + i] * c, m3 = ec[3 * ROWS + i] * c, m4;
+        double m1 = ec[ROWS + i] * c, m2 = ec[2 * ROWS + i] * c, m3 = ec[3 * ROWS + i] * c, m4 = ec[4 * ROWS + i] * c, m5;
         double gap = r != 0.0 ? -ec[i] * c : c;
         double slope = -c * m1;
+        double second = -c * m2 - 2.0 * slope * m1;
+        double third = -c * m3 - 3.0 * (slope * m2 + second * m1);
         e0 += w * gap;
         e1 += w * fabs(gap);
         e2 += w * slope;
-        e3 += w * c * (2.0 * m1 * m1 - m2);
-        e4 += w * c * (6.0 * m1 * (m2 - m1 * m1) - m3);
+        e3 += w * second;
+        e4 += w * third;
         e5 += w2 * slope * slope;
+        e6 += w * (-c * m4 - 4.0 * (slope * m3 + third * m1) - 6.0 * second * m2);
         c = 1.0 / (1.0 + ts[i]);
-        m1 = ts[ROWS + i] * c, m2 = ts[2 * ROWS + i] * c, m3 = ts[3 * ROWS + i] * c, m4 = ts[4 * ROWS + i] * c;
+        m1 = ts[ROWS + i] * c, m2 = ts[2 * ROWS + i] * c, m3 = ts[3 * ROWS + i] * c;
+        m4 = ts[4 * ROWS + i] * c, m5 = ts[5 * ROWS + i] * c;
         double excess = m1 - d;
         double variance = m2 - m1 * m1;
+        second = m3 - m1 * m2 - 2.0 * variance * m1;
+        third = m4 - m1 * m3 - 3.0 * (variance * m2 + second * m1);
         t0 += w * excess;
         t1 += w * (fabs(m1) + fabs(d));
         t2 += w * variance;
-        t3 += w * (m3 - m1 * m2 - 2.0 * m1 * variance);
-        t4 += w * (m4 - 4.0 * m1 * m3 - 3.0 * m2 * m2 + 6.0 * m1 * m1 * (2.0 * m2 - m1 * m1));
+        t3 += w * second;
+        t4 += w * third;
         t5 += w2 * variance * variance;
+        t6 += w * (m5 - m1 * m4 - 4.0 * (variance * m3 + third * m1) - 6.0 * second * m2);
         ee += w * gap * gap;
         tt += w * excess * excess;
         et += w * gap * excess;
@@ -142,33 +156,10 @@ static NO_INLINE void add_rows(const double *restrict ec, const double *restrict
     }
     const double values[N_SUMS] = {e0,  e1,  e2,  e3,  e4,  e5,  t0,  t1,  t2,  t3, t4,    t5,            ee,            tt,
                                    et,  eew, ttw, etw, sw,  sww, sr,  sl,  ss,  vv, sv,    es,            tv,            ev,
-                                   xs,  svw, esw, tvw, evw, xsw, sr,  wrong, right_squares, wrong_squares, n_right, n_at_masks};
+                                   xs,  svw, esw, tvw, evw, xsw, e6,  t6,  sr,  wrong, right_squares, wrong_squares, n_right,
+                                   n_at_masks};
     for (int j = 0; j < N_SUMS; j++)
         total[j] += values[j];
-}
-
-/* The rest R of each row and the six cumulants of d in it, from its power sums (7, ROWS); see `nishimori._fit.expansion`. */
-static NO_INLINE void store_cumulants(const double *restrict sums, int n, int64_t stride, double *restrict rest,
-                                      double *restrict cumulants)
-{
-    SIMD()
-    for (int i = 0; i < n; i++) {
-        double r = sums[i];
-        double share = 1.0 / (r > 0.0 ? r : 1.0);
-        double m1 = sums[ROWS + i] * share, m2 = sums[2 * ROWS + i] * share, m3 = sums[3 * ROWS + i] * share;
-        double m4 = sums[4 * ROWS + i] * share, m5 = sums[5 * ROWS + i] * share, m6 = sums[6 * ROWS + i] * share;
-        double k2 = m2 - m1 * m1;
-        double k3 = m3 - m1 * m2 - 2.0 * k2 * m1;
-        double k4 = m4 - m1 * m3 - 3.0 * k2 * m2 - 3.0 * k3 * m1;
-        double k5 = m5 - m1 * m4 - 4.0 * k2 * m3 - 6.0 * k3 * m2 - 4.0 * k4 * m1;
-        rest[i] = r;
-        cumulants[i] = m1;
-        cumulants[stride + i] = k2;
-        cumulants[2 * stride + i] = k3;
-        cumulants[3 * stride + i] = k4;
-        cumulants[4 * stride + i] = k5;
-        cumulants[5 * stride + i] = m6 - m1 * m5 - 5.0 * k2 * m4 - 10.0 * k3 * m3 - 10.0 * k4 * m2 - 5.0 * k5 * m1;
-    }
 }
 
 /* --- vectors ------------------------------------------------------------------------------------------------------------
@@ -261,6 +252,27 @@ sums had errors of 4e-7. A multiple of 16. */
 #define WIDTH32 (VECTOR_BYTES ? VECTOR_BYTES / 4 : 1)
 #define WIDTH64 (VECTOR_BYTES ? VECTOR_BYTES / 8 : 1)
 
+/* `taint`, which starts as zeros, is NaN where some z has to be checked: one that is NaN or infinite, or a double beyond the
+limit. A finite z times 0 adds nothing to it. */
+
+static ALWAYS_INLINE vector32 taint32(vector32 taint, vector32 z)
+{
+    vector32 zero = {0};
+    return VFMA32(z, zero, taint);
+}
+
+static ALWAYS_INLINE vector64 taint_widened(vector64 taint, vector64 z)
+{
+    vector64 zero = {0};
+    return VFMA64(z, zero, taint);
+}
+
+static ALWAYS_INLINE vector64 taint64(vector64 taint, vector64 z)
+{
+    vector64 zero = {0}, size = VMAX64(z, -z); /* NaN if z is */
+    return taint_widened(taint, SELECT(MASK_OF(size <= zero + LIMIT), zero, zero + INFINITY, vector64, mask64));
+}
+
 /* Fits of 4·2^r. The first is a least-squares fit of the relative error in which each coefficient was rounded to float before the
 next was fitted, so that the mean error over every quarter of the interval stays below 1e-9. */
 
@@ -309,7 +321,11 @@ enum { ONCE, FIRST, AGAIN };
 #define POLYNOMIAL polynomial32
 #define VFMA VFMA32
 #define VMAX VMAX32
-#define LIMIT FLT_MAX
+#define TAINT taint32
+#define STORED vector32
+#define STORED_WIDTH WIDTH32
+#define STORED_MAX VMAX32
+#define STORED_TAINT taint32
 #define LIMIT_OF_LOGITS FLT_MAX
 #define LEAST_SQUARED 1.0842021724855044e-19 /* 2^-63 */
 #include "native_rows.h"
@@ -326,7 +342,7 @@ enum { ONCE, FIRST, AGAIN };
 #undef POLYNOMIAL
 #undef VFMA
 #undef VMAX
-#undef LIMIT
+#undef TAINT
 #undef LEAST_SQUARED
 
 #define T double
@@ -340,20 +356,30 @@ enum { ONCE, FIRST, AGAIN };
 #define POLYNOMIAL polynomial64
 #define VFMA VFMA64
 #define VMAX VMAX64
-#define LIMIT 1e100 /* LARGEST in _rows/scores.py */
 #define LEAST_SQUARED 2.983336292480083e-154 /* 2^-510 */
 
 #define FN(name) name##_widened
+#define TAINT taint_widened
 #define LOGITS half_vector32
 #include "native_rows.h"
 #include "native_probabilities.h"
 #undef FN
+#undef TAINT
+#undef STORED
+#undef STORED_WIDTH
+#undef STORED_MAX
+#undef STORED_TAINT
 #undef LOGITS
 #undef LIMIT_OF_LOGITS
 #undef Z
 
 #define Z double
 #define FN(name) name##_double
+#define TAINT taint64
+#define STORED vector64
+#define STORED_WIDTH WIDTH64
+#define STORED_MAX VMAX64
+#define STORED_TAINT taint64
 #define LOGITS vector64
 #define LIMIT_OF_LOGITS LIMIT
 #include "native_rows.h"
@@ -541,67 +567,6 @@ static int fill_half(const uint16_t *z, const double *values, const int64_t *lab
     return is_unusual;
 }
 
-/* --- rows as functions of β --------------------------------------------------------------------------------------------- */
-
-/* R and its first four derivatives in β, a step away. */
-static NO_INLINE void powers_after(const double *restrict rest, const double *restrict cumulants, int64_t stride, int n,
-                                   double step, double *restrict powers)
-{
-    /* log2(e) and its inverse, in two parts each; powers of two beyond `farthest` are not double numbers. */
-    const constants_double c = {1.0,  -700.0, 1.4426950408889634, 2.0355273740931033e-17, 0x1.62e42fefa38p-1, 0x1.ef35793c7673p-45};
-    const double farthest = 700.0;
-    double t1 = step, t2 = t1 * step / 2.0, t3 = t2 * step / 3.0, t4 = t3 * step / 4.0, t5 = t4 * step / 5.0, t6 = t5 * step / 6.0;
-    double table[7 * WIDTH64];
-    for (int i = 0; i < n; i += WIDTH) {
-        vector64 zero = {0};
-        const double *r0 = rest + i, *k = cumulants + i;
-        int64_t apart = stride;
-        if (i + WIDTH > n) { /* the last vector may be a part of one */
-            for (int j = 0; j < 7; j++)
-                for (int lane = 0; lane < WIDTH; lane++)
-                    table[j * WIDTH + lane] = i + lane < n ? (j ? k[(j - 1) * stride + lane] : r0[lane]) : 0.0;
-            r0 = table, k = table + WIDTH, apart = WIDTH;
-        }
-        vector64 k1 = load_double(k), k2 = load_double(k + apart), k3 = load_double(k + 2 * apart);
-        vector64 k4 = load_double(k + 3 * apart), k5 = load_double(k + 4 * apart), k6 = load_double(k + 5 * apart);
-        vector64 log = k1 * t1 + k2 * t2 + k3 * t3 + k4 * t4 + k5 * t5 + k6 * t6;
-        vector64 first = k1 + k2 * t1 + k3 * t2 + k4 * t3 + k5 * t4 + k6 * t5;
-        vector64 second = k2 + k3 * t1 + k4 * t2 + k5 * t3 + k6 * t4;
-        vector64 third = k3 + k4 * t1 + k5 * t2 + k6 * t3;
-        vector64 fourth = k4 + k5 * t1 + k6 * t2;
-        vector64 near = -VMAX64(-log, zero - farthest);
-        vector64 r = load_double(r0) * exp2_double(scaled_double(near, c), c);
-        vector64 square = first * first;
-        store_double(powers + i, r);
-        store_double(powers + ROWS + i, r * first);
-        store_double(powers + 2 * ROWS + i, r * (second + square));
-        store_double(powers + 3 * ROWS + i, r * (third + first * (3.0 * second + square)));
-        store_double(powers + 4 * ROWS + i,
-                     r * (fourth + 4.0 * first * third + 3.0 * second * second + square * (6.0 * second + square)));
-    }
-}
-
-/* Add by how much the last cumulant changes confidences, and mean drops; see `nishimori._fit.expansion`. */
-static NO_INLINE void add_last_orders(const double *restrict ec, const double *restrict ts, const double *restrict last,
-                                      double step_ec, double step_ts, const double *restrict weights, int n,
-                                      double *restrict total)
-{
-    double ec2 = step_ec * step_ec, ts2 = step_ts * step_ts;
-    double ec_in_log = ec2 * ec2 * ec2 / 720.0, ts_in_log = ts2 * ts2 * ts2 / 720.0;
-    double ts_in_slope = ts2 * ts2 * fabs(step_ts) / 120.0;
-    double in_confidence = 0.0, in_energy = 0.0;
-    SIMD(reduction(+ : in_confidence, in_energy))
-    for (int i = 0; i < n; i++) {
-        double size = fabs(last[i]) * weights[i];
-        double top = 1.0 / (1.0 + ec[i]);
-        in_confidence += size * ec_in_log * top * top * ec[i];
-        top = 1.0 / (1.0 + ts[i]);
-        in_energy += size * (ts_in_slope * ts[i] * top + ts_in_log * fabs(ts[ROWS + i]) * top * top);
-    }
-    total[N_SUMS] += in_confidence;
-    total[N_SUMS + 1] += in_energy;
-}
-
 /* --- what is exported ----------------------------------------------------------------------------------------------------
 Each returns NO_MEMORY (-1), or whether some logit or label has to be checked: a logit that is NaN, infinite or too large, or a
 label that is not the number of a class. Logits lie in memory row after row. `kind` says of which type they are, and in which
@@ -622,7 +587,7 @@ EXPORT int EXPORTED(nishimori_power_sums)(int kind, const void *z, int64_t n, in
     return power_sums_double(z, n, n_classes, plan, n_powers, peak, top, sums);
 }
 
-/* Add the sums of a pair of observables over all rows to `total` (40). */
+/* Add the sums of a pair of observables over all rows to `total` (42). */
 EXPORT int EXPORTED(nishimori_block_sums)(int kind, const void *z, const int64_t *labels, const double *weights, int64_t n,
                                           int64_t n_classes, const nishimori_plan *plan, double *total)
 {
@@ -633,41 +598,6 @@ EXPORT int EXPORTED(nishimori_block_sums)(int kind, const void *z, const int64_t
     if (kind == WIDENED)
         return block_sums_widened(z, labels, weights, n, n_classes, plan, total);
     return block_sums_double(z, labels, weights, n, n_classes, plan, total);
-}
-
-/* Rows as functions of β: R, the cumulants (6, stride), the label's d, and whether the top class is true. */
-EXPORT int EXPORTED(nishimori_expand)(int kind, const void *z, const int64_t *labels, const double *weights, int64_t n,
-                                      int64_t n_classes, const nishimori_plan *plan, int64_t stride, double *rest,
-                                      double *cumulants, double *drops, unsigned char *right)
-{
-    if (n_classes < 1)
-        return n > 0;
-    if (kind == FLOAT)
-        return expand_float(z, labels, weights, n, n_classes, plan, stride, rest, cumulants, drops, right);
-    if (kind == WIDENED)
-        return expand_widened(z, labels, weights, n, n_classes, plan, stride, rest, cumulants, drops, right);
-    return expand_double(z, labels, weights, n, n_classes, plan, stride, rest, cumulants, drops, right);
-}
-
-/* Add the sums of a pair of observables over expanded rows, a step away for each, and what the last cumulant changes, to `total`
-(42). */
-EXPORT int EXPORTED(nishimori_expanded_sums)(const double *rest, const double *cumulants, int64_t stride, const double *drops,
-                                             const unsigned char *right, const double *weights, int64_t n, double step_ec,
-                                             double step_ts, double *total)
-{
-    double sums[2 * 5 * ROWS], is_right[ROWS];
-    const double *ts = step_ec == step_ts ? sums : sums + 5 * ROWS;
-    for (int64_t start = 0; start < n; start += ROWS) {
-        int here = (int)(n - start < ROWS ? n - start : ROWS);
-        powers_after(rest + start, cumulants + start, stride, here, step_ec, sums);
-        if (ts != sums)
-            powers_after(rest + start, cumulants + start, stride, here, step_ts, sums + 5 * ROWS);
-        for (int i = 0; i < here; i++)
-            is_right[i] = right[start + i] ? 1.0 : 0.0;
-        add_rows(sums, ts, is_right, drops + start, weights + start, here, total);
-        add_last_orders(sums, ts, cumulants + 5 * stride + start, step_ec, step_ts, weights + start, here, total);
-    }
-    return 0;
 }
 
 EXPORT int EXPORTED(nishimori_half_power_sums)(const uint16_t *z, const double *values, int64_t n, int64_t n_classes,
@@ -697,7 +627,7 @@ EXPORT int EXPORTED(nishimori_half_block_sums)(const uint16_t *z, const double *
                                                double *total)
 {
     counted_row row;
-    double sums[2 * 5 * ROWS], right[ROWS], drops[ROWS];
+    double sums[2 * PAIR_POWERS * ROWS], right[ROWS], drops[ROWS];
     int is_unusual = 0;
     if (n_classes < 1)
         return n > 0;
@@ -705,36 +635,17 @@ EXPORT int EXPORTED(nishimori_half_block_sums)(const uint16_t *z, const double *
         return NO_MEMORY;
     for (int64_t start = 0; start < n; start += ROWS) {
         int here = (int)(n - start < ROWS ? n - start : ROWS);
-        is_unusual |= fill_half(z + start * n_classes, values, labels + start, weights + start, here, n_classes, plan, 5, ROWS,
-                                &row, sums, right, drops);
-        add_rows(sums, sums + (plan->n_betas - 1) * 5 * ROWS, right, drops, weights + start, here, total);
+        is_unusual |= fill_half(z + start * n_classes, values, labels + start, weights + start, here, n_classes, plan,
+                                PAIR_POWERS, ROWS, &row, sums, right, drops);
+        add_rows(sums, sums + (plan->n_betas - 1) * PAIR_POWERS * ROWS, right, drops, weights + start, here, total);
     }
     free(row.memory);
     return is_unusual;
 }
 
-EXPORT int EXPORTED(nishimori_half_expand)(const uint16_t *z, const double *values, const int64_t *labels, const double *weights,
-                                           int64_t n, int64_t n_classes, const nishimori_plan *plan, int64_t stride, double *rest,
-                                           double *cumulants, double *drops, unsigned char *right)
-{
-    counted_row row;
-    double sums[7 * ROWS], is_right[ROWS];
-    int is_unusual = 0;
-    if (n_classes < 1)
-        return n > 0;
-    if (!open_counted_row(&row))
-        return NO_MEMORY;
-    for (int64_t start = 0; start < n; start += ROWS) {
-        int here = (int)(n - start < ROWS ? n - start : ROWS);
-        is_unusual |= fill_half(z + start * n_classes, values, labels + start, weights + start, here, n_classes, plan, 7, ROWS,
-                                &row, sums, is_right, drops + start);
-        for (int i = 0; i < here; i++)
-            right[start + i] = is_right[i] != 0.0;
-        store_cumulants(sums, here, stride, rest + start, cumulants + start);
-    }
-    free(row.memory);
-    return is_unusual;
-}
+/* --- what a sketch keeps ------------------------------------------------------------------------------------------------ */
+
+#include "native_sketch.h"
 
 /* The probabilities of each row, (n, n_classes), of the type of the logits, which is FLOAT or DOUBLE. */
 EXPORT int EXPORTED(nishimori_softmax)(int kind, const void *z, int64_t n, int64_t n_classes, const nishimori_term *term,

@@ -22,19 +22,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nishimori._kernels.block import PowerSums, RowsNearBeta, doublings
+from nishimori._kernels.block import PowerSums, doublings
 from nishimori._kernels.half import takes_half
+from nishimori._kernels.node_sums import NodeSums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 
-__all__ = ["block_sums", "expand", "expanded_sums", "power_sums", "takes_half", "takes_unchecked"]
+__all__ = ["block_sums", "node_sums", "power_sums", "takes_half", "takes_unchecked"]
 
 MAX_ORDER = 6
 
 # Those of native.c.
-_ABI = 2
-_N_SUMS = 40
+_ABI = 4
+_N_SUMS = 42
 _NO_MEMORY = -1
 
 _VARIABLE = "NISHIMORI_NATIVE_VARIANT"
@@ -70,14 +71,12 @@ _P, _N, _I, _D = c_void_p, c_int64, c_int, c_double
 _ARGUMENTS = {
     "power_sums": (_I, _P, _N, _N, _P, _I, _P, _P, _P),
     "block_sums": (_I, _P, _P, _P, _N, _N, _P, _P),
-    "expand": (_I, _P, _P, _P, _N, _N, _P, _N, _P, _P, _P, _P),
-    "expanded_sums": (_P, _P, _N, _P, _P, _P, _N, _D, _D, _P),
+    "node_sums": (_I, _P, _P, _P, _N, _N, _P, _N, _I, _D, _P, _P, _P, _P, _P),
     "softmax": (_I, _P, _N, _N, _P, _P),
     "group_sums": (_I, _P, _P, _P, _P, _N, _N, _P, _P, _N, _I, _I, _P),
     "score_sums": (_I, _P, _P, _P, _N, _N, _P, _D, _I, _P, _N, _P, _P),
     "half_power_sums": (_P, _P, _N, _N, _P, _I, _P, _P, _P),
     "half_block_sums": (_P, _P, _P, _P, _N, _N, _P, _P),
-    "half_expand": (_P, _P, _P, _P, _N, _N, _P, _N, _P, _P, _P, _P),
 }
 
 
@@ -212,10 +211,10 @@ def _n_threads() -> int:
     return int(wanted)
 
 
-def _in_blocks(logits: HostArray, work: Callable[[slice], S]) -> list[S]:
-    """What ``work`` gives for each block of rows, in order; there is at least one block."""
+def _in_blocks(logits: HostArray, work: Callable[[slice], S], multiple: int = 1) -> list[S]:
+    """What ``work`` gives for each block of rows, in order: at least one, and all but the last have a ``multiple`` of rows."""
     n, n_classes = logits.shape
-    step = max(_BLOCK // max(n_classes, 1), 1)
+    step = max(_BLOCK // max(n_classes, 1) // multiple, 1) * multiple
     blocks = [slice(start, min(start + step, n)) for start in range(0, max(n, 1), step)]
     n_threads = min(_n_threads(), len(blocks))
     if n_threads == 1:
@@ -240,18 +239,16 @@ def _dtype(logits: HostArray) -> "np.dtype[Any]":
     return dtype
 
 
-def _is_plain(logits: HostArray) -> bool:
-    return logits.flags.c_contiguous and logits.flags.aligned and logits.dtype.isnative
-
-
 def _kind(logits: HostArray, in_double: bool) -> int:
     """FLOAT, WIDENED or DOUBLE in native.c."""
     return 2 if _dtype(logits) == _DOUBLE else int(in_double)
 
 
 def takes_unchecked(logits: HostArray) -> bool:
-    """Whether these can be read as they are."""
-    return logits.ndim == 2 and (logits.dtype in _OFFSET or takes_half(logits)) and _is_plain(logits)
+    """Whether `block_sums` can read these logits, and notices what a check would refuse. Rows may be apart in memory."""
+    if logits.ndim != 2 or not (logits.dtype in _OFFSET or takes_half(logits)):
+        return False
+    return logits.strides[1] == logits.itemsize and logits.flags.aligned and logits.dtype.isnative
 
 
 def _half(logits: HostArray) -> tuple[HostArray, HostArray]:
@@ -312,32 +309,46 @@ def block_sums(
     return np.append(total, [np.count_nonzero(weights), 0, total[18] / logits.shape[1], 0])
 
 
-def expand(logits: HostArray, labels: HostArray, weights: HostArray, beta: float, *, exact: bool = False) -> RowsNearBeta:
-    """Rows as functions of β near ``beta``; see `nishimori._fit.expansion`. Rows of weight zero do not depend on β."""
-    n, n_classes = logits.shape
-    columns = RowsNearBeta(np.empty(n), np.empty((MAX_ORDER, n)), np.empty(n), np.empty(n, bool))
+# --- what a sketch keeps ---------------------------------------------------------------------------------------------------
+
+_TILE = 8  # rows that C reads together
+
+
+def node_sums(
+    logits: HostArray,
+    labels: HostArray,
+    weights: HostArray,
+    nodes: Sequence[float],
+    beyond: Sequence[float],
+    n_bins: int,
+    bin_scale: float,
+) -> NodeSums | None:
+    """What a sketch keeps of rows at each of its ``nodes``; None if some logit or label has to be checked first.
+
+    ``beyond`` is twice the β of those nodes for which no node is that. A confidence c is in the bin ceil(c·``bin_scale``) - 1.
+    Rows of weight zero may hold anything.
+    """
+    plan = _exp_plan((*nodes, *beyond), _DOUBLE, True)
+    ends, places = plan.kept[2:4]  # of the chains
+    assert {*places[ends[1:] - 1].tolist()} == {*range(len(nodes), len(nodes) + len(beyond))}, "twice each node is there"
     labels, weights = _contiguous(labels, np.int64), _contiguous(weights, np.float64)
-    is_half = takes_half(logits)
-    plan = _exp_plan((beta,), _DOUBLE if exact or is_half else _dtype(logits), False)
+    unusual: list[slice] = []  # blocks; the others need not be read then
 
-    def work(rows: slice) -> bool:
-        part = [each[..., rows] for each in columns[:4]]
-        given = labels[rows], weights[rows], rows.stop - rows.start, n_classes, plan.c, n, *part
-        if is_half:
-            return _call("half_expand", *_half(logits[rows]), *given)
+    def work(rows: slice) -> NodeSums:
+        found = NodeSums.zeros(len(nodes), n_bins)
+        if unusual:
+            return found
         z = _rows(logits, rows)
-        return _call("expand", _kind(z, plan.in_double), z, *given)
+        given = labels[rows], weights[rows], rows.stop - rows.start, logits.shape[1], plan.c, len(nodes), n_bins, bin_scale
+        if _call("node_sums", _kind(z, True), z, *given, *found.arrays()):
+            unusual.append(rows)
+        return found
 
-    return columns._replace(is_usual=not any(_in_blocks(logits, work)))
+    parts = _in_blocks(logits, work, _TILE)
+    return None if unusual else sum(parts[1:], parts[0])
 
 
-def expanded_sums(rows: RowsNearBeta, weights: HostArray, step_ec: float, step_ts: float) -> HostArray:
-    """The sums of a pair of observables a step away, each, and what the last cumulant changes."""
-    total, n = np.zeros(_N_SUMS + 2), len(weights)
-    rest, cumulants, drops = (_contiguous(each, np.float64) for each in (rows.rest, rows.cumulants, rows.label_drops))
-    right, weights = _contiguous(rows.right, bool), _contiguous(weights, np.float64)
-    _call("expanded_sums", rest, cumulants, n, drops, right, weights, n, step_ec, step_ts, total)
-    return total
+# --- probabilities, scores and groups ----------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=64)

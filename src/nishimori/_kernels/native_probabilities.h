@@ -8,6 +8,13 @@ to 1 in float, each would lose up to 6e-8. */
 transpositions. */
 #define MANY (3 * WIDTH)
 
+/* A logit is unusual if it is NaN or infinite, or larger in size than the limit. */
+static ALWAYS_INLINE MASK FN(unusual)(VECTOR z)
+{
+    VECTOR zero = {0}, size = VMAX(z, -z); /* NaN if z is */
+    return ~MASK_OF(size <= zero + (T)LIMIT_OF_LOGITS);
+}
+
 /* Weights of one vector of differences, and their sums: of those below the maximum, and of those at it. NaN counts as at it, so
 that no sum is zero. */
 static ALWAYS_INLINE VECTOR FN(weigh)(VECTOR d, FN(constants) c, VECTOR *below, VECTOR *at)

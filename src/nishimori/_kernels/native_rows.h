@@ -2,7 +2,8 @@
 
 native.c includes this file once per pair. Before that it defines Z, T and FN (the suffix of all functions), and for T: VECTOR
 and MASK (as many numbers and integers as the processor takes at once), WIDTH (how many), INTEGER (of the same size), VFMA, VMAX,
-SHIFT, ROUND, POLYNOMIAL, LIMIT and LEAST_SQUARED.
+TAINT, SHIFT, ROUND, POLYNOMIAL and LEAST_SQUARED. STORED, STORED_WIDTH, STORED_MAX and STORED_TAINT are the same for Z, LOGITS is a
+vector of as many Z as VECTOR has numbers, and larger logits than LIMIT_OF_LOGITS have to be checked.
 
 The sums of a row are Σ_k d_k^j exp(β d_k) with d_k = z_k - max(z). With many classes the lanes of a vector are columns of one
 row; with few classes a block of rows is transposed and the lanes are rows. */
@@ -78,13 +79,6 @@ static ALWAYS_INLINE VECTOR FN(scaled)(VECTOR d, FN(constants) c)
     return VMAX(d * c.scale, zero + c.smallest);
 }
 
-/* A logit is unusual if it is NaN or infinite, or larger in size than the limit. */
-static ALWAYS_INLINE MASK FN(unusual)(VECTOR z)
-{
-    VECTOR zero = {0}, size = VMAX(z, -z); /* NaN if z is */
-    return ~MASK_OF(size <= zero + (T)LIMIT);
-}
-
 /* Σ y^j w of the classes that were added. */
 typedef struct {
     VECTOR a0, a1, a2, a3, a4, a5, a6;
@@ -102,10 +96,10 @@ static ALWAYS_INLINE void FN(add)(FN(powers) *to, VECTOR y, VECTOR w, int n_powe
         to->a3 += w2 * y;
         to->a4 += w4;
     }
-    if (n_powers > 5) {
+    if (n_powers > 5)
         to->a5 += w4 * y;
+    if (n_powers > 6)
         to->a6 += w4 * y2;
-    }
 }
 
 static NO_INLINE void FN(square)(T *weights, int n)
@@ -140,7 +134,9 @@ static ALWAYS_INLINE void FN(sum_columns)(const Z *z, T largest, int n, FN(const
     if (n_powers > 3)
         result[3] = FN(total)(sums.a3), result[4] = FN(total)(sums.a4);
     if (n_powers > 5)
-        result[5] = FN(total)(sums.a5), result[6] = FN(total)(sums.a6);
+        result[5] = FN(total)(sums.a5);
+    if (n_powers > 6)
+        result[6] = FN(total)(sums.a6);
 }
 
 #define ORDERS(call)                                                                                                           \
@@ -153,6 +149,8 @@ static ALWAYS_INLINE void FN(sum_columns)(const Z *z, T largest, int n, FN(const
             call(3);                                                                                                           \
         } else if (n_powers <= 5) {                                                                                            \
             call(5);                                                                                                           \
+        } else if (n_powers == 6) {                                                                                            \
+            call(6);                                                                                                           \
         } else {                                                                                                               \
             call(7);                                                                                                           \
         }                                                                                                                      \
@@ -182,41 +180,42 @@ static NO_INLINE void FN(sum_again)(const Z *z, T largest, int n, FN(constants) 
 /* The largest logit of a row, its first column, and whether some logit is unusual. It brings the row into the cache. */
 static NO_INLINE Z FN(first_maximum)(const Z *z, int64_t n_classes, int64_t *top, int *is_unusual)
 {
-    Z largest = -(Z)INFINITY;
+    /* In the type of the logits, of which a vector may hold twice as many as of the type of the sums. */
+    Z largest = -(Z)INFINITY, each[STORED_WIDTH], some = 0;
     int64_t begin = 0;
-    MASK bad = {0};
-    INTEGER some = 0, each_bad[WIDTH];
-    T each[WIDTH];
+    STORED none = {0}, taint = none;
     for (int64_t start = 0; start < n_classes; start += CHUNK) {
         int n = (int)(n_classes - start < CHUNK ? n_classes - start : CHUNK), k = 0;
         const Z *part = z + start;
         Z here = -(Z)INFINITY;
-        VECTOR zero = {0}, most = zero - (T)INFINITY;
-        for (; k + WIDTH <= n; k += WIDTH) {
-            VECTOR new = FN(load_logits)(part + k);
-            most = VMAX(new, most);
-            bad |= FN(unusual)(new);
+        STORED most = none - (Z)INFINITY;
+        for (; k + STORED_WIDTH <= n; k += STORED_WIDTH) {
+            STORED new;
+            memcpy(&new, part + k, sizeof new);
+            most = STORED_MAX(new, most);
+            taint = STORED_TAINT(taint, new);
         }
         memcpy(each, &most, sizeof most);
-        for (int i = 0; i < WIDTH; i++)
-            here = each[i] > here ? (Z)each[i] : here;
+        for (int i = 0; i < STORED_WIDTH; i++)
+            here = each[i] > here ? each[i] : here;
         for (; k < n; k++) {
             here = part[k] > here ? part[k] : here;
-            some |= !((part[k] < 0 ? -part[k] : part[k]) <= (Z)LIMIT_OF_LOGITS);
+            if (!((part[k] < 0 ? -part[k] : part[k]) <= (Z)LIMIT_OF_LOGITS))
+                some = (Z)NAN;
         }
         if (here > largest) {
             largest = here;
             begin = start;
         }
     }
-    memcpy(each_bad, &bad, sizeof bad);
-    for (int i = 0; i < WIDTH; i++)
-        some |= each_bad[i];
+    memcpy(each, &taint, sizeof taint);
+    for (int i = 0; i < STORED_WIDTH; i++)
+        some += each[i];
     int n = (int)(n_classes - begin < CHUNK ? n_classes - begin : CHUNK), place = 0;
     while (place < n - 1 && z[begin + place] != largest)
         place++;
     *top = begin + place;
-    *is_unusual = some != 0;
+    *is_unusual = some != 0; /* NaN is not 0 */
     return largest;
 }
 
@@ -320,20 +319,20 @@ static NO_INLINE void FN(transpose)(const Z *restrict z, int n_rows, int n_class
             columns[k * LANES + i] = i < n_rows ? (T)z[i * n_classes + k] : 0;
 }
 
-static NO_INLINE void FN(lane_maxima)(const T *columns, int n_classes, T *largest, INTEGER *place, INTEGER *unusual)
+static NO_INLINE void FN(lane_maxima)(const T *columns, int n_classes, T *largest, INTEGER *place, T *tainted)
 {
     for (int i = 0; i < LANES; i += WIDTH) {
-        VECTOR zero = {0}, most = zero - (T)INFINITY;
-        MASK none = {0}, at = none, bad = none;
+        VECTOR zero = {0}, most = zero - (T)INFINITY, taint = zero;
+        MASK none = {0}, at = none;
         for (int k = 0; k < n_classes; k++) {
             VECTOR z = FN(load)(columns + k * LANES + i);
-            bad |= FN(unusual)(z);
+            taint = TAINT(taint, z);
             at = SELECT_INTEGER(z > most, none + (INTEGER)k, at);
             most = VMAX(z, most);
         }
         FN(store)(largest + i, most);
         memcpy(place + i, &at, sizeof at);
-        memcpy(unusual + i, &bad, sizeof bad);
+        FN(store)(tainted + i, taint);
     }
 }
 
@@ -356,10 +355,10 @@ static ALWAYS_INLINE void FN(sum_lanes)(const T *columns, const T *largest, int 
             FN(store)(result + 3 * LANES + i, sums.a3);
             FN(store)(result + 4 * LANES + i, sums.a4);
         }
-        if (n_powers > 5) {
+        if (n_powers > 5)
             FN(store)(result + 5 * LANES + i, sums.a5);
+        if (n_powers > 6)
             FN(store)(result + 6 * LANES + i, sums.a6);
-        }
     }
 }
 
@@ -403,11 +402,11 @@ static int FN(by_rows)(const Z *z, int n_rows, int n_classes, const double *weig
                        int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
 {
     T *columns = scratch, *known = scratch + (size_t)n_classes * LANES;
-    T largest[LANES], parts[7 * LANES];
-    INTEGER place[LANES], unusual[LANES];
+    T largest[LANES], tainted[LANES], parts[7 * LANES];
+    INTEGER place[LANES];
     int is_unusual = 0;
     FN(transpose)(z, n_rows, n_classes, columns);
-    FN(lane_maxima)(columns, n_classes, largest, place, unusual);
+    FN(lane_maxima)(columns, n_classes, largest, place, tainted);
     for (int i = 0; i < LANES; i++)
         columns[place[i] * LANES + i] = -(T)INFINITY; /* the top class is left out */
     for (int64_t chain = 0; chain < plan->n_chains; chain++) {
@@ -440,7 +439,7 @@ static int FN(by_rows)(const Z *z, int n_rows, int n_classes, const double *weig
         } else {
             top[i] = place[i];
             peak[i] = (Z)largest[i];
-            is_unusual |= unusual[i] != 0;
+            is_unusual |= tainted[i] != 0; /* NaN is not 0 */
         }
     }
     return is_unusual;
@@ -507,7 +506,7 @@ static int FN(block_sums)(const Z *z, const int64_t *labels, const double *weigh
                           const nishimori_plan *plan, double *total)
 {
     T *memory, *scratch = aligned_memory(FN(scratch_size)(n_classes) * sizeof(T), (void **)&memory);
-    double sums[2 * 5 * ROWS], right[ROWS], drops[ROWS];
+    double sums[2 * PAIR_POWERS * ROWS], right[ROWS], drops[ROWS];
     int64_t top[ROWS];
     Z peak[ROWS];
     int is_unusual = 0;
@@ -516,33 +515,9 @@ static int FN(block_sums)(const Z *z, const int64_t *labels, const double *weigh
     for (int64_t start = 0; start < n; start += ROWS) {
         int here = (int)(n - start < ROWS ? n - start : ROWS);
         const Z *rows = z + start * n_classes;
-        is_unusual |= FN(fill)(rows, here, n_classes, weights + start, plan, 5, ROWS, scratch, top, peak, sums);
+        is_unusual |= FN(fill)(rows, here, n_classes, weights + start, plan, PAIR_POWERS, ROWS, scratch, top, peak, sums);
         is_unusual |= FN(label_rows)(rows, labels + start, here, n_classes, top, peak, right, drops);
-        add_rows(sums, sums + (plan->n_betas - 1) * 5 * ROWS, right, drops, weights + start, here, total);
-    }
-    free(memory);
-    return is_unusual;
-}
-
-static int FN(expand)(const Z *z, const int64_t *labels, const double *weights, int64_t n, int64_t n_classes,
-                      const nishimori_plan *plan, int64_t stride, double *rest, double *cumulants, double *drops,
-                      unsigned char *right)
-{
-    T *memory, *scratch = aligned_memory(FN(scratch_size)(n_classes) * sizeof(T), (void **)&memory);
-    double sums[7 * ROWS], is_right[ROWS];
-    int64_t top[ROWS];
-    Z peak[ROWS];
-    int is_unusual = 0;
-    if (!scratch)
-        return NO_MEMORY;
-    for (int64_t start = 0; start < n; start += ROWS) {
-        int here = (int)(n - start < ROWS ? n - start : ROWS);
-        const Z *rows = z + start * n_classes;
-        is_unusual |= FN(fill)(rows, here, n_classes, weights + start, plan, 7, ROWS, scratch, top, peak, sums);
-        is_unusual |= FN(label_rows)(rows, labels + start, here, n_classes, top, peak, is_right, drops + start);
-        for (int i = 0; i < here; i++)
-            right[start + i] = is_right[i] != 0.0;
-        store_cumulants(sums, here, stride, rest + start, cumulants + start);
+        add_rows(sums, sums + (plan->n_betas - 1) * PAIR_POWERS * ROWS, right, drops, weights + start, here, total);
     }
     free(memory);
     return is_unusual;

@@ -1,8 +1,10 @@
 """What kernels find in the rows of a batch, returned as values: nothing is written into the batch.
 
-`row_sums` gives sums over the classes of each row. `block_sums` and `near_beta` give more at once, where the kernel of the
-batch can do that. All of them also return what the kernel had to find on its way, such as which answers are right, so that a
+`row_sums` gives sums over the classes of each row, and `block_sums` those over rows too, where the kernel of the batch can do
+that. Both also return what the kernel had to find on its way, such as which answers are right, so that a
 pass need not look for it again.
+
+`node_sums` gives all that a sketch keeps of rows, where the kernel can do that.
 """
 
 from collections.abc import Sequence
@@ -11,9 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from nishimori._kernels import native
 from nishimori._kernels.array_api import boltzmann
-from nishimori._kernels.block import BlockSums, PowerSums, RowsNearBeta
+from nishimori._kernels.block import BlockSums, PowerSums
 from nishimori._kernels.kernel import Kernel, kernel_for
+from nishimori._kernels.node_sums import NodeSums
 from nishimori._rows.batch import Batch
 from nishimori._rows.top_k_rows import CompletedBatch
 from nishimori._support import arrays
@@ -126,16 +130,8 @@ def block_sums(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> 
     return kernel_of(batch).block_sums(_as_stored(batch), batch.labels, batch.weights, beta_ec, beta_ts, exact=exact)
 
 
-def near_beta(batch: Batch, beta: float, *, exact: bool) -> RowsNearBeta | None:
-    """Rows as functions of β, where the kernel can do that by itself; see `_fit.expansion`."""
-    expand = kernel_of(batch).expand
-    if expand is None or not _is_plain(batch):
-        return None
-    return expand(_as_stored(batch), batch.labels, batch.weights, beta, exact=_in_double((beta,), exact))
-
-
 def takes_unchecked(batch: Batch) -> bool:
-    """Whether `block_sums` and `near_beta` read all of these rows at once, and notice what a check would refuse."""
+    """Whether `block_sums` reads all of these rows at once, and notices what a check would refuse."""
     return kernel_of(batch).takes_unchecked(batch.logits)
 
 
@@ -150,3 +146,19 @@ def _is_plain(batch: Batch) -> bool:
 
 def _in_double(betas: Sequence[float], exact: bool) -> bool:
     return exact or not all(_LEAST_SINGLE < beta < 1 / _LEAST_SINGLE for beta in betas)
+
+
+def gives_node_sums(batch: Batch) -> bool:
+    """Whether `node_sums` can read these rows, if no logit and no label has to be checked first."""
+    is_double_or_single = arrays.dtype_name(batch.logits) in ("float32", "float64")
+    return is_double_or_single and _is_plain(batch) and kernel_of(batch).name == "native" and not reads_stored(batch)
+
+
+def node_sums(batch: Batch, nodes: Sequence[float], beyond: Sequence[float], n_bins: int, bin_scale: float) -> NodeSums | None:
+    """What a sketch keeps of rows, where the kernel can do without a number per row and node.
+
+    None if it cannot, or if it has found a number that has to be masked or checked. Rows of weight zero may hold anything.
+    """
+    if not gives_node_sums(batch) or batch.masked:
+        return None
+    return native.node_sums(batch.logits, batch.labels, batch.weights, nodes, beyond, n_bins, bin_scale)

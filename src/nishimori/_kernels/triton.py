@@ -1,4 +1,4 @@
-"""Power sums of CUDA tensors in Triton: the logits stay where they are, and 44 numbers go to the host.
+"""Power sums of CUDA tensors in Triton: the logits stay where they are, and 46 numbers go to the host.
 
 The kernels themselves are in `triton_kernels`; here are the functions that choose their sizes and launch them.
 """
@@ -19,12 +19,27 @@ from nishimori._support.arrays import Array, HostArray
 _UNCHECKED = (torch.float32, torch.bfloat16, torch.float16)
 
 _FEW_CLASSES = 32
-_N_BLOCK_SUMS = 44
+_N_BLOCK_SUMS = 46
 # The sums of more β than this do not fit into the registers.
 _LONGEST_CHAIN = 6
 
 # From this many weights on, the rounding errors of the processor's exp2 average out.
 _MANY_WEIGHTS = 2**18
+
+# Sums of fewer weights are computed in float64 if they have to be exact, in hardly more time. Of others, some rows tell whether
+# float32 is enough: fewer if they have many classes, whose errors average out in each row.
+_FEW_WEIGHTS = 2**22
+_TELLING, _TELLING_LEAST, _TELLING_WEIGHTS = 1024, 32, 2**20
+
+# An error of a temperature that is small compared with 1e-8, which is promised.
+_ENOUGH = 5e-9
+
+# Float32 rounds the weight of a class by about this relative amount. Errors of different rows are independent.
+_SINGLE = 2.0**-24
+
+# Where the gap, its derivatives, and the sum of the squares of weight times slope are among the sums.
+_EC_SUMS, _TS_SUMS = (0, 2, 3, 4, 34), (6, 8, 9, 10, 35)
+_EC_SPREAD, _TS_SPREAD = 5, 11
 
 
 def takes_unchecked(logits: Array) -> bool:
@@ -70,10 +85,42 @@ def block_sums(
 ) -> HostArray:
     """The sums that expectation consistency needs at one β and temperature scaling at another, and what was counted.
 
-    With ``exact`` they are computed in float64. Rows of weight zero are in none of them, and may hold anything; weights of None
-    are ones. There is one transfer to the host.
+    Those that have to be ``exact`` are computed in float32 if that has the same gaps as float64 in some of the rows, else in
+    float64, which takes several times as long. Rows of weight zero are in none of them, and may hold anything;
+    weights of None are ones. Each call of a kernel is one transfer to the host.
     """
-    logits = _with_rows(logits)
+    logits, betas = _with_rows(logits), (beta_ec, beta_ts)
+    if not exact:
+        return _sums_of_rows(logits, labels, weights, betas, exact=False)
+    step = logits.shape[0] // min(_TELLING, max(_TELLING_LEAST, _TELLING_WEIGHTS // logits.shape[1]))
+    if logits.dtype != torch.float64 and logits.numel() > _FEW_WEIGHTS and step > 1:
+        some = (logits[::step], labels[::step], None if weights is None else weights[::step])
+        single, double = (_sums_of_rows(*some, betas, exact=each) for each in (False, True))
+        found = _sums_of_rows(logits, labels, weights, betas, exact=False)
+        if _is_close(single, double, betas) and _many_decide(found):
+            return found
+    return _sums_of_rows(logits, labels, weights, betas, exact=True)
+
+
+def _is_close(single: HostArray, double: HostArray, betas: tuple[float, float]) -> bool:
+    """Whether the mean gaps in float32 and float64 differ by less than would move a temperature."""
+    return all(
+        abs(single[gap] - double[gap]) <= _ENOUGH * beta * abs(double[slope])
+        for beta, (gap, slope, *_) in zip(betas, (_EC_SUMS, _TS_SUMS), strict=True)
+    )
+
+
+def _many_decide(sums: HostArray) -> bool:
+    """Whether as many rows decide about each temperature as it takes for errors of float32 to average out."""
+    return all(
+        _SINGLE * math.sqrt(sums[spread]) <= _ENOUGH * abs(sums[slope])
+        for spread, slope in ((_EC_SPREAD, _EC_SUMS[1]), (_TS_SPREAD, _TS_SUMS[1]))
+    )
+
+
+def _sums_of_rows(logits: Array, labels: Array, weights: Array | None, betas: tuple[float, float], *, exact: bool) -> HostArray:
+    """The sums in float64 if they are ``exact``, else in float32."""
+    beta_ec, beta_ts = betas
     mode = _mode(logits, exact)
     scaled = _scale_and_rates(beta_ec, beta_ts)
     # One column per program: no two programs write to the same place.
@@ -85,8 +132,8 @@ def block_sums(
     total: HostArray = partial.sum(dim=1).cpu().numpy()
     if mode == "fast":
         scale, ec_rate, ts_rate = scaled[0], scaled[1], scaled[4]
-        _shift(total, (0, 2, 3, 4), beta_ec - ec_rate * math.log(2) * scale)
-        _shift(total, (6, 8, 9, 10), beta_ts - ts_rate * math.log(2) * scale)
+        _shift(total, _EC_SUMS, beta_ec - ec_rate * math.log(2) * scale)
+        _shift(total, _TS_SUMS, beta_ts - ts_rate * math.log(2) * scale)
     return total
 
 

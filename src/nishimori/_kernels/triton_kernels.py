@@ -296,7 +296,7 @@ def power_sums_many(
         _store_powers(sums + row, n, powers, tied, scale, True, ORDER, CHAIN)
 
 
-# The kernels of `block_sums`: powers up to 3 for expectation consistency, then up to 4 for temperature scaling.
+# The kernels of `block_sums`: powers up to 4 for expectation consistency, then up to 5 for temperature scaling.
 
 
 @_jit
@@ -307,7 +307,7 @@ def block_sums_few(
     rates = ((ec_rate, ec_low, ec_lowest), (ts_rate, ts_low, ts_lowest))
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     start = logits + row * stride
-    peak, top, tied, masked, powers = _sums_few(start, row < n, n_classes, scale, rates, (3, 4), 9, MODE, ROWS)
+    peak, top, tied, masked, powers = _sums_few(start, row < n, n_classes, scale, rates, (4, 5), 11, MODE, ROWS)
     label, weight, known = _labels(labels, weights, row, row < n, n_classes, WEIGHTED)
     at_label = tl.load(start + label, mask=weight != 0, other=0.0).to(tl.float64)
     counts = (n_classes, tied, masked, known)
@@ -327,10 +327,10 @@ def block_sums_many(
     # What comes after the sums is done for all rows together: lane i keeps the results of row i.
     lane = tl.arange(0, 32)
     peaks, tops, ties = tl.zeros([32], dtype), tl.zeros([32], tl.int32), tl.full([32], 1.0, tl.float32)
-    masks, powers = tl.zeros([32], tl.float32), _zeros(9, 32, tl.float64)
+    masks, powers = tl.zeros([32], tl.float32), _zeros(11, 32, tl.float64)
     for i in range(count):
         row = logits + (first + i) * stride * UNIT
-        peak, tied, masked, sums = _sums_many(row, n_units, scale, rates, (3, 4), 1, 9, MODE, UNIT, TILES, LANES, VECTOR)
+        peak, tied, masked, sums = _sums_many(row, n_units, scale, rates, (4, 5), 1, 11, MODE, UNIT, TILES, LANES, VECTOR)
         if tied > 1:  # otherwise the logit at the label tells whether it is the largest
             tops = tl.where(lane == i, _top_many(row, n_units, peak, UNIT, TILES, LANES, VECTOR), tops)
         peaks, ties, masks = _select(lane == i, (peak, tied, masked), (peaks, ties, masks))
@@ -375,16 +375,19 @@ def _store_block_sums(partial, peak, counts, powers, bias, scale, at_label, righ
     extra = tied.to(tl.float64) - 1
     d = tl.where(there, at_label - peak.to(tl.float64), 0.0)
     right = right & there
-    confidence, doubt, m1, m2, m3 = _moments(powers, 0, 3, extra, bias, scale)
+    # Each derivative follows from those before it; see `derivatives` in _sums/gibbs.py.
+    confidence, doubt, m1, m2, m3, m4 = _moments(powers, 0, 4, extra, bias, scale)
     ec = tl.where(right, -doubt, confidence)
     ec_slope = -confidence * m1
-    ec_curvature = confidence * (2 * m1 * m1 - m2)
-    ec_jerk = confidence * (6 * m1 * (m2 - m1 * m1) - m3)
-    confidence, doubt, m1, m2, m3, m4 = _moments(powers, 4, 8, extra, bias, scale)
+    ec_curvature = -confidence * m2 - 2 * ec_slope * m1
+    ec_jerk = -confidence * m3 - 3 * (ec_slope * m2 + ec_curvature * m1)
+    ec_snap = -confidence * m4 - 4 * (ec_slope * m3 + ec_jerk * m1) - 6 * ec_curvature * m2
+    confidence, doubt, m1, m2, m3, m4, m5 = _moments(powers, 5, 10, extra, bias, scale)
     ts = m1 - d
     ts_slope = m2 - m1 * m1
-    ts_curvature = m3 - m1 * m2 - 2 * m1 * ts_slope
-    ts_jerk = m4 - 4 * m1 * m3 - 3 * m2 * m2 + 6 * m1 * m1 * (2 * m2 - m1 * m1)
+    ts_curvature = m3 - m1 * m2 - 2 * ts_slope * m1
+    ts_jerk = m4 - m1 * m3 - 3 * (ts_slope * m2 + ts_curvature * m1)
+    ts_snap = m5 - m1 * m4 - 4 * (ts_slope * m3 + ts_jerk * m1) - 6 * ts_curvature * m2
     v, hit, one = w * w, right.to(tl.float64), there.to(tl.float64)
     live = n_classes - masked.to(tl.float64)
     good = (tl.abs(peak) < float("inf")) & known
@@ -396,6 +399,7 @@ def _store_block_sums(partial, peak, counts, powers, bias, scale, at_label, righ
         w * ec_slope * ec_slope, w * ts_slope * ts_slope, w * ec_slope * ts_slope,
         w * ec * ec_slope, w * ts * ts_slope, w * ec * ts_slope, w * ts * ec_slope,
         v * ec_slope * ts_slope, v * ec * ec_slope, v * ts * ts_slope, v * ec * ts_slope, v * ts * ec_slope,
+        w * ec_snap, w * ts_snap,
         w * hit, w * (1 - hit), v * hit, v * (1 - hit), hit, (d == -float("inf")).to(tl.float64),
         one, one * masked.to(tl.float64), w / tl.maximum(live, 1.0), (there & ~good).to(tl.float64),
     )  # fmt: skip

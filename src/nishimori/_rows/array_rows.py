@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import replace
+from math import isqrt
 from typing import Any
 
 import numpy as np
 
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import RowIndex, check_number_of_clusters, cluster_codes, row_index
-from nishimori._rows.rows import Rows, T, reads_unchecked
+from nishimori._rows.rows import Rows, T, most_copied, reads_unchecked
 from nishimori._rows.scores import Scores
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
@@ -18,6 +19,9 @@ from nishimori._support.progress import Report, silent
 # Of data with so many numbers more rows are read at a time, to hide the cost of calls.
 _LARGE = 2**25
 _ROWS_OF_LARGE = 2**16
+
+# Up to this many numbers, 16 MiB of float32, a sample is a copy of random rows; larger ones are views.
+_MOST_RANDOM = 2**22
 
 # A pass that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
 _UNCHECKED_NUMBERS = 2**26
@@ -35,6 +39,14 @@ def spread(n_rows: int, size: int) -> HostArray:
     # Every n-th would alias with periodic data, and drawing them all from all rows would take longer than to compute with them.
     index: HostArray = ((np.arange(size) + np.random.default_rng(0).random(size)) * (n_rows / size)).astype(np.int64)
     return index
+
+
+def every_so_many(n_rows: int, size: int) -> slice:
+    """The numbers of at least ``size`` rows at equal distances. The step is prime, because data may be periodic."""
+    step = n_rows // size
+    while any(step % each == 0 for each in range(2, isqrt(step) + 1)):
+        step -= 1
+    return slice(None, None, step)
 
 
 class ArrayRows(Rows):
@@ -149,8 +161,13 @@ class ArrayRows(Rows):
         self._masked = dict.fromkeys((rows.start for rows in self._blocks()), masked)
 
     def sample(self, size: int) -> "ArrayRows | None":
-        """A random ``size`` of the rows, the same ones each time; None if all their weights are zero."""
-        index = spread(self.n_rows, size)
-        if not self.weights[index].any():
+        """About ``size`` of the rows, the same ones each time; None if all their weights are zero."""
+        if 2 * size > self.n_rows:
+            return self
+        rows: slice | HostArray = spread(self.n_rows, most_copied(size, self.n_classes, _MOST_RANDOM))
+        if size * self.n_classes > _MOST_RANDOM and not self.scores.is_scattered:
+            rows = every_so_many(self.n_rows, size)
+        labels, weights = self.labels[rows], self.weights[rows]
+        if not weights.any():
             return None
-        return ArrayRows(self.scores.sample(index), self.labels[index], self.weights[index], n_rows_in_all=self.n_rows)
+        return ArrayRows(self.scores.sample(rows), labels, weights, n_rows_in_all=self.n_rows)

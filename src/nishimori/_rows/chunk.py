@@ -16,7 +16,6 @@ from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import encode_values
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import ReadingTotals
-from nishimori._rows.rows import Steps, run_steps
 from nishimori._rows.scores import warn_if_probabilities
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
@@ -50,16 +49,6 @@ class Part:
         sums = self.sums if later.sums is None else later.sums if self.sums is None else self.sums + later.sums
         told = self.told + tuple(each for each in later.told if each not in self.told)
         return Part(sums, self.found + later.found, told=told)
-
-
-@dataclass(frozen=True)
-class Conclusion:
-    """What follows from the sums of all chunks, in place of the sums."""
-
-    steps: Steps
-
-    def __call__(self, part: Part) -> Part:
-        return part if part.sums is None else replace(part, sums=run_steps(self.steps, part.sums))
 
 
 @dataclass(frozen=True)

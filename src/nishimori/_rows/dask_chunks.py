@@ -6,7 +6,7 @@ clusters and groups are small, and are cut as the logits are.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from importlib import import_module
 from itertools import accumulate, pairwise
 from math import isnan, prod
@@ -75,13 +75,10 @@ class Cut:
             found.append(places)
         return found
 
-    def sum_over_chunks(
-        self, function: Callable[..., Any], *, scores: bool = True, conclude: Callable[[Any], Any] | None = None, **shared: Any
-    ) -> Any:
+    def sum_over_chunks(self, function: Callable[..., Any], *, scores: bool = True, **shared: Any) -> Any:
         """The sum of ``function`` over all chunks, from one graph.
 
-        It is called with the scores, if wanted, with all others and with the places of a chunk. The task that adds the last
-        sums applies ``conclude`` to them.
+        It is called with the scores, if wanted, with all others and with the places of a chunk.
         """
         axes, whole = tuple(range(self.n_axes)), tuple(range(self.logits.ndim))
         arguments: list[Any] = []
@@ -102,7 +99,7 @@ class Cut:
             parts,
             chunk=_as_it_is,
             combine=_add,
-            aggregate=partial(_conclude, conclude),
+            aggregate=_add,
             name="nishimori-chunk",  # which dashboards show
             dtype=object,
             split_every=at_once,
@@ -220,9 +217,3 @@ def _add(parts: Any, axis: Any, keepdims: bool) -> Any:
         return parts
     first, *others = (_add(each, axis, keepdims) for each in parts)
     return reduce(add, others, first)
-
-
-def _conclude(conclude: Callable[[Any], Any] | None, parts: Any, axis: Any, keepdims: bool) -> Any:
-    """What follows from the sum of all results."""
-    total = _add(parts, axis, keepdims)
-    return total if conclude is None else conclude(total)

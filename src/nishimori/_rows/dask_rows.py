@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 
 from nishimori._rows.batch import Batch, Clusters, Groups
-from nishimori._rows.chunk import Application, ChunkReading, Conclusion, Known, Naming
+from nishimori._rows.chunk import Application, ChunkReading, Known, Naming
 from nishimori._rows.dask_chunks import Cut, align_chunks, dask, split_chunks
 from nishimori._rows.labels import check_number_of_clusters, class_labels, flat_labels, refuse_name
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import ReadingTotals
-from nishimori._rows.rows import R, Rows, Steps, T, without_rows
+from nishimori._rows.rows import R, Rows, T, most_copied, without_rows
 from nishimori._rows.scores import scores_of
 from nishimori._support.numeric import numeric
 from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, NoRowsError
+
+# A sample has at most this many numbers, 32 MiB of float64: they are together on one worker.
+_MOST_SAMPLED = 2**22
 
 # Chunks of a sample, and the largest part of all chunks that is read for one.
 _CHUNKS, _PART = 8, 1 / 4
@@ -68,26 +71,22 @@ class DaskRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows, from one graph."""
-        sums: T = self._read(ChunkReading, pass_, None, report)
+        sums: T = self._read(ChunkReading, pass_, report)
         return sums
-
-    def reduce_sums(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
-        """What ``steps`` make of the sum, from the same graph: its last task takes them, and the sum stays there."""
-        return self._read(ChunkReading, pass_, Conclusion(steps), report)
 
     def call_with_rows(self, function: Callable[[Rows], R]) -> R:
         """What ``function`` makes of the rows of a sample, which are in one chunk: one task does all of it."""
         if not self._is_kept:
             return function(self)
-        found: R = self._read(Application, function, None, silent)
+        found: R = self._read(Application, function, silent)
         return found
 
-    def _read(self, how: type[ChunkReading], pass_: Callable[..., Any], conclude: Conclusion | None, report: Report) -> Any:
+    def _read(self, how: type[ChunkReading], pass_: Callable[..., Any], report: Report) -> Any:
         """What one graph gives, after it has been compared with what an earlier one found."""
         given = tuple(self.cut.others)
         reading = how(pass_, self.meaning, given, self.cut.n_axes, self.n_classes, self.n_rows, self._found)
         known = dask().delayed(self._known, pure=False, traverse=False)
-        part = self.cut.sum_over_chunks(reading, conclude=conclude, known=known)
+        part = self.cut.sum_over_chunks(reading, known=known)
         if part.refusal is not None:
             raise part.refusal
         for message, category in part.told:
@@ -114,6 +113,7 @@ class DaskRows(Rows):
         """About ``size`` rows of some chunks, which stay where they were computed; None if there are few chunks."""
         if not self.cut.is_known:
             return None
+        size = most_copied(size, self.n_classes, _MOST_SAMPLED)
         first, *inner = self.cut.leading
         full = [number for number, length in enumerate(first) if 2 * len(first) * length >= sum(first)]
         n_read = len(full)

@@ -1,13 +1,12 @@
 """Rows on a CUDA device, of which a pass may give the sums in one call."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from nishimori._rows.array_rows import ArrayRows
+from nishimori._rows.array_rows import ArrayRows, every_so_many
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import Classes, class_indices
 from nishimori._rows.rows import Rows, T, reads_unchecked
@@ -18,6 +17,9 @@ from nishimori._support.progress import Report, silent
 
 # Logits of these types can be read as they are; float64 takes so long that a check of its own does not matter.
 _AS_THEY_ARE = {"float32", "float16", "bfloat16"}
+
+# A pass over fewer numbers takes hardly longer than to start it.
+_LARGE = 2**24
 
 
 class DeviceRows(Rows):
@@ -65,32 +67,28 @@ class DeviceRows(Rows):
 
     def gather(self, pass_: Callable[[Batch], T], report: Report = silent) -> T:
         """The sum of ``pass_`` over all rows: with one transfer to the host if it takes them as they are."""
-        found: T | None = pass_.of_unchecked(self._unchecked_batch) if self.sums_at_once(pass_) else None  # type: ignore[attr-defined]
+        found: T | None = None
+        if reads_unchecked(pass_, self._unchecked_batch):
+            found = pass_.of_unchecked(self._unchecked_batch)  # type: ignore[attr-defined]
         if found is None:
             return self._in_blocks.gather(pass_, report)  # whose checks say what is wrong, and where
         report("Reading", self.n_rows, self.n_rows)
         return found
-
-    def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:
-        """Whether ``pass_`` takes rows that were not checked."""
-        return reads_unchecked(pass_, self._unchecked_batch)
 
     @property
     def _unchecked_batch(self) -> Batch:
         return Batch(self.scores.array, self.labels, self.weights)
 
     def sample(self, size: int) -> "DeviceRows":
-        """A random ``size`` of the rows, the same ones each time, on the device. A row may be in it more than once."""
-        index = arrays.random_numbers(size, self.n_rows, self.labels)
-        return self._part(lambda x: arrays.rows_at(x, index))
+        """About ``size`` of the rows at equal distances: only labels and weights are copied.
 
-    def every(self, step: int) -> "DeviceRows":
-        """Every ``step``-th row; only labels and weights are copied."""
-        return self._part(lambda x: x[::step, ...] if x.ndim > 1 else x[::step].contiguous())
-
-    def _part(self, rows: Callable[[Array], Array]) -> "DeviceRows":
-        scores = replace(self.scores, array=rows(self.scores.array), leading=())
-        labels, weights = rows(self.labels), None if self.weights is None else rows(self.weights)
+        All of them, where a device needs no more time for them than for a part.
+        """
+        if 2 * size > self.n_rows or self.n_rows * self.n_classes < _LARGE:
+            return self
+        rows = every_so_many(self.n_rows, size)
+        scores = self.scores.sample(rows)
+        labels, weights = self.labels[rows].contiguous(), None if self.weights is None else self.weights[rows].contiguous()
 
         def in_blocks() -> ArrayRows:
             heavy = _ones(scores.n_samples) if weights is None else arrays.on_host(weights)

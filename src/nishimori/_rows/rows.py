@@ -22,14 +22,13 @@ class Sum(Protocol):
 
 T = TypeVar("T", bound=Sum)
 R = TypeVar("R")
-Steps = tuple[Callable[[Any], Any], ...]
+
+# A sample that is copied has at least this many rows, however large they are.
+_FEWEST_COPIED = 16
 
 
 class Rows(Protocol):
     """Rows that can be read again and again. Subclass it to inherit `gather` and `sample`."""
-
-    is_remote: bool = False
-    """Whether sums travel to another machine before they are used, so that a search must not ask for numbers per row."""
 
     clusters: Clusters | None = None
     """Which rows are not independent; None if all are."""
@@ -78,24 +77,16 @@ class Rows(Protocol):
             raise without_rows()
         return total
 
-    def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:  # noqa: ARG002 - for those that can
-        """Whether the sum of ``pass_`` over all rows takes one call, and is therefore much faster than any other."""
-        return False
-
-    def reduce_sums(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
-        """What ``steps``, one after the other, make of the sum of ``pass_``. The sum need not travel: they run where it is."""
-        return run_steps(steps, self.gather(pass_, report))
-
     def call_with_rows(self, function: "Callable[[Rows], R]") -> R:
         """What ``function`` makes of these rows, computed where they are if they are all in one place."""
         return function(self)
 
     def sample(self, size: int) -> "Rows | None":  # noqa: ARG002 - for those that can
-        """A random ``size`` of the rows, the same ones each time, or None where that would take a reading."""
-        return None
+        """About ``size`` of the rows, the same ones each time, or None where that would take a reading.
 
-    def every(self, step: int) -> "Rows | None":  # noqa: ARG002 - for those that can
-        """Every ``step``-th row without a copy of any logit, or None where that cannot be had."""
+        They are random, or every so many where random ones would have to be copied. Rows that are in memory may give all of
+        themselves, where less would not be worth the trouble.
+        """
         return None
 
     def with_floor(self, floor: float) -> "Rows | None":  # noqa: ARG002 - for those that can
@@ -117,24 +108,16 @@ def _check_batch(batch: Any, data: Any) -> None:
         )
 
 
-def run_steps(steps: Steps, value: Any) -> Any:
-    """What some functions, one after the other, make of a value."""
-    for step in steps:
-        value = step(value)  # the value before, which may be large, is not kept
-    return value
-
-
-def reduce_sums(data: Any, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
-    """The result of ``steps`` from the sum of a pass, also for rows that have no method `Rows.reduce_sums`."""
-    own = getattr(data, "reduce_sums", None)
-    return run_steps(steps, data.gather(pass_, report)) if own is None else own(pass_, steps, report)
-
-
 def call_with_rows(data: Any, function: Callable[[Rows], R]) -> R:
     """The result of ``function`` for all rows, also for rows that have no method `Rows.call_with_rows`."""
     own = getattr(data, "call_with_rows", None)
     found: R = function(data) if own is None else own(function)
     return found
+
+
+def most_copied(size: int, n_classes: int, n_numbers: int) -> int:
+    """How many of ``size`` rows a sample has if at most this many numbers are to be copied."""
+    return min(size, max(_FEWEST_COPIED, n_numbers // n_classes))
 
 
 def without_rows() -> NoRowsError:
@@ -185,12 +168,6 @@ def counts_of_clusters() -> InputError:
     return InputError("counts", f"be False where {setting('clusters')} is given: copies of a sample belong to its cluster")
 
 
-def sums_at_once(data: Any, pass_: Callable[[Batch], Any]) -> bool:
-    """`Rows.sums_at_once`, also of rows of somebody's own, which need not have it."""
-    own = getattr(data, "sums_at_once", None)
-    return own is not None and own(pass_)
-
-
 def reads_unchecked(pass_: Callable[[Batch], Any], batch: Batch) -> bool:
     """Whether a pass takes rows that were not checked, by its method `of_unchecked`, which returns None if a check is due."""
     decide = getattr(pass_, "reads_unchecked", None)
@@ -225,10 +202,6 @@ class Reported(Rows):
         return self._inner.n_rows
 
     @property
-    def is_remote(self) -> bool:  # type: ignore[override]
-        return getattr(self._inner, "is_remote", False)
-
-    @property
     def clusters(self) -> Clusters | None:  # type: ignore[override]
         return clusters_in(self._inner)
 
@@ -251,14 +224,6 @@ class Reported(Rows):
         """The sum of ``pass_`` over all rows, told to both reports."""
         return self._inner.gather(pass_, self._both(report))
 
-    def reduce_sums(self, pass_: Callable[[Batch], Any], steps: Steps, report: Report = silent) -> Any:
-        """The result of ``steps`` from the sum of ``pass_``; the reading is told to both reports."""
-        return reduce_sums(self._inner, pass_, steps, self._both(report))
-
-    def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:
-        """As of the rows inside."""
-        return sums_at_once(self._inner, pass_)
-
     def _both(self, report: Report) -> Report:
         """What tells both reports about the next reading."""
         self._readings += 1
@@ -271,12 +236,9 @@ class Reported(Rows):
         return report_to_both
 
     def sample(self, size: int) -> Rows | None:
-        """A sample of the rows inside; its reading is too short to show."""
-        return self._inner.sample(size)
-
-    def every(self, step: int) -> Rows | None:
-        """Every ``step``-th row of those inside; its reading is too short to show."""
-        return self._inner.every(step)
+        """A sample of the rows inside, whose reading is too short to show unless it has all of them."""
+        part = self._inner.sample(size)
+        return self if part is self._inner else part
 
     def with_floor(self, floor: float) -> "Rows | None":
         """The rows inside with a floor, shown in the same way; None where that cannot be had."""

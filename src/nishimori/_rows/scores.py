@@ -175,9 +175,10 @@ class Scores:
     def _stored(self, rows: slice) -> Array:
         return arrays.numpy_view(self._readable(self.at(rows)))
 
-    def sample(self, index: HostArray) -> "Scores":
-        """The rows whose numbers are in ``index``, without their positions."""
-        return replace(self, array=arrays.rows_at(self.array, index), leading=())
+    def sample(self, rows: slice | HostArray) -> "Scores":
+        """The rows of these numbers, or between two of them, without their positions. Those of a slice are not copied."""
+        some = self.array[rows, ...] if isinstance(rows, slice) else arrays.rows_at(self.array, rows)
+        return replace(self, array=some, leading=())
 
     def at(self, rows: slice) -> Array:
         """Some rows as they were passed; a view of them, except where they are scattered."""

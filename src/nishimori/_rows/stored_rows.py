@@ -18,15 +18,19 @@ from nishimori._rows.batch import Groups
 from nishimori._rows.labels import checked_weights, class_indices
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import Pieces, rows_per_piece
+from nishimori._rows.rows import most_copied
 from nishimori._rows.scores import scores_of
 from nishimori._support.arrays import HostArray
 from nishimori._support.numeric import numeric
 from nishimori.errors import InputError
 
+# A sample has at most this many numbers, 64 MiB of float32.
+_MOST_SAMPLED = 2**24
+
 # Rows of a sample are read in so many runs. Single rows spread over a file would each take a page of the disk.
 _RUNS = 128
 
-# Chunks of a sample, at least; and if they are more than this part of all chunks, sampling costs as much as a reading.
+# Chunks of a sample, at least; and if it has more than this part of all chunks or rows, it costs as much as a reading.
 _CHUNKS, _PART = 8, 1 / 4
 
 
@@ -130,7 +134,7 @@ class StoredRows(Pieces[_StoredBlock]):
 
     def sample(self, size: int) -> ArrayRows | None:
         """About ``size`` rows, the same ones each time; None where that would take a reading, or if all weigh nothing."""
-        found = self.stored.random_rows(size)
+        found = self.stored.random_rows(most_copied(min(size, int(_PART * self.n_rows)), self.n_classes, _MOST_SAMPLED))
         if found is None or not self.weights[found[0]].any():
             return None
         return self._array_rows(found[1], found[0])

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from typing import Any
 
-import numpy as np
-
-from nishimori._kernels.block import AnswerSums, BlockSums, Counted, RowsNearBeta
+from nishimori._kernels.block import AnswerSums, BlockSums, Counted
 from nishimori._kernels.row_sums import kernel_of
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows
@@ -92,7 +90,7 @@ class Count(FollowingPass[Census]):
         else:
             answers = _answers(batch, found.right, found)
         if counted is None:
-            counted = self._count(batch, found)
+            counted = self._count(batch)
         return Census(
             n_rows=int(counted.n_rows),
             n_right=int(answers.n_right),
@@ -108,13 +106,10 @@ class Count(FollowingPass[Census]):
             kernels=frozenset({kernel_of(batch).name}),
         )
 
-    def _count(self, batch: Batch, found: Findings) -> Counted:
+    def _count(self, batch: Batch) -> Counted:
         """Count what some kernels count themselves: rows, masks and right guesses."""
-        n_rows = batch.n_rows
-        if isinstance(found, RowsNearBeta) and isinstance(batch.weights, np.ndarray):
-            n_rows = int(np.count_nonzero(batch.weights))  # rows that were not checked may have weight zero
         n_masked = _number(batch.logits == -inf, batch.xp) if batch.has_masks else 0
-        return Counted(n_rows, n_masked, self._chance(batch), 0)
+        return Counted(batch.n_rows, n_masked, self._chance(batch), 0)
 
     def _chance(self, batch: Batch) -> float:
         """The weight of random guesses that are right."""

@@ -7,6 +7,7 @@ observables are made of. The top class, whose weight is 1, is kept apart from th
 
 from collections.abc import Sequence
 from functools import cached_property
+from math import comb
 
 from nishimori._kernels.array_api import boltzmann
 from nishimori._kernels.row_sums import RowSums, row_sums
@@ -18,6 +19,18 @@ from nishimori._support.arrays import Array
 def sums_for_scores(batch: Batch, betas: Sequence[float]) -> RowSums:
     """The power sums that losses and Brier scores at some β need, from one call of the kernel."""
     return row_sums(batch, tuple(dict.fromkeys([*betas, *(2 * beta for beta in betas)])), 0)
+
+
+def derivatives(averages: Sequence[Array], moments: Sequence[Array]) -> tuple[Array, ...]:
+    """The derivatives in β of an average a₀ = ⟨O⟩ from aⱼ = ⟨Odʲ⟩ and mⱼ = ⟨dʲ⟩: a⁽ⁿ⁾ = aₙ - Σ C(n, k)·a⁽ᵏ⁾·mₙ₋ₖ over k < n.
+
+    It is Leibniz's rule for the product ⟨O⟩·Z, whose derivatives are the sums Σ O·dⁿ·exp(βd). Counted from the top of the row,
+    which always holds at least 1/k of the probability, they lose no more digits than k has.
+    """
+    found = [averages[0]]
+    for n, average in enumerate(averages[1:], 1):
+        found.append(average - sum(comb(n, k) * found[k] * moments[n - k - 1] for k in range(n)))
+    return tuple(found[1:])
 
 
 class Gibbs:
@@ -104,27 +117,14 @@ class Gibbs:
         return xp.where(self.right, self.doubt, 1 - true * self.top) ** 2 + wrong_classes
 
     @cached_property
-    def moments(self) -> tuple[Array, Array, Array]:
-        """⟨d⟩, ⟨d²⟩ and ⟨d³⟩."""
-        powers = self.powers(3)
-        return powers[1, ...] * self.top, powers[2, ...] * self.top, powers[3, ...] * self.top
+    def moments(self) -> tuple[Array, ...]:
+        """⟨d⟩ to ⟨d⁵⟩."""
+        powers = self.powers(5)
+        return tuple(powers[j, ...] * self.top for j in range(1, 6))
 
-    def cumulants(self, average: Array, with_drop: Array, with_square: Array) -> tuple[Array, Array]:
-        """First and second derivative in β of ⟨O⟩, from ⟨O⟩, ⟨Od⟩ and ⟨Od²⟩.
-
-        These are the joint cumulants of O with d and with d twice. Counted from the top of the row, which always holds at
-        least 1/k of the probability, they lose no more digits than k has.
-        """
-        mean, square, _ = self.moments
-        slope = with_drop - average * mean
-        return slope, with_square - average * square - 2 * mean * slope
-
-    def jerk(self, averages: Sequence[Array], slope: Array, curvature: Array) -> Array:
-        """Third derivative in β of ⟨O⟩, from ⟨O⟩, ⟨Od⟩, ⟨Od²⟩ and ⟨Od³⟩ and the first two derivatives."""
-        mean, square, cube = self.moments
-        average, _, with_square, with_cube = averages
-        spread = 3 * square - 2 * mean**2
-        return with_cube - mean * with_square - average * (cube - mean * square) - slope * spread - 2 * mean * curvature
+    def derivatives(self, averages: Sequence[Array]) -> tuple[Array, ...]:
+        """The derivatives in β of ⟨O⟩, as many as there are averages ⟨O⟩, ⟨Od⟩, ⟨Od²⟩, ... after the first."""
+        return derivatives(averages, self.moments)
 
     @cached_property
     def probabilities(self) -> Array:

@@ -17,14 +17,15 @@ import numpy as np
 from nishimori._kernels.block import BlockSums
 from nishimori._kernels.row_sums import RowSums, block_sums, kernel_of, row_sums, takes_unchecked
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.gibbs import Gibbs, derivatives
 from nishimori._sums.observables import Confidence, Energy, Observable
 from nishimori._sums.passes import Findings, KernelPass, Mean
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray, largest, namespace, on_host
 from nishimori.errors import MergeError
 
-_PAIR_ORDER = 4
+# Four derivatives of the mean logit take the fifth power.
+_ORDER = 5
 
 
 def sum_pair(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> tuple[HostArray, BlockSums | RowSums]:
@@ -32,70 +33,42 @@ def sum_pair(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> tu
     block = block_sums(batch, beta_ec, beta_ts, exact=exact)
     if block is not None:
         return block.sums, block
-    rows = row_sums(batch, tuple(dict.fromkeys((beta_ec, beta_ts))), _PAIR_ORDER, exact=exact)
+    rows = row_sums(batch, tuple(dict.fromkeys((beta_ec, beta_ts))), _ORDER, exact=exact)
     return pair_sums(rows.at(beta_ec), rows.at(beta_ts), rows.right, rows.label_drops, batch.weights), rows
 
 
 def pair_sums(ec_powers: Array, ts_powers: Array, right: Array, label_drops: Array, w: Array) -> HostArray:
-    """The sums that confidence and energy need, each at its own β, from the power sums 0 to 4 of each row at both."""
+    """The sums that confidence and energy need, each at its own β, from the power sums 0 to 5 of each row at both."""
     xp = namespace(w)
-    gap, slope, weighted_slope, confidence = _confidence(ec_powers, right, w, xp)
-    excess, variance, weighted_variance, energy = _energy(ts_powers, label_drops, w, xp)
-    weighted, weighted_excess = w * gap, w * excess
+    c, ec_moments = _moments(ec_powers[:5, ...])
+    _, moments = _moments(ts_powers)
+    nothing = xp.zeros_like(c)  # the only class that counts has no drop
+    slope, *ec_others = derivatives((c, *[nothing] * 4), ec_moments)
+    variance, *ts_others = derivatives(moments, moments)
+    gap, excess = xp.where(right, -ec_powers[0, ...] * c, c), moments[0] - label_drops
+    weighted, weighted_excess, weighted_slope, weighted_variance = (w * each for each in (gap, excess, slope, variance))
+    size = -(w @ moments[0] + w @ label_drops)  # neither is ever positive
     with np.errstate(invalid="ignore"):  # an infinite gap, of a masked label, times a slope of zero; such sums are not used
-        slope_products = [
+        sums = [
+            *(w @ gap, w @ xp.abs(gap), w @ slope, *(w @ each for each in ec_others[:2]), weighted_slope @ weighted_slope),
+            *(w @ excess, size, w @ variance, *(w @ each for each in ts_others[:2]), weighted_variance @ weighted_variance),
+            *(weighted @ gap, weighted_excess @ excess, weighted @ excess),
+            *(weighted @ weighted, weighted_excess @ weighted_excess, weighted @ weighted_excess),
+            *(xp.sum(w), w @ w, w @ xp.astype(right, w.dtype), w @ label_drops),
             *(weighted_slope @ slope, weighted_variance @ variance, weighted_slope @ variance),
             *(gap @ weighted_slope, excess @ weighted_variance, gap @ weighted_variance, excess @ weighted_slope),
             *(weighted_slope @ weighted_variance, weighted @ weighted_slope, weighted_excess @ weighted_variance),
             *(weighted @ weighted_variance, weighted_excess @ weighted_slope),
+            *(w @ ec_others[2], w @ ts_others[2]),
         ]
-    sums = [
-        *confidence,
-        *energy,
-        *(weighted @ gap, weighted_excess @ excess, weighted @ excess),
-        *(weighted @ weighted, weighted_excess @ weighted_excess, weighted @ weighted_excess),
-        *(xp.sum(w), w @ w, w @ xp.astype(right, w.dtype), w @ label_drops),
-        *slope_products,
-    ]
     return np.array(sums) if isinstance(w, np.ndarray) else arrays.on_host(xp.stack(sums))
 
 
-# The derivatives of an average in β are its joint cumulants with the drop. They are summed term by term: a product of two
-# vectors costs a third of a new vector. With c the confidence and mⱼ = ⟨dʲ⟩,
-#     c' = -c·m₁,   c'' = c(2m₁² - m₂),   c''' = c(6m₁m₂ - 6m₁³ - m₃)
-#     m₁' = m₂ - m₁²,   m₁'' = m₃ - 3m₁m₂ + 2m₁³,   m₁''' = m₄ - 4m₁m₃ - 3m₂² + 12m₁²m₂ - 6m₁⁴
-
-
-def _confidence(powers: Array, right: Array, w: Array, xp: Any) -> tuple[Array, Array, Array, list[Any]]:
-    """The gap of the confidence in each row, its slope, that times the weight, and its six sums."""
+def _moments(powers: Array) -> tuple[Array, list[Array]]:
+    """The confidence of each row, and ⟨d⟩, ⟨d²⟩, ... from its power sums."""
     c = 1 / (1 + powers[0, ...])
-    table = powers[:4, ...] * c
-    doubt, m1, m2, m3 = (table[j, ...] for j in range(4))
-    gap = xp.where(right, -doubt, c)
-    wc, square, slope = w * c, m1 * m1, -(c * m1)
-    wc1, weighted_slope = wc * m1, w * slope
-    curvature = 2 * (wc @ square) - wc @ m2
-    jerk = 6 * (wc1 @ m2) - 6 * (wc1 @ square) - wc @ m3
-    sums = [w @ gap, w @ xp.abs(gap), -(wc @ m1), curvature, jerk, weighted_slope @ weighted_slope]
-    return gap, slope, weighted_slope, sums
+    return c, [powers[j, ...] * c for j in range(1, powers.shape[0])]
 
-
-def _energy(powers: Array, label_drops: Array, w: Array, xp: Any) -> tuple[Array, Array, Array, list[Any]]:
-    """The gap of the energy in each row, its slope, that times the weight, and its six sums."""
-    table = powers[1:5, ...] * (1 / (1 + powers[0, ...]))
-    m1, m2, m3, m4 = (table[j, ...] for j in range(4))
-    gap, square = m1 - label_drops, m1 * m1
-    w1, w2, wsquare = w * m1, w * m2, w * square
-    variance = m2 - square
-    weighted_variance = w * variance
-    curvature = w @ m3 - 3 * (w1 @ m2) + 2 * (w1 @ square)
-    jerk = w @ m4 - 4 * (w1 @ m3) - 3 * (w2 @ m2) + 12 * (wsquare @ m2) - 6 * (wsquare @ square)
-    size = -(w @ m1 + w @ label_drops)  # neither is ever positive
-    sums = [w @ gap, size, xp.sum(weighted_variance), curvature, jerk, weighted_variance @ weighted_variance]
-    return gap, variance, weighted_variance, sums
-
-
-_ORDER = 4
 
 # exp(βd) has an error of βd units in the last place, and rows with βd below -40 matter only to larger weights.
 _NOISE = 64 * float(np.finfo(float).eps)
@@ -103,9 +76,9 @@ _NOISE = 64 * float(np.finfo(float).eps)
 
 @dataclass(frozen=True)
 class Moments:
-    """Weighted sums of one observable: at the labels, and of the gaps at each of some β with three derivatives.
+    """Weighted sums of one observable: at the labels, and of the gaps at each of some β with four derivatives.
 
-    ``size`` says what the rounding of the gaps is relative to; ``spread`` is the sum of the squares of weight times slope.
+    ``size`` says what the rounding of the gaps is relative to.
     """
 
     observable: Observable
@@ -117,7 +90,7 @@ class Moments:
     slope: HostArray
     curvature: HostArray
     jerk: HostArray
-    spread: HostArray
+    snap: HostArray
 
     def __add__(self, other: "Moments") -> "Moments":
         if (self.observable, self.betas) != (other.observable, other.betas):
@@ -135,13 +108,18 @@ class Moments:
             self.slope + other.slope,
             self.curvature + other.curvature,
             self.jerk + other.jerk,
-            self.spread + other.spread,
+            self.snap + other.snap,
         )
 
     def at(self, some: slice) -> "Moments":
         """The moments at some of the β."""
-        arrays = (each[some] for each in (self.excess, self.size, self.slope, self.curvature, self.jerk, self.spread))
+        arrays = (each[some] for each in (self.excess, self.size, self.slope, self.curvature, self.jerk, self.snap))
         return Moments(self.observable, self.betas[some], self.weight, self.observed, *arrays)
+
+    @property
+    def derivatives(self) -> tuple[HostArray, ...]:
+        """The sums of the derivatives of the gaps in β, from the first to the fourth."""
+        return self.slope, self.curvature, self.jerk, self.snap
 
     @property
     def gap(self) -> HostArray:
@@ -244,6 +222,7 @@ class CarriedSums(NamedTuple):
 # Where their sums are among those of a pair, and where the products of gaps are, and those of slopes with gaps and with slopes;
 # first those with w, then those with w².
 _PAIRED: dict[type, int] = {Confidence: 0, Energy: 1}
+_MOMENTS = np.array([[0, 1, 2, 3, 4, 34], [6, 7, 8, 9, 10, 35]])
 _PRODUCTS = np.array([[[12, 14], [14, 13]], [[15, 17], [17, 16]]])
 _SLOPE_PRODUCTS = np.array([[[25, 28, 22, 24], [27, 26, 24, 23]], [[30, 33, 5, 29], [32, 31, 29, 11]]])
 
@@ -301,8 +280,7 @@ class Measure(KernelPass[GapSums]):
             for i, ((_, betas), rows, at_labels) in enumerate(zip(self.wanted, ready, observed, strict=True)):
                 if beta in betas:  # perhaps more than once
                     gap = rows.gap(gibbs, at_labels)
-                    found = np.append(batch.totals(gap), batch.totals([gap.slope**2], squared=True))
-                    sums[i][:, np.equal(betas, beta)] = found[:, None]
+                    sums[i][:, np.equal(betas, beta)] = batch.totals(gap)[:, None]
                     if beta == betas[0]:
                         values[i], slopes[i] = gap.value, gap.slope
         moments = tuple(
@@ -326,7 +304,7 @@ class Measure(KernelPass[GapSums]):
         where = _product_places(places)
         return GapSums(
             tuple(
-                Moments(each, each_betas, weight, observed[type(each)], *sums[6 * i : 6 * i + 6, None])
+                Moments(each, each_betas, weight, observed[type(each)], *sums[_MOMENTS[i], None])
                 for i, (each, each_betas) in zip(places, self.wanted, strict=True)
             ),
             sums[where.products[0]],

@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._kernels.row_sums import row_sums
 from nishimori._rows.batch import Batch
-from nishimori._sums.gibbs import Gibbs
+from nishimori._sums.gibbs import Gibbs, derivatives
 from nishimori._support import arrays
 from nishimori._support.arrays import Array
 from nishimori._support.numeric import numeric
@@ -32,6 +32,7 @@ class Gap(NamedTuple):
     slope: Array  # of the average, in β
     curvature: Array
     jerk: Array  # the third derivative
+    snap: Array  # the fourth
 
 
 _CLASS_ORDER = "Check that the labels and the columns of the logits use the same class order."
@@ -176,9 +177,11 @@ class _Tabulated:
         product = p * (table - mean[:, None]) * drop  # centred first: a difference of large means would lose digits
         # Only the subtraction of the top value rounds in units of it, while the averages need an exponential.
         size = sum(batch.xp.abs(each) for each in (mean, observed, top / 32))
-        slope, curvature = gibbs.over_classes(product), gibbs.over_classes(product * drop)
-        jerk = gibbs.over_classes(product * drop**2) - 3 * slope * gibbs.over_classes(p * drop**2)
-        return Gap(mean - observed, size, slope, curvature, jerk)
+        # Both O and d are counted from their means here, so that ⟨O⟩ and ⟨d⟩ are zero.
+        averages = [gibbs.over_classes(product * drop**j) for j in range(4)]
+        moments = [gibbs.over_classes(p * drop**j) for j in range(2, 5)]
+        nothing = batch.xp.zeros_like(mean)
+        return Gap(mean - observed, size, *derivatives([nothing, *averages], [nothing, *moments]))
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
         """The value of the gap; its derivatives cost little compared with the table."""
@@ -221,12 +224,11 @@ class TopN(Observable):
             return Confidence().gap(gibbs, observed)
         xp = gibbs.batch.xp
         # Sums over the classes outside, as they are: all may be tiny.
-        outside = row_sums(gibbs.batch, (gibbs.beta,), 3, self.n).at(gibbs.beta)
-        averages = [outside[j, ...] * gibbs.top for j in range(4)]
+        outside = row_sums(gibbs.batch, (gibbs.beta,), 4, self.n).at(gibbs.beta)
+        averages = [outside[j, ...] * gibbs.top for j in range(5)]
         inside = (1 + (gibbs.rest - outside[0, ...])) * gibbs.top
         value = xp.where(observed == 0, -averages[0], inside)
-        slope, curvature = gibbs.cumulants(*averages[:3])
-        return Gap(value, xp.abs(value), -slope, -curvature, -gibbs.jerk(averages, slope, curvature))
+        return Gap(value, xp.abs(value), *(-each for each in gibbs.derivatives(averages)))
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
@@ -292,9 +294,7 @@ class Confidence(Observable):
         """Confidence minus 1 where the prediction is right, confidence where it is wrong."""
         xp, value = gibbs.batch.xp, self.value(gibbs, observed)
         nothing = xp.zeros_like(gibbs.top)  # the only class that counts has no drop
-        averages = (gibbs.top, nothing, nothing, nothing)
-        slope, curvature = gibbs.cumulants(*averages[:3])
-        return Gap(value, xp.abs(value), slope, curvature, gibbs.jerk(averages, slope, curvature))
+        return Gap(value, xp.abs(value), *gibbs.derivatives((gibbs.top, *[nothing] * 4)))
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes alone."""
@@ -333,9 +333,7 @@ class Energy(Observable):
         """The mean drop minus that of the true class."""
         mean = gibbs.moments[0]
         size = gibbs.batch.xp.abs(mean) + gibbs.batch.xp.abs(observed)
-        slope, curvature = gibbs.cumulants(*gibbs.moments)
-        averages = (*gibbs.moments, gibbs.powers(4)[4, ...] * gibbs.top)
-        return Gap(mean - observed, size, slope, curvature, gibbs.jerk(averages, slope, curvature))
+        return Gap(mean - observed, size, *gibbs.derivatives(gibbs.moments))
 
     def value(self, gibbs: Gibbs, observed: Array) -> Array:
         """The value of the gap, from the weights of the other classes, and these times the drops."""

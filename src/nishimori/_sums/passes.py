@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from nishimori._kernels.block import BlockSums, RowsNearBeta
+from nishimori._kernels.block import BlockSums
 from nishimori._kernels.row_sums import RowSums
 from nishimori._rows.batch import Batch
 from nishimori._sums.gibbs import Gibbs
@@ -45,7 +45,7 @@ class Sums:
         return Sums(tuple(mine + theirs for mine, theirs in zip(self.items, other.items, strict=True)))
 
 
-Findings = BlockSums | RowsNearBeta | RowSums | Gibbs | Batch
+Findings = BlockSums | RowSums | Gibbs | Batch
 """What says which answers of a batch are right: what a kernel returned, or the batch itself."""
 
 
@@ -71,7 +71,7 @@ class KernelPass(ABC, Generic[S]):
 
 def is_usual(found: Findings) -> bool:
     """Whether the kernel has found no number that would have to be masked or refused."""
-    return isinstance(found, BlockSums | RowsNearBeta) and found.is_usual
+    return isinstance(found, BlockSums) and found.is_usual
 
 
 class FollowingPass(ABC, Generic[S]):

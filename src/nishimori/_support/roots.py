@@ -6,7 +6,7 @@ searches can share each reading of the data; `drive` runs them side by side.
 
 from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass
-from math import copysign, exp, inf, isfinite, sqrt
+from math import cbrt, copysign, exp, inf, isfinite, sqrt
 from typing import TypeVar
 
 from nishimori.errors import NishimoriError, NotConvergedError
@@ -15,9 +15,8 @@ from nishimori.errors import NishimoriError, NotConvergedError
 # promised, and the last evaluation is at the answer itself.
 TOLERANCE = 1e-10
 
-# A search that may predict ends with a step as short as this, if a fourth derivative as large as the others let expect would
-# change it by less than the last number.
-_SHORT, _REMAINDER = 0.01, 1e-9
+# The derivatives at a point say nothing about what lies farther away.
+_NEAR = 0.5
 
 # Steps triple the digits once the root is near, bisection and doubling strides get there from anywhere.
 LIMIT = 100
@@ -28,17 +27,14 @@ _FARTHEST = 340.0
 
 @dataclass(frozen=True)
 class Point:
-    """What the search needs to know about the function at a point.
-
-    ``scatter`` is the relative error of the root per unit of independent relative errors of the rows.
-    """
+    """What the search needs to know about the function at a point: its value and four derivatives, and the size of rounding."""
 
     value: float
     slope: float
     curvature: float
     noise: float
     jerk: float = 0.0
-    scatter: float = 0.0
+    snap: float = 0.0
 
     @property
     def step(self) -> float:
@@ -49,19 +45,25 @@ class Point:
         bend = 1 + 0.5 * newton * self.curvature / self.slope
         return newton / bend if 0.5 < bend < 2 else newton
 
-    @property
-    def last_step(self) -> float | None:
-        """The step to the root with all digits that matter, or None if the root is not near enough for that."""
+    def last_step(self, precision: float) -> float | None:
+        """The step to the root, right to ``precision``, or None if the root is not near enough for that."""
         step = self.step
-        if not abs(step) <= _SHORT:
+        if not abs(step) <= _NEAR:
             return None
-        for _ in range(3):  # Newton's method for the cubic that the derivatives give
-            step -= self.after(step) / (self.slope + step * (self.curvature + 0.5 * step * self.jerk))
-        return step if self._remainder(step) <= _REMAINDER else None
+        for _ in range(3):  # Newton's method for the polynomial that the derivatives give
+            slope = self.slope_after(step)
+            if not slope > 0:
+                return None
+            step -= self.after(step) / slope
+        return step if self._remainder(step) <= precision else None
 
     def after(self, step: float) -> float:
         """The value that this point predicts a step away."""
-        return self.value + step * (self.slope + step * (0.5 * self.curvature + step * self.jerk / 6))
+        return self.value + step * (self.slope + step * (self.curvature / 2 + step * (self.jerk / 6 + step * self.snap / 24)))
+
+    def slope_after(self, step: float) -> float:
+        """The slope that this point predicts a step away."""
+        return self.slope + step * (self.curvature + step * (self.jerk / 2 + step * self.snap / 6))
 
     def left_after(self, step: float) -> float:
         """How large the value may still be after the last step."""
@@ -71,10 +73,12 @@ class Point:
         """By how much, relatively, the slope may change over a step."""
         # The scale on which the function bends follows from the derivatives that are known. That the last of them happens to
         # change little does not mean that the next one does.
-        return max(1.0, abs(self.curvature / self.slope), sqrt(abs(self.jerk / self.slope))) * abs(step)
+        curvature, jerk, snap = (abs(each / self.slope) for each in (self.curvature, self.jerk, self.snap))
+        return max(1.0, curvature, sqrt(jerk), cbrt(snap)) * abs(step)
 
     def _remainder(self, step: float) -> float:
-        return abs(step) * self.bend(step) ** 3 / 4
+        """What a fifth derivative as large as the others let expect changes, f⁽⁵⁾·step⁵/5!, six times over."""
+        return abs(step) * self.bend(step) ** 4 / 20
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,11 @@ class Root:
     is_measured: bool
 
 
-def increasing_root(start: float, *, predict: bool = False, enough: float = 0.0) -> Generator[float, Point, Root]:
+def increasing_root(start: float, *, precision: float = 0.0) -> Generator[float, Point, Root]:
     """Halley's method inside a bracket, for a function known to change sign.
 
-    The last evaluation is at the root itself; with ``predict`` it may be one short step away. A search that needs few digits
-    ends after a step of at most ``enough``.
+    The last evaluation is at the root itself. With ``precision`` it may be a step away, if the derivatives there give the root
+    to this distance.
     """
     low, high = -inf, inf
     x, stride = start, 1.0
@@ -104,9 +108,7 @@ def increasing_root(start: float, *, predict: bool = False, enough: float = 0.0)
         step = point.step
         if abs(point.value) <= point.noise or abs(step) <= TOLERANCE:
             return Root(x, point, passes, point.value, is_measured=True)
-        if abs(step) <= enough:
-            return Root(x + step, point, passes, point.after(step), is_measured=False)
-        if predict and (last := point.last_step) is not None:
+        if precision and (last := point.last_step(precision)) is not None:
             return Root(x + last, point, passes, point.left_after(last), is_measured=False)
         low, high = (x, high) if point.value < 0 else (low, x)
         if not (isfinite(low) and isfinite(high)):
@@ -130,7 +132,7 @@ def increasing_root(start: float, *, predict: bool = False, enough: float = 0.0)
 
 def root_of(function: Callable[[float], Point], start: float) -> Root:
     """The root of one increasing function."""
-    found = drive({None: increasing_root(start)}, lambda wanted: {None: function(wanted[None])})[None]
+    found = drive({None: increasing_root(start)}, lambda wanted, _: {None: function(wanted[None])})[None]
     if isinstance(found, NishimoriError):
         raise found
     return found
@@ -140,17 +142,20 @@ Search = Generator[float, Point, Root]
 K = TypeVar("K", bound=Hashable)
 
 
+Roots = dict[K, Root | NishimoriError]
+
+
 def drive(
-    searches: Mapping[K, Search], evaluate: Callable[[Mapping[K, float]], Mapping[K, Point | NishimoriError]]
-) -> dict[K, Root | NishimoriError]:
-    """Run searches side by side; ``evaluate`` answers all that are still going on at once.
+    searches: Mapping[K, Search], evaluate: Callable[[Mapping[K, float], Roots[K]], Mapping[K, Point | NishimoriError]]
+) -> Roots[K]:
+    """Run searches side by side; ``evaluate`` answers all that are still going on at once, and is told what others found.
 
     A search ends with its root, with the error that it raised, or with the one that ``evaluate`` gave for it.
     """
     wanted = {key: next(search) for key, search in searches.items()}
-    found: dict[K, Root | NishimoriError] = {}
+    found: Roots[K] = {}
     while wanted:
-        points = evaluate(wanted)
+        points = evaluate(wanted, found)
         for key in tuple(wanted):
             point = points[key]
             if isinstance(point, NishimoriError):

@@ -203,8 +203,9 @@ _EXEMPTIONS = (
         _call_as_it_is,
         "transformers",
         "they choose how the network computes, which does not change its logits",
-        "gradient_checkpointing_enable gradient_checkpointing_disable enable_input_require_grads disable_input_require_grads "
-        "set_attn_implementation set_experts_implementation tie_weights",
+        "activation_checkpointing_enable activation_checkpointing_disable gradient_checkpointing_enable "
+        "gradient_checkpointing_disable enable_input_require_grads disable_input_require_grads set_attn_implementation "
+        "set_experts_implementation tie_weights",
     ),
     _Exemption(
         _call_as_it_is,

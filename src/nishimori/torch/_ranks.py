@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from math import ceil
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import open_rows
 from nishimori._rows.options import RowOptions, takes_rows
-from nishimori._rows.rows import Rows, T, sums_at_once, without_rows
+from nishimori._rows.rows import Rows, T, without_rows
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.progress import Report, silent
 from nishimori.errors import InputError, NoRowsError
@@ -157,8 +158,6 @@ def _sketch_of_rank(mine: KeptLogits | Summed | Rows | None, kind: Sketch) -> Su
 class RankRows(Rows):
     """The rows of all ranks. ``rows`` are those of this one, or None; ``clusters`` and ``groups`` are those of all."""
 
-    is_remote = True
-
     def __init__(
         self, ranks: Exchange, rows: Rows | None, clusters: Clusters | None = None, groups: Groups | None = None
     ) -> None:
@@ -211,24 +210,13 @@ class RankRows(Rows):
         self._n_rows = _total(numbers)
         return total
 
-    def sums_at_once(self, pass_: Callable[[Batch], Any]) -> bool:
-        """Whether that is so on every rank that has rows."""
-        return all(list(self._ranks.values(lambda: self._rows is None or sums_at_once(self._rows, pass_))))
-
     def sample(self, size: int) -> "RankRows | None":
         """About ``size`` rows, from each rank as many as are its share; None if some rank cannot give any."""
-        share = size / (self._n_rows or 1)
-        return self._part(lambda rows: rows.sample(int(np.ceil(share * (rows.n_rows or 0)))))
-
-    def every(self, step: int) -> "RankRows | None":
-        """Every ``step``-th row of each rank; None if some rank cannot give them."""
-        return self._part(lambda rows: rows.every(step))
-
-    def _part(self, taken: Callable[[Rows], Rows | None]) -> "RankRows | None":
-        part = self._ranks.here(lambda: None if self._rows is None else taken(self._rows))
-        if not all(list(self._ranks.values(lambda: self._rows is None or part is not None))):
+        share, mine = size / (self._n_rows or 1), self._rows
+        part = self._ranks.here(lambda: None if mine is None else mine.sample(ceil(share * (mine.n_rows or 0))))
+        if not all(list(self._ranks.values(lambda: mine is None or part is not None))):
             return None
-        return RankRows(self._ranks, part)
+        return self if all(list(self._ranks.values(lambda: part is mine))) else RankRows(self._ranks, part)
 
 
 @dataclass(frozen=True)

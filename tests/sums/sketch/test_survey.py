@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import reference
+from host_kernels import HOST
 
 from nishimori import Sketch
+from nishimori._kernels import native
 from nishimori._sums.sketch import survey
 
 N = 900
@@ -34,9 +36,16 @@ def arrays(sketch):
     return {name: array.reshape(shapes.get(name, -1)) for name, array in sketch.state.items()}
 
 
+@pytest.fixture(autouse=True, params=HOST)
+def kernel(request, monkeypatch):
+    """One adds up over rows by itself, and the other leaves that to NumPy."""
+    monkeypatch.setenv("NISHIMORI_KERNEL", request.param)
+
+
 @pytest.fixture(params=["one block", "many blocks"])
 def blocks(request, monkeypatch):
     if request.param == "many blocks":
+        monkeypatch.setattr(native, "_BLOCK", 64)
         monkeypatch.setattr(survey, "_ROWS", 70)
         monkeypatch.setattr(survey, "_AT_ONCE", 16)
 
@@ -154,3 +163,13 @@ def test_the_slopes_of_the_metrics_are_their_derivatives(node):
     np.testing.assert_allclose(held["curves"][:, 0, node], metrics(BETAS[node]), rtol=1e-9)
     slopes = (metrics(BETAS[node] + step) - metrics(BETAS[node] - step)) / (2 * step)
     np.testing.assert_allclose(held["curves"][:, 1, node], slopes, rtol=1e-4)
+
+
+def test_rows_of_weight_zero_may_hold_anything():
+    weights = np.where(CLUSTERS < 20, 0.0, WEIGHTS)
+    spoiled = np.where(weights[:, None] > 0, LOGITS, np.nan)
+    kept = weights > 0
+    found = Sketch().update(spoiled, LABELS, weights).state
+    same = Sketch().update(LOGITS[kept], LABELS[kept], weights[kept]).state
+    for name, sums in found.items():
+        np.testing.assert_allclose(sums, same[name], rtol=1e-11, atol=1e-9)

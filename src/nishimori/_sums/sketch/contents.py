@@ -6,12 +6,13 @@ the other at a node nearby, metrics with their slopes, and sums per bin of confi
 of the sum of a cluster takes the place of the squares of its rows, which are not independent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 
+from nishimori._kernels.node_sums import FARTHEST, NodeSums
 from nishimori._sums.census import Census
 from nishimori._support.arrays import HostArray
 
@@ -21,7 +22,7 @@ N_BINS = 15
 ENDS = 2
 """Arrays of rows begin with both ends, β = ∞ and β = 0; the nodes follow."""
 
-OFFSETS = (-4, -3, -2, -1, 1, 2, 3, 4)
+OFFSETS = (*range(-FARTHEST, 0), *range(1, FARTHEST + 1))
 """By how many nodes the second of two observables is at a higher β than the first, where products of their gaps are kept."""
 
 
@@ -94,6 +95,51 @@ class Contents:
             "bins": (5, n_nodes, N_BINS),
         }
 
+    @classmethod
+    def from_node_sums(cls, sums: NodeSums, which: Sequence[int], betas: Sequence[float], n_classes: int) -> "Contents":
+        """The contents of rows without masks; ``which`` are the observables: 0 is the confidence and 1 the logit."""
+        n_rows, n_right, right, wrong, right_squares, wrong_squares, drops = sums.counts.tolist()
+        of_wrong, of_right, slope, bend, first, second, third, *products = sums.gaps.T
+        confidence, log_partition, brier, half_slope = sums.metrics.T
+        weight, squares, chosen = right + wrong, right_squares + wrong_squares, list(which)
+        census = Census(
+            n_rows=int(n_rows),
+            n_right=int(n_right),
+            n_zeros=0,
+            n_masked=0,
+            n_at_masks=0,
+            n_at_zeros=0,
+            right=right,
+            wrong=wrong,
+            right_squares=right_squares,
+            wrong_squares=wrong_squares,
+            chance=weight / n_classes,
+            kernels=frozenset(),
+        )
+        moments = [
+            [of_wrong - of_right, of_wrong + of_right, -slope, bend],
+            [first - drops, -first - drops, second, third],
+        ]
+        curves = [
+            [confidence, -slope[1:-1]],
+            [brier, 2 * half_slope],
+            [log_partition - np.array(betas) * drops, first[1:-1] - drops],
+        ]
+        of_pairs = dict(zip(pairs(2), np.stack([products[:3], products[3:]], axis=1), strict=True))
+        crossed = sums.crossed.transpose(1, 2, 0)
+        in_order = {(0, 1): crossed, (1, 0): _exchange(crossed)}
+        shape = cls.shapes(len(which), len(betas))["crossed"]
+        return cls(
+            counts=counts_of(census, n_classes),
+            weights=np.array([weight, squares, n_rows]),
+            observed=np.array([-wrong, drops])[chosen],
+            moments=np.array(moments)[chosen],
+            products=np.array([of_pairs[min(which[i], which[j]), max(which[i], which[j])] for i, j in pairs(len(which))]),
+            crossed=np.array([in_order[which[i], which[j]] for i, j in different_pairs(len(which))]).reshape(shape),
+            curves=np.array(curves),
+            bins=sums.bins.transpose(2, 0, 1).copy(),
+        )
+
     def __add__(self, other: "Contents") -> "Contents":
         with np.errstate(invalid="ignore"):  # infinite losses of masked true classes
             return Contents(*(mine + theirs for mine, theirs in zip(self.arrays(), other.arrays(), strict=True)))
@@ -131,3 +177,12 @@ def different_pairs(n_observables: int) -> list[tuple[int, int]]:
 def counts_of(census: Census, n_classes: int) -> HostArray:
     """The counts of some rows as one array."""
     return np.array([*(getattr(census, name) for name in _COUNTED), census.n_rows * n_classes], dtype=float)
+
+
+def _exchange(crossed: HostArray) -> HostArray:
+    """Products (2, offsets, nodes) of gaps at different nodes with the second observable first."""
+    found, n_nodes = np.zeros_like(crossed), crossed.shape[-1]
+    for place, offset in enumerate(OFFSETS):
+        begin, end = max(0, -offset), max(0, n_nodes - max(0, offset))
+        found[:, place, begin:end] = crossed[:, OFFSETS.index(-offset), begin + offset : end + offset]
+    return found

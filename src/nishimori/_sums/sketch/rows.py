@@ -24,6 +24,11 @@ from nishimori._support.arrays import Array, HostArray
 _EXPONENT = np.finfo(float).eps * np.log(N_BINS)
 
 
+def bin_scale(rounding: float) -> float:
+    """The factor s with which a confidence c is in the bin ceil(c·s) - 1; ``rounding`` is the relative error of c."""
+    return float(N_BINS / (1 + rounding + _EXPONENT))
+
+
 class NodeGap(NamedTuple):
     """The gap of each row at both ends and each node; Σw times gap, size, slope and curvature; Σw·O at the labels."""
 
@@ -81,7 +86,7 @@ def sums_at(batch: Batch, nodes: Sequence[float]) -> tuple[HostArray, HostArray,
 def _sums_at_ends(batch: Batch) -> Array:
     """How many classes besides the top count at β = ∞ and at β = 0, and Σd over them."""
     logits, xp = batch.logits, batch.xp
-    drops = logits - batch.peak[:, None]
+    drops = batch.double - arrays.in_double(batch.peak)[:, None]
     ties = xp.astype(xp.sum(xp.astype(drops == 0, xp.int32), axis=1), xp.float64)
     if batch.has_masks:
         live = drops > -inf
@@ -168,7 +173,7 @@ class NodeRows:
     def bins(self) -> HostArray:
         """The bin of each row at each node, counted over all nodes; a confidence on an edge is in the bin below it."""
         claims = self.confidence[ENDS:]
-        numbers = np.multiply(claims, N_BINS / (1 + self.truth.rounding + _EXPONENT), out=self.room.array(ENDS))
+        numbers = np.multiply(claims, bin_scale(self.truth.rounding), out=self.room.array(ENDS))
         np.ceil(numbers, out=numbers)
         numbers += (N_BINS * np.arange(len(claims)) - 1)[:, None]
         bins = self.room.array(ENDS).view(np.int64)

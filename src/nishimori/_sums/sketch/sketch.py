@@ -365,7 +365,7 @@ class Sketch:
             )
         i, contents = self.observables.index(observable), self._held
         betas = self._survey.judged
-        unknown = np.zeros(len(betas))  # the third derivative and the spread of slopes, which no fit from a sketch needs
+        unknown = np.zeros(len(betas))  # the third and the fourth derivative, which no fit from a sketch needs
         sums = (*contents.moments[i], unknown, unknown)
         return Moments(observable, betas, float(contents.weights[0]), float(contents.observed[i]), *sums)
 

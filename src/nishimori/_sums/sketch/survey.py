@@ -1,7 +1,8 @@
 """The pass that fills a sketch: from a batch of rows to the sums at every node.
 
-The kernel gives the power sums of each row at all β at once. What follows takes one number per row and node, so it is computed
-on the host, for some hundred rows at a time, which fit the cache (see `rows`).
+The native kernel adds up over rows what a sketch keeps, in one call. Where it cannot, as with clusters, masked classes and
+observables of one's own, a kernel gives the power sums of each row at all β at once. What follows takes one number per row and
+node, so it is computed on the host, for some hundred rows at a time, which fit the cache (see `rows`).
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._kernels.row_sums import gives_node_sums, node_sums, takes_unchecked
 from nishimori._rows.batch import Batch
 from nishimori._sums.census import Count
 from nishimori._sums.gibbs import Gibbs
@@ -19,7 +21,7 @@ from nishimori._sums.observables import Confidence, Observable
 from nishimori._sums.sketch.clusters import SketchClusters, Squares, Terms, crossed_products, of_rows
 from nishimori._sums.sketch.contents import ENDS, N_BINS, Contents, counts_of, pairs
 from nishimori._sums.sketch.grid import Grid
-from nishimori._sums.sketch.rows import BUILT_IN, NodeGap, NodeRows, Room, Truth, sums_at
+from nishimori._sums.sketch.rows import BUILT_IN, NodeGap, NodeRows, Room, Truth, bin_scale, sums_at
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
 
@@ -47,7 +49,26 @@ class Survey:
         return (0.0, *self.grid.betas, inf)
 
     def __call__(self, batch: Batch) -> Contents:
-        return self.with_clusters(batch, None)
+        contents = self.of_unchecked(batch)
+        return self.with_clusters(batch, None) if contents is None else contents
+
+    def reads_unchecked(self, batch: Batch) -> bool:
+        """Whether a kernel reads all rows of the batch in one call, and notices what a check would refuse."""
+        return self._places is not None and gives_node_sums(batch) and takes_unchecked(batch)
+
+    def of_unchecked(self, batch: Batch) -> Contents | None:
+        """The sums of rows that may not have been checked; None if a check is due, or no kernel gives them at once."""
+        if self._places is None:
+            return None
+        betas = self.grid.betas
+        sums = node_sums(batch, betas, self.grid.beyond, N_BINS, bin_scale(batch.rounding))
+        return None if sums is None else Contents.from_node_sums(sums, self._places, betas, batch.n_classes)
+
+    @property
+    def _places(self) -> list[int] | None:
+        """The places of the observables among the built-in ones, which are those that kernels know; None if one is another."""
+        known, kinds = list(BUILT_IN), [type(each) for each in self.observables]
+        return [known.index(kind) for kind in kinds] if {*kinds} <= {*known} else None
 
     def with_clusters(self, batch: Batch, clusters: SketchClusters | None) -> Contents:
         """The sums of a batch; a cluster that may go on in the next batch is left out of the squares."""
