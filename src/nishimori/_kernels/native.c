@@ -253,18 +253,16 @@ sums had errors of 4e-7. A multiple of 16. */
 #define WIDTH64 (VECTOR_BYTES ? VECTOR_BYTES / 8 : 1)
 
 /* `taint`, which starts as zeros, is NaN where some z has to be checked: one that is NaN or infinite, or a double beyond the
-limit. A finite z times 0 adds nothing to it. */
+limit. A finite z minus itself adds nothing to it. */
 
 static ALWAYS_INLINE vector32 taint32(vector32 taint, vector32 z)
 {
-    vector32 zero = {0};
-    return VFMA32(z, zero, taint);
+    return taint + (z - z);
 }
 
 static ALWAYS_INLINE vector64 taint_widened(vector64 taint, vector64 z)
 {
-    vector64 zero = {0};
-    return VFMA64(z, zero, taint);
+    return taint + (z - z);
 }
 
 static ALWAYS_INLINE vector64 taint64(vector64 taint, vector64 z)

@@ -404,7 +404,6 @@ static int FN(by_rows)(const Z *z, int n_rows, int n_classes, const double *weig
     T *columns = scratch, *known = scratch + (size_t)n_classes * LANES;
     T largest[LANES], tainted[LANES], parts[7 * LANES];
     INTEGER place[LANES];
-    int is_unusual = 0;
     FN(transpose)(z, n_rows, n_classes, columns);
     FN(lane_maxima)(columns, n_classes, largest, place, tainted);
     for (int i = 0; i < LANES; i++)
@@ -431,18 +430,25 @@ static int FN(by_rows)(const Z *z, int n_rows, int n_classes, const double *weig
             }
         }
     }
+    int some_left_out = 0;
+    for (int i = 0; weights && i < n_rows; i++)
+        some_left_out |= weights[i] == 0.0;
     for (int i = 0; i < n_rows; i++) {
-        if (weights && weights[i] == 0.0) { /* this row may hold anything */
-            top[i] = NONE;
-            for (int64_t b = 0; b < plan->n_betas * n_powers; b++)
-                sums[b * stride + i] = 0.0;
-        } else {
-            top[i] = place[i];
-            peak[i] = (Z)largest[i];
-            is_unusual |= tainted[i] != 0; /* NaN is not 0 */
-        }
+        top[i] = place[i];
+        peak[i] = (Z)largest[i];
     }
-    return is_unusual;
+    for (int i = 0; some_left_out && i < n_rows; i++) {
+        if (weights[i] != 0.0)
+            continue;
+        top[i] = NONE; /* this row may hold anything */
+        tainted[i] = 0;
+        for (int64_t b = 0; b < plan->n_betas * n_powers; b++)
+            sums[b * stride + i] = 0.0;
+    }
+    T some = 0;
+    for (int i = 0; i < n_rows; i++)
+        some += tainted[i];
+    return some != 0; /* NaN is not 0 */
 }
 
 /* --- both layouts ------------------------------------------------------------------------------------------------------- */
@@ -486,20 +492,21 @@ count have neither. Returns whether some label is not the number of a class. */
 static int FN(label_rows)(const Z *z, const int64_t *labels, int64_t n, int64_t n_classes, const int64_t *top, const Z *peak,
                           double *right, double *drops)
 {
-    int is_unusual = 0;
+    int64_t some_left_out = 0, is_unusual = 0;
+    SIMD(reduction(| : some_left_out))
+    for (int64_t i = 0; i < n; i++) /* one test for each of the usual rows would take as long as the rest */
+        some_left_out |= (top[i] == NONE) | (labels[i] < 0) | (labels[i] >= n_classes);
     for (int64_t i = 0; i < n; i++) {
         int64_t label = labels[i];
-        right[i] = drops[i] = 0.0;
-        if (top[i] == NONE)
-            continue;
-        if (label < 0 || label >= n_classes) {
-            is_unusual = 1;
+        if (some_left_out && (top[i] == NONE || label < 0 || label >= n_classes)) {
+            right[i] = drops[i] = 0.0;
+            is_unusual |= top[i] != NONE;
             continue;
         }
         right[i] = label == top[i];
         drops[i] = (double)z[i * n_classes + label] - (double)peak[i];
     }
-    return is_unusual;
+    return is_unusual != 0;
 }
 
 static int FN(block_sums)(const Z *z, const int64_t *labels, const double *weights, int64_t n, int64_t n_classes,

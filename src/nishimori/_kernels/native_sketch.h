@@ -95,16 +95,17 @@ static int find_tops(int is_double, const void *z, const double *weights, int n,
         }
         return is_unusual;
     }
-    int64_t unusual[LANES], bad = 0;
+    double tainted[LANES];
+    int bad = 0;
     for (int start = 0; start < n; start += LANES) { /* the arrays of rows have room for whole lanes */
         int here = n - start < LANES ? n - start : LANES, k = (int)n_classes;
         if (is_double)
             transpose_double((const double *)z + start * k, here, k, scratch);
         else
             transpose_widened((const float *)z + start * k, here, k, scratch);
-        lane_maxima_double(scratch, k, peaks + start, top + start, unusual);
+        lane_maxima_double(scratch, k, peaks + start, top + start, tainted);
         for (int i = 0; i < here; i++)
-            bad |= weights[start + i] == 0.0 ? 0 : unusual[i];
+            bad |= weights[start + i] != 0.0 && tainted[i] != 0.0; /* NaN is not 0 */
     }
     return bad != 0;
 }

@@ -20,8 +20,9 @@ from nishimori._support.progress import Report, silent
 _LARGE = 2**25
 _ROWS_OF_LARGE = 2**16
 
-# Up to this many numbers, 16 MiB of float32, a sample is a copy of random rows; larger ones are views.
-_MOST_RANDOM = 2**22
+# Up to this many numbers a sample is a copy of random rows. Larger ones are views of every so many, which take no time; where a
+# view cannot be had, at most the second number is copied, 16 MiB of float32.
+_MOST_RANDOM, _MOST_SAMPLED = 2**18, 2**22
 
 # A pass that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
 _UNCHECKED_NUMBERS = 2**26
@@ -164,9 +165,9 @@ class ArrayRows(Rows):
         """About ``size`` of the rows, the same ones each time; None if all their weights are zero."""
         if 2 * size > self.n_rows:
             return self
-        rows: slice | HostArray = spread(self.n_rows, most_copied(size, self.n_classes, _MOST_RANDOM))
-        if size * self.n_classes > _MOST_RANDOM and not self.scores.is_scattered:
-            rows = every_so_many(self.n_rows, size)
+        rows: slice | HostArray = every_so_many(self.n_rows, size)
+        if size * self.n_classes <= _MOST_RANDOM or self.scores.is_scattered:
+            rows = spread(self.n_rows, most_copied(size, self.n_classes, _MOST_SAMPLED))
         labels, weights = self.labels[rows], self.weights[rows]
         if not weights.any():
             return None
