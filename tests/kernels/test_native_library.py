@@ -121,7 +121,9 @@ def sanitized(tmp_path_factory, build):
 @pytest.mark.parametrize("cases", CASES, ids=lambda path: path.stem)
 def test_no_memory_but_that_of_its_arrays_is_touched(sanitized, variant, cases):
     library, preloaded = sanitized
-    settings = {"LD_PRELOAD": preloaded, "ASAN_OPTIONS": "detect_leaks=0", "NISHIMORI_NATIVE_VARIANT": variant}
+    # Some releases of GCC place vectors of AVX-512 badly on the stack that the second option uses (GCC bug 110027).
+    options = "detect_leaks=0:detect_stack_use_after_return=0"
+    settings = {"LD_PRELOAD": preloaded, "ASAN_OPTIONS": options, "NISHIMORI_NATIVE_VARIANT": variant}
     line = [sys.executable, str(cases), str(library), "40"]
     done = subprocess.run(line, env=os.environ | settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
