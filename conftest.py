@@ -6,6 +6,7 @@ What cannot be imported without one is in the table here.
 
 import os
 import re
+import sys
 from doctest import UnexpectedException
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ NEEDED = {
     "tests/browser/*.py": "playwright",
     "tests/contract/test_cuda.py": "torch",
     "tests/contract/test_peers.py": "torchmetrics",
+    "tests/measured/collected.py": "torch",
     "paper/tests/artefacts/test_trained_artefacts.py": "torch",
     "paper/tests/artefacts/*.py": "matplotlib",
     "paper/tests/cli/test_training.py": "torch",
@@ -157,16 +159,20 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def _registered_names_are_forgotten():
     """Leave the tables of methods, maps and metrics as they were: tests and docstrings register some of their own."""
-    from nishimori._evaluation.metrics import table  # noqa: PLC0415
-    from nishimori._methods import registry  # noqa: PLC0415
-    from nishimori.maps import kinds  # noqa: PLC0415
-
-    tables = registry._known, kinds._registered, table._registered
-    before = [dict(each) for each in tables]
+    before = {module: dict(table) for module, table in registered_tables()}
     yield
-    for each, names in zip(tables, before, strict=True):
-        each.clear()
-        each.update(names)
+    for module, table in registered_tables():  # a module may have been imported by the test
+        table.clear()
+        table.update(before.get(module, {}))
+
+
+def registered_tables():
+    """The tables of names that a process can add to, of the modules that are imported."""
+    places = {"_methods.registry": "_known", "maps.kinds": "_registered", "_evaluation.metrics.table": "_registered"}
+    for module, name in places.items():
+        found = sys.modules.get(f"nishimori.{module}")
+        if found is not None:
+            yield module, getattr(found, name)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -216,3 +216,20 @@ def test_temperatures_of_groups_are_those_of_numpy(by, method, monkeypatch):
     np.testing.assert_allclose(mine.temperatures_, theirs.temperatures_, rtol=1e-7)
     np.testing.assert_allclose(mine.temperatures_se_, theirs.temperatures_se_, rtol=1e-6)
     assert mine.n_passes_ >= 3
+
+
+@pytest.mark.parametrize("n_classes", [3, 70])
+@pytest.mark.parametrize(("dtype", "drops"), [(np.float32, (80, 90, 100, 110)), (np.float64, (700, 710, 735, 800))])
+def test_probabilities_that_are_subnormal_numbers_are_not_zero(n_classes, dtype, drops):
+    z = np.zeros((60, n_classes), dtype)
+    z[:, 1] = -np.resize(drops, 60)
+    z[::2, 2] = -np.inf
+    found, is_unusual = native.softmax(z, 1.0)
+    assert is_unusual
+    with np.errstate(under="ignore"):
+        weights = np.exp(z.astype(np.longdouble))
+        expected = (weights / weights.sum(axis=1, keepdims=True)).astype(dtype)
+    least = np.finfo(dtype).smallest_subnormal
+    np.testing.assert_allclose(found, expected, rtol=3e-7 if dtype == np.float32 else 1e-13, atol=least)
+    assert (found[::2, 2] == 0).all()
+    assert ((found == 0) == (expected == 0)).all()

@@ -71,7 +71,9 @@ def test_temperatures_are_those_of_all_rows(ranks, rows):
     assert ec == pytest.approx(reference.ec_temperature(*SMALL), rel=1e-8)
     assert ts == pytest.approx(reference.ts_temperature(*SMALL), rel=1e-8)
     alone = nishimori.temperatures(*SMALL)
-    assert [ec, ts, *errors] == pytest.approx([alone.ec, alone.ts, alone.ec_se, alone.ts_se], rel=1e-12)
+    # Loaders have no sample to start from, so that their last pass is at another temperature.
+    assert [ec, ts] == pytest.approx([alone.ec, alone.ts], rel=2e-9 if rows == "loader" else 1e-12)
+    assert errors == pytest.approx([alone.ec_se, alone.ts_se], rel=1e-4 if rows == "loader" else 1e-12)
 
 
 def test_weights_count(ranks):

@@ -27,6 +27,29 @@ static ALWAYS_INLINE VECTOR FN(weigh)(VECTOR d, FN(constants) c, VECTOR *below, 
     return w;
 }
 
+/* Fill in probabilities that are too small for `exp2` above, which gave 0 for them: they may be subnormal numbers. */
+static NO_INLINE void FN(fill_small)(const Z *z, int64_t n_rows, int64_t n_classes, FN(constants) c, T *to)
+{
+    for (int64_t row = 0; row < n_rows; row++, z += n_classes, to += n_classes) {
+        int64_t n_zeros = 0;
+        SIMD(reduction(+ : n_zeros))
+        for (int64_t k = 0; k < n_classes; k++)
+            n_zeros += to[k] == 0;
+        if (!n_zeros)
+            continue;
+        Z largest = -(Z)INFINITY;
+        T most = 0;
+        for (int64_t k = 0; k < n_classes; k++) {
+            largest = z[k] > largest ? z[k] : largest;
+            most = to[k] > most ? to[k] : most;
+        }
+        double rate = ((double)c.high + (double)c.low) * (double)c.scale;
+        for (int64_t k = 0; k < n_classes; k++)
+            if (to[k] == 0 && z[k] > -(Z)INFINITY)
+                to[k] = (T)(exp2(((double)z[k] - (double)largest) * rate) * (double)most);
+    }
+}
+
 /* --- many classes: lanes are columns ------------------------------------------------------------------------------------
 Rows have at least one vector of numbers. The last vector of a row ends with the row, and so may hold some numbers of the one
 before again, which are not summed twice. */
@@ -103,6 +126,7 @@ static NO_INLINE int FN(softmax_by_columns)(const Z *z, int64_t n_rows, int64_t 
         for (int64_t k = 0; k < whole; k += WIDTH)
             FN(store)(to + k, FN(load)(to + k) * factor);
         FN(store)(to + last, end);
+        FN(fill_small)(z, 1, n_classes, c, to);
     }
     memcpy(each, &bad, sizeof bad);
     for (int i = 0; i < WIDTH; i++)
@@ -217,6 +241,7 @@ static int FN(softmax)(const Z *z, int64_t n_rows, int64_t n_classes, const nish
             is_unusual |= unusual[i] != 0;
         FN(softmax_lanes)(columns, largest, k, c);
         FN(restore_rows)(columns, here, k, to + start * n_classes);
+        FN(fill_small)(z + start * n_classes, here, n_classes, c, to + start * n_classes);
     }
     return is_unusual;
 }

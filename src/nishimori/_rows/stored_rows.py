@@ -134,7 +134,8 @@ class StoredRows(Pieces[_StoredBlock]):
 
     def sample(self, size: int) -> ArrayRows | None:
         """About ``size`` rows, the same ones each time; None where that would take a reading, or if all weigh nothing."""
-        found = self.stored.random_rows(most_copied(min(size, int(_PART * self.n_rows)), self.n_classes, _MOST_SAMPLED))
+        size = most_copied(min(size, int(_PART * self.n_rows)), self.n_classes, _MOST_SAMPLED)
+        found = self.stored.random_rows(size) if size else None
         if found is None or not self.weights[found[0]].any():
             return None
         return self._array_rows(found[1], found[0])

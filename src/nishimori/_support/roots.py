@@ -138,7 +138,7 @@ def root_of(function: Callable[[float], Point], start: float) -> Root:
     return found
 
 
-Search = Generator[float, Point, Root]
+RootSearch = Generator[float, Point, Root]
 K = TypeVar("K", bound=Hashable)
 
 
@@ -146,7 +146,7 @@ Roots = dict[K, Root | NishimoriError]
 
 
 def drive(
-    searches: Mapping[K, Search], evaluate: Callable[[Mapping[K, float], Roots[K]], Mapping[K, Point | NishimoriError]]
+    searches: Mapping[K, RootSearch], evaluate: Callable[[Mapping[K, float], Roots[K]], Mapping[K, Point | NishimoriError]]
 ) -> Roots[K]:
     """Run searches side by side; ``evaluate`` answers all that are still going on at once, and is told what others found.
 
