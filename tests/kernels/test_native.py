@@ -98,7 +98,8 @@ def test_strided_and_read_only_logits_give_the_same_digits(n_classes, dtype):
     wide[::2, ::2] = z
     fixed = z.copy()
     fixed.flags.writeable = False
-    for same in (np.asfortranarray(z), wide[::2, ::2], z[::-1, ::-1][::-1, ::-1], fixed):
+    apart = np.repeat(z, 3, axis=0)[::3]  # each row is in one piece
+    for same in (np.asfortranarray(z), wide[::2, ::2], z[::-1, ::-1][::-1, ::-1], fixed, apart, apart[::-1][::-1]):
         found = KERNEL.power_sums(same, (0.7,), 6)
         np.testing.assert_array_equal(found.top, expected[0].top)
         np.testing.assert_array_equal(found.sums, expected[0].sums)

@@ -14,7 +14,7 @@ change how the process rounds. Where sums may be added in any order, a pragma sa
 #include <string.h>
 
 /* Increase it with every change of an exported function or of a struct that it takes. */
-#define ABI 4
+#define ABI 5
 
 #ifndef VARIANT
 #define VARIANT baseline
@@ -585,17 +585,17 @@ EXPORT int EXPORTED(nishimori_power_sums)(int kind, const void *z, int64_t n, in
     return power_sums_double(z, n, n_classes, plan, n_powers, peak, top, sums);
 }
 
-/* Add the sums of a pair of observables over all rows to `total` (42). */
-EXPORT int EXPORTED(nishimori_block_sums)(int kind, const void *z, const int64_t *labels, const double *weights, int64_t n,
-                                          int64_t n_classes, const nishimori_plan *plan, double *total)
+/* Add the sums of a pair of observables over all rows to `total` (42). Rows begin `apart` numbers after each other. */
+EXPORT int EXPORTED(nishimori_block_sums)(int kind, const void *z, int64_t apart, const int64_t *labels, const double *weights,
+                                          int64_t n, int64_t n_classes, const nishimori_plan *plan, double *total)
 {
     if (n_classes < 1)
         return n > 0;
     if (kind == FLOAT)
-        return block_sums_float(z, labels, weights, n, n_classes, plan, total);
+        return block_sums_float(z, apart, labels, weights, n, n_classes, plan, total);
     if (kind == WIDENED)
-        return block_sums_widened(z, labels, weights, n, n_classes, plan, total);
-    return block_sums_double(z, labels, weights, n, n_classes, plan, total);
+        return block_sums_widened(z, apart, labels, weights, n, n_classes, plan, total);
+    return block_sums_double(z, apart, labels, weights, n, n_classes, plan, total);
 }
 
 EXPORT int EXPORTED(nishimori_half_power_sums)(const uint16_t *z, const double *values, int64_t n, int64_t n_classes,

@@ -34,7 +34,7 @@ __all__ = ["block_sums", "node_sums", "power_sums", "takes_half", "takes_uncheck
 MAX_ORDER = 6
 
 # Those of native.c.
-_ABI = 4
+_ABI = 5
 _N_SUMS = 42
 _NO_MEMORY = -1
 
@@ -70,7 +70,7 @@ class _PlanInC(Structure):
 _P, _N, _I, _D = c_void_p, c_int64, c_int, c_double
 _ARGUMENTS = {
     "power_sums": (_I, _P, _N, _N, _P, _I, _P, _P, _P),
-    "block_sums": (_I, _P, _P, _P, _N, _N, _P, _P),
+    "block_sums": (_I, _P, _N, _P, _P, _N, _N, _P, _P),
     "node_sums": (_I, _P, _P, _P, _N, _N, _P, _N, _I, _D, _P, _P, _P, _P, _P),
     "softmax": (_I, _P, _N, _N, _P, _P),
     "group_sums": (_I, _P, _P, _P, _P, _N, _N, _P, _P, _N, _I, _I, _P),
@@ -232,6 +232,15 @@ def _rows(logits: HostArray, rows: slice) -> HostArray:
     return _contiguous(logits[rows], _dtype(logits))
 
 
+def _rows_apart(logits: HostArray, rows: slice) -> tuple[HostArray, int]:
+    """Some rows, not copied if each lies in one piece, and by how many numbers the next one begins after it."""
+    some, size = logits[rows], logits.itemsize
+    is_plain = some.flags.aligned and some.dtype.isnative and some.strides[1] == size
+    if not (is_plain and some.strides[0] >= 0 and some.strides[0] % size == 0):
+        some = _rows(logits, rows)
+    return some, some.strides[0] // size
+
+
 def _dtype(logits: HostArray) -> "np.dtype[Any]":
     """Their type, in the byte order of this machine."""
     dtype: np.dtype[Any] = logits.dtype.newbyteorder("=")
@@ -297,8 +306,8 @@ def block_sums(
         given = labels[rows], weights[rows], rows.stop - rows.start, logits.shape[1], plan.c, sums
         if is_half:
             return sums, _call("half_block_sums", *_half(logits[rows]), *given)
-        z = _rows(logits, rows)
-        return sums, _call("block_sums", _kind(z, plan.in_double), z, *given)
+        z, apart = _rows_apart(logits, rows)
+        return sums, _call("block_sums", _kind(z, plan.in_double), z, apart, *given)
 
     parts = _in_blocks(logits, work)
     total = np.zeros(_N_SUMS)

@@ -235,7 +235,7 @@ static int FN(softmax)(const Z *z, int64_t n_rows, int64_t n_classes, const nish
         return FN(softmax_by_columns)(z, n_rows, n_classes, c, to);
     for (int64_t start = 0; start < n_rows; start += LANES) {
         int here = (int)(n_rows - start < LANES ? n_rows - start : LANES), k = (int)n_classes;
-        FN(transpose)(z + start * n_classes, here, k, columns);
+        FN(transpose)(z + start * n_classes, n_classes, here, k, columns);
         FN(largest_of_lanes)(columns, k, largest, unusual);
         for (int i = 0; i < here; i++)
             is_unusual |= unusual[i] != 0;
@@ -323,7 +323,7 @@ static int FN(weights_of_rows)(const Z *z, int n, int64_t n_classes, const doubl
         return FN(weights_by_columns)(z, n, n_classes, weights, c, peak, ties, rest, squares);
     for (int start = 0; start < n; start += LANES) {
         int here = n - start < LANES ? n - start : LANES, k = (int)n_classes;
-        FN(transpose)(z + start * n_classes, here, k, columns);
+        FN(transpose)(z + start * n_classes, n_classes, here, k, columns);
         FN(largest_of_lanes)(columns, k, peak + start, unusual);
         FN(weights_of_lanes)(columns, peak + start, k, c, ties + start, rest + start, squares + start);
         for (int i = 0; i < here; i++)
@@ -461,7 +461,7 @@ static int FN(rows_of_groups)(const Z *z, const int64_t *labels, const int64_t *
         int here = n - start < LANES ? n - start : LANES;
         const Z *rows = z + start * n_classes;
         if (!is_many) {
-            FN(transpose)(rows, here, (int)n_classes, columns);
+            FN(transpose)(rows, n_classes, here, (int)n_classes, columns);
             FN(largest_of_lanes)(columns, (int)n_classes, peak + start, unusual);
         }
         for (int i = 0; i < LANES; i++) {

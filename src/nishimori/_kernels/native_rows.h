@@ -219,12 +219,12 @@ static NO_INLINE Z FN(first_maximum)(const Z *z, int64_t n_classes, int64_t *top
     return largest;
 }
 
-static int FN(by_columns)(const Z *z, int64_t n_rows, int64_t n_classes, const double *weights, const nishimori_plan *plan,
-                          int n_powers, int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
+static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_classes, const double *weights,
+                          const nishimori_plan *plan, int n_powers, int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
 {
     int is_unusual = 0;
     Z part[CHUNK];
-    for (int64_t i = 0; i < n_rows; i++, z += n_classes) {
+    for (int64_t i = 0; i < n_rows; i++, z += apart) {
         for (int64_t b = 0; b < plan->n_betas * n_powers; b++)
             sums[b * stride + i] = 0.0;
         if (weights && weights[i] == 0.0) { /* this row may hold anything */
@@ -273,16 +273,16 @@ static int FN(by_columns)(const Z *z, int64_t n_rows, int64_t n_classes, const d
 
 #ifdef HAVE_SHUFFLES
 /* Four rows of four numbers as four columns. */
-static ALWAYS_INLINE void FN(transpose_quads)(const Z *z, int n_classes, T *columns)
+static ALWAYS_INLINE void FN(transpose_quads)(const Z *z, int64_t apart, T *columns)
 {
     typedef Z rows_of_4 __attribute__((vector_size(4 * sizeof(Z))));
     typedef T columns_of_4 __attribute__((vector_size(4 * sizeof(T))));
     rows_of_4 a, b, c, d, t0, t1, t2, t3;
     columns_of_4 column;
     memcpy(&a, z, sizeof a);
-    memcpy(&b, z + n_classes, sizeof b);
-    memcpy(&c, z + 2 * n_classes, sizeof c);
-    memcpy(&d, z + 3 * n_classes, sizeof d);
+    memcpy(&b, z + apart, sizeof b);
+    memcpy(&c, z + 2 * apart, sizeof c);
+    memcpy(&d, z + 3 * apart, sizeof d);
     if (sizeof(Z) == 4) { /* both ways are right; each consists of instructions that processors have for this size */
         t0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), t1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
         t2 = __builtin_shufflevector(c, d, 0, 4, 1, 5), t3 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
@@ -301,22 +301,22 @@ static ALWAYS_INLINE void FN(transpose_quads)(const Z *z, int n_classes, T *colu
 }
 #endif
 
-/* Rows as columns; lanes beyond the last row are zero. */
-static NO_INLINE void FN(transpose)(const Z *restrict z, int n_rows, int n_classes, T *restrict columns)
+/* Rows, which begin `apart` numbers after each other, as columns; lanes beyond the last row are zero. */
+static NO_INLINE void FN(transpose)(const Z *restrict z, int64_t apart, int n_rows, int n_classes, T *restrict columns)
 {
     int begin = 0;
 #ifdef HAVE_SHUFFLES
     for (; n_classes >= 4 && begin + 4 <= n_rows; begin += 4) {
-        const Z *rows = z + begin * n_classes;
+        const Z *rows = z + begin * apart;
         for (int k = 0; k + 4 <= n_classes; k += 4)
-            FN(transpose_quads)(rows + k, n_classes, columns + k * LANES + begin);
+            FN(transpose_quads)(rows + k, apart, columns + k * LANES + begin);
         if (n_classes % 4) /* some columns once more */
-            FN(transpose_quads)(rows + n_classes - 4, n_classes, columns + (n_classes - 4) * LANES + begin);
+            FN(transpose_quads)(rows + n_classes - 4, apart, columns + (n_classes - 4) * LANES + begin);
     }
 #endif
     for (int i = begin; i < LANES; i++)
         for (int k = 0; k < n_classes; k++)
-            columns[k * LANES + i] = i < n_rows ? (T)z[i * n_classes + k] : 0;
+            columns[k * LANES + i] = i < n_rows ? (T)z[i * apart + k] : 0;
 }
 
 static NO_INLINE void FN(lane_maxima)(const T *columns, int n_classes, T *largest, INTEGER *place, T *tainted)
@@ -398,13 +398,13 @@ static NO_INLINE void FN(add_lanes)(const T *restrict parts, const double *facto
     }
 }
 
-static int FN(by_rows)(const Z *z, int n_rows, int n_classes, const double *weights, const nishimori_plan *plan, int n_powers,
-                       int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
+static int FN(by_rows)(const Z *z, int64_t apart, int n_rows, int n_classes, const double *weights, const nishimori_plan *plan,
+                       int n_powers, int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
 {
     T *columns = scratch, *known = scratch + (size_t)n_classes * LANES;
     T largest[LANES], tainted[LANES], parts[7 * LANES];
     INTEGER place[LANES];
-    FN(transpose)(z, n_rows, n_classes, columns);
+    FN(transpose)(z, apart, n_rows, n_classes, columns);
     FN(lane_maxima)(columns, n_classes, largest, place, tainted);
     for (int i = 0; i < LANES; i++)
         columns[place[i] * LANES + i] = -(T)INFINITY; /* the top class is left out */
@@ -459,18 +459,18 @@ static size_t FN(scratch_size)(int64_t n_classes)
     return n_classes * (int64_t)sizeof(T) <= FEW ? 2 * (size_t)n_classes * LANES : CHUNK;
 }
 
-/* Fill `top`, `peak` and `sums` (betas, powers, stride) with what n rows give. `weights` may be null. Rows of weight zero have sums of
+/* Fill `top`, `peak` and `sums` (betas, powers, stride) with what n rows give, which begin `apart` numbers after each other. `weights` may be null. Rows of weight zero have sums of
 zero, and their top class is NONE. Returns whether some logit in another row is NaN, infinite, or too large. */
-static int FN(fill)(const Z *z, int64_t n, int64_t n_classes, const double *weights, const nishimori_plan *plan, int n_powers,
-                    int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
+static int FN(fill)(const Z *z, int64_t apart, int64_t n, int64_t n_classes, const double *weights, const nishimori_plan *plan,
+                    int n_powers, int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
 {
     int is_unusual = 0;
     if (n_classes * (int64_t)sizeof(T) > FEW)
-        return FN(by_columns)(z, n, n_classes, weights, plan, n_powers, stride, scratch, top, peak, sums);
+        return FN(by_columns)(z, apart, n, n_classes, weights, plan, n_powers, stride, scratch, top, peak, sums);
     for (int64_t start = 0; start < n; start += LANES) {
         int here = (int)(n - start < LANES ? n - start : LANES);
         const double *some = weights ? weights + start : NULL;
-        is_unusual |= FN(by_rows)(z + start * n_classes, here, (int)n_classes, some, plan, n_powers, stride, scratch,
+        is_unusual |= FN(by_rows)(z + start * apart, apart, here, (int)n_classes, some, plan, n_powers, stride, scratch,
                                   top + start, peak + start, sums + start);
     }
     return is_unusual;
@@ -482,14 +482,14 @@ static int FN(power_sums)(const Z *z, int64_t n, int64_t n_classes, const nishim
     T *memory, *scratch = aligned_memory(FN(scratch_size)(n_classes) * sizeof(T), (void **)&memory);
     if (!scratch)
         return NO_MEMORY;
-    FN(fill)(z, n, n_classes, NULL, plan, n_powers, n, scratch, top, peak, sums);
+    FN(fill)(z, n_classes, n, n_classes, NULL, plan, n_powers, n, scratch, top, peak, sums);
     free(memory);
     return 0;
 }
 
 /* Whether the top class of each row is true, and how far the logit of its true class lies below the largest. Rows that do not
 count have neither. Returns whether some label is not the number of a class. */
-static int FN(label_rows)(const Z *z, const int64_t *labels, int64_t n, int64_t n_classes, const int64_t *top, const Z *peak,
+static int FN(label_rows)(const Z *z, int64_t apart, const int64_t *labels, int64_t n, int64_t n_classes, const int64_t *top, const Z *peak,
                           double *right, double *drops)
 {
     int64_t some_left_out = 0, is_unusual = 0;
@@ -504,12 +504,12 @@ static int FN(label_rows)(const Z *z, const int64_t *labels, int64_t n, int64_t 
             continue;
         }
         right[i] = label == top[i];
-        drops[i] = (double)z[i * n_classes + label] - (double)peak[i];
+        drops[i] = (double)z[i * apart + label] - (double)peak[i];
     }
     return is_unusual != 0;
 }
 
-static int FN(block_sums)(const Z *z, const int64_t *labels, const double *weights, int64_t n, int64_t n_classes,
+static int FN(block_sums)(const Z *z, int64_t apart, const int64_t *labels, const double *weights, int64_t n, int64_t n_classes,
                           const nishimori_plan *plan, double *total)
 {
     T *memory, *scratch = aligned_memory(FN(scratch_size)(n_classes) * sizeof(T), (void **)&memory);
@@ -521,9 +521,9 @@ static int FN(block_sums)(const Z *z, const int64_t *labels, const double *weigh
         return NO_MEMORY;
     for (int64_t start = 0; start < n; start += ROWS) {
         int here = (int)(n - start < ROWS ? n - start : ROWS);
-        const Z *rows = z + start * n_classes;
-        is_unusual |= FN(fill)(rows, here, n_classes, weights + start, plan, PAIR_POWERS, ROWS, scratch, top, peak, sums);
-        is_unusual |= FN(label_rows)(rows, labels + start, here, n_classes, top, peak, right, drops);
+        const Z *rows = z + start * apart;
+        is_unusual |= FN(fill)(rows, apart, here, n_classes, weights + start, plan, PAIR_POWERS, ROWS, scratch, top, peak, sums);
+        is_unusual |= FN(label_rows)(rows, apart, labels + start, here, n_classes, top, peak, right, drops);
         add_rows(sums, sums + (plan->n_betas - 1) * PAIR_POWERS * ROWS, right, drops, weights + start, here, total);
     }
     free(memory);

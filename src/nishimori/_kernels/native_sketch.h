@@ -100,9 +100,9 @@ static int find_tops(int is_double, const void *z, const double *weights, int n,
     for (int start = 0; start < n; start += LANES) { /* the arrays of rows have room for whole lanes */
         int here = n - start < LANES ? n - start : LANES, k = (int)n_classes;
         if (is_double)
-            transpose_double((const double *)z + start * k, here, k, scratch);
+            transpose_double((const double *)z + start * k, k, here, k, scratch);
         else
-            transpose_widened((const float *)z + start * k, here, k, scratch);
+            transpose_widened((const float *)z + start * k, k, here, k, scratch);
         lane_maxima_double(scratch, k, peaks + start, top + start, tainted);
         for (int i = 0; i < here; i++)
             bad |= weights[start + i] != 0.0 && tainted[i] != 0.0; /* NaN is not 0 */
