@@ -27,16 +27,30 @@ static ALWAYS_INLINE VECTOR FN(weigh)(VECTOR d, FN(constants) c, VECTOR *below, 
     return w;
 }
 
+/* Whether one of n probabilities is 0. */
+static NO_INLINE int FN(has_zero)(const T *p, int64_t n)
+{
+    VECTOR zero = {0}, most = zero - (T)1;
+    T lanes[WIDTH];
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        most = VMAX(-FN(load)(p + i), most);
+    memcpy(lanes, &most, sizeof most);
+    for (int lane = 0; lane < WIDTH; lane++)
+        if (lanes[lane] == 0)
+            return 1;
+    for (; i < n; i++)
+        if (p[i] == 0)
+            return 1;
+    return 0;
+}
+
 /* Fill in probabilities that are too small for `exp2` above, which gave 0 for them: they may be subnormal numbers. */
 static NO_INLINE void FN(fill_small)(const Z *z, int64_t n_rows, int64_t n_classes, FN(constants) c, T *to)
 {
+    if (!FN(has_zero)(to, n_rows * n_classes))
+        return;
     for (int64_t row = 0; row < n_rows; row++, z += n_classes, to += n_classes) {
-        int64_t n_zeros = 0;
-        SIMD(reduction(+ : n_zeros))
-        for (int64_t k = 0; k < n_classes; k++)
-            n_zeros += to[k] == 0;
-        if (!n_zeros)
-            continue;
         Z largest = -(Z)INFINITY;
         T most = 0;
         for (int64_t k = 0; k < n_classes; k++) {
