@@ -62,7 +62,7 @@ def plain(z, betas, order):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("order", [0, 3, 6])
+@pytest.mark.parametrize("order", [0, 3, 5])
 def test_sums_are_those_of_the_definition_at_every_beta(kernel, dtype, order):
     values = drawn(4)
     values[1, [7, 5000]] = 30.0  # two largest ones

@@ -54,8 +54,8 @@ def assert_agree(found, wanted, dtype):
 def test_power_sums_are_those_of_the_definition(name, k, dtype):
     z = logits_of(40, k, dtype)
     betas = (0.3, 0.6, 1.1, 2.4)
-    found = kernel_named(name).power_sums(z, betas, 6)
-    assert_agree(found.sums, expected(z, betas, 6), dtype)
+    found = kernel_named(name).power_sums(z, betas, 5)
+    assert_agree(found.sums, expected(z, betas, 5), dtype)
     assert found.sums.dtype == np.float64
     np.testing.assert_array_equal(found.peak, z.max(axis=1))
     np.testing.assert_array_equal(found.top, z.argmax(axis=1))  # there are ties

@@ -45,7 +45,7 @@ def check(z, betas, order, rtol, atol=0.0):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("order", [0, 2, 3, 6])
+@pytest.mark.parametrize("order", [0, 2, 3, 5])
 def test_sums_are_those_of_the_definition(shape, dtype, order):
     check(logits(shape, dtype), (0.7,), order, TOLERANCE[dtype])
     check(logits(shape, dtype), (1.3, 0.2), order, TOLERANCE[dtype])
@@ -65,7 +65,7 @@ def test_masked_classes_weigh_nothing_at_any_beta(n_classes, dtype):
 def test_a_row_of_one_live_class_has_no_sums(n_classes, dtype):
     z = np.full((3, n_classes), -np.inf, dtype)
     z[:, n_classes - 2] = [-1e30, 0.0, 1e30]
-    found = KERNEL.power_sums(z, (0.0, 1e-30, 0.5, 1.0, 1e30, np.inf), 6)
+    found = KERNEL.power_sums(z, (0.0, 1e-30, 0.5, 1.0, 1e30, np.inf), 5)
     np.testing.assert_array_equal(found.top, [n_classes - 2] * 3)
     np.testing.assert_array_equal(found.sums, 0.0)
 
@@ -78,7 +78,7 @@ def test_the_first_of_equal_maxima_is_the_top_and_the_others_weigh_one(columns, 
     found = KERNEL.power_sums(z, (np.inf, 2.0), 1)
     np.testing.assert_array_equal(found.top, columns[0])
     np.testing.assert_array_equal(found.sums[0], [[len(columns) - 1] * 6, [0] * 6])
-    check(z, (2.0, 0.1), 6, TOLERANCE[dtype])
+    check(z, (2.0, 0.1), 5, TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -93,14 +93,14 @@ def test_betas_that_double_are_as_exact_as_float64(n_classes, dtype):
 def test_strided_and_read_only_logits_give_the_same_digits(n_classes, dtype):
     z = logits((50, n_classes), dtype)
     labels = np.arange(50) % n_classes
-    expected = KERNEL.power_sums(z, (0.7,), 6), native.block_sums(z, labels, np.ones(len(z)), 0.7, 0.8)
+    expected = KERNEL.power_sums(z, (0.7,), 5), native.block_sums(z, labels, np.ones(len(z)), 0.7, 0.8)
     wide = np.zeros((100, 2 * n_classes), dtype)
     wide[::2, ::2] = z
     fixed = z.copy()
     fixed.flags.writeable = False
     apart = np.repeat(z, 3, axis=0)[::3]  # each row is in one piece
     for same in (np.asfortranarray(z), wide[::2, ::2], z[::-1, ::-1][::-1, ::-1], fixed, apart, apart[::-1][::-1]):
-        found = KERNEL.power_sums(same, (0.7,), 6)
+        found = KERNEL.power_sums(same, (0.7,), 5)
         np.testing.assert_array_equal(found.top, expected[0].top)
         np.testing.assert_array_equal(found.sums, expected[0].sums)
         np.testing.assert_array_equal(native.block_sums(same, labels, np.ones(len(z)), 0.7, 0.8), expected[1])
@@ -132,7 +132,7 @@ def test_a_number_of_threads_that_is_none_is_refused(wanted, monkeypatch):
 def test_a_constant_on_a_row_does_not_matter(n_classes, dtype):
     z = np.round(logits((40, n_classes), dtype))
     shifted = z + dtype(2.0**20)  # integers stay exact
-    found, expected = (KERNEL.power_sums(each, (0.7,), 6) for each in (shifted, z))
+    found, expected = (KERNEL.power_sums(each, (0.7,), 5) for each in (shifted, z))
     np.testing.assert_array_equal(found.top, expected.top)
     np.testing.assert_array_equal(found.sums, expected.sums)
 
@@ -141,7 +141,7 @@ def test_a_constant_on_a_row_does_not_matter(n_classes, dtype):
 @pytest.mark.parametrize("scale", [1e-12, 1e-4, 1e4, 1e9, 1e25])
 def test_no_scale_of_the_logits_overflows(scale, dtype):
     z = (scale * logits((20, 50), np.float64)).astype(dtype)
-    check(z, (0.7 / scale,), 6, TOLERANCE[dtype])
+    check(z, (0.7 / scale,), 5, TOLERANCE[dtype])
 
 
 def test_tiny_weights_beside_a_large_one_keep_their_sum():
@@ -168,10 +168,10 @@ def test_float64_is_right_down_to_1e_300():
     z = np.array([[0.0, -3.25, -690.0, -0.125], [5.0, -600.0, -650.5, -680.0], [1e-9, 0.0, -1e-13, -400.0]])
     with mpmath.workdps(40):
         for beta in (1.0, 0.3):
-            found = KERNEL.power_sums(z, (beta,), 6).sums[0]
+            found = KERNEL.power_sums(z, (beta,), 5).sums[0]
             for i, row in enumerate(z):
                 d = sorted(mpmath.mpf(float(x)) - mpmath.mpf(float(row.max())) for x in row)[:-1]
-                for j in range(7):
+                for j in range(6):
                     exact = mpmath.fsum(x**j * mpmath.exp(mpmath.mpf(beta) * x) for x in d)
                     assert abs(found[j, i] / exact - 1) < 1e-14
 
@@ -241,7 +241,7 @@ def test_sixteen_threads_give_the_digits_of_one():
     labels = np.zeros(400, np.int64)
 
     def work(z):
-        return KERNEL.power_sums(z, (0.7,), 6).sums, native.block_sums(z, labels, np.ones(400), 0.7, 0.9)
+        return KERNEL.power_sums(z, (0.7,), 5).sums, native.block_sums(z, labels, np.ones(400), 0.7, 0.9)
 
     expected = [work(z) for z in blocks]
     with ThreadPoolExecutor(16) as pool:

@@ -14,7 +14,7 @@ change how the process rounds. Where sums may be added in any order, a pragma sa
 #include <string.h>
 
 /* Increase it with every change of an exported function or of a struct that it takes. */
-#define ABI 5
+#define ABI 6
 
 #ifndef VARIANT
 #define VARIANT baseline
@@ -48,6 +48,9 @@ the cache: columns at distances of a power of two would all compete for the same
 /* Number of classes that are added in float before they go into a double sum, if lanes are rows. */
 #define GROUP 25
 
+/* How many power sums a row has at most: those of the powers 0 to 5, which a pair of observables with four derivatives needs. */
+#define N_POWERS 6
+
 /* The top class of a row that does not count. */
 #define NONE (-1)
 
@@ -64,7 +67,7 @@ typedef struct {
 } nishimori_term;
 
 /* How to get the sums at several β. A chain is a list of β each twice the one before: one exp, then squares. `chains` says where
-in `places` each chain starts, and the end; `places` is the index of each β in the caller's list; `factors` (betas, 7) undo the
+in `places` each chain starts, and the end; `places` is the index of each β in the caller's list; `factors` (betas, N_POWERS) undo the
 scale of each power. `at_zero` and `at_infinity` are the places of β = 0 and ∞, for half precision alone. */
 typedef struct {
     int64_t n_chains, n_betas, n_at_zero, n_at_infinity;
@@ -82,11 +85,8 @@ static void *aligned_memory(size_t size, void **memory)
 
 /* --- sums over rows ----------------------------------------------------------------------------------------------------- */
 
-/* Power sums of a row that a pair of observables needs, with four derivatives: 0 to 5. */
-#define PAIR_POWERS 6
-
 /* Add the sums of a pair of observables over some rows to `total`; the formulas are those of `pair_sums`. `ec` and `ts` are power
-sums (PAIR_POWERS, ROWS) at the β of each. Each derivative follows from those before it; see `derivatives` in _sums/gibbs.py. */
+sums (N_POWERS, ROWS) at the β of each. Each derivative follows from those before it; see `derivatives` in _sums/gibbs.py. */
 static NO_INLINE void add_rows(const double *restrict ec, const double *restrict ts, const double *restrict right,
                                const double *restrict label_d, const double *restrict weights, int n, double *restrict total)
 {
@@ -249,6 +249,23 @@ sums had errors of 4e-7. A multiple of 16. */
 #define HAVE_SHUFFLES
 #endif
 #endif
+/* Four vectors of four numbers, with rows for columns. Both ways are right; each consists of instructions that processors have for
+numbers of this size. */
+#define TRANSPOSE_QUADS(a, b, c, d, t0, t1, t2, t3)                                                                            \
+    do {                                                                                                                       \
+        if (sizeof(a) == 16) {                                                                                                 \
+            t0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), t1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);                    \
+            t2 = __builtin_shufflevector(c, d, 0, 4, 1, 5), t3 = __builtin_shufflevector(c, d, 2, 6, 3, 7);                    \
+            a = __builtin_shufflevector(t0, t2, 0, 1, 4, 5), b = __builtin_shufflevector(t0, t2, 2, 3, 6, 7);                  \
+            c = __builtin_shufflevector(t1, t3, 0, 1, 4, 5), d = __builtin_shufflevector(t1, t3, 2, 3, 6, 7);                  \
+        } else {                                                                                                               \
+            t0 = __builtin_shufflevector(a, b, 0, 4, 2, 6), t1 = __builtin_shufflevector(a, b, 1, 5, 3, 7);                    \
+            t2 = __builtin_shufflevector(c, d, 0, 4, 2, 6), t3 = __builtin_shufflevector(c, d, 1, 5, 3, 7);                    \
+            a = __builtin_shufflevector(t0, t2, 0, 1, 4, 5), b = __builtin_shufflevector(t1, t3, 0, 1, 4, 5);                  \
+            c = __builtin_shufflevector(t0, t2, 2, 3, 6, 7), d = __builtin_shufflevector(t1, t3, 2, 3, 6, 7);                  \
+        }                                                                                                                      \
+    } while (0)
+
 #define WIDTH32 (VECTOR_BYTES ? VECTOR_BYTES / 4 : 1)
 #define WIDTH64 (VECTOR_BYTES ? VECTOR_BYTES / 8 : 1)
 
@@ -493,19 +510,18 @@ static NO_INLINE void weigh_counted(const double *d, int n, constants_double c, 
 static NO_INLINE void sum_counted(const double *d, const double *numbers, const double *weights, int n, constants_double c,
                                   double *result)
 {
-    powers_double sums = {{0}, {0}, {0}, {0}, {0}, {0}, {0}};
+    powers_double sums = {{0}, {0}, {0}, {0}, {0}, {0}};
     for (int i = 0; i < n; i += WIDTH)
-        add_double(&sums, scaled_double(load_double(d + i), c), load_double(weights + i) * load_double(numbers + i), 7);
+        add_double(&sums, scaled_double(load_double(d + i), c), load_double(weights + i) * load_double(numbers + i), N_POWERS);
     result[0] = total_double(sums.a0), result[1] = total_double(sums.a1), result[2] = total_double(sums.a2);
     result[3] = total_double(sums.a3), result[4] = total_double(sums.a4), result[5] = total_double(sums.a5);
-    result[6] = total_double(sums.a6);
 }
 
 /* The sums of one row at all β. */
 static void fill_counted(counted_row *row, int n, double ties, const nishimori_plan *plan, int n_powers, int64_t stride,
                          double *sums)
 {
-    double found[7];
+    double found[N_POWERS];
     for (; n % 8; n++)
         row->found[n] = row->numbers[n] = 0.0; /* up to whole vectors; there are fewer values than patterns */
     for (int64_t chain = 0; chain < plan->n_chains; chain++) {
@@ -517,7 +533,7 @@ static void fill_counted(counted_row *row, int n, double ties, const nishimori_p
                 square_double(row->weights, n);
             sum_counted(row->found, row->numbers, row->weights, n, c, found);
             for (int j = 0; j < n_powers; j++)
-                sums[(plan->places[b] * n_powers + j) * stride] = found[j] * plan->factors[7 * b + j];
+                sums[(plan->places[b] * n_powers + j) * stride] = found[j] * plan->factors[N_POWERS * b + j];
         }
     }
     if (plan->n_at_zero) {
@@ -625,7 +641,7 @@ EXPORT int EXPORTED(nishimori_half_block_sums)(const uint16_t *z, const double *
                                                double *total)
 {
     counted_row row;
-    double sums[2 * PAIR_POWERS * ROWS], right[ROWS], drops[ROWS];
+    double sums[2 * N_POWERS * ROWS], right[ROWS], drops[ROWS];
     int is_unusual = 0;
     if (n_classes < 1)
         return n > 0;
@@ -634,8 +650,8 @@ EXPORT int EXPORTED(nishimori_half_block_sums)(const uint16_t *z, const double *
     for (int64_t start = 0; start < n; start += ROWS) {
         int here = (int)(n - start < ROWS ? n - start : ROWS);
         is_unusual |= fill_half(z + start * n_classes, values, labels + start, weights + start, here, n_classes, plan,
-                                PAIR_POWERS, ROWS, &row, sums, right, drops);
-        add_rows(sums, sums + (plan->n_betas - 1) * PAIR_POWERS * ROWS, right, drops, weights + start, here, total);
+                                N_POWERS, ROWS, &row, sums, right, drops);
+        add_rows(sums, sums + (plan->n_betas - 1) * N_POWERS * ROWS, right, drops, weights + start, here, total);
     }
     free(row.memory);
     return is_unusual;

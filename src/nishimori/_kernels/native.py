@@ -31,10 +31,10 @@ from nishimori.errors import InputError
 
 __all__ = ["block_sums", "node_sums", "power_sums", "takes_half", "takes_unchecked"]
 
-MAX_ORDER = 6
+MAX_ORDER = 5
 
 # Those of native.c.
-_ABI = 5
+_ABI = 6
 _N_SUMS = 42
 _NO_MEMORY = -1
 

@@ -200,17 +200,7 @@ static ALWAYS_INLINE void FN(restore_quads)(const T *columns, int n_classes, T *
     memcpy(&b, columns + LANES, sizeof b);
     memcpy(&c, columns + 2 * LANES, sizeof c);
     memcpy(&d, columns + 3 * LANES, sizeof d);
-    if (sizeof(T) == 4) { /* as in `transpose_quads` */
-        t0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), t1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-        t2 = __builtin_shufflevector(c, d, 0, 4, 1, 5), t3 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-        a = __builtin_shufflevector(t0, t2, 0, 1, 4, 5), b = __builtin_shufflevector(t0, t2, 2, 3, 6, 7);
-        c = __builtin_shufflevector(t1, t3, 0, 1, 4, 5), d = __builtin_shufflevector(t1, t3, 2, 3, 6, 7);
-    } else {
-        t0 = __builtin_shufflevector(a, b, 0, 4, 2, 6), t1 = __builtin_shufflevector(a, b, 1, 5, 3, 7);
-        t2 = __builtin_shufflevector(c, d, 0, 4, 2, 6), t3 = __builtin_shufflevector(c, d, 1, 5, 3, 7);
-        a = __builtin_shufflevector(t0, t2, 0, 1, 4, 5), b = __builtin_shufflevector(t1, t3, 0, 1, 4, 5);
-        c = __builtin_shufflevector(t0, t2, 2, 3, 6, 7), d = __builtin_shufflevector(t1, t3, 2, 3, 6, 7);
-    }
+    TRANSPOSE_QUADS(a, b, c, d, t0, t1, t2, t3);
     memcpy(to, &a, sizeof a);
     memcpy(to + n_classes, &b, sizeof b);
     memcpy(to + 2 * n_classes, &c, sizeof c);

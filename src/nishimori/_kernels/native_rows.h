@@ -81,7 +81,7 @@ static ALWAYS_INLINE VECTOR FN(scaled)(VECTOR d, FN(constants) c)
 
 /* Σ y^j w of the classes that were added. */
 typedef struct {
-    VECTOR a0, a1, a2, a3, a4, a5, a6;
+    VECTOR a0, a1, a2, a3, a4, a5;
 } FN(powers);
 
 static ALWAYS_INLINE void FN(add)(FN(powers) *to, VECTOR y, VECTOR w, int n_powers)
@@ -98,8 +98,6 @@ static ALWAYS_INLINE void FN(add)(FN(powers) *to, VECTOR y, VECTOR w, int n_powe
     }
     if (n_powers > 5)
         to->a5 += w4 * y;
-    if (n_powers > 6)
-        to->a6 += w4 * y2;
 }
 
 static NO_INLINE void FN(square)(T *weights, int n)
@@ -118,7 +116,7 @@ static NO_INLINE void FN(square)(T *weights, int n)
 static ALWAYS_INLINE void FN(sum_columns)(const Z *z, T largest, int n, FN(constants) c, T *weights, int use, int n_powers,
                                           double *result)
 {
-    FN(powers) sums = {{0}, {0}, {0}, {0}, {0}, {0}, {0}};
+    FN(powers) sums = {{0}, {0}, {0}, {0}, {0}, {0}};
     for (int i = 0; i < n; i += WIDTH) {
         VECTOR y = FN(scaled)(FN(load_logits)(z + i) - largest, c);
         VECTOR w = use == AGAIN ? FN(load)(weights + i) : FN(exp2)(y, c);
@@ -135,8 +133,6 @@ static ALWAYS_INLINE void FN(sum_columns)(const Z *z, T largest, int n, FN(const
         result[3] = FN(total)(sums.a3), result[4] = FN(total)(sums.a4);
     if (n_powers > 5)
         result[5] = FN(total)(sums.a5);
-    if (n_powers > 6)
-        result[6] = FN(total)(sums.a6);
 }
 
 #define ORDERS(call)                                                                                                           \
@@ -149,10 +145,8 @@ static ALWAYS_INLINE void FN(sum_columns)(const Z *z, T largest, int n, FN(const
             call(3);                                                                                                           \
         } else if (n_powers <= 5) {                                                                                            \
             call(5);                                                                                                           \
-        } else if (n_powers == 6) {                                                                                            \
-            call(6);                                                                                                           \
         } else {                                                                                                               \
-            call(7);                                                                                                           \
+            call(6);                                                                                                           \
         }                                                                                                                      \
     } while (0)
 
@@ -250,7 +244,7 @@ static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_c
                 int64_t first = plan->chains[chain], last = plan->chains[chain + 1];
                 FN(constants) c = FN(constants_of)(plan->terms + chain);
                 for (int64_t b = first; b < last; b++) {
-                    double found[7];
+                    double found[N_POWERS];
                     if (first + 1 == last) {
                         FN(sum_once)(from, largest, padded, c, n_powers, found);
                     } else if (b == first) {
@@ -261,7 +255,7 @@ static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_c
                     }
                     double *to = sums + plan->places[b] * n_powers * stride + i;
                     for (int j = 0; j < n_powers; j++)
-                        to[j * stride] += found[j] * plan->factors[7 * b + j];
+                        to[j * stride] += found[j] * plan->factors[N_POWERS * b + j];
                 }
             }
         }
@@ -283,17 +277,7 @@ static ALWAYS_INLINE void FN(transpose_quads)(const Z *z, int64_t apart, T *colu
     memcpy(&b, z + apart, sizeof b);
     memcpy(&c, z + 2 * apart, sizeof c);
     memcpy(&d, z + 3 * apart, sizeof d);
-    if (sizeof(Z) == 4) { /* both ways are right; each consists of instructions that processors have for this size */
-        t0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), t1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-        t2 = __builtin_shufflevector(c, d, 0, 4, 1, 5), t3 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-        a = __builtin_shufflevector(t0, t2, 0, 1, 4, 5), b = __builtin_shufflevector(t0, t2, 2, 3, 6, 7);
-        c = __builtin_shufflevector(t1, t3, 0, 1, 4, 5), d = __builtin_shufflevector(t1, t3, 2, 3, 6, 7);
-    } else {
-        t0 = __builtin_shufflevector(a, b, 0, 4, 2, 6), t1 = __builtin_shufflevector(a, b, 1, 5, 3, 7);
-        t2 = __builtin_shufflevector(c, d, 0, 4, 2, 6), t3 = __builtin_shufflevector(c, d, 1, 5, 3, 7);
-        a = __builtin_shufflevector(t0, t2, 0, 1, 4, 5), b = __builtin_shufflevector(t1, t3, 0, 1, 4, 5);
-        c = __builtin_shufflevector(t0, t2, 2, 3, 6, 7), d = __builtin_shufflevector(t1, t3, 2, 3, 6, 7);
-    }
+    TRANSPOSE_QUADS(a, b, c, d, t0, t1, t2, t3);
     column = CONVERT(a, columns_of_4), memcpy(columns, &column, sizeof column);
     column = CONVERT(b, columns_of_4), memcpy(columns + LANES, &column, sizeof column);
     column = CONVERT(c, columns_of_4), memcpy(columns + 2 * LANES, &column, sizeof column);
@@ -341,7 +325,7 @@ static ALWAYS_INLINE void FN(sum_lanes)(const T *columns, const T *largest, int 
 {
     for (int i = 0; i < LANES; i += WIDTH) {
         VECTOR peak = FN(load)(largest + i);
-        FN(powers) sums = {{0}, {0}, {0}, {0}, {0}, {0}, {0}};
+        FN(powers) sums = {{0}, {0}, {0}, {0}, {0}, {0}};
         for (int k = first; k < last; k++) {
             VECTOR y = FN(scaled)(FN(load)(columns + k * LANES + i) - peak, c);
             FN(add)(&sums, y, use == AGAIN ? FN(load)(weights + k * LANES + i) : FN(exp2)(y, c), n_powers);
@@ -357,8 +341,6 @@ static ALWAYS_INLINE void FN(sum_lanes)(const T *columns, const T *largest, int 
         }
         if (n_powers > 5)
             FN(store)(result + 5 * LANES + i, sums.a5);
-        if (n_powers > 6)
-            FN(store)(result + 6 * LANES + i, sums.a6);
     }
 }
 
@@ -402,7 +384,7 @@ static int FN(by_rows)(const Z *z, int64_t apart, int n_rows, int n_classes, con
                        int n_powers, int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
 {
     T *columns = scratch, *known = scratch + (size_t)n_classes * LANES;
-    T largest[LANES], tainted[LANES], parts[7 * LANES];
+    T largest[LANES], tainted[LANES], parts[N_POWERS * LANES];
     INTEGER place[LANES];
     FN(transpose)(z, apart, n_rows, n_classes, columns);
     FN(lane_maxima)(columns, n_classes, largest, place, tainted);
@@ -426,7 +408,7 @@ static int FN(by_rows)(const Z *z, int64_t apart, int n_rows, int n_classes, con
                     FN(sum_lanes_once)(columns, largest, first, last, c, n_powers, parts);
                 else
                     FN(sum_lanes_again)(columns, largest, first, last, c, known, n_powers, parts);
-                FN(add_lanes)(parts, plan->factors + 7 * b, n_powers, n_rows, stride, to);
+                FN(add_lanes)(parts, plan->factors + N_POWERS * b, n_powers, n_rows, stride, to);
             }
         }
     }
@@ -513,7 +495,7 @@ static int FN(block_sums)(const Z *z, int64_t apart, const int64_t *labels, cons
                           const nishimori_plan *plan, double *total)
 {
     T *memory, *scratch = aligned_memory(FN(scratch_size)(n_classes) * sizeof(T), (void **)&memory);
-    double sums[2 * PAIR_POWERS * ROWS], right[ROWS], drops[ROWS];
+    double sums[2 * N_POWERS * ROWS], right[ROWS], drops[ROWS];
     int64_t top[ROWS];
     Z peak[ROWS];
     int is_unusual = 0;
@@ -522,9 +504,9 @@ static int FN(block_sums)(const Z *z, int64_t apart, const int64_t *labels, cons
     for (int64_t start = 0; start < n; start += ROWS) {
         int here = (int)(n - start < ROWS ? n - start : ROWS);
         const Z *rows = z + start * apart;
-        is_unusual |= FN(fill)(rows, apart, here, n_classes, weights + start, plan, PAIR_POWERS, ROWS, scratch, top, peak, sums);
+        is_unusual |= FN(fill)(rows, apart, here, n_classes, weights + start, plan, N_POWERS, ROWS, scratch, top, peak, sums);
         is_unusual |= FN(label_rows)(rows, apart, labels + start, here, n_classes, top, peak, right, drops);
-        add_rows(sums, sums + (plan->n_betas - 1) * PAIR_POWERS * ROWS, right, drops, weights + start, here, total);
+        add_rows(sums, sums + (plan->n_betas - 1) * N_POWERS * ROWS, right, drops, weights + start, here, total);
     }
     free(memory);
     return is_unusual;

@@ -253,9 +253,9 @@ static void fill_sums(int is_double, const void *z, int64_t n_classes, const ske
                 for (int64_t b = plan->chains[chain]; b <= last; b++) {
                     double *to = room->sums + plan->places[b] * SKETCH_POWERS * SKETCH_ROWS + first;
                     if (b < last)
-                        sum_tile(room->scaled, room->weights, n, plan->factors + 7 * b, to);
+                        sum_tile(room->scaled, room->weights, n, plan->factors + N_POWERS * b, to);
                     else
-                        sum_last_tile(room->scaled, room->weights, n, plan->factors + 7 * b, to);
+                        sum_last_tile(room->scaled, room->weights, n, plan->factors + N_POWERS * b, to);
                 }
             }
         }
