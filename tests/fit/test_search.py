@@ -6,7 +6,7 @@ import reference
 from optional import mpmath
 
 from nishimori import ExpectationConsistency, Matched, Observable, TemperatureScaling, from_temperature, temperatures
-from nishimori.errors import InputError, NotConvergedError
+from nishimori.errors import InputError, NotConvergedError, NoTemperatureError
 
 PROMISED = 1e-8
 
@@ -176,3 +176,14 @@ def test_an_observable_whose_digits_are_lost_is_not_said_to_have_no_temperature(
     logits, labels = reference.drawn(100, 3)
     with pytest.raises(NotConvergedError, match=r"rounding errors"):
         Matched(Shifted()).fit(logits, labels)
+
+
+@pytest.mark.parametrize("scale", [1e-10, 1.0, 1e10])
+@pytest.mark.parametrize("seed", [25, 117, 128, 190, 208, 210, 295, 297, 328, 474])
+def test_answers_that_are_all_right_have_no_temperature_at_any_scale(seed, scale):
+    """At a low T, confidence and accuracy differ by less than any number of float64: a search must not end there."""
+    rng = np.random.default_rng(seed)
+    logits = scale * 3 * rng.normal(size=(int(rng.integers(2, 9)), int(rng.choice([2, 5, 33, 130]))))
+    for method in (ExpectationConsistency, TemperatureScaling):
+        with pytest.raises(NoTemperatureError):
+            method().fit(logits, logits.argmax(axis=1))

@@ -73,6 +73,9 @@ def _moments(powers: Array) -> tuple[Array, list[Array]]:
 # exp(βd) has an error of βd units in the last place, and rows with βd below -40 matter only to larger weights.
 _NOISE = 64 * float(np.finfo(float).eps)
 
+# Sums that are not far larger than the smallest numbers of float64 have lost their digits.
+_LEAST = 1e-300
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -136,7 +139,7 @@ class Moments:
     @property
     def noise(self) -> HostArray:
         """How large a gap rounding alone can make."""
-        noise: HostArray = _NOISE * self.size / self.weight
+        noise: HostArray = (_NOISE * self.size + _LEAST) / self.weight
         return noise
 
 
