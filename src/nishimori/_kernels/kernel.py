@@ -25,6 +25,11 @@ from nishimori.errors import InputError
 
 _VARIABLE = "NISHIMORI_KERNEL"
 
+LEAST_SINGLE = 1e-15
+"""Float32 holds this β and its inverse, and what they are multiplied with, with all their digits."""
+
+_PLAIN_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
 # Older ones cannot compile loops over tuples.
 _OLDEST_TRITON = (3, 3)
 
@@ -104,6 +109,13 @@ def kernel_for(array: Array) -> Kernel:
         got = f"{wanted!r} ({native.description()})"
         raise InputError(_VARIABLE, "be a kernel that is installed", got=got, remedy="Unset it.")
     return kernel_named(wanted if wanted in able else able[0])
+
+
+def computes_in_c(logits: Array) -> bool:
+    """Whether the C kernel computes for these logits, and they are a table of float32 or float64."""
+    if not isinstance(logits, np.ndarray) or logits.ndim != 2 or logits.dtype.newbyteorder("=") not in _PLAIN_TYPES:
+        return False
+    return kernel_for(logits).name == "native"
 
 
 _NAMES = ("numpy", "native", "triton", "array_api")

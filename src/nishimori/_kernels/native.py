@@ -235,10 +235,14 @@ def _rows(logits: HostArray, rows: slice) -> HostArray:
 def _rows_apart(logits: HostArray, rows: slice) -> tuple[HostArray, int]:
     """Some rows, not copied if each lies in one piece, and by how many numbers the next one begins after it."""
     some, size = logits[rows], logits.itemsize
-    is_plain = some.flags.aligned and some.dtype.isnative and some.strides[1] == size
-    if not (is_plain and some.strides[0] >= 0 and some.strides[0] % size == 0):
+    if not (_has_whole_rows(some) and some.strides[0] >= 0 and some.strides[0] % size == 0):
         some = _rows(logits, rows)
     return some, some.strides[0] // size
+
+
+def _has_whole_rows(logits: HostArray) -> bool:
+    """Whether C can read each row where it is."""
+    return logits.strides[1] == logits.itemsize and logits.flags.aligned and logits.dtype.isnative
 
 
 def _dtype(logits: HostArray) -> "np.dtype[Any]":
@@ -255,9 +259,7 @@ def _kind(logits: HostArray, in_double: bool) -> int:
 
 def takes_unchecked(logits: HostArray) -> bool:
     """Whether `block_sums` can read these logits, and notices what a check would refuse. Rows may be apart in memory."""
-    if logits.ndim != 2 or not (logits.dtype in _OFFSET or takes_half(logits)):
-        return False
-    return logits.strides[1] == logits.itemsize and logits.flags.aligned and logits.dtype.isnative
+    return logits.ndim == 2 and (logits.dtype in _OFFSET or takes_half(logits)) and _has_whole_rows(logits)
 
 
 def _half(logits: HostArray) -> tuple[HostArray, HostArray]:
@@ -369,7 +371,7 @@ def softmax(logits: HostArray, beta: float) -> tuple[HostArray, bool]:
     """The probabilities of logits of float32 or float64 at a finite positive ``beta``, in their precision.
 
     Also whether some logit has to be checked: one that is NaN, infinite or too large. -inf masks a class, whose probability is
-    0. So is that of a class whose weight is below 2^-125 of the largest (float32) or 2^-1021 (float64).
+    0.
     """
     dtype = _dtype(logits)
     found, term = np.empty(logits.shape, dtype), byref(_cached_term(beta, dtype))

@@ -16,15 +16,12 @@ import numpy as np
 from nishimori._kernels import native
 from nishimori._kernels.array_api import boltzmann
 from nishimori._kernels.block import BlockSums, PowerSums
-from nishimori._kernels.kernel import Kernel, kernel_for
+from nishimori._kernels.kernel import LEAST_SINGLE, Kernel, kernel_for
 from nishimori._kernels.node_sums import NodeSums
 from nishimori._rows.batch import Batch
 from nishimori._rows.top_k_rows import CompletedBatch
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
-
-# Float32 holds this β and its inverse, and what they are multiplied with, with all their digits.
-_LEAST_SINGLE = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +142,7 @@ def _is_plain(batch: Batch) -> bool:
 
 
 def _in_double(betas: Sequence[float], exact: bool) -> bool:
-    return exact or not all(_LEAST_SINGLE < beta < 1 / _LEAST_SINGLE for beta in betas)
+    return exact or not all(LEAST_SINGLE < beta < 1 / LEAST_SINGLE for beta in betas)
 
 
 def gives_node_sums(batch: Batch) -> bool:

@@ -8,14 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from nishimori._kernels import native
-from nishimori._kernels.kernel import kernel_for
+from nishimori._kernels.kernel import computes_in_c
 from nishimori._rows.batch import Batch
 from nishimori._support.arrays import Array, HostArray
 
 SCORES = ("wrong", "confidence", "nll", "brier")
 """The scores of a row: whether its answer is wrong, the probability of the predicted class, the loss, and the Brier score."""
-
-_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 # The square of a weight of this β, and its inverse, are far from the ends of float64.
 _LEAST = 1e-100
@@ -65,9 +63,7 @@ def sums_scores(batch: Batch, beta: float) -> bool:
 
 def is_read_in_c(logits: Array, least: float, largest: float) -> bool:
     """Whether the C kernel takes these logits, and any β from ``least`` to ``largest``."""
-    if not isinstance(logits, np.ndarray) or logits.ndim != 2 or logits.dtype.newbyteorder("=") not in _TYPES:
-        return False
-    return _LEAST < least <= largest < 1 / _LEAST and kernel_for(logits).name == "native"
+    return _LEAST < least <= largest < 1 / _LEAST and computes_in_c(logits)
 
 
 def score_totals(batch: Batch, beta: float, inner: HostArray, *, counts: bool) -> ScoreTotals | None:

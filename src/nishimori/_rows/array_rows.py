@@ -20,9 +20,9 @@ from nishimori._support.progress import Report, silent
 _LARGE = 2**25
 _ROWS_OF_LARGE = 2**16
 
-# Up to this many numbers a sample is a copy of random rows. Larger ones are views of every so many, which take no time; where a
-# view cannot be had, at most the second number is copied, 16 MiB of float32.
-_MOST_RANDOM, _MOST_SAMPLED = 2**18, 2**22
+# Up to this many numbers a sample is a copy of random rows. Larger ones are views of every so many, which take no time, where a
+# view can be had.
+_MOST_RANDOM = 2**18
 
 # A pass that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
 _UNCHECKED_NUMBERS = 2**26
@@ -167,7 +167,7 @@ class ArrayRows(Rows):
             return self
         rows: slice | HostArray = every_so_many(self.n_rows, size)
         if size * self.n_classes <= _MOST_RANDOM or self.scores.is_scattered:
-            rows = spread(self.n_rows, most_copied(size, self.n_classes, _MOST_SAMPLED))
+            rows = spread(self.n_rows, most_copied(size, self.n_classes))
         labels, weights = self.labels[rows], self.weights[rows]
         if not weights.any():
             return None

@@ -25,9 +25,6 @@ from nishimori._support.progress import Report, silent
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, NoRowsError
 
-# A sample has at most this many numbers, 32 MiB of float64: they are together on one worker.
-_MOST_SAMPLED = 2**22
-
 # Chunks of a sample, and the largest part of all chunks that is read for one.
 _CHUNKS, _PART = 8, 1 / 4
 
@@ -113,7 +110,7 @@ class DaskRows(Rows):
         """About ``size`` rows of some chunks, which stay where they were computed; None if there are few chunks."""
         if not self.cut.is_known:
             return None
-        size = most_copied(size, self.n_classes, _MOST_SAMPLED)
+        size = most_copied(size, self.n_classes)  # they are together on one worker
         first, *inner = self.cut.leading
         full = [number for number, length in enumerate(first) if 2 * len(first) * length >= sum(first)]
         n_read = len(full)

@@ -23,8 +23,9 @@ class Sum(Protocol):
 T = TypeVar("T", bound=Sum)
 R = TypeVar("R")
 
-# A sample that is copied has at least this many rows, however large they are.
-_FEWEST_COPIED = 16
+# A sample that is copied has at least this many rows, however large they are, and otherwise at most this many numbers: 16 MiB
+# of float32.
+_FEWEST_COPIED, _MOST_COPIED = 16, 2**22
 
 
 class Rows(Protocol):
@@ -115,7 +116,7 @@ def call_with_rows(data: Any, function: Callable[[Rows], R]) -> R:
     return found
 
 
-def most_copied(size: int, n_classes: int, n_numbers: int) -> int:
+def most_copied(size: int, n_classes: int, n_numbers: int = _MOST_COPIED) -> int:
     """How many of ``size`` rows a sample has if at most this many numbers are to be copied."""
     return min(size, max(_FEWEST_COPIED, n_numbers // n_classes))
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nishimori._calibrators.multilabel.targets import UNKNOWN
-from nishimori._rows.array_rows import clusters_of
+from nishimori._rows.array_rows import clusters_of, spread
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.entry import in_pieces, stored_scores
 from nishimori._rows.file_rows import load_if_npy
 from nishimori._rows.labels import checked_weights
-from nishimori._rows.rows import Rows, is_rows
+from nishimori._rows.rows import Rows, is_rows, most_copied
 from nishimori._rows.scores import LARGEST, Input, Scores, check_input, warn_if_probabilities
 from nishimori._rows.stored_rows import Stored
 from nishimori._support import arrays
@@ -110,7 +110,7 @@ class Decisions(Rows):
     def sample(self, size: int) -> "Decisions | None":
         """The decisions of random samples, the same ones each time; None where that would take a reading."""
         n_samples, n_labels = self.targets.shape
-        number = max(1, size // n_labels)
+        number = max(1, most_copied(size, self.n_classes) // n_labels)
         array = self.scores.array
         if isinstance(array, Stored):
             found = array.random_rows(number)
@@ -118,7 +118,7 @@ class Decisions(Rows):
                 return None
             index, values = found
         else:
-            index = ((np.arange(number) + np.random.default_rng(0).random(number)) * (n_samples / number)).astype(np.int64)
+            index = spread(n_samples, number)
             values = arrays.rows_at(array, index)
         targets, weights = self.targets[index], self.weights[index]
         if not (weights[:, None] * (targets != UNKNOWN)).any():
