@@ -30,7 +30,7 @@ except ImportError:  # in place, in an environment without hatchling
 KERNELS = Path(__file__).parent / "src" / "nishimori" / "_kernels"
 SOURCES = (
     *("native.c", "native_rows.h", "native_sketch.h"),
-    *("native_probabilities.h", "native_scores.h", "native_groups.h"),
+    *("native_probabilities.h", "native_weights.h", "native_scores.h", "native_groups.h"),
 )
 LIBRARY = {"win32": "nishimori.dll", "darwin": "libnishimori.dylib"}.get(sys.platform, "libnishimori.so")
 

@@ -14,7 +14,7 @@ change how the process rounds. Where sums may be added in any order, a pragma sa
 #include <string.h>
 
 /* Increase it with every change of an exported function or of a struct that it takes. */
-#define ABI 6
+#define ABI 7
 
 #ifndef VARIANT
 #define VARIANT baseline
@@ -29,10 +29,12 @@ change how the process rounds. Where sums may be added in any order, a pragma sa
 #define ALWAYS_INLINE __forceinline
 #define NO_INLINE __declspec(noinline)
 #define SIMD(clauses)
+#define PREFETCH(address) ((void)(address))
 #else
 #define EXPORT __attribute__((visibility("default")))
 #define ALWAYS_INLINE inline __attribute__((always_inline))
 #define NO_INLINE __attribute__((noinline)) /* one loop per function: compilers then keep its constants in registers */
+#define PREFETCH(address) __builtin_prefetch(address)
 #define PRAGMA(text) _Pragma(#text)
 #define SIMD(clauses) PRAGMA(omp simd clauses)
 #endif
@@ -85,81 +87,136 @@ static void *aligned_memory(size_t size, void **memory)
 
 /* --- sums over rows ----------------------------------------------------------------------------------------------------- */
 
-/* Add the sums of a pair of observables over some rows to `total`; the formulas are those of `pair_sums`. `ec` and `ts` are power
-sums (N_POWERS, ROWS) at the β of each. Each derivative follows from those before it; see `derivatives` in _sums/gibbs.py. */
-static NO_INLINE void add_rows(const double *restrict ec, const double *restrict ts, const double *restrict right,
-                               const double *restrict label_d, const double *restrict weights, int n, double *restrict total)
+/* What one β gives of a row that an observable needs. */
+typedef struct {
+    double gap[ROWS], slope[ROWS];
+} pair_gaps;
+
+/* Add the sums of one observable over some rows to `total`, and keep its gaps and their slopes; the formulas are those of
+`pair_sums`. `sums` are power sums (N_POWERS, ROWS). Each derivative follows from those before it; see `derivatives` in
+_sums/gibbs.py. `weights` is null if all are 1. */
+static ALWAYS_INLINE void add_confidence(const double *restrict sums, const double *restrict right, const double *restrict weights,
+                                         int n, pair_gaps *restrict kept, double *restrict total)
 {
-    double e0 = 0, e1 = 0, e2 = 0, e3 = 0, e4 = 0, e5 = 0, e6 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0, t4 = 0, t5 = 0, t6 = 0;
-    double ee = 0, tt = 0, et = 0, eew = 0, ttw = 0, etw = 0, sw = 0, sww = 0, sr = 0, sl = 0;
-    double ss = 0, vv = 0, sv = 0, es = 0, tv = 0, ev = 0, xs = 0, svw = 0, esw = 0, tvw = 0, evw = 0, xsw = 0;
-    double wrong = 0, right_squares = 0, wrong_squares = 0, n_right = 0, n_at_masks = 0;
-    SIMD(reduction(+ : e0, e1, e2, e3, e4, e5, e6, t0, t1, t2, t3, t4, t5, t6, ee, tt, et, eew, ttw, etw, sw, sww, sr, sl, ss,  \
-                       vv, sv, es, tv, ev, xs, svw, esw, tvw, evw, xsw, wrong, right_squares, wrong_squares, n_right,          \
-                       n_at_masks))
+    double s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0;
+    SIMD(reduction(+ : s0, s1, s2, s3, s4, s5))
     for (int i = 0; i < n; i++) {
-        double w = weights[i], r = right[i], d = label_d[i], w2 = w * w;
-        double c = 1.0 / (1.0 + ec[i]);
-        double m1 = ec[ROWS + i] * c, m2 = ec[2 * ROWS + i] * c, m3 = ec[3 * ROWS + i] * c, m4 = ec[4 * ROWS + i] * c, m5;
-        double gap = r != 0.0 ? -ec[i] * c : c;
+        double w = weights ? weights[i] : 1.0, c = 1.0 / (1.0 + sums[i]);
+        double m1 = sums[ROWS + i] * c, m2 = sums[2 * ROWS + i] * c, m3 = sums[3 * ROWS + i] * c, m4 = sums[4 * ROWS + i] * c;
+        double gap = right[i] != 0.0 ? -sums[i] * c : c;
         double slope = -c * m1;
         double second = -c * m2 - 2.0 * slope * m1;
         double third = -c * m3 - 3.0 * (slope * m2 + second * m1);
-        e0 += w * gap;
-        e1 += w * fabs(gap);
-        e2 += w * slope;
-        e3 += w * second;
-        e4 += w * third;
-        e5 += w2 * slope * slope;
-        e6 += w * (-c * m4 - 4.0 * (slope * m3 + third * m1) - 6.0 * second * m2);
-        c = 1.0 / (1.0 + ts[i]);
-        m1 = ts[ROWS + i] * c, m2 = ts[2 * ROWS + i] * c, m3 = ts[3 * ROWS + i] * c;
-        m4 = ts[4 * ROWS + i] * c, m5 = ts[5 * ROWS + i] * c;
-        double excess = m1 - d;
-        double variance = m2 - m1 * m1;
-        second = m3 - m1 * m2 - 2.0 * variance * m1;
-        third = m4 - m1 * m3 - 3.0 * (variance * m2 + second * m1);
-        t0 += w * excess;
-        t1 += w * (fabs(m1) + fabs(d));
-        t2 += w * variance;
-        t3 += w * second;
-        t4 += w * third;
-        t5 += w2 * variance * variance;
-        t6 += w * (m5 - m1 * m4 - 4.0 * (variance * m3 + third * m1) - 6.0 * second * m2);
-        ee += w * gap * gap;
-        tt += w * excess * excess;
-        et += w * gap * excess;
-        eew += w2 * gap * gap;
-        ttw += w2 * excess * excess;
-        etw += w2 * gap * excess;
-        ss += w * slope * slope;
-        vv += w * variance * variance;
-        sv += w * slope * variance;
-        es += w * gap * slope;
-        tv += w * excess * variance;
-        ev += w * gap * variance;
-        xs += w * excess * slope;
-        svw += w2 * slope * variance;
-        esw += w2 * gap * slope;
-        tvw += w2 * excess * variance;
-        evw += w2 * gap * variance;
-        xsw += w2 * excess * slope;
+        s0 += w * gap;
+        s1 += w * fabs(gap);
+        s2 += w * slope;
+        s3 += w * second;
+        s4 += w * third;
+        s5 += w * (-c * m4 - 4.0 * (slope * m3 + third * m1) - 6.0 * second * m2);
+        kept->gap[i] = gap;
+        kept->slope[i] = slope;
+    }
+    total[0] += s0, total[1] += s1, total[2] += s2, total[3] += s3, total[4] += s4, total[34] += s5;
+}
+
+static ALWAYS_INLINE void add_energy(const double *restrict sums, const double *restrict label_d, const double *restrict weights,
+                                     int n, pair_gaps *restrict kept, double *restrict total)
+{
+    double s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0;
+    SIMD(reduction(+ : s0, s1, s2, s3, s4, s5))
+    for (int i = 0; i < n; i++) {
+        double w = weights ? weights[i] : 1.0, c = 1.0 / (1.0 + sums[i]);
+        double m1 = sums[ROWS + i] * c, m2 = sums[2 * ROWS + i] * c, m3 = sums[3 * ROWS + i] * c, m4 = sums[4 * ROWS + i] * c;
+        double m5 = sums[5 * ROWS + i] * c;
+        double gap = m1 - label_d[i];
+        double slope = m2 - m1 * m1;
+        double second = m3 - m1 * m2 - 2.0 * slope * m1;
+        double third = m4 - m1 * m3 - 3.0 * (slope * m2 + second * m1);
+        s0 += w * gap;
+        s1 += w * (fabs(m1) + fabs(label_d[i]));
+        s2 += w * slope;
+        s3 += w * second;
+        s4 += w * third;
+        s5 += w * (m5 - m1 * m4 - 4.0 * (slope * m3 + third * m1) - 6.0 * second * m2);
+        kept->gap[i] = gap;
+        kept->slope[i] = slope;
+    }
+    total[6] += s0, total[7] += s1, total[8] += s2, total[9] += s3, total[10] += s4, total[35] += s5;
+}
+
+/* Add the sums of products of gaps and slopes of both observables, with weights or their squares, to `products`. */
+static ALWAYS_INLINE void add_products(const pair_gaps *restrict e, const pair_gaps *restrict t,
+                                       const double *restrict weights, int n, double *restrict products)
+{
+    double ee = 0, tt = 0, et = 0, ss = 0, vv = 0, sv = 0, es = 0, tv = 0, ev = 0, xs = 0;
+    SIMD(reduction(+ : ee, tt, et, ss, vv, sv, es, tv, ev, xs))
+    for (int i = 0; i < n; i++) {
+        double w = weights ? weights[i] : 1.0, gap = w * e->gap[i], excess = w * t->gap[i];
+        double slope = w * e->slope[i], variance = w * t->slope[i];
+        ee += gap * e->gap[i];
+        tt += excess * t->gap[i];
+        et += gap * t->gap[i];
+        ss += slope * e->slope[i];
+        vv += variance * t->slope[i];
+        sv += slope * t->slope[i];
+        es += gap * e->slope[i];
+        tv += excess * t->slope[i];
+        ev += gap * t->slope[i];
+        xs += excess * e->slope[i];
+    }
+    const double found[10] = {ee, tt, et, ss, vv, sv, es, tv, ev, xs};
+    for (int j = 0; j < 10; j++)
+        products[j] = found[j];
+}
+
+static ALWAYS_INLINE void add_counts(const double *restrict right, const double *restrict label_d, const double *restrict weights,
+                                     int n, double *restrict total)
+{
+    double sw = 0, sww = 0, sr = 0, sl = 0, wrong = 0, right_squares = 0, wrong_squares = 0, n_right = 0, n_at_masks = 0;
+    SIMD(reduction(+ : sw, sww, sr, sl, wrong, right_squares, wrong_squares, n_right, n_at_masks))
+    for (int i = 0; i < n; i++) {
+        double w = weights ? weights[i] : 1.0, r = right[i], d = label_d[i];
         sw += w;
-        sww += w2;
+        sww += w * w;
         sr += w * r;
         sl += w * d;
         wrong += w * (1.0 - r);
-        right_squares += w2 * r;
-        wrong_squares += w2 * (1.0 - r);
+        right_squares += w * w * r;
+        wrong_squares += w * w * (1.0 - r);
         n_right += r;
         n_at_masks += d == -INFINITY ? 1.0 : 0.0;
     }
-    const double values[N_SUMS] = {e0,  e1,  e2,  e3,  e4,  e5,  t0,  t1,  t2,  t3, t4,    t5,            ee,            tt,
-                                   et,  eew, ttw, etw, sw,  sww, sr,  sl,  ss,  vv, sv,    es,            tv,            ev,
-                                   xs,  svw, esw, tvw, evw, xsw, e6,  t6,  sr,  wrong, right_squares, wrong_squares, n_right,
-                                   n_at_masks};
-    for (int j = 0; j < N_SUMS; j++)
-        total[j] += values[j];
+    total[18] += sw, total[19] += sww, total[20] += sr, total[21] += sl, total[36] += sr, total[37] += wrong;
+    total[38] += right_squares, total[39] += wrong_squares, total[40] += n_right, total[41] += n_at_masks;
+}
+
+/* Add all sums of a pair of observables over some rows to `total`. `ec` and `ts` are the power sums at the β of each. */
+static NO_INLINE void add_rows(const double *ec, const double *ts, const double *right, const double *label_d,
+                               const double *weights, int n, double *total)
+{
+    static const int places[10] = {12, 13, 14, 22, 23, 24, 25, 26, 27, 28}, places_squared[10] = {15, 16, 17, 5, 11, 29, 30, 31, 32, 33};
+    pair_gaps e, t;
+    double products[10], squared[ROWS];
+    if (!weights) { /* all of this without products with 1 */
+        add_confidence(ec, right, NULL, n, &e, total);
+        add_energy(ts, label_d, NULL, n, &t, total);
+        add_products(&e, &t, NULL, n, products);
+        add_counts(right, label_d, NULL, n, total);
+    } else {
+        add_confidence(ec, right, weights, n, &e, total);
+        add_energy(ts, label_d, weights, n, &t, total);
+        add_products(&e, &t, weights, n, products);
+        add_counts(right, label_d, weights, n, total);
+    }
+    for (int j = 0; j < 10; j++)
+        total[places[j]] += products[j];
+    if (weights) {
+        for (int i = 0; i < n; i++)
+            squared[i] = weights[i] * weights[i];
+        add_products(&e, &t, squared, n, products);
+    }
+    for (int j = 0; j < 10; j++)
+        total[places_squared[j]] += products[j];
 }
 
 /* --- vectors ------------------------------------------------------------------------------------------------------------
@@ -173,6 +230,7 @@ typedef double vector64;
 typedef int32_t mask32;
 typedef int64_t mask64;
 typedef float half_vector32;
+typedef double doubles32;
 #define CONVERT(v, type) ((type)(v))
 #define MASK_OF(condition) (-(condition))
 #define SELECT(condition, a, b, vector, mask) ((condition) ? (a) : (b))
@@ -198,6 +256,7 @@ typedef double vector64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t mask32 __attribute__((vector_size(VECTOR_BYTES)));
 typedef int64_t mask64 __attribute__((vector_size(VECTOR_BYTES)));
 typedef float half_vector32 __attribute__((vector_size(VECTOR_BYTES / 2))); /* becomes a vector64 */
+typedef double doubles32 __attribute__((vector_size(VECTOR_BYTES * 2))); /* from a vector32 */
 #define CONVERT(v, type) __builtin_convertvector(v, type)
 #define MASK_OF(condition) (condition)
 #define AS_INTEGER(v, mask) ((mask)(v))
@@ -249,25 +308,119 @@ sums had errors of 4e-7. A multiple of 16. */
 #define HAVE_SHUFFLES
 #endif
 #endif
-/* Four vectors of four numbers, with rows for columns. Both ways are right; each consists of instructions that processors have for
-numbers of this size. */
-#define TRANSPOSE_QUADS(a, b, c, d, t0, t1, t2, t3)                                                                            \
-    do {                                                                                                                       \
-        if (sizeof(a) == 16) {                                                                                                 \
-            t0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), t1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);                    \
-            t2 = __builtin_shufflevector(c, d, 0, 4, 1, 5), t3 = __builtin_shufflevector(c, d, 2, 6, 3, 7);                    \
-            a = __builtin_shufflevector(t0, t2, 0, 1, 4, 5), b = __builtin_shufflevector(t0, t2, 2, 3, 6, 7);                  \
-            c = __builtin_shufflevector(t1, t3, 0, 1, 4, 5), d = __builtin_shufflevector(t1, t3, 2, 3, 6, 7);                  \
-        } else {                                                                                                               \
-            t0 = __builtin_shufflevector(a, b, 0, 4, 2, 6), t1 = __builtin_shufflevector(a, b, 1, 5, 3, 7);                    \
-            t2 = __builtin_shufflevector(c, d, 0, 4, 2, 6), t3 = __builtin_shufflevector(c, d, 1, 5, 3, 7);                    \
-            a = __builtin_shufflevector(t0, t2, 0, 1, 4, 5), b = __builtin_shufflevector(t1, t3, 0, 1, 4, 5);                  \
-            c = __builtin_shufflevector(t0, t2, 2, 3, 6, 7), d = __builtin_shufflevector(t1, t3, 2, 3, 6, 7);                  \
-        }                                                                                                                      \
-    } while (0)
-
 #define WIDTH32 (VECTOR_BYTES ? VECTOR_BYTES / 4 : 1)
 #define WIDTH64 (VECTOR_BYTES ? VECTOR_BYTES / 8 : 1)
+
+#ifdef HAVE_SHUFFLES
+/* Four columns of some rows, which begin `apart` numbers after each other, to four columns that are LANES apart. Vectors hold
+four numbers of every fourth row, so that transposing each 16 bytes by themselves gives whole columns. */
+
+#if VECTOR_BYTES == 64
+#define UNPACK_LOW(a, b) ((vector32)_mm512_unpacklo_ps((__m512)(a), (__m512)(b)))
+#define UNPACK_HIGH(a, b) ((vector32)_mm512_unpackhi_ps((__m512)(a), (__m512)(b)))
+#define JOIN_LOW(a, b) ((vector32)_mm512_shuffle_ps((__m512)(a), (__m512)(b), 0x44))
+#define JOIN_HIGH(a, b) ((vector32)_mm512_shuffle_ps((__m512)(a), (__m512)(b), 0xee))
+#elif VECTOR_BYTES == 32
+#define UNPACK_LOW(a, b) ((vector32)_mm256_unpacklo_ps((__m256)(a), (__m256)(b)))
+#define UNPACK_HIGH(a, b) ((vector32)_mm256_unpackhi_ps((__m256)(a), (__m256)(b)))
+#define JOIN_LOW(a, b) ((vector32)_mm256_shuffle_ps((__m256)(a), (__m256)(b), 0x44))
+#define JOIN_HIGH(a, b) ((vector32)_mm256_shuffle_ps((__m256)(a), (__m256)(b), 0xee))
+#else
+#define UNPACK_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define UNPACK_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#define JOIN_LOW(a, b) __builtin_shufflevector(a, b, 0, 1, 4, 5)
+#define JOIN_HIGH(a, b) __builtin_shufflevector(a, b, 2, 3, 6, 7)
+#endif
+
+static ALWAYS_INLINE vector32 every_fourth_row(const float *z, int64_t apart)
+{
+#if VECTOR_BYTES == 64
+    __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(z));
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(z + 4 * apart), 1);
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(z + 8 * apart), 2);
+    return (vector32)_mm512_insertf32x4(v, _mm_loadu_ps(z + 12 * apart), 3);
+#elif VECTOR_BYTES == 32
+    return (vector32)_mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(z)), _mm_loadu_ps(z + 4 * apart), 1);
+#else
+    vector32 v;
+    (void)apart;
+    memcpy(&v, z, sizeof v);
+    return v;
+#endif
+}
+
+static ALWAYS_INLINE void store_every_fourth_row(vector32 v, float *to, int64_t apart)
+{
+#if VECTOR_BYTES == 64
+    _mm_storeu_ps(to, _mm512_castps512_ps128((__m512)v));
+    _mm_storeu_ps(to + 4 * apart, _mm512_extractf32x4_ps((__m512)v, 1));
+    _mm_storeu_ps(to + 8 * apart, _mm512_extractf32x4_ps((__m512)v, 2));
+    _mm_storeu_ps(to + 12 * apart, _mm512_extractf32x4_ps((__m512)v, 3));
+#elif VECTOR_BYTES == 32
+    _mm_storeu_ps(to, _mm256_castps256_ps128((__m256)v));
+    _mm_storeu_ps(to + 4 * apart, _mm256_extractf128_ps((__m256)v, 1));
+#else
+    (void)apart;
+    memcpy(to, &v, sizeof v);
+#endif
+}
+
+#define TRANSPOSE_QUADS(a, b, c, d)                                                                                            \
+    do {                                                                                                                       \
+        vector32 low = UNPACK_LOW(a, b), high = UNPACK_HIGH(a, b), low_of_next = UNPACK_LOW(c, d);                             \
+        vector32 high_of_next = UNPACK_HIGH(c, d);                                                                             \
+        a = JOIN_LOW(low, low_of_next), b = JOIN_HIGH(low, low_of_next);                                                       \
+        c = JOIN_LOW(high, high_of_next), d = JOIN_HIGH(high, high_of_next);                                                   \
+    } while (0)
+
+static ALWAYS_INLINE void rows_to_columns32(const float *z, int64_t apart, float *columns)
+{
+    vector32 a = every_fourth_row(z, apart), b = every_fourth_row(z + apart, apart);
+    vector32 c = every_fourth_row(z + 2 * apart, apart), d = every_fourth_row(z + 3 * apart, apart);
+    TRANSPOSE_QUADS(a, b, c, d);
+    memcpy(columns, &a, sizeof a);
+    memcpy(columns + LANES, &b, sizeof b);
+    memcpy(columns + 2 * LANES, &c, sizeof c);
+    memcpy(columns + 3 * LANES, &d, sizeof d);
+}
+
+static ALWAYS_INLINE void columns_to_rows32(const float *columns, float *to, int64_t apart)
+{
+    vector32 a, b, c, d;
+    memcpy(&a, columns, sizeof a);
+    memcpy(&b, columns + LANES, sizeof b);
+    memcpy(&c, columns + 2 * LANES, sizeof c);
+    memcpy(&d, columns + 3 * LANES, sizeof d);
+    TRANSPOSE_QUADS(a, b, c, d);
+    store_every_fourth_row(a, to, apart);
+    store_every_fourth_row(b, to + apart, apart);
+    store_every_fourth_row(c, to + 2 * apart, apart);
+    store_every_fourth_row(d, to + 3 * apart, apart);
+}
+
+/* Four columns of four rows. */
+typedef double four64 __attribute__((vector_size(32)));
+
+static ALWAYS_INLINE void transpose64(const double *from, int64_t from_apart, double *to, int64_t to_apart)
+{
+    four64 a, b, c, d, t0, t1, t2, t3;
+    memcpy(&a, from, sizeof a);
+    memcpy(&b, from + from_apart, sizeof b);
+    memcpy(&c, from + 2 * from_apart, sizeof c);
+    memcpy(&d, from + 3 * from_apart, sizeof d);
+    t0 = __builtin_shufflevector(a, b, 0, 4, 2, 6), t1 = __builtin_shufflevector(a, b, 1, 5, 3, 7);
+    t2 = __builtin_shufflevector(c, d, 0, 4, 2, 6), t3 = __builtin_shufflevector(c, d, 1, 5, 3, 7);
+    a = __builtin_shufflevector(t0, t2, 0, 1, 4, 5), b = __builtin_shufflevector(t1, t3, 0, 1, 4, 5);
+    c = __builtin_shufflevector(t0, t2, 2, 3, 6, 7), d = __builtin_shufflevector(t1, t3, 2, 3, 6, 7);
+    memcpy(to, &a, sizeof a);
+    memcpy(to + to_apart, &b, sizeof b);
+    memcpy(to + 2 * to_apart, &c, sizeof c);
+    memcpy(to + 3 * to_apart, &d, sizeof d);
+}
+
+#define rows_to_columns64(z, apart, columns) transpose64(z, apart, columns, LANES)
+#define columns_to_rows64(columns, to, apart) transpose64(columns, LANES, to, apart)
+#endif
 
 /* `taint`, which starts as zeros, is NaN where some z has to be checked: one that is NaN or infinite, or a double beyond the
 limit. A finite z minus itself adds nothing to it. */
@@ -303,6 +456,42 @@ static ALWAYS_INLINE vector32 polynomial32(vector32 r)
     return VFMA32(p, r, zero + 4.0f);
 }
 
+#if VECTOR_BYTES == 64
+/* Rounded to 1/16 instead of 1, a number leaves |r| <= 1/32, for which six coefficients are enough, and the power of two of the
+sixteenths comes from two registers. Its bits are those of the exponent and of the first digits, which a shift brings to their place
+too: the table has the difference. */
+#define ROUND64 (422212465065984.0 + 1021.0)
+
+static ALWAYS_INLINE vector64 polynomial64(vector64 r)
+{
+    vector64 zero = {0}, p = zero + 0.0006161489592299703;
+    p = VFMA64(p, r, zero + 0.005333512630713707);
+    p = VFMA64(p, r, zero + 0.03847251642767815);
+    p = VFMA64(p, r, zero + 0.2220164346265572);
+    p = VFMA64(p, r, zero + 0.960906027836403);
+    p = VFMA64(p, r, zero + 2.772588722239783);
+    return VFMA64(p, r, zero + 4.0);
+}
+
+static ALWAYS_INLINE vector64 power64(mask64 shifted)
+{
+    const mask64 low = {0,
+                        -0x4aa7930676f1,
+                        -0x8d47c382ae85,
+                        -0xc785918a9dc8,
+                        -0xf901f5ce48eb,
+                        -0x12159b3edcbde,
+                        -0x140252ac9d5d9,
+                        -0x154f822b7abd7};
+    const mask64 high = {-0x15f619980c433, -0x15eeb8c14fe79, -0x1531abdd55f25, -0x13b6e7d5c0f70,
+                         -0x1176066a52c53, -0xe664227aad64,  -0xa7e723045b79,  -0x5b505d5b6f26};
+    mask64 of_sixteenths = (mask64)_mm512_permutex2var_epi64((__m512i)low, (__m512i)shifted, (__m512i)high);
+    return (vector64)((shifted << 48) + of_sixteenths);
+}
+#else
+#define ROUND64 (6755399441055744.0 + 1021.0)
+#define power64(shifted) AS_REAL((shifted) << 52, vector64)
+
 static ALWAYS_INLINE vector64 polynomial64(vector64 r)
 {
     vector64 zero = {0}, p = zero + 2.8152732311069347e-08;
@@ -317,6 +506,7 @@ static ALWAYS_INLINE vector64 polynomial64(vector64 r)
     p = VFMA64(p, r, zero + 2.7725887222397967);
     return VFMA64(p, r, zero + 4.0);
 }
+#endif
 
 /* --- float, double, and float computed in double ------------------------------------------------------------------------ */
 
@@ -331,13 +521,19 @@ enum { ONCE, FIRST, AGAIN };
 #define LOGITS vector32
 #define WIDTH WIDTH32
 #define INTEGER int32_t
-#define SHIFT 23
 #define ROUND (12582912.0f + 125.0f)
+#define POWER(shifted) AS_REAL((shifted) << 23, vector32)
 #define POLYNOMIAL polynomial32
 #define VFMA VFMA32
 #define VMAX VMAX32
 #define TAINT taint32
+#define DOUBLES doubles32
 #define STORED vector32
+#define STORED_MASK mask32
+#define STORED_INTEGER int32_t
+#define TRANSPOSED WIDTH32
+#define TO_COLUMNS rows_to_columns32
+#define TO_ROWS columns_to_rows32
 #define STORED_WIDTH WIDTH32
 #define STORED_MAX VMAX32
 #define STORED_TAINT taint32
@@ -352,22 +548,23 @@ enum { ONCE, FIRST, AGAIN };
 #undef LOGITS
 #undef WIDTH
 #undef INTEGER
-#undef SHIFT
 #undef ROUND
+#undef POWER
 #undef POLYNOMIAL
 #undef VFMA
 #undef VMAX
 #undef TAINT
+#undef DOUBLES
 #undef LEAST_SQUARED
 
 #define T double
-#define IS_IN_DOUBLE
+#define DOUBLES vector64
 #define VECTOR vector64
 #define MASK mask64
 #define WIDTH WIDTH64
 #define INTEGER int64_t
-#define SHIFT 52
-#define ROUND (6755399441055744.0 + 1021.0)
+#define ROUND ROUND64
+#define POWER power64
 #define POLYNOMIAL polynomial64
 #define VFMA VFMA64
 #define VMAX VMAX64
@@ -377,10 +574,15 @@ enum { ONCE, FIRST, AGAIN };
 #define TAINT taint_widened
 #define LOGITS half_vector32
 #include "native_rows.h"
-#include "native_probabilities.h"
+#include "native_weights.h"
 #undef FN
 #undef TAINT
 #undef STORED
+#undef STORED_MASK
+#undef STORED_INTEGER
+#undef TRANSPOSED
+#undef TO_COLUMNS
+#undef TO_ROWS
 #undef STORED_WIDTH
 #undef STORED_MAX
 #undef STORED_TAINT
@@ -392,6 +594,11 @@ enum { ONCE, FIRST, AGAIN };
 #define FN(name) name##_double
 #define TAINT taint64
 #define STORED vector64
+#define STORED_MASK mask64
+#define STORED_INTEGER int64_t
+#define TRANSPOSED 4
+#define TO_COLUMNS rows_to_columns64
+#define TO_ROWS columns_to_rows64
 #define STORED_WIDTH WIDTH64
 #define STORED_MAX VMAX64
 #define STORED_TAINT taint64
@@ -399,6 +606,7 @@ enum { ONCE, FIRST, AGAIN };
 #define LIMIT_OF_LOGITS LIMIT
 #include "native_rows.h"
 #include "native_probabilities.h"
+#include "native_weights.h"
 
 /* --- half precision ----------------------------------------------------------------------------------------------------------
 A number of 16 bits has one of 65,536 values, and a long row has far fewer. So a row is read once, to count how often each
@@ -565,7 +773,7 @@ static int fill_half(const uint16_t *z, const double *values, const int64_t *lab
     for (int i = 0; i < n_rows; i++, z += n_classes) {
         right[i] = drops[i] = 0.0;
         fill_nothing(plan->n_betas * n_powers, stride, sums + i);
-        if (weights[i] == 0.0) /* this row may hold anything */
+        if (weights && weights[i] == 0.0) /* this row may hold anything */
             continue;
         present_values present = count_values(z, n_classes, values, row);
         int is_bad = labels[i] < 0 || labels[i] >= n_classes;
@@ -601,7 +809,8 @@ EXPORT int EXPORTED(nishimori_power_sums)(int kind, const void *z, int64_t n, in
     return power_sums_double(z, n, n_classes, plan, n_powers, peak, top, sums);
 }
 
-/* Add the sums of a pair of observables over all rows to `total` (42). Rows begin `apart` numbers after each other. */
+/* Add the sums of a pair of observables over all rows to `total` (42). Rows begin `apart` numbers after each other.
+`weights` is null if all are 1. */
 EXPORT int EXPORTED(nishimori_block_sums)(int kind, const void *z, int64_t apart, const int64_t *labels, const double *weights,
                                           int64_t n, int64_t n_classes, const nishimori_plan *plan, double *total)
 {
@@ -649,9 +858,10 @@ EXPORT int EXPORTED(nishimori_half_block_sums)(const uint16_t *z, const double *
         return NO_MEMORY;
     for (int64_t start = 0; start < n; start += ROWS) {
         int here = (int)(n - start < ROWS ? n - start : ROWS);
-        is_unusual |= fill_half(z + start * n_classes, values, labels + start, weights + start, here, n_classes, plan,
-                                N_POWERS, ROWS, &row, sums, right, drops);
-        add_rows(sums, sums + (plan->n_betas - 1) * N_POWERS * ROWS, right, drops, weights + start, here, total);
+        const double *some = weights ? weights + start : NULL;
+        is_unusual |= fill_half(z + start * n_classes, values, labels + start, some, here, n_classes, plan, N_POWERS, ROWS, &row,
+                                sums, right, drops);
+        add_rows(sums, sums + (plan->n_betas - 1) * N_POWERS * ROWS, right, drops, some, here, total);
     }
     free(row.memory);
     return is_unusual;

@@ -34,7 +34,7 @@ __all__ = ["block_sums", "node_sums", "power_sums", "takes_half", "takes_uncheck
 MAX_ORDER = 5
 
 # Those of native.c.
-_ABI = 6
+_ABI = 7
 _N_SUMS = 42
 _NO_MEMORY = -1
 
@@ -299,13 +299,15 @@ def block_sums(
 ) -> HostArray:
     """The sums of a pair of observables; see `pair_sums`. What was counted comes with them if no logit is unusual."""
     betas = (beta_ec,) if beta_ec == beta_ts else (beta_ec, beta_ts)
-    labels, weights = _contiguous(labels, np.int64), _contiguous(weights, np.float64)
+    labels = _contiguous(labels, np.int64)
+    heavy = None if arrays.are_ones(weights) else _contiguous(weights, np.float64)
     is_half = takes_half(logits)
     plan = _exp_plan(betas, _DOUBLE if exact or is_half else _dtype(logits), False)
 
     def work(rows: slice) -> tuple[HostArray, bool]:
         sums = np.zeros(_N_SUMS)
-        given = labels[rows], weights[rows], rows.stop - rows.start, logits.shape[1], plan.c, sums
+        some = None if heavy is None else heavy[rows]
+        given = labels[rows], some, rows.stop - rows.start, logits.shape[1], plan.c, sums
         if is_half:
             return sums, _call("half_block_sums", *_half(logits[rows]), *given)
         z, apart = _rows_apart(logits, rows)
@@ -317,7 +319,8 @@ def block_sums(
         total += sums
     if any(is_unusual for _, is_unusual in parts):
         return total
-    return np.append(total, [np.count_nonzero(weights), 0, total[18] / logits.shape[1], 0])
+    n_rows = len(labels) if heavy is None else np.count_nonzero(heavy)
+    return np.append(total, [n_rows, 0, total[18] / logits.shape[1], 0])
 
 
 # --- what a sketch keeps ---------------------------------------------------------------------------------------------------

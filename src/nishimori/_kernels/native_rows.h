@@ -28,13 +28,10 @@ static inline VECTOR FN(load_logits)(const Z *from)
     return CONVERT(v, VECTOR);
 }
 
-static inline double FN(total)(VECTOR v)
+static ALWAYS_INLINE double FN(total)(DOUBLES v)
 {
-    T lanes[WIDTH];
     double sums[WIDTH];
-    memcpy(lanes, &v, sizeof v);
-    for (int i = 0; i < WIDTH; i++)
-        sums[i] = lanes[i];
+    memcpy(sums, &v, sizeof v);
     for (int n = WIDTH / 2; n; n /= 2)
         for (int i = 0; i < n; i++)
             sums[i] += sums[i + n];
@@ -69,7 +66,7 @@ static ALWAYS_INLINE VECTOR FN(exp2)(VECTOR y, FN(constants) c)
     /* A rounded product would lose the last digits of r. n times the first part of 1/high is exact. */
     VECTOR r = ((y - n * c.unit_high) - n * c.unit_low) * c.high;
 #endif
-    return POLYNOMIAL(r) * AS_REAL(AS_INTEGER(shifted, MASK) << SHIFT, VECTOR);
+    return POLYNOMIAL(r) * POWER(AS_INTEGER(shifted, MASK));
 }
 
 /* The scaled difference, no smaller than what has a weight of zero; also for NaN. */
@@ -110,29 +107,57 @@ static NO_INLINE void FN(square)(T *weights, int n)
     }
 }
 
+/* Memory for some rows: weights that one β leaves for the next, transposed rows where classes are few, and otherwise the sums of one
+row at all β. */
+typedef struct {
+    T *weights;
+    Z *columns;
+    DOUBLES *lanes;
+    void *memory;
+} FN(room);
+
+static int FN(is_few)(int64_t n_classes)
+{
+    return n_classes * (int64_t)sizeof(Z) <= FEW;
+}
+
+static int FN(open_room)(FN(room) *room, int64_t n_classes, int64_t n_betas)
+{
+    size_t n_columns = FN(is_few)(n_classes) ? (size_t)n_classes * LANES : 0, n_weights = n_columns ? n_columns : CHUNK;
+    size_t n_lanes = n_columns ? 0 : (size_t)n_betas * N_POWERS;
+    room->lanes = aligned_memory(n_lanes * sizeof(DOUBLES) + n_weights * sizeof(T) + n_columns * sizeof(Z), &room->memory);
+    if (!room->lanes)
+        return 0;
+    room->weights = (T *)(room->lanes + n_lanes);
+    room->columns = (Z *)(room->weights + n_weights);
+    return 1;
+}
+
 /* --- many classes: lanes are columns ------------------------------------------------------------------------------------ */
 
-/* The sums over n classes, n a multiple of 16. Weights that others need are kept, or taken from where the first kept them. */
-static ALWAYS_INLINE void FN(sum_columns)(const Z *z, T largest, int n, FN(constants) c, T *weights, int use, int n_powers,
-                                          double *result)
+/* Add the sums over n classes, n a multiple of 16, to the lanes of `result`. Weights that others need are kept, or taken from where
+the first kept them. */
+static ALWAYS_INLINE void FN(sum_columns)(const Z *z, const Z *ahead, T largest, int n, FN(constants) c, T *weights, int use, int n_powers,
+                                          DOUBLES *result)
 {
     FN(powers) sums = {{0}, {0}, {0}, {0}, {0}, {0}};
     for (int i = 0; i < n; i += WIDTH) {
+        PREFETCH(ahead + i);
         VECTOR y = FN(scaled)(FN(load_logits)(z + i) - largest, c);
         VECTOR w = use == AGAIN ? FN(load)(weights + i) : FN(exp2)(y, c);
         if (use == FIRST)
             FN(store)(weights + i, w);
         FN(add)(&sums, y, w, n_powers);
     }
-    result[0] = FN(total)(sums.a0);
+    result[0] += CONVERT(sums.a0, DOUBLES);
     if (n_powers > 1)
-        result[1] = FN(total)(sums.a1);
+        result[1] += CONVERT(sums.a1, DOUBLES);
     if (n_powers > 2)
-        result[2] = FN(total)(sums.a2);
+        result[2] += CONVERT(sums.a2, DOUBLES);
     if (n_powers > 3)
-        result[3] = FN(total)(sums.a3), result[4] = FN(total)(sums.a4);
+        result[3] += CONVERT(sums.a3, DOUBLES), result[4] += CONVERT(sums.a4, DOUBLES);
     if (n_powers > 5)
-        result[5] = FN(total)(sums.a5);
+        result[5] += CONVERT(sums.a5, DOUBLES);
 }
 
 #define ORDERS(call)                                                                                                           \
@@ -150,25 +175,61 @@ static ALWAYS_INLINE void FN(sum_columns)(const Z *z, T largest, int n, FN(const
         }                                                                                                                      \
     } while (0)
 
-static NO_INLINE void FN(sum_once)(const Z *z, T largest, int n, FN(constants) c, int n_powers, double *result)
+static NO_INLINE void FN(sum_once)(const Z *z, const Z *ahead, T largest, int n, FN(constants) c, int n_powers, DOUBLES *result)
 {
-#define CALL(order) FN(sum_columns)(z, largest, n, c, NULL, ONCE, order, result)
+#define CALL(order) FN(sum_columns)(z, ahead, largest, n, c, NULL, ONCE, order, result)
     ORDERS(CALL);
 #undef CALL
 }
 
-static NO_INLINE void FN(sum_first)(const Z *z, T largest, int n, FN(constants) c, T *weights, int n_powers, double *result)
+static NO_INLINE void FN(sum_first)(const Z *z, const Z *ahead, T largest, int n, FN(constants) c, T *weights, int n_powers, DOUBLES *result)
 {
-#define CALL(order) FN(sum_columns)(z, largest, n, c, weights, FIRST, order, result)
+#define CALL(order) FN(sum_columns)(z, ahead, largest, n, c, weights, FIRST, order, result)
     ORDERS(CALL);
 #undef CALL
 }
 
-static NO_INLINE void FN(sum_again)(const Z *z, T largest, int n, FN(constants) c, T *weights, int n_powers, double *result)
+static NO_INLINE void FN(sum_again)(const Z *z, const Z *ahead, T largest, int n, FN(constants) c, T *weights, int n_powers, DOUBLES *result)
 {
-#define CALL(order) FN(sum_columns)(z, largest, n, c, weights, AGAIN, order, result)
+#define CALL(order) FN(sum_columns)(z, ahead, largest, n, c, weights, AGAIN, order, result)
     ORDERS(CALL);
 #undef CALL
+}
+
+/* Which lanes of the last vector of a row are not in the vector before. */
+static ALWAYS_INLINE MASK FN(new_lanes)(int64_t n_classes)
+{
+    INTEGER lanes[WIDTH];
+    MASK found;
+    for (int i = 0; i < WIDTH; i++)
+        lanes[i] = i >= WIDTH - n_classes % WIDTH ? -1 : 0;
+    memcpy(&found, lanes, sizeof found);
+    return found;
+}
+
+/* The first of n numbers that equals the given one, or else the last. */
+static ALWAYS_INLINE int FN(first_equal)(const Z *z, int n, Z given)
+{
+    int k = 0;
+    for (; k + 32 < n; k += 32) { /* without a branch per number */
+        int some = 0;
+        SIMD(reduction(| : some))
+        for (int i = 0; i < 32; i++)
+            some |= z[k + i] == given;
+        if (some)
+            break;
+    }
+    while (k < n - 1 && z[k] != given)
+        k++;
+    return k;
+}
+
+static ALWAYS_INLINE void FN(look_at)(const Z *z, STORED *most, STORED *taint)
+{
+    STORED new;
+    memcpy(&new, z, sizeof new);
+    *most = STORED_MAX(new, *most);
+    *taint = STORED_TAINT(*taint, new);
 }
 
 /* The largest logit of a row, its first column, and whether some logit is unusual. It brings the row into the cache. */
@@ -183,11 +244,11 @@ static NO_INLINE Z FN(first_maximum)(const Z *z, int64_t n_classes, int64_t *top
         const Z *part = z + start;
         Z here = -(Z)INFINITY;
         STORED most = none - (Z)INFINITY;
-        for (; k + STORED_WIDTH <= n; k += STORED_WIDTH) {
-            STORED new;
-            memcpy(&new, part + k, sizeof new);
-            most = STORED_MAX(new, most);
-            taint = STORED_TAINT(taint, new);
+        for (; k + STORED_WIDTH <= n; k += STORED_WIDTH)
+            FN(look_at)(part + k, &most, &taint);
+        if (k < n && n_classes >= STORED_WIDTH) { /* numbers that were looked at before change nothing */
+            FN(look_at)(part + n - STORED_WIDTH, &most, &taint);
+            k = n;
         }
         memcpy(each, &most, sizeof most);
         for (int i = 0; i < STORED_WIDTH; i++)
@@ -205,30 +266,30 @@ static NO_INLINE Z FN(first_maximum)(const Z *z, int64_t n_classes, int64_t *top
     memcpy(each, &taint, sizeof taint);
     for (int i = 0; i < STORED_WIDTH; i++)
         some += each[i];
-    int n = (int)(n_classes - begin < CHUNK ? n_classes - begin : CHUNK), place = 0;
-    while (place < n - 1 && z[begin + place] != largest)
-        place++;
-    *top = begin + place;
+    *top = begin + FN(first_equal)(z + begin, (int)(n_classes - begin < CHUNK ? n_classes - begin : CHUNK), largest);
     *is_unusual = some != 0; /* NaN is not 0 */
     return largest;
 }
 
 static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_classes, const double *weights,
-                          const nishimori_plan *plan, int n_powers, int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
+                          const nishimori_plan *plan, int n_powers, int64_t stride, FN(room) room, int64_t *top, Z *peak,
+                          double *sums)
 {
     int is_unusual = 0;
     Z part[CHUNK];
     for (int64_t i = 0; i < n_rows; i++, z += apart) {
-        for (int64_t b = 0; b < plan->n_betas * n_powers; b++)
-            sums[b * stride + i] = 0.0;
         if (weights && weights[i] == 0.0) { /* this row may hold anything */
+            for (int64_t b = 0; b < plan->n_betas * n_powers; b++)
+                sums[b * stride + i] = 0.0;
             top[i] = NONE;
             continue;
         }
+        const Z *ahead = i + 1 < n_rows ? z + apart : z;
         int unusual;
         peak[i] = FN(first_maximum)(z, n_classes, top + i, &unusual);
         T largest = (T)peak[i];
         is_unusual |= unusual;
+        memset(room.lanes, 0, (size_t)plan->n_betas * N_POWERS * sizeof *room.lanes);
         for (int64_t start = 0; start < n_classes; start += CHUNK) {
             int n = (int)(n_classes - start < CHUNK ? n_classes - start : CHUNK), padded = (n + 15) / 16 * 16;
             const Z *from = z + start;
@@ -244,20 +305,22 @@ static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_c
                 int64_t first = plan->chains[chain], last = plan->chains[chain + 1];
                 FN(constants) c = FN(constants_of)(plan->terms + chain);
                 for (int64_t b = first; b < last; b++) {
-                    double found[N_POWERS];
+                    DOUBLES *found = room.lanes + b * N_POWERS;
                     if (first + 1 == last) {
-                        FN(sum_once)(from, largest, padded, c, n_powers, found);
+                        FN(sum_once)(from, ahead + start, largest, padded, c, n_powers, found);
                     } else if (b == first) {
-                        FN(sum_first)(from, largest, padded, c, scratch, n_powers, found);
+                        FN(sum_first)(from, ahead + start, largest, padded, c, room.weights, n_powers, found);
                     } else {
-                        FN(square)(scratch, padded);
-                        FN(sum_again)(from, largest, padded, c, scratch, n_powers, found);
+                        FN(square)(room.weights, padded);
+                        FN(sum_again)(from, ahead + start, largest, padded, c, room.weights, n_powers, found);
                     }
-                    double *to = sums + plan->places[b] * n_powers * stride + i;
-                    for (int j = 0; j < n_powers; j++)
-                        to[j * stride] += found[j] * plan->factors[N_POWERS * b + j];
                 }
             }
+        }
+        for (int64_t b = 0; b < plan->n_betas; b++) {
+            double *to = sums + plan->places[b] * n_powers * stride + i;
+            for (int j = 0; j < n_powers; j++)
+                to[j * stride] = FN(total)(room.lanes[b * N_POWERS + j]) * plan->factors[N_POWERS * b + j];
         }
     }
     return is_unusual;
@@ -265,69 +328,52 @@ static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_c
 
 /* --- few classes: lanes are rows ---------------------------------------------------------------------------------------- */
 
-#ifdef HAVE_SHUFFLES
-/* Four rows of four numbers as four columns. */
-static ALWAYS_INLINE void FN(transpose_quads)(const Z *z, int64_t apart, T *columns)
-{
-    typedef Z rows_of_4 __attribute__((vector_size(4 * sizeof(Z))));
-    typedef T columns_of_4 __attribute__((vector_size(4 * sizeof(T))));
-    rows_of_4 a, b, c, d, t0, t1, t2, t3;
-    columns_of_4 column;
-    memcpy(&a, z, sizeof a);
-    memcpy(&b, z + apart, sizeof b);
-    memcpy(&c, z + 2 * apart, sizeof c);
-    memcpy(&d, z + 3 * apart, sizeof d);
-    TRANSPOSE_QUADS(a, b, c, d, t0, t1, t2, t3);
-    column = CONVERT(a, columns_of_4), memcpy(columns, &column, sizeof column);
-    column = CONVERT(b, columns_of_4), memcpy(columns + LANES, &column, sizeof column);
-    column = CONVERT(c, columns_of_4), memcpy(columns + 2 * LANES, &column, sizeof column);
-    column = CONVERT(d, columns_of_4), memcpy(columns + 3 * LANES, &column, sizeof column);
-}
-#endif
-
 /* Rows, which begin `apart` numbers after each other, as columns; lanes beyond the last row are zero. */
-static NO_INLINE void FN(transpose)(const Z *restrict z, int64_t apart, int n_rows, int n_classes, T *restrict columns)
+static NO_INLINE void FN(transpose)(const Z *restrict z, int64_t apart, int n_rows, int n_classes, Z *restrict columns)
 {
     int begin = 0;
 #ifdef HAVE_SHUFFLES
-    for (; n_classes >= 4 && begin + 4 <= n_rows; begin += 4) {
+    for (; n_classes >= 4 && begin + TRANSPOSED <= n_rows; begin += TRANSPOSED) {
         const Z *rows = z + begin * apart;
         for (int k = 0; k + 4 <= n_classes; k += 4)
-            FN(transpose_quads)(rows + k, apart, columns + k * LANES + begin);
+            TO_COLUMNS(rows + k, apart, columns + k * LANES + begin);
         if (n_classes % 4) /* some columns once more */
-            FN(transpose_quads)(rows + n_classes - 4, apart, columns + (n_classes - 4) * LANES + begin);
+            TO_COLUMNS(rows + n_classes - 4, apart, columns + (n_classes - 4) * LANES + begin);
     }
 #endif
     for (int i = begin; i < LANES; i++)
         for (int k = 0; k < n_classes; k++)
-            columns[k * LANES + i] = i < n_rows ? (T)z[i * apart + k] : 0;
+            columns[k * LANES + i] = i < n_rows ? z[i * apart + k] : 0;
 }
 
-static NO_INLINE void FN(lane_maxima)(const T *columns, int n_classes, T *largest, INTEGER *place, T *tainted)
+/* The largest logit of each lane, its first class, and NaN where some logit has to be checked. */
+static NO_INLINE void FN(lane_maxima)(const Z *columns, int n_classes, Z *largest, STORED_INTEGER *place, Z *tainted)
 {
-    for (int i = 0; i < LANES; i += WIDTH) {
-        VECTOR zero = {0}, most = zero - (T)INFINITY, taint = zero;
-        MASK none = {0}, at = none;
+    for (int i = 0; i < LANES; i += STORED_WIDTH) {
+        STORED zero = {0}, most = zero - (Z)INFINITY, taint = zero;
+        STORED_MASK none = {0}, at = none;
         for (int k = 0; k < n_classes; k++) {
-            VECTOR z = FN(load)(columns + k * LANES + i);
-            taint = TAINT(taint, z);
-            at = SELECT_INTEGER(z > most, none + (INTEGER)k, at);
-            most = VMAX(z, most);
+            STORED z;
+            memcpy(&z, columns + k * LANES + i, sizeof z);
+            taint = STORED_TAINT(taint, z);
+            at = SELECT_INTEGER(z > most, none + (STORED_INTEGER)k, at);
+            most = STORED_MAX(z, most);
         }
-        FN(store)(largest + i, most);
+        memcpy(largest + i, &most, sizeof most);
         memcpy(place + i, &at, sizeof at);
-        FN(store)(tainted + i, taint);
+        memcpy(tainted + i, &taint, sizeof taint);
     }
 }
 
-static ALWAYS_INLINE void FN(sum_lanes)(const T *columns, const T *largest, int first, int last, FN(constants) c,
+static ALWAYS_INLINE void FN(sum_lanes)(const Z *columns, const Z *largest, const Z *ahead, int64_t apart, int first, int last, FN(constants) c,
                                         const T *weights, int use, int n_powers, T *result)
 {
     for (int i = 0; i < LANES; i += WIDTH) {
-        VECTOR peak = FN(load)(largest + i);
+        VECTOR peak = FN(load_logits)(largest + i);
         FN(powers) sums = {{0}, {0}, {0}, {0}, {0}, {0}};
         for (int k = first; k < last; k++) {
-            VECTOR y = FN(scaled)(FN(load)(columns + k * LANES + i) - peak, c);
+            PREFETCH(ahead + (i + k % WIDTH) * apart + k / WIDTH * WIDTH);
+            VECTOR y = FN(scaled)(FN(load_logits)(columns + k * LANES + i) - peak, c);
             FN(add)(&sums, y, use == AGAIN ? FN(load)(weights + k * LANES + i) : FN(exp2)(y, c), n_powers);
         }
         FN(store)(result + i, sums.a0);
@@ -344,116 +390,113 @@ static ALWAYS_INLINE void FN(sum_lanes)(const T *columns, const T *largest, int 
     }
 }
 
-static NO_INLINE void FN(sum_lanes_once)(const T *columns, const T *largest, int first, int last, FN(constants) c, int n_powers,
+static NO_INLINE void FN(sum_lanes_once)(const Z *columns, const Z *largest, const Z *ahead, int64_t apart, int first, int last, FN(constants) c, int n_powers,
                                          T *result)
 {
-#define CALL(order) FN(sum_lanes)(columns, largest, first, last, c, NULL, ONCE, order, result)
+#define CALL(order) FN(sum_lanes)(columns, largest, ahead, apart, first, last, c, NULL, ONCE, order, result)
     ORDERS(CALL);
 #undef CALL
 }
 
-static NO_INLINE void FN(sum_lanes_again)(const T *columns, const T *largest, int first, int last, FN(constants) c,
+static NO_INLINE void FN(sum_lanes_again)(const Z *columns, const Z *largest, const Z *ahead, int64_t apart, int first, int last, FN(constants) c,
                                           const T *weights, int n_powers, T *result)
 {
-#define CALL(order) FN(sum_lanes)(columns, largest, first, last, c, weights, AGAIN, order, result)
+#define CALL(order) FN(sum_lanes)(columns, largest, ahead, apart, first, last, c, weights, AGAIN, order, result)
     ORDERS(CALL);
 #undef CALL
 }
 
-static NO_INLINE void FN(weigh_lanes)(const T *columns, const T *largest, int n_classes, FN(constants) c, T *weights)
+static NO_INLINE void FN(weigh_lanes)(const Z *columns, const Z *largest, int n_classes, FN(constants) c, T *weights)
 {
     for (int k = 0; k < n_classes; k++)
         for (int i = 0; i < LANES; i += WIDTH) {
-            VECTOR d = FN(load)(columns + k * LANES + i) - FN(load)(largest + i);
+            VECTOR d = FN(load_logits)(columns + k * LANES + i) - FN(load_logits)(largest + i);
             FN(store)(weights + k * LANES + i, FN(exp2)(FN(scaled)(d, c), c));
         }
 }
 
-static NO_INLINE void FN(add_lanes)(const T *restrict parts, const double *factors, int n_powers, int n, int64_t stride,
-                                    double *restrict sums)
+static NO_INLINE void FN(add_lanes)(const T *restrict parts, const double *factors, int n_powers, int n, int is_first,
+                                    int64_t stride, double *restrict sums)
 {
     for (int j = 0; j < n_powers; j++) {
         double factor = factors[j];
         SIMD()
         for (int i = 0; i < n; i++)
-            sums[j * stride + i] += parts[j * LANES + i] * factor;
+            sums[j * stride + i] = parts[j * LANES + i] * factor + (is_first ? 0.0 : sums[j * stride + i]);
     }
 }
 
-static int FN(by_rows)(const Z *z, int64_t apart, int n_rows, int n_classes, const double *weights, const nishimori_plan *plan,
-                       int n_powers, int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
+/* Rows as columns without their top classes. Fills `largest` (LANES) with the logits of these and `top` with their columns, NONE
+for rows of weight zero, and returns whether some logit of the other rows has to be checked. `weights` may be null. */
+static int FN(leave_out_tops)(const Z *z, int64_t apart, int n_rows, int n_classes, const double *weights, Z *columns, Z *largest,
+                              int64_t *top)
 {
-    T *columns = scratch, *known = scratch + (size_t)n_classes * LANES;
-    T largest[LANES], tainted[LANES], parts[N_POWERS * LANES];
-    INTEGER place[LANES];
+    Z tainted[LANES], some = 0;
+    STORED_INTEGER place[LANES];
     FN(transpose)(z, apart, n_rows, n_classes, columns);
     FN(lane_maxima)(columns, n_classes, largest, place, tainted);
     for (int i = 0; i < LANES; i++)
-        columns[place[i] * LANES + i] = -(T)INFINITY; /* the top class is left out */
-    for (int64_t chain = 0; chain < plan->n_chains; chain++) {
-        int64_t begin = plan->chains[chain], end = plan->chains[chain + 1];
-        FN(constants) c = FN(constants_of)(plan->terms + chain);
-        int single = begin + 1 == end;
-        if (!single)
-            FN(weigh_lanes)(columns, largest, n_classes, c, known);
-        for (int64_t b = begin; b < end; b++) {
-            double *to = sums + plan->places[b] * n_powers * stride;
-            if (b > begin)
-                FN(square)(known, n_classes * LANES);
-            for (int j = 0; j < n_powers; j++)
-                memset(to + j * stride, 0, (size_t)n_rows * sizeof(double));
-            for (int first = 0; first < n_classes; first += GROUP) {
-                int last = first + GROUP < n_classes ? first + GROUP : n_classes;
-                if (single)
-                    FN(sum_lanes_once)(columns, largest, first, last, c, n_powers, parts);
-                else
-                    FN(sum_lanes_again)(columns, largest, first, last, c, known, n_powers, parts);
-                FN(add_lanes)(parts, plan->factors + N_POWERS * b, n_powers, n_rows, stride, to);
-            }
-        }
-    }
-    int some_left_out = 0;
-    for (int i = 0; weights && i < n_rows; i++)
-        some_left_out |= weights[i] == 0.0;
-    for (int i = 0; i < n_rows; i++) {
+        columns[place[i] * LANES + i] = -(Z)INFINITY;
+    for (int i = 0; i < n_rows; i++)
         top[i] = place[i];
-        peak[i] = (Z)largest[i];
-    }
-    for (int i = 0; some_left_out && i < n_rows; i++) {
-        if (weights[i] != 0.0)
-            continue;
-        top[i] = NONE; /* this row may hold anything */
-        tainted[i] = 0;
-        for (int64_t b = 0; b < plan->n_betas * n_powers; b++)
-            sums[b * stride + i] = 0.0;
-    }
-    T some = 0;
+    for (int i = 0; weights && i < n_rows; i++)
+        if (weights[i] == 0.0) { /* this row may hold anything */
+            top[i] = NONE;
+            tainted[i] = 0;
+        }
     for (int i = 0; i < n_rows; i++)
         some += tainted[i];
     return some != 0; /* NaN is not 0 */
 }
 
-/* --- both layouts ------------------------------------------------------------------------------------------------------- */
-
-/* How many numbers the scratch of some rows has. */
-static size_t FN(scratch_size)(int64_t n_classes)
+static int FN(by_rows)(const Z *z, int64_t apart, int n_rows, int n_classes, const double *weights, const nishimori_plan *plan,
+                       int n_powers, int64_t stride, FN(room) room, const Z *ahead, int64_t *top, Z *peak, double *sums)
 {
-    return n_classes * (int64_t)sizeof(T) <= FEW ? 2 * (size_t)n_classes * LANES : CHUNK;
+    Z *columns = room.columns, largest[LANES];
+    T parts[N_POWERS * LANES];
+    int is_unusual = FN(leave_out_tops)(z, apart, n_rows, n_classes, weights, columns, largest, top);
+    memcpy(peak, largest, (size_t)n_rows * sizeof(Z));
+    for (int64_t chain = 0; chain < plan->n_chains; chain++) {
+        int64_t begin = plan->chains[chain], end = plan->chains[chain + 1];
+        FN(constants) c = FN(constants_of)(plan->terms + chain);
+        int single = begin + 1 == end;
+        if (!single)
+            FN(weigh_lanes)(columns, largest, n_classes, c, room.weights);
+        for (int64_t b = begin; b < end; b++) {
+            double *to = sums + plan->places[b] * n_powers * stride;
+            if (b > begin)
+                FN(square)(room.weights, n_classes * LANES);
+            for (int first = 0; first < n_classes; first += GROUP) {
+                int last = first + GROUP < n_classes ? first + GROUP : n_classes;
+                if (single)
+                    FN(sum_lanes_once)(columns, largest, ahead, apart, first, last, c, n_powers, parts);
+                else
+                    FN(sum_lanes_again)(columns, largest, ahead, apart, first, last, c, room.weights, n_powers, parts);
+                FN(add_lanes)(parts, plan->factors + N_POWERS * b, n_powers, n_rows, first == 0, stride, to);
+            }
+        }
+    }
+    for (int i = 0; weights && i < n_rows; i++)
+        for (int64_t b = 0; weights[i] == 0.0 && b < plan->n_betas * n_powers; b++)
+            sums[b * stride + i] = 0.0;
+    return is_unusual;
 }
+
+/* --- both layouts ------------------------------------------------------------------------------------------------------- */
 
 /* Fill `top`, `peak` and `sums` (betas, powers, stride) with what n rows give, which begin `apart` numbers after each other. `weights` may be null. Rows of weight zero have sums of
 zero, and their top class is NONE. Returns whether some logit in another row is NaN, infinite, or too large. */
 static int FN(fill)(const Z *z, int64_t apart, int64_t n, int64_t n_classes, const double *weights, const nishimori_plan *plan,
-                    int n_powers, int64_t stride, T *scratch, int64_t *top, Z *peak, double *sums)
+                    int n_powers, int64_t stride, FN(room) room, int64_t *top, Z *peak, double *sums)
 {
     int is_unusual = 0;
-    if (n_classes * (int64_t)sizeof(T) > FEW)
-        return FN(by_columns)(z, apart, n, n_classes, weights, plan, n_powers, stride, scratch, top, peak, sums);
+    if (!FN(is_few)(n_classes))
+        return FN(by_columns)(z, apart, n, n_classes, weights, plan, n_powers, stride, room, top, peak, sums);
     for (int64_t start = 0; start < n; start += LANES) {
         int here = (int)(n - start < LANES ? n - start : LANES);
         const double *some = weights ? weights + start : NULL;
-        is_unusual |= FN(by_rows)(z + start * apart, apart, here, (int)n_classes, some, plan, n_powers, stride, scratch,
-                                  top + start, peak + start, sums + start);
+        const Z *rows = z + start * apart, *ahead = start + 2 * LANES <= n ? rows + LANES * apart : rows;
+        is_unusual |= FN(by_rows)(rows, apart, here, (int)n_classes, some, plan, n_powers, stride, room, ahead, top + start, peak + start, sums + start);
     }
     return is_unusual;
 }
@@ -461,28 +504,40 @@ static int FN(fill)(const Z *z, int64_t apart, int64_t n, int64_t n_classes, con
 static int FN(power_sums)(const Z *z, int64_t n, int64_t n_classes, const nishimori_plan *plan, int n_powers, Z *peak,
                           int64_t *top, double *sums)
 {
-    T *memory, *scratch = aligned_memory(FN(scratch_size)(n_classes) * sizeof(T), (void **)&memory);
-    if (!scratch)
+    FN(room) room;
+    if (!FN(open_room)(&room, n_classes, plan->n_betas))
         return NO_MEMORY;
-    FN(fill)(z, n_classes, n, n_classes, NULL, plan, n_powers, n, scratch, top, peak, sums);
-    free(memory);
+    FN(fill)(z, n_classes, n, n_classes, NULL, plan, n_powers, n, room, top, peak, sums);
+    free(room.memory);
     return 0;
 }
 
 /* Whether the top class of each row is true, and how far the logit of its true class lies below the largest. Rows that do not
 count have neither. Returns whether some label is not the number of a class. */
-static int FN(label_rows)(const Z *z, int64_t apart, const int64_t *labels, int64_t n, int64_t n_classes, const int64_t *top, const Z *peak,
+static NO_INLINE int FN(label_rows)(const Z *z, int64_t apart, const int64_t *labels, int64_t n, int64_t n_classes, const int64_t *top, const Z *peak,
                           double *right, double *drops)
 {
     int64_t some_left_out = 0, is_unusual = 0;
     SIMD(reduction(| : some_left_out))
     for (int64_t i = 0; i < n; i++) /* one test for each of the usual rows would take as long as the rest */
         some_left_out |= (top[i] == NONE) | (labels[i] < 0) | (labels[i] >= n_classes);
+    if (!some_left_out) {
+        for (int64_t i = 0; i < n; i++) /* loads alone: gathering vectors takes longer */
+            drops[i] = (double)z[i * apart + labels[i]];
+        SIMD()
+        for (int64_t i = 0; i < n; i++) {
+            right[i] = labels[i] == top[i] ? 1.0 : 0.0;
+            drops[i] -= (double)peak[i];
+        }
+        return 0;
+    }
     for (int64_t i = 0; i < n; i++) {
         int64_t label = labels[i];
-        if (some_left_out && (top[i] == NONE || label < 0 || label >= n_classes)) {
-            right[i] = drops[i] = 0.0;
-            is_unusual |= top[i] != NONE;
+        right[i] = drops[i] = 0.0;
+        if (top[i] == NONE)
+            continue;
+        if (label < 0 || label >= n_classes) {
+            is_unusual = 1;
             continue;
         }
         right[i] = label == top[i];
@@ -494,21 +549,22 @@ static int FN(label_rows)(const Z *z, int64_t apart, const int64_t *labels, int6
 static int FN(block_sums)(const Z *z, int64_t apart, const int64_t *labels, const double *weights, int64_t n, int64_t n_classes,
                           const nishimori_plan *plan, double *total)
 {
-    T *memory, *scratch = aligned_memory(FN(scratch_size)(n_classes) * sizeof(T), (void **)&memory);
+    FN(room) room;
     double sums[2 * N_POWERS * ROWS], right[ROWS], drops[ROWS];
     int64_t top[ROWS];
     Z peak[ROWS];
     int is_unusual = 0;
-    if (!scratch)
+    if (!FN(open_room)(&room, n_classes, plan->n_betas))
         return NO_MEMORY;
     for (int64_t start = 0; start < n; start += ROWS) {
         int here = (int)(n - start < ROWS ? n - start : ROWS);
         const Z *rows = z + start * apart;
-        is_unusual |= FN(fill)(rows, apart, here, n_classes, weights + start, plan, N_POWERS, ROWS, scratch, top, peak, sums);
+        const double *some = weights ? weights + start : NULL;
+        is_unusual |= FN(fill)(rows, apart, here, n_classes, some, plan, N_POWERS, ROWS, room, top, peak, sums);
         is_unusual |= FN(label_rows)(rows, apart, labels + start, here, n_classes, top, peak, right, drops);
-        add_rows(sums, sums + (plan->n_betas - 1) * N_POWERS * ROWS, right, drops, weights + start, here, total);
+        add_rows(sums, sums + (plan->n_betas - 1) * N_POWERS * ROWS, right, drops, some, here, total);
     }
-    free(memory);
+    free(room.memory);
     return is_unusual;
 }
 

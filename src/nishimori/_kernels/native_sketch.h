@@ -95,19 +95,20 @@ static int find_tops(int is_double, const void *z, const double *weights, int n,
         }
         return is_unusual;
     }
-    double tainted[LANES];
-    int bad = 0;
+    int is_unusual = 0;
     for (int start = 0; start < n; start += LANES) { /* the arrays of rows have room for whole lanes */
         int here = n - start < LANES ? n - start : LANES, k = (int)n_classes;
-        if (is_double)
-            transpose_double((const double *)z + start * k, k, here, k, scratch);
-        else
-            transpose_widened((const float *)z + start * k, k, here, k, scratch);
-        lane_maxima_double(scratch, k, peaks + start, top + start, tainted);
-        for (int i = 0; i < here; i++)
-            bad |= weights[start + i] != 0.0 && tainted[i] != 0.0; /* NaN is not 0 */
+        const double *some = weights + start;
+        if (is_double) {
+            is_unusual |= leave_out_tops_double((const double *)z + start * k, k, here, k, some, scratch, peaks + start, top + start);
+        } else {
+            float largest[LANES];
+            is_unusual |= leave_out_tops_widened((const float *)z + start * k, k, here, k, some, (float *)scratch, largest, top + start);
+            for (int i = 0; i < LANES; i++)
+                peaks[start + i] = largest[i];
+        }
     }
-    return bad != 0;
+    return is_unusual;
 }
 
 /* What n rows hold besides their power sums. Returns whether something has to be checked first. */

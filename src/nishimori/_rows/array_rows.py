@@ -75,7 +75,7 @@ class ArrayRows(Rows):
         self._first_row = first_row
         self._masked: dict[int, bool | None] = {}  # by the first row of a block that was checked
         is_here = scores.input == "logits" and isinstance(self.scores.array, np.ndarray) and not scores.is_scattered
-        self._at_once = is_here and bool(weights.any())
+        self._at_once = is_here and (arrays.are_ones(weights) or bool(weights.any()))
 
     @property
     def n_classes(self) -> int:
@@ -125,7 +125,7 @@ class ArrayRows(Rows):
         """Blocks of a size that suits the device, so that beyond the caller's array only one of them is in memory."""
         for rows in self._blocks():
             labels, weights, kept = self.labels[rows], self.weights[rows], None
-            if not weights.all():  # a weight of zero is zero copies: the row is not there
+            if not (arrays.are_ones(weights) or weights.all()):  # a weight of zero is zero copies: the row is not there
                 (kept,) = np.nonzero(weights)
                 if not len(kept):
                     continue
@@ -168,7 +168,8 @@ class ArrayRows(Rows):
         rows: slice | HostArray = every_so_many(self.n_rows, size)
         if size * self.n_classes <= _MOST_RANDOM or self.scores.is_scattered:
             rows = spread(self.n_rows, most_copied(size, self.n_classes))
-        labels, weights = self.labels[rows], self.weights[rows]
-        if not weights.any():
+        labels = self.labels[rows]
+        weights = arrays.ones(len(labels)) if arrays.are_ones(self.weights) else self.weights[rows]
+        if not (arrays.are_ones(weights) or weights.any()):
             return None
         return ArrayRows(self.scores.sample(rows), labels, weights, n_rows_in_all=self.n_rows)

@@ -134,4 +134,4 @@ def _columns(labels: Any, scores: Scores) -> Array | None:
 
 
 def _ones(n: int) -> HostArray:
-    return np.broadcast_to(np.float64(1), (n,))
+    return arrays.ones(n)

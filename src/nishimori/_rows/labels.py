@@ -99,7 +99,7 @@ def class_indices(y: Any, classes: Classes, scores: Scores, name: str, weights: 
     Errors count rows from ``first_row``.
     """
     labels = flat_labels(y, scores, name)
-    if weights.all():
+    if arrays.are_ones(weights) or weights.all():
         return _columns(labels, classes, scores, name, range(first_row, first_row + len(labels)))
     (kept,) = np.nonzero(weights)
     columns = np.zeros(len(labels), dtype=np.int64)
@@ -112,7 +112,7 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
     if classes is not None:
         return _positions(labels, class_labels(classes, scores.n_classes), name, rows, scores)
     labels = _whole(labels, name, scores.n_classes, lambda place: scores.row(int(rows[place])))
-    if len(labels) and not (labels.min() >= 0 and labels.max() < scores.n_classes):
+    if not _are_below(labels, scores.n_classes):
         first = int(np.argmax(~((labels >= 0) & (labels < scores.n_classes))))
         remedy = _remedy(labels, labels[first], scores.n_classes)
         raise InputError(
@@ -123,6 +123,15 @@ def _columns(labels: HostArray, classes: Classes, scores: Scores, name: str, row
             row=scores.row(int(rows[first])),
         )
     return labels.astype(np.int64, copy=False)
+
+
+def _are_below(labels: HostArray, n_classes: int) -> bool:
+    """Whether all whole numbers are from 0 to ``n_classes`` - 1."""
+    if not len(labels):
+        return True
+    if labels.dtype == np.int64:
+        return bool(labels.view(np.uint64).max() < n_classes)  # at once: negative ones become the largest
+    return bool(labels.min() >= 0 and labels.max() < n_classes)
 
 
 def _remedy(labels: HostArray, found: Any, n_classes: int) -> str:
@@ -281,7 +290,7 @@ def _positions(labels: HostArray, classes: HostArray, name: str, rows: Sequence[
 def checked_weights(sample_weight: Any, n_samples: int, row: RowIndex = row_index) -> HostArray:
     """One float64 weight per sample; ones if none were given. ``row`` is the index of a sample in messages."""
     if sample_weight is None:
-        return np.broadcast_to(np.float64(1), (n_samples,))  # ones that take no memory
+        return arrays.ones(n_samples)
     weights = numeric_weights(sample_weight)
     if weights.shape != (n_samples,):
         raise InputError("sample_weight", f"have shape ({n_samples},), one weight per sample", got=weights.shape)
