@@ -63,7 +63,7 @@ def test_many_rows_are_read_once_after_samples_of_them(n_classes, readings):
     found = nishimori.temperatures(*reference.drawn(70_000, n_classes))
     assert readings.count(70_000) == found.n_passes == 1
     assert readings[-1] == 70_000
-    assert len(readings) > 3
+    assert len(readings) > 2
     assert readings == sorted(readings)
 
 

@@ -2,8 +2,8 @@
 
 Expectation consistency and temperature scaling are one search with two observables, in log β:
 
-1. An eighth of the rows is searched first: quickly, to three digits. With few rows it is all of them.
-2. That search starts at the answer of an eighth of these rows, and so on, down to some hundred rows and T = 1.5.
+1. A sixteenth of the rows is searched first: quickly, to three digits. With few rows it is all of them.
+2. That search starts at the answer of a sixteenth of these rows, and so on, down to some hundred rows and T = 1.5.
 3. If the answers of all observables are about a percent apart, all go on from their middle, where they share exponentials.
 4. One exact pass over all rows gives the mean gap of each observable there, with four derivatives.
 5. The root of that polynomial is the answer, unless a fifth derivative as large as the others suggest would change it.
@@ -37,7 +37,7 @@ from nishimori.errors import InputError, NishimoriError, NotConvergedError, NoTe
 
 # A sample has this share of the rows, but at least so many rows, whose answers are about 1.5 % off: one exact pass is then
 # enough. Fewer rows than the last number give no useful answer.
-_SHARE, _SURE, _FEWEST = 8, 2**14, 200
+_SHARE, _SURE, _FEWEST = 16, 2**14, 200
 
 # In log β: how precise the answer of a sample has to be, and within which distance several answers count as one place.
 _ROUGH, _ROUGHLY_ONE = 1e-3, 0.2
@@ -213,7 +213,7 @@ class SampleAnswers(NamedTuple):
 
 @dataclass(frozen=True)
 class SampleSearch:
-    """The answers of some rows to three digits, from a search that starts at the answers of an eighth of them."""
+    """The answers of some rows to three digits, from a search that starts at the answers of a sixteenth of them."""
 
     observables: tuple[Observable, ...]
 

@@ -39,8 +39,9 @@ change how the process rounds. Where sums may be added in any order, a pragma sa
 #define SIMD(clauses) PRAGMA(omp simd clauses)
 #endif
 
-/* The number of rows that are transposed at a time, if a row has at most so many bytes (128 classes in float). Three lines of
-the cache: columns at distances of a power of two would all compete for the same few places in it. */
+/* The number of rows that are transposed at a time, if a row has at most so many bytes (128 classes in float): the columns then fit
+the cache of the first level. Three of its lines: columns at distances of a power of two would all compete for the same few places
+in it. */
 #define LANES 48
 #define FEW 512
 

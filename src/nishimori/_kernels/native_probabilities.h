@@ -4,10 +4,6 @@ includes this file after native_rows.h, whose macros and functions it uses.
 The classes at the maximum, whose weights are 1, are counted, and the weights of all others are summed apart from them: added
 to 1 in float, each would lose up to 6e-8. */
 
-/* From so many classes on, lanes are columns. Measured: with fewer vectors in a row, sums over the lanes of one cost more than two
-transpositions. */
-#define MANY (3 * WIDTH)
-
 /* Weights of one vector of differences, and their sums: of those below the maximum, and of those at it. NaN counts as at it, so
 that no sum is zero. */
 static ALWAYS_INLINE VECTOR FN(weigh)(VECTOR d, FN(constants) c, VECTOR *below, VECTOR *at)
@@ -71,12 +67,11 @@ static NO_INLINE int FN(softmax_by_columns)(const Z *z, int64_t n_rows, int64_t 
 {
     VECTOR zero = {0};
     MASK is_new = FN(new_lanes)(n_classes);
-    int64_t whole = n_classes / WIDTH * WIDTH, last = n_classes - WIDTH, top;
-    int is_unusual = 0, unusual;
+    STORED taint = {0};
+    int64_t whole = n_classes / WIDTH * WIDTH, last = n_classes - WIDTH;
     for (int64_t row = 0; row < n_rows; row++, z += n_classes, to += n_classes) {
-        T largest = FN(first_maximum)(z, n_classes, &top, &unusual);
+        T largest = FN(largest)(z, n_classes, 1, &taint);
         VECTOR at = zero;
-        is_unusual |= unusual;
         double total = 0.0;
         for (int64_t start = 0; start < whole; start += CHUNK) {
             int64_t end = whole < start + CHUNK ? whole : start + CHUNK;
@@ -99,7 +94,7 @@ static NO_INLINE int FN(softmax_by_columns)(const Z *z, int64_t n_rows, int64_t 
         FN(store)(to + last, end);
         FN(fill_small)(z, 1, n_classes, c, to);
     }
-    return is_unusual;
+    return FN(is_tainted)(taint);
 }
 
 /* --- few classes: lanes are rows ---------------------------------------------------------------------------------------- */
@@ -118,9 +113,9 @@ static NO_INLINE void FN(softmax_lanes)(T *columns, const T *largest, int n_clas
             }
             sum += below;
         }
-        /* A step of Newton's method, from a quotient whose divisor was rounded twice. */
+        /* A step of Newton's method, from a quotient whose divisor was rounded twice. Rounded products would say nothing. */
         VECTOR total = at + sum, lost = sum - (total - at), factor = one / total;
-        factor += factor * (VFMA(-total, factor, one) - lost * factor);
+        factor += factor * ((HAVE_FMA ? VFMA(-total, factor, one) : zero) - lost * factor);
         for (int k = 0; k < n_classes; k++) {
             T *place = columns + k * LANES + i;
             FN(store)(place, FN(load)(place) * factor);
@@ -151,10 +146,10 @@ static NO_INLINE void FN(restore_rows)(const T *restrict columns, int n_rows, in
 static int FN(softmax)(const Z *z, int64_t n_rows, int64_t n_classes, const nishimori_term *term, T *to)
 {
     FN(constants) c = FN(constants_of)(term);
-    _Alignas(64) T columns[MANY * LANES];
+    _Alignas(64) T columns[FEW / sizeof(T) * LANES];
     T largest[LANES], tainted[LANES], some = 0;
     INTEGER place[LANES];
-    if (n_classes >= MANY)
+    if (!FN(is_few)(n_classes))
         return FN(softmax_by_columns)(z, n_rows, n_classes, c, to);
     for (int64_t start = 0; start < n_rows; start += LANES) {
         int here = (int)(n_rows - start < LANES ? n_rows - start : LANES), k = (int)n_classes;
@@ -168,5 +163,3 @@ static int FN(softmax)(const Z *z, int64_t n_rows, int64_t n_classes, const nish
     }
     return some != 0; /* NaN is not 0 */
 }
-
-#undef MANY

@@ -232,42 +232,60 @@ static ALWAYS_INLINE void FN(look_at)(const Z *z, STORED *most, STORED *taint)
     *taint = STORED_TAINT(*taint, new);
 }
 
-/* The largest logit of a row, its first column, and whether some logit is unusual. It brings the row into the cache. */
-static NO_INLINE Z FN(first_maximum)(const Z *z, int64_t n_classes, int64_t *top, int *is_unusual)
+static ALWAYS_INLINE Z FN(largest_in)(STORED v)
 {
-    /* In the type of the logits, of which a vector may hold twice as many as of the type of the sums. */
-    Z largest = -(Z)INFINITY, each[STORED_WIDTH], some = 0;
+    Z lanes[STORED_WIDTH];
+    memcpy(lanes, &v, sizeof v);
+    for (int n = STORED_WIDTH / 2; n; n /= 2)
+        for (int i = 0; i < n; i++)
+            lanes[i] = lanes[i] > lanes[i + n] ? lanes[i] : lanes[i + n];
+    return lanes[0];
+}
+
+/* Whether a vector of TAINT says that some logit has to be checked. */
+static ALWAYS_INLINE int FN(is_tainted)(STORED taint)
+{
+    Z lanes[STORED_WIDTH], some = 0;
+    memcpy(lanes, &taint, sizeof taint);
+    for (int i = 0; i < STORED_WIDTH; i++)
+        some += lanes[i];
+    return some != 0; /* NaN is not 0 */
+}
+
+/* The largest of n logits; NaN is nobody's largest. Of at least a vector of logits the last may be looked at with some before it,
+also with those before z, which changes nothing. */
+static ALWAYS_INLINE Z FN(largest)(const Z *z, int64_t n, int has_vector, STORED *taint)
+{
+    STORED zero = {0}, most = zero - (Z)INFINITY;
+    int64_t k = 0;
+    for (; k + STORED_WIDTH <= n; k += STORED_WIDTH)
+        FN(look_at)(z + k, &most, taint);
+    if (k < n && has_vector) {
+        FN(look_at)(z + n - STORED_WIDTH, &most, taint);
+        k = n;
+    }
+    Z found = FN(largest_in)(most);
+    for (; k < n; k++) {
+        found = z[k] > found ? z[k] : found;
+        if (!((z[k] < 0 ? -z[k] : z[k]) <= (Z)LIMIT_OF_LOGITS))
+            *taint = zero + (Z)NAN;
+    }
+    return found;
+}
+
+/* The largest logit of a row and its first column. It brings the row into the cache. */
+static NO_INLINE Z FN(first_maximum)(const Z *z, int64_t n_classes, int64_t *top, STORED *taint)
+{
+    Z largest = -(Z)INFINITY;
     int64_t begin = 0;
-    STORED none = {0}, taint = none;
-    for (int64_t start = 0; start < n_classes; start += CHUNK) {
-        int n = (int)(n_classes - start < CHUNK ? n_classes - start : CHUNK), k = 0;
-        const Z *part = z + start;
-        Z here = -(Z)INFINITY;
-        STORED most = none - (Z)INFINITY;
-        for (; k + STORED_WIDTH <= n; k += STORED_WIDTH)
-            FN(look_at)(part + k, &most, &taint);
-        if (k < n && n_classes >= STORED_WIDTH) { /* numbers that were looked at before change nothing */
-            FN(look_at)(part + n - STORED_WIDTH, &most, &taint);
-            k = n;
-        }
-        memcpy(each, &most, sizeof most);
-        for (int i = 0; i < STORED_WIDTH; i++)
-            here = each[i] > here ? each[i] : here;
-        for (; k < n; k++) {
-            here = part[k] > here ? part[k] : here;
-            if (!((part[k] < 0 ? -part[k] : part[k]) <= (Z)LIMIT_OF_LOGITS))
-                some = (Z)NAN;
-        }
+    for (int64_t start = 0; start < n_classes; start += CHUNK) { /* so that its column is looked for in one of them */
+        Z here = FN(largest)(z + start, n_classes - start < CHUNK ? n_classes - start : CHUNK, n_classes >= STORED_WIDTH, taint);
         if (here > largest) {
             largest = here;
             begin = start;
         }
     }
-    memcpy(each, &taint, sizeof taint);
-    for (int i = 0; i < STORED_WIDTH; i++)
-        some += each[i];
     *top = begin + FN(first_equal)(z + begin, (int)(n_classes - begin < CHUNK ? n_classes - begin : CHUNK), largest);
-    *is_unusual = some != 0; /* NaN is not 0 */
     return largest;
 }
 
@@ -275,7 +293,7 @@ static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_c
                           const nishimori_plan *plan, int n_powers, int64_t stride, FN(room) room, int64_t *top, Z *peak,
                           double *sums)
 {
-    int is_unusual = 0;
+    STORED taint = {0};
     Z part[CHUNK];
     for (int64_t i = 0; i < n_rows; i++, z += apart) {
         if (weights && weights[i] == 0.0) { /* this row may hold anything */
@@ -285,10 +303,8 @@ static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_c
             continue;
         }
         const Z *ahead = i + 1 < n_rows ? z + apart : z;
-        int unusual;
-        peak[i] = FN(first_maximum)(z, n_classes, top + i, &unusual);
+        peak[i] = FN(first_maximum)(z, n_classes, top + i, &taint);
         T largest = (T)peak[i];
-        is_unusual |= unusual;
         memset(room.lanes, 0, (size_t)plan->n_betas * N_POWERS * sizeof *room.lanes);
         for (int64_t start = 0; start < n_classes; start += CHUNK) {
             int n = (int)(n_classes - start < CHUNK ? n_classes - start : CHUNK), padded = (n + 15) / 16 * 16;
@@ -323,7 +339,7 @@ static int FN(by_columns)(const Z *z, int64_t apart, int64_t n_rows, int64_t n_c
                 to[j * stride] = FN(total)(room.lanes[b * N_POWERS + j]) * plan->factors[N_POWERS * b + j];
         }
     }
-    return is_unusual;
+    return FN(is_tainted)(taint);
 }
 
 /* --- few classes: lanes are rows ---------------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@ weights are counts, u = w; see `nishimori._sums.spread`. */
 #define N_SCORE_SUMS (2 + 3 * N_SCORES)
 
 /* The sums of a bin of confidence c: Σw, Σwc, Σwr, Σw², Σu(c - r)², Σu(c - r), Σuc(1 - c); r is 1 where the answer is right. */
-#define N_BIN_SUMS 7
+#define N_SCORE_BIN_SUMS 7
 
 /* A confidence is first looked up in cells of equal width, most of which lie in one bin. */
 #define CELLS 256
@@ -129,7 +129,7 @@ static NO_INLINE void add_to_bins(const double *restrict confidence, const doubl
 {
     for (int i = 0; i < n; i++) {
         double w = weights[i], c = confidence[i], r = right[i], u = is_counts ? w : w * w, gap = c - r;
-        double *bin = bins + N_BIN_SUMS * bin_of(c, inner, below);
+        double *bin = bins + N_SCORE_BIN_SUMS * bin_of(c, inner, below);
         bin[0] += w;
         bin[1] += w * c;
         bin[2] += w * r;
@@ -150,7 +150,7 @@ static NO_INLINE int has_infinite(const double *x, int n)
     return some;
 }
 
-/* Add the scores of all rows at the β of `term` to `sums` (N_SCORE_SUMS), and their sums per bin to `bins` (n_bins, N_BIN_SUMS).
+/* Add the scores of all rows at the β of `term` to `sums` (N_SCORE_SUMS), and their sums per bin to `bins` (n_bins, N_SCORE_BIN_SUMS).
 `inner` are the n_bins - 1 edges between bins. `kind` is WIDENED or DOUBLE. A loss that is infinite has to be checked, too. */
 EXPORT int EXPORTED(nishimori_score_sums)(int kind, const void *z, const int64_t *labels, const double *weights, int64_t n,
                                           int64_t n_classes, const nishimori_term *term, double beta, int is_counts,

@@ -83,17 +83,18 @@ static int find_tops(int is_double, const void *z, const double *weights, int n,
 {
     int64_t *top = rows->top;
     double *peaks = rows->peaks;
-    if (n_classes * (int64_t)sizeof(double) > FEW) {
-        int is_unusual = 0;
-        for (int i = 0; i < n && !is_unusual; i++) {
+    if (!(is_double ? is_few_double(n_classes) : is_few_widened(n_classes))) {
+        vector32 taint = {0};
+        vector64 taint_of_doubles = {0};
+        for (int i = 0; i < n; i++) {
             if (weights[i] == 0.0)
                 continue;
             if (is_double)
-                peaks[i] = first_maximum_double((const double *)z + i * n_classes, n_classes, top + i, &is_unusual);
+                peaks[i] = first_maximum_double((const double *)z + i * n_classes, n_classes, top + i, &taint_of_doubles);
             else
-                peaks[i] = first_maximum_widened((const float *)z + i * n_classes, n_classes, top + i, &is_unusual);
+                peaks[i] = first_maximum_widened((const float *)z + i * n_classes, n_classes, top + i, &taint);
         }
-        return is_unusual;
+        return is_tainted_double(taint_of_doubles) | is_tainted_widened(taint);
     }
     int is_unusual = 0;
     for (int start = 0; start < n; start += LANES) { /* the arrays of rows have room for whole lanes */

@@ -5,10 +5,6 @@ Over all classes but the top one, weights are summed with their squares, or with
 top class was left out before. Where lanes are columns, classes at the maximum, whose weights are 1, are counted instead, and the
 top class is subtracted from that number. */
 
-/* From so many classes on, lanes are columns. Measured: with fewer vectors in a row, sums over the lanes of one cost more than a
-transposition. */
-#define MANY (3 * WIDTH)
-
 typedef struct {
     VECTOR a0, a1, a2, at;
 } FN(sums_below);
@@ -67,25 +63,26 @@ static int FN(rows_to_score)(const Z *z, const int64_t *labels, const double *we
                              const nishimori_term *term, double *rest, double *squares, double *right, double *drops)
 {
     FN(constants) c = FN(constants_of)(term);
-    _Alignas(64) Z columns[MANY * LANES];
+    _Alignas(64) Z columns[FEW / sizeof(Z) * LANES];
     Z peak[ROWS];
     int64_t top[ROWS];
-    int is_unusual = 0, unusual;
+    STORED taint = {0};
+    int is_unusual = 0, is_many = !FN(is_few)(n_classes);
     MASK is_new = FN(new_lanes)(n_classes);
-    for (int i = 0; n_classes >= MANY && i < n; i++) {
+    for (int i = 0; is_many && i < n; i++) {
         rest[i] = squares[i] = 0.0;
         top[i] = NONE;
         if (weights[i] == 0.0) /* this row may hold anything */
             continue;
-        peak[i] = FN(first_maximum)(z + i * n_classes, n_classes, top + i, &unusual);
-        is_unusual |= unusual;
+        peak[i] = FN(first_maximum)(z + i * n_classes, n_classes, top + i, &taint);
         FN(weights_of_row)(z + i * n_classes, n_classes, (T)peak[i], c, is_new, rest + i, squares + i);
     }
-    for (int start = 0; n_classes < MANY && start < n; start += LANES) {
+    for (int start = 0; !is_many && start < n; start += LANES) {
         int here = n - start < LANES ? n - start : LANES, k = (int)n_classes;
         is_unusual |= FN(leave_out_tops)(z + start * k, k, here, k, weights + start, columns, peak + start, top + start);
         FN(weights_of_lanes)(columns, peak + start, k, c, rest + start, squares + start);
     }
+    is_unusual |= FN(is_tainted)(taint);
     return is_unusual | FN(label_rows)(z, n_classes, labels, n, n_classes, top, peak, right, drops);
 }
 
@@ -153,25 +150,25 @@ static int FN(rows_of_groups)(const Z *z, const int64_t *labels, const int64_t *
                               int64_t *groups, double *rest, double *first, double *second, double *right, double *drops)
 {
     FN(constants) c = FN(constants_of)(one_term);
-    _Alignas(64) Z columns[MANY * LANES];
+    _Alignas(64) Z columns[FEW / sizeof(Z) * LANES];
     Z peak[ROWS];
     int64_t top[ROWS];
     double row_betas[LANES];
-    int is_unusual = 0, unusual;
+    STORED taint = {0};
+    int is_unusual = 0, is_many = !FN(is_few)(n_classes);
     MASK is_new = FN(new_lanes)(n_classes);
-    for (int i = 0; n_classes >= MANY && i < n; i++) {
+    for (int i = 0; is_many && i < n; i++) {
         rest[i] = first[i] = second[i] = 0.0;
         top[i] = NONE;
         groups[i] = 0;
         if (weights[i] == 0.0) /* this row may hold anything */
             continue;
         const Z *row = z + i * n_classes;
-        peak[i] = FN(first_maximum)(row, n_classes, top + i, &unusual);
-        is_unusual |= unusual;
+        peak[i] = FN(first_maximum)(row, n_classes, top + i, &taint);
         groups[i] = FN(group_of)(codes, i, top[i], n_groups, &is_unusual);
         FN(moments_of_row)(row, n_classes, (T)peak[i], betas[groups[i]], c, is_new, rest + i, first + i, second + i);
     }
-    for (int start = 0; n_classes < MANY && start < n; start += LANES) {
+    for (int start = 0; !is_many && start < n; start += LANES) {
         int here = n - start < LANES ? n - start : LANES, k = (int)n_classes;
         is_unusual |= FN(leave_out_tops)(z + start * k, k, here, k, weights + start, columns, peak + start, top + start);
         for (int i = 0; i < LANES; i++)
@@ -182,7 +179,6 @@ static int FN(rows_of_groups)(const Z *z, const int64_t *labels, const int64_t *
         }
         FN(moments_of_lanes)(columns, peak + start, row_betas, k, c, rest + start, first + start, second + start);
     }
+    is_unusual |= FN(is_tainted)(taint);
     return is_unusual | FN(label_rows)(z, n_classes, labels, n, n_classes, top, peak, right, drops);
 }
-
-#undef MANY

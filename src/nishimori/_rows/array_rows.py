@@ -22,7 +22,7 @@ _ROWS_OF_LARGE = 2**16
 
 # Up to this many numbers a sample is a copy of random rows. Larger ones are views of every so many, which take no time, where a
 # view can be had.
-_MOST_RANDOM = 2**18
+_MOST_RANDOM = 2**14
 
 # A pass that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
 _UNCHECKED_NUMBERS = 2**26
