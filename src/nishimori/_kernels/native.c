@@ -431,15 +431,11 @@ static ALWAYS_INLINE vector32 taint32(vector32 taint, vector32 z)
     return taint + (z - z);
 }
 
-static ALWAYS_INLINE vector64 taint_widened(vector64 taint, vector64 z)
-{
-    return taint + (z - z);
-}
-
 static ALWAYS_INLINE vector64 taint64(vector64 taint, vector64 z)
 {
     vector64 zero = {0}, size = VMAX64(z, -z); /* NaN if z is */
-    return taint_widened(taint, SELECT(MASK_OF(size <= zero + LIMIT), zero, zero + INFINITY, vector64, mask64));
+    vector64 finite = SELECT(MASK_OF(size <= zero + LIMIT), zero, zero + INFINITY, vector64, mask64);
+    return taint + (finite - finite);
 }
 
 /* Fits of 4·2^r. The first is a least-squares fit of the relative error in which each coefficient was rounded to float before the
@@ -527,7 +523,6 @@ enum { ONCE, FIRST, AGAIN };
 #define POLYNOMIAL polynomial32
 #define VFMA VFMA32
 #define VMAX VMAX32
-#define TAINT taint32
 #define DOUBLES doubles32
 #define STORED vector32
 #define STORED_MASK mask32
@@ -554,7 +549,6 @@ enum { ONCE, FIRST, AGAIN };
 #undef POLYNOMIAL
 #undef VFMA
 #undef VMAX
-#undef TAINT
 #undef DOUBLES
 #undef LEAST_SQUARED
 
@@ -572,12 +566,10 @@ enum { ONCE, FIRST, AGAIN };
 #define LEAST_SQUARED 2.983336292480083e-154 /* 2^-510 */
 
 #define FN(name) name##_widened
-#define TAINT taint_widened
 #define LOGITS half_vector32
 #include "native_rows.h"
 #include "native_weights.h"
 #undef FN
-#undef TAINT
 #undef STORED
 #undef STORED_MASK
 #undef STORED_INTEGER
@@ -593,7 +585,6 @@ enum { ONCE, FIRST, AGAIN };
 
 #define Z double
 #define FN(name) name##_double
-#define TAINT taint64
 #define STORED vector64
 #define STORED_MASK mask64
 #define STORED_INTEGER int64_t

@@ -1,5 +1,5 @@
-/* Probabilities of rows of logits, written where the caller wants them, and the sums that scores of rows are made of. native.c
-includes this file after native_rows.h, whose macros and functions it uses.
+/* Probabilities of rows of logits, written where the caller wants them. native.c includes this file after native_rows.h, whose macros
+and functions it uses, where Z is T.
 
 The classes at the maximum, whose weights are 1, are counted, and the weights of all others are summed apart from them: added
 to 1 in float, each would lose up to 6e-8. */

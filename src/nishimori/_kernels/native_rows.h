@@ -1,9 +1,10 @@
 /* The loops over logits for one pair of number types: Z, as they are stored, and T, in which the sums are computed.
 
 native.c includes this file once per pair. Before that it defines Z, T and FN (the suffix of all functions), and for T: VECTOR
-and MASK (as many numbers and integers as the processor takes at once), WIDTH (how many), INTEGER (of the same size), VFMA, VMAX,
-TAINT, SHIFT, ROUND, POLYNOMIAL and LEAST_SQUARED. STORED, STORED_WIDTH, STORED_MAX and STORED_TAINT are the same for Z, LOGITS is a
-vector of as many Z as VECTOR has numbers, and larger logits than LIMIT_OF_LOGITS have to be checked.
+and MASK (as many numbers and integers as the processor takes at once), WIDTH (how many), INTEGER (of the same size), DOUBLES (as many
+doubles), VFMA, VMAX, ROUND, POWER, POLYNOMIAL and LEAST_SQUARED. STORED, STORED_MASK, STORED_WIDTH, STORED_INTEGER, STORED_MAX and
+STORED_TAINT are the same for Z, LOGITS is a vector of as many Z as VECTOR has numbers, TO_COLUMNS transposes four columns of
+TRANSPOSED rows and TO_ROWS transposes them back, and larger logits than LIMIT_OF_LOGITS have to be checked.
 
 The sums of a row are Σ_k d_k^j exp(β d_k) with d_k = z_k - max(z). With many classes the lanes of a vector are columns of one
 row; with few classes a block of rows is transposed and the lanes are rows. */
@@ -242,7 +243,7 @@ static ALWAYS_INLINE Z FN(largest_in)(STORED v)
     return lanes[0];
 }
 
-/* Whether a vector of TAINT says that some logit has to be checked. */
+/* Whether a vector of STORED_TAINT says that some logit has to be checked. */
 static ALWAYS_INLINE int FN(is_tainted)(STORED taint)
 {
     Z lanes[STORED_WIDTH], some = 0;

@@ -16,7 +16,7 @@ import numpy as np
 from nishimori._kernels import native
 from nishimori._kernels.array_api import boltzmann
 from nishimori._kernels.block import BlockSums, PowerSums
-from nishimori._kernels.kernel import LEAST_SINGLE, Kernel, kernel_for
+from nishimori._kernels.kernel import LEAST_SINGLE, Kernel, computes_in_c, kernel_for
 from nishimori._kernels.node_sums import NodeSums
 from nishimori._rows.batch import Batch
 from nishimori._rows.top_k_rows import CompletedBatch
@@ -147,8 +147,7 @@ def _in_double(betas: Sequence[float], exact: bool) -> bool:
 
 def gives_node_sums(batch: Batch) -> bool:
     """Whether `node_sums` can read these rows, if no logit and no label has to be checked first."""
-    is_double_or_single = arrays.dtype_name(batch.logits) in ("float32", "float64")
-    return is_double_or_single and _is_plain(batch) and kernel_of(batch).name == "native" and not reads_stored(batch)
+    return _is_plain(batch) and computes_in_c(batch.logits) and not reads_stored(batch)
 
 
 def node_sums(batch: Batch, nodes: Sequence[float], beyond: Sequence[float], n_bins: int, bin_scale: float) -> NodeSums | None:
