@@ -33,12 +33,13 @@ def numbers(text):
     return Counter(word for word in re.sub(r"\x1b\[[0-9;]*m", "", text).split() if any(map(str.isdigit, word)))
 
 
-def terminal(width, *words):
-    """What a terminal of some width shows of a command."""
+def terminal(width, *words, with_errors=False):
+    """What a terminal of some width shows of a command: its standard output, or all that it writes."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"} | {"TERM": "xterm"}
-    process = subprocess.Popen([*COMMAND, *words], stdin=inner, stdout=inner, stderr=subprocess.DEVNULL, env=environment)
+    opened = {"stdin": inner, "stdout": inner, "stderr": inner if with_errors else subprocess.DEVNULL}
+    process = subprocess.Popen([*COMMAND, *words], env=environment, **opened)
     os.close(inner)
     shown = b""
     try:
@@ -56,6 +57,17 @@ def test_a_narrow_terminal_shows_every_number_in_full(width):
     narrow = terminal(width, *THEORY)
     assert numbers(narrow) == numbers(shell.nishimori(*THEORY).out)
     assert max(len(line) for line in re.sub(r"\x1b\[[0-9;]*m", "", narrow).splitlines()) <= width
+
+
+def test_the_bar_of_a_fit_names_the_pass_and_leaves_nothing_behind(tmp_path):
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(2000, 4))
+    np.savez(tmp_path / "val.npz", logits=logits, labels=(logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1))
+    shown = terminal(80, "fit", str(tmp_path / "val.npz"), "-o", str(tmp_path / "c.json"), with_errors=True)
+    bar, _, after = shown.rpartition("\x1b[2K")  # which clears a line
+    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", bar).split("\r")[-2]
+    assert re.fullmatch(r"━+ 2000/2000 0:00:\d\d Fitting, pass 2 of about 2", last.strip())
+    assert after.startswith("T = ")
 
 
 ROWS = [

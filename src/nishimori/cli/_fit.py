@@ -149,7 +149,7 @@ def fit(
     with collect_warnings() as told:
         rows = _files.open_files(files, roles, floor=floor)
         with show_progress(None) as report:
-            _learn(calibrator, Reported(rows, "Fitting", report), counts=counts)
+            _learn(calibrator, Reported(rows, "Fitting", report, calibrator.expected_passes(rows)), counts=counts)
     found = rows.contents
     calibrator.name_columns(found.columns, found.label_column, found.column, groups)
     calibrator.record().write(output, overwrite=force)
