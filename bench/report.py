@@ -27,7 +27,7 @@ STAGES = ("imports", "reading the file", "temperatures per class", "comparison o
 PROGRAM = """
 import sys, time
 start = time.process_time()
-from nishimori.cli import _app, _report
+from nishimori.cli import _report, _run
 from nishimori.report import _report as made, _results
 spent = {"imports": time.process_time() - start}
 
@@ -48,7 +48,7 @@ clocked(_results, "_slider", "slider")
 clocked(_results, "_mistakes", "mistakes")
 clocked(made, "page", "page")
 sys.argv[0] = "nishimori"
-_app.run()
+_run.run()
 print(spent, file=sys.stderr)
 """
 

@@ -79,6 +79,16 @@ def test_an_interrupted_run_continues_where_it_stopped(tmp_path):
     assert artefact.done == [0, 1, 2, 3]
 
 
+def test_a_run_that_continues_reports_only_what_it_does_itself(tmp_path):
+    artefact, told = Counted(), []
+    artefact.fails_at = 2
+    with pytest.raises(KeyboardInterrupt):
+        run(artefact, tmp_path, scale=Scale())
+    artefact.fails_at = None
+    run(artefact, tmp_path, scale=Scale(), report=lambda *step: told.append(step))
+    assert told == [("squares: piece 2", 2, 4), ("squares: piece 3", 3, 4), ("squares: drawing", 4, 4)]
+
+
 def test_a_finished_run_is_kept_until_it_is_overwritten(tmp_path):
     artefact = Counted()
     first = run(artefact, tmp_path, scale=Scale())
@@ -319,7 +329,7 @@ def squares(monkeypatch):
     return artefact
 
 
-LINES = [f"{i}/4 squares: piece {i}" for i in range(4)]
+LINES = [*(f"{i}/4 squares: piece {i}" for i in range(4)), "4/4 squares: drawing"]
 
 
 @pytest.mark.parametrize(("progress", "lines"), [(True, LINES), (None, []), (False, [])])

@@ -3,11 +3,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import nishimori
 
-HEAVY = ("sklearn", "scipy", "torch", "jax", "dask", "matplotlib", "pandas", "pyarrow")
+HEAVY = ("numpy", "sklearn", "scipy", "torch", "jax", "dask", "matplotlib", "pandas", "pyarrow")
 
 
 def loaded_after(code: str) -> set[str]:
@@ -25,15 +26,53 @@ def test_looking_around_loads_nothing_heavy():
     assert loaded_after("import nishimori; dir(nishimori); nishimori.__version__; nishimori.errors.InputError") == set()
 
 
-def test_the_shell_starts_without_anything_heavy():
-    assert loaded_after("import nishimori.cli._app") == set()
+def loaded_by(words: str, place: Path) -> set[str]:
+    """Which heavy packages the command ``nishimori`` has loaded at its end."""
+    code = f"import sys, os; os.chdir({str(place)!r}); sys.argv = ['nishimori', *{words.split()!r}]"
+    return loaded_after(f"{code}\nfrom nishimori.cli import main\nmain()")
+
+
+@pytest.mark.parametrize("words", ["--help", "-h"])
+def test_the_help_loads_nothing_heavy(words, tmp_path):
+    assert loaded_by(words, tmp_path) == set()
+
+
+def test_the_version_is_that_of_the_kernel_too_and_loads_only_numpy(tmp_path):
+    assert loaded_by("--version", tmp_path) == {"numpy"}
+
+
+@pytest.fixture(scope="module")
+def folder_with_scores(tmp_path_factory):
+    """A folder with logits of a model, and a calibration."""
+    place = tmp_path_factory.mktemp("scores")
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(500, 4))
+    labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    np.savez(place / "val.npz", logits=logits, labels=labels)
+    nishimori.ExpectationConsistency().fit(logits, labels).save(place / "ec.json")
+    return place
+
+
+@pytest.mark.parametrize("options", ["", "--method ec", "--method ec --top-n 2", "--method ts", "--json"])
+def test_a_fit_of_one_temperature_in_the_shell_loads_neither_scikit_learn_nor_scipy(options, folder_with_scores):
+    assert loaded_by(f"fit val.npz -o c.json --force {options}", folder_with_scores) == {"numpy"}
+
+
+@pytest.mark.parametrize("words", ["apply ec.json val.npz -o p.npz --force", "eval val.npz"])
+def test_applying_a_temperature_and_measuring_in_the_shell_load_neither_scikit_learn_nor_scipy(words, folder_with_scores):
+    assert loaded_by(words, folder_with_scores) == {"numpy"}
+
+
+@pytest.mark.parametrize("command", ["eval val.npz", "gate val.npz --bound gap=99%"])
+def test_measuring_a_temperature_in_the_shell_loads_no_scikit_learn(command, folder_with_scores):
+    assert "sklearn" not in loaded_by(f"{command} --calibration ec.json", folder_with_scores)
 
 
 def test_wrapping_a_network_does_not_load_scikit_learn():
     pytest.importorskip("torch")
     code = "import nishimori, torch; from nishimori.torch import Calibrated; Calibrated(torch.nn.Linear(2, 2), 2.0); "
     code += "Calibrated(torch.nn.Linear(2, 2), nishimori.maps.Affine(1.0, [0.0, 0.0]))"
-    assert loaded_after(code) == {"torch"}
+    assert loaded_after(code) == {"numpy", "torch"}
 
 
 def test_temperatures_and_metrics_never_need_scikit_learn():

@@ -1,9 +1,12 @@
 import io
+import re
 import sys
 
 import pytest
 
+from nishimori._support import progress_bar
 from nishimori._support.progress import show_progress, silent
+from nishimori._support.progress_bar import Pace
 from nishimori.errors import InputError
 
 
@@ -58,6 +61,88 @@ def test_the_numbers_of_a_bar_are_whole_on_a_narrow_terminal(width, monkeypatch)
         report("table-corrupted: cifar100/resnet110-fraction-0.1", 12345, 67890)
     shown_numbers = ("12345/67890", "0:00:00") if width >= 60 else ("12345/67890",)
     assert all(number in sys.stderr.getvalue() for number in shown_numbers)
+
+
+class Clock:
+    """A clock that stands still until it is told to go on."""
+
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def last_frame(monkeypatch):
+    """A function that gives what a terminal of 80 columns shows last, after reports at some seconds."""
+    clock = Clock()
+    monkeypatch.setattr(progress_bar, "monotonic", clock)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def text(*reports, looked_at):
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        with show_progress(None) as report:
+            for second, *step in reports:
+                clock.now = 1000.0 + second
+                report(*step)
+            clock.now = 1000.0 + looked_at
+        frames = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", sys.stderr.getvalue()).replace("\r", "\n").split("\n")
+        return [line.strip(" ━╸╺") for line in frames if line.strip()][-1]
+
+    return text
+
+
+FIRST_PASS = [(0, "pass 1 of about 2", 0, 100), (5, "pass 1 of about 2", 50, 100), (10, "pass 1 of about 2", 100, 100)]
+
+
+def test_a_pass_starts_anew_with_its_own_times(last_frame):
+    second = [(90, "pass 2 of about 2", 0, 100), (92, "pass 2 of about 2", 20, 100)]
+    assert last_frame(*FIRST_PASS, *second, looked_at=93) == "20/100 0:00:03 0:00:07 left pass 2 of about 2"
+
+
+def test_the_time_that_is_left_is_not_shown_before_it_is_known(last_frame):
+    assert last_frame(*FIRST_PASS, (90, "pass 2", 0, 100), looked_at=95).split() == ["0/100", "0:00:05", "pass", "2"]
+    assert last_frame((0, "Reading", 0, None), (5, "Reading", 70, None), looked_at=5).split() == ["70/?", "0:00:05", "Reading"]
+
+
+@pytest.mark.parametrize("total", [100, 10**9])
+def test_the_bar_leaves_room_for_the_text(total, last_frame):
+    what = "Fitting, pass 2 of about 2"
+    shown = last_frame((0, what, 0, total), (2, what, total // 2, total), looked_at=2)
+    assert shown.endswith(" left Fitting, pass 2 of about 2")
+
+
+@pytest.mark.parametrize(
+    ("now", "left"),
+    [
+        (5, 15),  # 25 of 100 took 5 seconds, so 75 take 15
+        (7, 13),  # which go by
+        (10, 10),  # the next 25 should be done now
+        (20, 20),  # they take 15 seconds already: 50 in 20 seconds at best, and 50 are left
+        (40, 40),
+    ],
+)
+def test_the_time_that_is_left_follows_from_the_pace_of_the_pass(now, left):
+    pace = Pace.begin(0, 100, now=0)
+    pace.advance(25, now=5)
+    assert pace.remaining(now) == pytest.approx(left)
+
+
+def test_nobody_can_tell_how_long_the_last_step_takes_once_it_is_overdue():
+    pace = Pace.begin(0, 4, now=0)
+    pace.advance(3, now=30)
+    assert pace.remaining(35) == pytest.approx(5)
+    pace = Pace.begin(0, 2, now=0)
+    pace.advance(1, now=10)
+    assert (pace.remaining(15), pace.remaining(25)) == (pytest.approx(5), None)
+
+
+def test_what_an_earlier_run_has_done_tells_nothing_about_the_pace():
+    pace = Pace.begin(40, 50, now=0)
+    assert pace.remaining(3) is None
+    pace.advance(45, now=10)
+    assert pace.remaining(10) == pytest.approx(10)
 
 
 @pytest.mark.parametrize("progress", ["yes", "no", 1, 0])

@@ -102,6 +102,7 @@ def run(
     files = [*pictures, *sheets, store.path]
     fresh = not (store.complete and all(path.exists() for path in files))
     if fresh:
+        report(f"{artefact.name}: drawing", len(pieces), len(pieces))
         # Files of an earlier run with the same settings may be replaced; other files were refused above.
         for path, rows in sheets.items():
             _write_csv(path, rows)
@@ -191,10 +192,12 @@ def _done(
     artefact: Artefact, there: Pieces, pieces: Mapping[str, Callable[[], Any]], report: Report
 ) -> Iterator[tuple[str, Any]]:
     """Compute the pieces that are not in ``there`` one by one."""
-    for i, (key, work) in enumerate(pieces.items()):
+    missing = {key: work for key, work in pieces.items() if key not in there}
+    found = len(pieces) - len(missing)
+    # Pieces of an earlier run count as done from the start: they tell nothing about how long the others take.
+    for i, (key, work) in enumerate(missing.items(), start=found):
         report(f"{artefact.name}: {key}", i, len(pieces))
-        if key not in there:
-            yield key, _plain(work())
+        yield key, _plain(work())
 
 
 def _plain(value: Any) -> Any:

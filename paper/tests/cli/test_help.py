@@ -2,7 +2,7 @@
 
 import pytest
 import shell
-import typer
+import typer.rich_utils
 
 from nishimori.cli import _app
 from nishimori_paper import cli

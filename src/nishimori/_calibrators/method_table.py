@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.methods import own_parameters, target_of
+from nishimori._calibrators.methods import target_of
 from nishimori._calibrators.one_temperature import Matched
 from nishimori._methods import registry
+from nishimori._methods.fitted_method import own_parameters
 from nishimori._methods.traits import Traits
 from nishimori._sums.observables import Observable
 from nishimori._support.optional import require
@@ -168,7 +169,7 @@ def _method(name: str) -> Method:
         return Method(name, None, "", None, why=str(error))
     kind = target if isinstance(target, type) else type(target)
     traits = kind.traits if issubclass(kind, Calibrator) else Matched.traits
-    return Method(name, kind.__name__, _description(kind), traits, own_parameters(name))
+    return Method(name, kind.__name__, _description(kind), traits, own_parameters(target))
 
 
 def _description(kind: type[Calibrator | Observable]) -> str:

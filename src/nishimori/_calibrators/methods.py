@@ -3,19 +3,20 @@
 import os
 import warnings
 from difflib import get_close_matches
-from inspect import isabstract, signature
+from inspect import isabstract
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import clone
 
-from nishimori._calibrators.calibrator import COMMON, Calibrator, check_constructor
+from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import FIXED, FixedMap, FixedTemperature
-from nishimori._calibrators.one_temperature import Matched, OneTemperature
+from nishimori._calibrators.one_temperature import Matched
 from nishimori._methods import registry
+from nishimori._methods.fitted_method import COMMON, check_constructor, own_parameters
 from nishimori._methods.record import Record, content_of
 from nishimori._sums.observables import Observable
-from nishimori.errors import FormatError, InputError
+from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
 
 # What scikit-learn and probmetrics call them.
@@ -71,7 +72,7 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     try:
         return _instantiate(target, params)
     except TypeError as error:
-        taken = ", ".join((*_own_parameters(target), *COMMON))
+        taken = ", ".join((*own_parameters(target), *COMMON))
         raise InputError(
             f"The method {name!r} takes the parameters {taken}, got {', '.join(params) or 'none'} ({error})."
         ) from None
@@ -93,15 +94,6 @@ def _refuse_class(given: Any, name: str) -> None:
     """Refuse a class of calibrators where one of its calibrators is meant."""
     if isinstance(given, type) and issubclass(given, Calibrator):
         raise InputError(name, "be the name of a method or a calibrator", got="a class", remedy=f"Pass `{given.__name__}()`.")
-
-
-def own_parameters(name: str) -> tuple[str, ...]:
-    """The names of the parameters of a method, without those that all methods have."""
-    return _own_parameters(target_of(name))
-
-
-def _own_parameters(target: Any) -> tuple[str, ...]:
-    return tuple(each for each in signature(target).parameters if each not in COMMON) if isinstance(target, type) else ()
 
 
 def target_of(name: Any) -> Any:
@@ -154,36 +146,32 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     FormatError
         If the file is damaged, is not a calibration, or was written by a newer format than this library reads.
     """
-    return restore_calibrator(content_of(Path(path)), path)
+    return restore_calibrator(Record.of(content_of(Path(path)), Path(path)), path)
 
 
-def restore_calibrator(content: Any, path: str | os.PathLike[str]) -> Calibrator:
-    """The calibrator that the content of a file describes."""
-    record = Record.of(content, Path(path))
-    origin = record.provenance
-    common: dict[str, Any] = {"input": record.input, "classes": origin.classes}
-    if record.floor is not None:
-        common["floor"] = record.floor
+def restore_calibrator(record: Record, path: str | os.PathLike[str]) -> Calibrator:
+    """The calibrator that a file describes."""
+    origin, common = record.provenance, record.common_parameters
     if origin.method == FIXED and isinstance(record.map, Temperature):
         made: Calibrator = FixedTemperature(record.map.temperature, **common)
     else:
-        made = _of_method(record, common, path) or FixedMap(record.map, method=origin.method, params=origin.params, **common)
+        made = _of_method(record, path) or FixedMap(record.map, method=origin.method, params=origin.params, **common)
     return made.restore(record)
 
 
-def _of_method(record: Record, common: dict[str, Any], path: str | os.PathLike[str]) -> Calibrator | None:
+def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | None:
     """A calibrator of the file's own method, or None if that is not known here or, with a warning, cannot be used."""
     origin = record.provenance
     try:
         target = registry.find(origin.method)
         if target is None:
             return None
-        made = _instantiate(_check_target(target, f"The method {origin.method!r}"), {**origin.params, **common})
-        if isinstance(made, OneTemperature) and origin.n_classes is not None:
-            made.observable_for(origin.n_classes)  # refuses parameters that do not suit so many classes
+        made = _instantiate(_check_target(target, f"The method {origin.method!r}"), record.parameters)
+        if origin.n_classes is not None:
+            made.check_parameters(origin.n_classes)
     except Exception as error:
         if registry.is_built_in(origin.method):
-            raise FormatError(f"{os.fspath(path)} is damaged: params is {origin.params!r}. Fit and save again.") from None
+            raise record.parameters_error(path) from None
         warnings.warn(
             f"The method {origin.method!r} of {os.fspath(path)} cannot be used here ({type(error).__name__}: {error}). The "
             "calibration is loaded as a FixedMap, which predicts the same but cannot be fitted again.",

@@ -1,43 +1,30 @@
 """Calibrators that divide all logits by one temperature: each is an observable whose means must agree."""
 
-from abc import abstractmethod
 from inspect import signature
-from typing import Any, Self, cast
+from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from nishimori._calibrators.calibrator import Calibrator, plain
-from nishimori._fit.match import Match, Receipt
-from nishimori._fit.search import match
-from nishimori._fit.top_k_bounds import BoundedMatch
+from nishimori._calibrators.calibrator import Calibrator
 from nishimori._methods import registry
+from nishimori._methods.fitted_method import plain
+from nishimori._methods.one_temperature import (
+    ExpectationConsistencyMethod,
+    OneTemperatureMethod,
+    TemperatureScalingMethod,
+)
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
-from nishimori._rows.rows import Rows
 from nishimori._rows.scores import Floor, Input
-from nishimori._rows.top_k_rows import TopKRows
-from nishimori._sums.observables import Confidence, Energy, Observable, TopN
+from nishimori._sums.observables import Observable
 from nishimori._support.intervals import Interval, interval_in_ratio
-from nishimori._support.numbers import whole
 from nishimori.errors import InputError
-from nishimori.maps.temperature import Temperature
 
 
-class OneTemperature(Calibrator):
-    """The search for the temperature; subclasses choose the observable."""
+class OneTemperature(OneTemperatureMethod, Calibrator):
+    """A calibrator that divides logits by one temperature; subclasses choose the observable."""
 
     traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)
-    receipt_: Receipt
-    n_passes_: int
-    temperature_bounds_: Interval | None = None
-
-    @abstractmethod
-    def observable_for(self, n_classes: int) -> Observable:
-        """What is matched; refuses parameters that do not suit so many classes."""
-
-    @property
-    def temperature_(self) -> float:
-        return cast("float", super().temperature_)
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """The temperatures that the validation data leave possible, at this level of confidence.
@@ -71,84 +58,8 @@ class OneTemperature(Calibrator):
             interval_in_ratio(low, self.temperature_se_, level).low, interval_in_ratio(high, self.temperature_se_, level).high
         )
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        clusters: Any = None,
-        counts: bool = False,
-        ignore_index: int | None = None,
-    ) -> Self:
-        """Choose the temperature from validation logits ``X`` and labels ``y``.
 
-        Parameters
-        ----------
-        X : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
-            Logits, or probabilities if ``input`` says so, of data the model was not trained on; flat for a binary score. With
-            more dimensions, such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most
-            probable classes.
-        y : array of shape (n_samples,), or as ``X`` before the classes
-            True classes.
-        sample_weight : array of the shape of ``y``, optional
-            A weight of w counts a sample w times as much. Where samples are tokens, also one weight per sequence.
-        clusters : array of the shape of ``y``, optional
-            Which samples belong together, such as the tokens of a document or the frames of a video: any label of its cluster
-            for each sample, or for each sequence of tokens. The standard error then takes clusters as independent, and samples
-            of a cluster as not.
-        counts : bool
-            Whether a weight of w stands for w independent samples. By default it is one sample that counts w times as much.
-        ignore_index : int, optional
-            Samples with this label do not count, such as tokens of padding with the label -100. Their logits may be anything.
-
-        Raises
-        ------
-        NoTemperatureError
-            If no temperature satisfies the condition: every sample is right, say, or accuracy is not above chance.
-        """
-        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
-        observable = self.observable_for(data.n_classes)
-        right = observable if isinstance(observable, TopN) else None
-        if isinstance(data, TopKRows):
-            return self._fit_top_k(X, data, observable, counts=counts)
-        label_name = self.label_name(X)
-        return self.adopt(X, data, match(data, observable, right=right, label_name=label_name, counts=counts), 0)
-
-    def adopt(self, X: Any, data: Rows, matched: Match, position: int) -> Self:
-        """Keep the temperature of one observable of a search in ``data``, which are those of ``X``; raises if there is none."""
-        temperature, receipt = matched.solution(position)
-        error = receipt.temperature_se
-        self.learn(X, data, Temperature(temperature), receipt.n_samples, receipt.residual, temperature_se=error)
-        self.n_passes_ = receipt.n_passes
-        self.receipt_ = receipt
-        self.temperature_bounds_ = None
-        return self
-
-    def _fit_top_k(self, X: Any, data: TopKRows, observable: Observable, *, counts: bool) -> Self:
-        """Choose the temperature from top-k log-probabilities; raises unless they determine it."""
-        if not isinstance(observable, Confidence | TopN | Energy):
-            raise InputError(
-                "X",
-                f"hold all logits for {type(observable).__name__}",
-                got="top-k log-probabilities",
-                remedy="Use the method 'ec' or 'ts'.",
-            )
-        matched = BoundedMatch(data, observable, counts=counts)
-        (found,) = matched.found
-        if found.error is not None:
-            raise found.error
-        assert found.value is not None
-        matched.warn()
-        receipt = matched.receipt(0)
-        self.learn(X, data, Temperature(found.value), receipt.n_samples, receipt.residual, temperature_se=found.se)
-        self.n_passes_ = receipt.n_passes
-        self.receipt_ = receipt
-        self.temperature_bounds_ = found.bounds
-        return self
-
-
-class ExpectationConsistency(OneTemperature):
+class ExpectationConsistency(ExpectationConsistencyMethod, OneTemperature):
     """Divide logits by the temperature at which mean confidence equals accuracy.
 
     Parameters
@@ -214,19 +125,8 @@ class ExpectationConsistency(OneTemperature):
     True
     """
 
-    def __init__(self, *, top_n: int = 1, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
-        self.top_n = top_n
-        self.input = input
-        self.classes = classes
-        self.floor = floor
 
-    def observable_for(self, n_classes: int) -> Observable:
-        """Confidence, or the probability of the N largest classes."""
-        n = whole("top_n", self.top_n, 1, n_classes - 1, which_is="one less than the number of classes")
-        return Confidence() if n == 1 else TopN(n)
-
-
-class TemperatureScaling(OneTemperature):
+class TemperatureScaling(TemperatureScalingMethod, OneTemperature):
     """Divide logits by the temperature at which the mean cross-entropy is lowest.
 
     Parameters and attributes are those of `ExpectationConsistency`, without ``top_n``.
@@ -241,15 +141,6 @@ class TemperatureScaling(OneTemperature):
     >>> round(TemperatureScaling().fit(logits, labels).temperature_, 2)
     1.98
     """
-
-    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
-        self.input = input
-        self.classes = classes
-        self.floor = floor
-
-    def observable_for(self, n_classes: int) -> Observable:  # noqa: ARG002
-        """The logit itself."""
-        return Energy()
 
 
 class Matched(OneTemperature):

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from sklearn.base import clone
 
-from nishimori._calibrators.calibrator import Calibrator, fit_checked
+from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.methods import calibrator, new_calibrator
 from nishimori._calibrators.one_temperature import OneTemperature
 from nishimori._fit.search import match
 from nishimori._kernels.row_sums import row_sums
+from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.batch import Batch
 from nishimori._rows.entry import open_rows

@@ -11,7 +11,7 @@ from typing import Any, Unpack, cast
 from sklearn.base import clone
 
 from nishimori._calibrators.adaptive import AdaptiveConsistency
-from nishimori._calibrators.calibrator import Calibrator, check_constructor, fit_checked
+from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import Uncalibrated, from_temperature
 from nishimori._calibrators.methods import calibrator
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
@@ -27,6 +27,7 @@ from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit, with_floor
 from nishimori._fit.match import Match
+from nishimori._methods.fitted_method import check_constructor, fit_checked
 from nishimori._rows.labels import Classes
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in, floor_in, groups_in, is_rows

@@ -12,7 +12,6 @@ from math import exp, inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtr
 
 from nishimori._fit.match import Match
 from nishimori._fit.search import match
@@ -74,6 +73,8 @@ class Draws(NamedTuple):
 
     def below(self, value: float) -> float:
         """Which share of the draws lies below a value."""
+        from scipy.special import ndtr  # noqa: PLC0415 - a fit without an interval does without SciPy
+
         return float(self.weights @ ndtr((value - self.centres) / self.spread))
 
     def quantile(self, share: float) -> float:

@@ -27,6 +27,13 @@ _PLACES = {
 BUILT_IN = {name: f"nishimori._calibrators.{place}" for name, place in _PLACES.items()}
 """Where the class of each method can be imported from, by the name of the method."""
 
+BARE = {
+    "ec": "nishimori._methods.one_temperature:ExpectationConsistencyMethod",
+    "ts": "nishimori._methods.one_temperature:TemperatureScalingMethod",
+    "adaptive": "nishimori._methods.adaptive:AdaptiveMethod",
+}
+"""Where the methods are that the shell runs without scikit-learn, which takes longer to import than a small fit takes."""
+
 # That a method does nothing needs no class at the root: it has a name.
 _WITHOUT_NAME = "none"
 

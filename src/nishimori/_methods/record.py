@@ -119,6 +119,21 @@ class Record:
         with new_file(path, overwrite=overwrite) as temporary:
             temporary.write_text(as_text(content), encoding="utf-8")
 
+    @property
+    def common_parameters(self) -> dict[str, Any]:
+        """The parameters that methods of every kind have; a method of somebody's own need not have a floor."""
+        common: dict[str, Any] = {"input": self.input, "classes": self.provenance.classes}
+        return common if self.floor is None else common | {"floor": self.floor}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """All parameters that the method was made with."""
+        return self.provenance.params | self.common_parameters
+
+    def parameters_error(self, path: str | os.PathLike[str]) -> FormatError:
+        """The error that the method cannot have been fitted with these parameters."""
+        return FormatError(f"{os.fspath(path)} is damaged: params is {self.provenance.params!r}. {_REMEDY}")
+
     @classmethod
     def of(cls, content: Any, path: Path) -> "Record":
         """What the content of a file describes; raises `FormatError` with what to do."""

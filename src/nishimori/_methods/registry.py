@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from nishimori._methods.built_in import BUILT_IN
+from nishimori._methods.built_in import BARE, BUILT_IN
 from nishimori._sums.observables import Observable
 from nishimori._support.optional import load_entry_point
 from nishimori.errors import InputError
@@ -56,6 +56,11 @@ def find(name: Any) -> Any:
     return _known.get(name)
 
 
+def find_bare(name: Any) -> Any:
+    """The class of the method called ``name`` that needs no scikit-learn, or None if there is none."""
+    return import_object(BARE[name]) if name in BARE else None
+
+
 def import_object(path: str) -> Any:
     """What ``package.module:Name`` names; refuses what cannot be imported."""
     module, _, name = path.partition(":")
@@ -75,7 +80,7 @@ def name_of(target: Any) -> str:
             return name
     kind = target if isinstance(target, type) else type(target)
     path = f"{kind.__module__}:{kind.__qualname__}"
-    places = [*BUILT_IN.items(), *((each.name, each.value) for each in _entry_points())]
+    places = [*BUILT_IN.items(), *BARE.items(), *((each.name, each.value) for each in _entry_points())]
     return next((name for name, place in places if place == path), path)
 
 

@@ -105,6 +105,7 @@ class Pieces(Rows, Generic[P]):
         self._found: ReadingTotals | None = None  # by the first complete reading
         self._n_classes: int | None = None
         self._looked_at = False  # whether its values look like probabilities
+        self._n_passes = 0
         self._n_changed = 0  # readings whose logits differed from those of the first, as by rounding
 
     @abstractmethod
@@ -210,6 +211,8 @@ class Pieces(Rows, Generic[P]):
     def _sum_pieces(self, pass_: Callable[[Batch], T], report: Report) -> T:
         total: T | None = None
         done = 0
+        self._n_passes += 1
+        what = "Reading" if self._n_passes == 1 else f"Reading, pass {self._n_passes}"  # nobody knows whether there is another
         # After an error the traceback keeps the reading alive, and with it its open files and threads.
         with closing(self._reading()) as reading:
             for piece, rows in reading:
@@ -218,7 +221,7 @@ class Pieces(Rows, Generic[P]):
                         sums = rows.gather(pass_)
                     total = sums if total is None else total + sums
                 done += rows.n_rows
-                report("Reading", done, self.n_rows)
+                report(what, done, self.n_rows)
         if total is None:
             raise without_rows()
         return total

@@ -27,6 +27,9 @@ R = TypeVar("R")
 # of float32.
 _FEWEST_COPIED, _MOST_COPIED = 16, 2**22
 
+# A search that is given no sample reads all rows about so many times more often.
+_INSTEAD_OF_SAMPLE = 3
+
 
 class Rows(Protocol):
     """Rows that can be read again and again. Subclass it to inherit `gather` and `sample`."""
@@ -186,12 +189,16 @@ def _has(value: Any, name: str) -> bool:
 
 
 class Reported(Rows):
-    """Rows whose passes are counted and shown."""
+    """Rows whose passes are counted and shown.
 
-    def __init__(self, inner: Rows, what: str, report: Report) -> None:
+    ``expected`` is about how many passes a search makes that starts from a sample; None if nobody knows, as of a stream.
+    """
+
+    def __init__(self, inner: Rows, what: str, report: Report, expected: int | None = None) -> None:
         self._inner = inner
         self._what = what
         self._report = report
+        self._expected = None if inner.n_rows is None else expected
         self._readings = 0
 
     @property
@@ -229,6 +236,9 @@ class Reported(Rows):
         """What tells both reports about the next reading."""
         self._readings += 1
         what = f"{self._what}, pass {self._readings}"
+        if self._expected is not None and self._readings <= self._expected:
+            what += f" of about {self._expected}"
+        self._report(what, 0, self.n_rows)
 
         def report_to_both(step: str, done: int, total: int | None) -> None:
             self._report(what, done, total)
@@ -239,6 +249,8 @@ class Reported(Rows):
     def sample(self, size: int) -> Rows | None:
         """A sample of the rows inside, whose reading is too short to show unless it has all of them."""
         part = self._inner.sample(size)
+        if part is None and self._expected is not None and not self._readings:
+            self._expected += _INSTEAD_OF_SAMPLE
         return self if part is self._inner else part
 
     def with_floor(self, floor: float) -> "Rows | None":

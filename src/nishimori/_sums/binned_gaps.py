@@ -25,8 +25,8 @@ from nishimori._support.intervals import Interval, normal_quantile
 # The interval from 0 to 1, in which an ECE lies, is cut into so many parts so many times: to 1e-13.
 _PARTS, _CUTS = 20, 10
 
-# So few values of the error function are computed one by one, which is faster than to import SciPy.
-_FEW_VALUES = 256
+# So few values of the error function are computed one by one, which is faster than to import SciPy: the ECE of up to 25 bins.
+_FEW_VALUES = 512
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,6 @@ _WIDER = {"int64", "uint64", "longdouble", "float96", "float128"}
 # NumPy has no bfloat16 of its own. Tensors of PyTorch are seen as numbers of 16 bits under this name.
 _BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
-_NUMPY: Any = array_api_compat.array_namespace(np.empty(0))
-
 
 def as_array(x: Any) -> Array:
     """``x`` itself if it is an array of a known library (without its gradient), else ``x`` converted to NumPy."""
@@ -60,8 +58,9 @@ def as_array(x: Any) -> Array:
 
 def namespace(x: Array) -> Any:
     """The array API functions of the library that ``x`` comes from."""
-    # Looking up the library takes longer than the softmax of one row, and most arrays are NumPy's.
-    return _NUMPY if type(x) is np.ndarray else array_api_compat.array_namespace(x)
+    # Most arrays are NumPy's, which follows the standard itself since 2.0 in all that is used here. Looking up the library
+    # would take longer than the softmax of one row, and `array_api_compat.numpy` imports all of NumPy, with its Fortran tools.
+    return np if type(x) is np.ndarray else array_api_compat.array_namespace(x)
 
 
 def dtype_name(x: Array) -> str:
@@ -365,7 +364,8 @@ def is_without_values(x: Any) -> bool:
 
 def has_hidden_entries(x: Any) -> bool:
     """Whether ``x`` is a NumPy masked array with masked entries, which a conversion would unmask."""
-    return isinstance(x, np.ma.MaskedArray) and bool(np.ma.is_masked(x))
+    # `numpy.ma` is imported when it is first named.
+    return type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray) and bool(np.ma.is_masked(x))
 
 
 def is_array(x: Any) -> bool:

@@ -1,8 +1,9 @@
 """How far a long piece of work has come: one callable inside, one bar outside.
 
 Inside the library, work that can take long is given a `Report` and calls it with what is being done, how much of it is done,
-and how much there is (None if that is not known). Public functions have a keyword ``progress`` instead: None shows a bar if
-standard error is a terminal, True also writes a line per step where it is not, False shows nothing.
+and how much there is (None if that is not known). If less is done than before, another pass has begun. Public functions have a
+keyword ``progress`` instead: None shows a bar if standard error is a terminal, True also writes a line per step where it is
+not, False shows nothing.
 """
 
 import sys
@@ -34,25 +35,10 @@ def show_progress(progress: bool | None) -> Iterator[Report]:
     if not console.is_terminal:
         yield _lines() if progress else silent
         return
-    from rich.progress import (  # noqa: PLC0415
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-    from rich.table import Column  # noqa: PLC0415
+    from nishimori._support.progress_bar import bar  # noqa: PLC0415
 
-    # The text is broken into lines if the terminal is narrow; the numbers never are.
-    what_is_done = TextColumn("{task.description}", markup=False, table_column=Column())
-    fields: tuple[ProgressColumn, ...] = (MofNCompleteColumn(), what_is_done)
-    if console.width >= 60:
-        fields = (BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), what_is_done)
-    with Progress(*fields, console=console, transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(task, description=printable(what), completed=done, total=total)
+    with bar(console) as report:
+        yield report
 
 
 def _lines() -> Report:

@@ -18,9 +18,9 @@ def main() -> None:
     _open_standard_descriptors()
     try:
         _memory.refuse_low_limit()
-        with _leaving_on_ctrl_c():
-            from nishimori.cli import _app  # noqa: PLC0415 - 0.4 s
-        _app.run()
+        with leaving_on_ctrl_c():
+            from nishimori.cli import _run  # noqa: PLC0415 - 0.1 s
+        _run.run()
     except Exception as error:
         if not _memory.is_out_of_memory(error) or os.environ.get("NISHIMORI_TRACEBACK", "0") not in ("", "0"):
             raise
@@ -40,7 +40,7 @@ def _open_standard_descriptors() -> None:
 
 
 @contextmanager
-def _leaving_on_ctrl_c() -> Iterator[None]:
+def leaving_on_ctrl_c() -> Iterator[None]:
     """End the program at once on Ctrl-C: nothing needs cleaning up yet, and modules turn an interrupt into errors of theirs."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # ignored, as in background jobs, or a caller's own
         yield

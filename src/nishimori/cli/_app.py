@@ -1,28 +1,15 @@
-"""The commands of ``nishimori``, and how a run of one starts and ends."""
+"""The command ``nishimori`` as a typer app: its own options, its help, and what wrong usage is told."""
 
-import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
-from itertools import pairwise
-from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from typer.rich_utils import rich_format_error
 
-import nishimori
-from nishimori._kernels import native
 from nishimori._support.escape import printable
-from nishimori.cli import _apply, _compare, _demo, _evaluate, _fit, _gate, _methods, _report, _sketch, _theory
 from nishimori.cli._commands import Commands
 from nishimori.cli._help import FLAG, epilog
 from nishimori.cli._modules import import_modules
-from nishimori.cli._terminal import one_line_errors, print_text
-from nishimori.cli._wording import in_shell
-from nishimori.errors import InputError, arguments_written
+from nishimori.cli._terminal import print_version
 
 app = typer.Typer(
     cls=Commands,
@@ -39,20 +26,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command(epilog=_fit.EPILOG)(_fit.fit)
-app.command(epilog=_apply.EPILOG)(_apply.apply)
-app.command("eval", epilog=_evaluate.EPILOG)(_evaluate.evaluate)
-app.command(epilog=_compare.EPILOG)(_compare.compare)
-app.command(epilog=_gate.EPILOG)(_gate.gate)
-app.command(epilog=_report.EPILOG)(_report.report)
-app.command(epilog=_sketch.EPILOG)(_sketch.sketch)
-app.command(epilog=_sketch.MERGE_EPILOG)(_sketch.merge)
-app.command(epilog=_methods.EPILOG)(_methods.methods)
-app.command(epilog=_demo.EPILOG)(_demo.demo)
-app.command(epilog=_theory.EPILOG)(_theory.theory)
-
 _UsageError: Any = typer.BadParameter.__base__  # typer has no public name for it
-_PATH_OPTIONS = ("-o", "--output", "--data", "--calibration", "--plot", "--junit")
 
 
 @app.callback(invoke_without_command=True)
@@ -71,71 +45,34 @@ def _version(
     ] = None,
 ) -> None:
     if version:
-        print_text(f"{nishimori.__version__} ({native.description()})")
+        print_version()
         raise typer.Exit
     import_modules(modules or [])
     if context.invoked_subcommand is None:
         raise typer.BadParameter("name a command after it, such as apply.", param_hint="--import")
 
 
-def run() -> None:
-    """Run the command that was typed and end the program with its exit code."""
-    with arguments_written(in_shell(cache(_options))), one_line_errors(), _cleaning_up_when_stopped():
-        _refuse_empty_paths(sys.argv[1:])
-        try:
-            code = app(standalone_mode=False)
-        except _UsageError as error:
-            if getattr(error, "option_name", None) == "--import":
-                error.message, error.possibilities = (
-                    "--import stands before the command: nishimori --import MODULE fit ...",
-                    None,
-                )
-            error.message = printable(error.message)
-            rich_format_error(error)
-            code = error.exit_code
-    if code:
-        sys.exit(code)
-
-
-def _refuse_empty_paths(words: list[str]) -> None:
-    """Refuse ``-o ""``, which an unset variable leaves. Python reads an empty path as the current folder."""
-    for word, after in pairwise([*words, "more"]):
-        option, sign, value = word.partition("=")
-        if option in _PATH_OPTIONS and not (value if sign else after):
-            raise InputError(option, "be a path", got="''")
-
-
-@contextmanager
-def _cleaning_up_when_stopped() -> Iterator[None]:
-    """Let ``kill`` and a closed terminal raise an exception, so that temporary files are removed on the way out."""
-    owner = os.getpid()
-    handled: list[signal.Signals] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if os.getpid() != owner:  # a process that a library started has nothing of ours to remove
-            os._exit(128 + number)
-        for each in handled:
-            signal.signal(each, signal.SIG_IGN)  # a second signal would interrupt the cleaning up
-        sys.exit(128 + number)
-
+def invoke() -> int:
+    """The exit code of the command that was typed, after it has run; wrong usage is explained."""
     try:
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
-                signal.signal(number, stop)
-                handled.append(number)
-    except ValueError:
-        pass  # only the main thread can do this
-    try:
-        yield
-    finally:
-        for number in handled:
-            signal.signal(number, signal.SIG_DFL)
+        return app(standalone_mode=False) or 0
+    except _UsageError as error:
+        if getattr(error, "option_name", None) == "--import":
+            error.message, error.possibilities = "--import stands before the command: nishimori --import MODULE fit ...", None
+        error.message = printable(error.message)
+        from typer.rich_utils import rich_format_error  # noqa: PLC0415 - 70 ms
+
+        rich_format_error(error)
+        code: int = error.exit_code
+        return code
 
 
-def _options() -> set[str]:
+def options_typed() -> set[str]:
     """The options of the command that was typed."""
     command: Any = typer.main.get_command(app)
     for word in sys.argv[1:]:
-        find = getattr(command, "get_command", None)
-        command = (find and find(None, word)) or command
+        if isinstance(command, Commands):
+            command = command.loaded(word) or command
+        elif find := getattr(command, "get_command", None):
+            command = find(None, word) or command
     return {option for each in command.params for option in each.opts}

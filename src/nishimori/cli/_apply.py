@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 
+from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.array_files.files import ArrayFile, open_arrays
 from nishimori._rows.array_files.new_arrays import new_arrays
 from nishimori._rows.array_files.selection import array_name, refuse_table_options
@@ -27,7 +28,7 @@ from nishimori._support.disk import check_target
 from nishimori._support.progress import Report, show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import GroupNames, calibrator_in
-from nishimori.cli._help import epilog
+from nishimori.cli._help import ForceOption, JsonOption, epilog
 from nishimori.cli._options import (
     FIT_AGAIN,
     ColumnsOption,
@@ -40,11 +41,8 @@ from nishimori.cli._options import (
     WeightsOption,
     roles_from,
 )
-from nishimori.cli._terminal import ForceOption, JsonOption, collect_warnings, note, print_json
+from nishimori.cli._terminal import collect_warnings, note, print_json
 from nishimori.errors import FormatError, InputError
-
-if TYPE_CHECKING:
-    from nishimori import Calibrator  # which imports scikit-learn
 
 # Numbers in a block of an array: 2**18 take 2 MB, and a handful of copies while the softmax is computed.
 _NUMBERS = 2**18
@@ -234,7 +232,7 @@ class _ApplyPlan:
     kept: list[str]
 
 
-def _plan(calibrator: "Calibrator", data: _Data, roles: Roles) -> _ApplyPlan:
+def _plan(calibrator: FittedMethod, data: _Data, roles: Roles) -> _ApplyPlan:
     """Probabilities take the place of the scores, and all other columns stay where they are."""
     refuse_other_classes(roles, data.first.shape, data.names)
     n_classes = scores(data.first, input=calibrator.input, name="scores").n_classes
@@ -267,7 +265,7 @@ def _plan(calibrator: "Calibrator", data: _Data, roles: Roles) -> _ApplyPlan:
 Results = Iterator[tuple[HostArray, Block | None]]
 
 
-def _probabilities(calibrator: "Calibrator", data: _Data, report: Report) -> Results:
+def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Results:
     """Calibrated, block by block."""
     done, named = 0, GroupNames(calibrator.map_)
     for values, block, groups in data.blocks():

@@ -3,10 +3,13 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from nishimori._methods import registry
+from nishimori._methods.fitted_method import FittedMethod
+from nishimori._methods.record import Record, content_of
 from nishimori._rows.batch import Groups
 from nishimori._rows.file_rows import SUFFIXES
 from nishimori._rows.labels import group_text
@@ -16,18 +19,19 @@ from nishimori.errors import InputError
 from nishimori.maps.group_temperatures import GroupTemperatures
 from nishimori.maps.map import Map
 
-if TYPE_CHECKING:
-    from nishimori import Calibrator  # which imports scikit-learn
-
 Meant = tuple[Input, float | None, list[str] | None]
 """What the scores are, the least probability, and the label of each column."""
 
 
-def calibrator_in(path: Path) -> Any:
+def calibrator_in(path: Path) -> FittedMethod:
     """The calibrator of a file; that of a multilabel model is refused, because files of scores have one label per row."""
-    from nishimori._calibrators.methods import load  # noqa: PLC0415 - scikit-learn
+    record = Record.of(content_of(path), path)
+    bare: type[FittedMethod] | None = registry.find_bare(record.provenance.method)
+    if bare is not None:
+        return bare.from_record(record, path)
+    from nishimori._calibrators.methods import restore_calibrator  # noqa: PLC0415 - scikit-learn
 
-    return load(path)
+    return restore_calibrator(record, path)
 
 
 def refuse_swapped(command: str, files: Sequence[Path], calibration: Path | None) -> None:
@@ -40,7 +44,7 @@ def refuse_swapped(command: str, files: Sequence[Path], calibration: Path | None
 
 
 def agree_on_scores(
-    calibrator: "Calibrator | None", input: Input | None, floor: float | None, classes: list[str] | None
+    calibrator: FittedMethod | None, input: Input | None, floor: float | None, classes: list[str] | None
 ) -> Meant:
     """What the scores are, by the options and by the calibration; they must not contradict each other."""
     if is_auto(floor):

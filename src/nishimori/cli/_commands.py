@@ -1,35 +1,87 @@
-"""Commands that installed packages add, which are imported when they, the help or the completion of the shell need them.
+"""The commands, which are imported when they are run: those of the library, and those that installed packages add.
 
 An entry point in the group ``nishimori.commands`` has the command's name and, as its value, a typer app. ``nishimori paper`` is
-such a command. It is listed also where nishimori-paper is not installed, and then says how to install it.
+such a command. It is listed also where nishimori-paper is not installed, and then says how to install it. Commands of other
+packages are imported for the help and the completion of the shell as well, which need their purpose.
 """
 
+from functools import cached_property
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+from typer.main import get_command, get_group
 
+from nishimori.cli import leaving_on_ctrl_c
 from nishimori.cli._terminal import note
 from nishimori.errors import InputError
 
 GROUP = "nishimori.commands"
 
 
+class _Own(NamedTuple):
+    """Where a command of the library is, and its purpose: the first sentence of its help, which a test compares."""
+
+    module: str
+    function: str
+    purpose: str
+    epilog: str = "EPILOG"
+
+
+OWN = {
+    "fit": _Own("_fit", "fit", "Fit a calibration to validation scores and labels."),
+    "apply": _Own("_apply", "apply", "Turn scores into calibrated probabilities."),
+    "eval": _Own("_evaluate", "evaluate", "Measure error, confidence, ECE and losses, with standard errors."),
+    "compare": _Own("_compare", "compare", "Fit several methods, measure them, and say what the numbers mean."),
+    "gate": _Own("_gate", "gate", "Check a model against bounds, and fail if one is exceeded."),
+    "report": _Own("_report", "report", "Write one HTML page about the calibration of a model."),
+    "sketch": _Own("_sketch", "sketch", "Sum up rows in a small file, which fit, eval, gate and merge read."),
+    "merge": _Own("_sketch", "merge", "Add sketches: the result is the sketch of all their rows.", "MERGE_EPILOG"),
+    "methods": _Own("_methods", "methods", "List all methods, with what each does and needs."),
+    "demo": _Own("_demo", "demo", "Calibrate a real network from its bundled logits."),
+    "theory": _Own("_theory", "theory", "Print what calibration does to a model with an exact solution."),
+}
+"""The library's own commands. The list of them is shown without NumPy, and a command runs without what only others need."""
+
+
 class Commands(TyperGroup):
     """The library's own commands, then ``paper``, then those of other packages. None can take another's place."""
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name, help=own.purpose) for name, own in OWN.items()}
+        self._loaded: dict[str, Any] = {}
+
+    @cached_property  # all installed packages are looked through
+    def _entry_points(self) -> list[EntryPoint]:
+        return list(entry_points(group=GROUP))
+
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands; nothing is imported."""
-        return list(dict.fromkeys([*super().list_commands(ctx), "paper", *(each.name for each in _entry_points())]))
+        return list(dict.fromkeys([*super().list_commands(ctx), "paper", *(each.name for each in self._entry_points)]))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that was typed, imported now, and what was typed after it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else self.loaded(name), rest
+
+    def loaded(self, name: str) -> Any:
+        """The command of that name with its options, or None if there is none."""
+        if name not in OWN:
+            return self.get_command(None, name)
+        if name not in self._loaded:
+            with leaving_on_ctrl_c():
+                self._loaded[name] = _import_own(name)
+        return self._loaded[name]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of that name, which is imported now if another package adds it."""
+        """The command of that name as lists show it: without options, unless another package adds it, which is imported now."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        for point in _entry_points():
+        for point in self._entry_points:
             if point.name == cmd_name:
                 self.commands[cmd_name] = _command(point)
                 return self.commands[cmd_name]
@@ -40,8 +92,12 @@ class Commands(TyperGroup):
         )
 
 
-def _entry_points() -> list[EntryPoint]:
-    return list(entry_points(group=GROUP))
+def _import_own(name: str) -> Any:
+    own = OWN[name]
+    module = import_module(f"nishimori.cli.{own.module}")
+    app = typer.Typer(add_completion=False)
+    app.command(name, epilog=getattr(module, own.epilog))(getattr(module, own.function))
+    return get_command(app)
 
 
 def _command(point: EntryPoint) -> Any:

@@ -8,7 +8,7 @@ import nishimori
 from nishimori._evaluation.comparison import Comparison
 from nishimori._rows.scores import check_input, is_auto
 from nishimori.cli._files import DataSets, data_set, data_sets
-from nishimori.cli._help import FLAG, OUTPUT, epilog
+from nishimori.cli._help import FLAG, OUTPUT, JsonOption, MarkdownOption, epilog
 from nishimori.cli._modules import method_names, metric_names
 from nishimori.cli._options import (
     BinsOption,
@@ -32,8 +32,6 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._terminal import (
-    JsonOption,
-    MarkdownOption,
     collect_warnings,
     print_json,
     print_lines,

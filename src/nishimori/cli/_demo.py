@@ -16,8 +16,8 @@ from nishimori._fit.temperatures import Temperatures, temperatures
 from nishimori._rows.entry import open_rows
 from nishimori._support.disk import check_folder, check_target, new_file
 from nishimori._support.optional import require
-from nishimori.cli._help import epilog
-from nishimori.cli._terminal import ForceOption, JsonOption, as_row, note, print_json, print_table
+from nishimori.cli._help import ForceOption, JsonOption, epilog
+from nishimori.cli._terminal import as_row, note, print_json, print_table
 from nishimori.data import Labelled, Network
 from nishimori.errors import NishimoriError
 from nishimori.maps.map import Map

@@ -1,10 +1,11 @@
 """What a calibration does, in a few lines for people: its temperature, or what there is to say of many parameters."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from nishimori._methods.fitted_method import FittedMethod
 from nishimori._support.arrays import HostArray
 from nishimori._support.tables import value_with_error
 from nishimori.maps.affine import Affine, LogAffine
@@ -13,14 +14,11 @@ from nishimori.maps.group_temperatures import ClassTemperatures, GroupTemperatur
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.mixture import Mixture
 
-if TYPE_CHECKING:
-    from nishimori import Calibrator  # which imports scikit-learn
-
 # How many of the groups that differ most from the others are named.
 _NAMED = 5
 
 
-def description(calibrator: "Calibrator") -> list[str]:
+def description(calibrator: FittedMethod) -> list[str]:
     """Sentences about what was fitted, the first with its most important numbers."""
     map_ = calibrator.map_
     if calibrator.temperature_ is not None:
@@ -32,7 +30,7 @@ def description(calibrator: "Calibrator") -> list[str]:
     return next(own, _RULES.get(type(map_), _of_parameters))(calibrator, map_)
 
 
-def verdict(calibrator: "Calibrator") -> str | None:
+def verdict(calibrator: FittedMethod) -> str | None:
     """Whether the model is too sure or not sure enough; None where one temperature does not say it."""
     temperature = calibrator.temperature_
     if temperature is None or calibrator.method_name == "none":
@@ -155,7 +153,7 @@ def _range(values: HostArray) -> str:
     return f"from {values.min():.3g} to {values.max():.3g}"
 
 
-def _classes(calibrator: "Calibrator") -> list[str]:
+def _classes(calibrator: FittedMethod) -> list[str]:
     return [str(label) for label in calibrator.classes_.tolist()]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
 from nishimori._evaluation.scorecard import Scorecard, scorecards
+from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported, Rows
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.groups import By
@@ -26,7 +27,7 @@ from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
 from nishimori.cli._group_table import group_gaps_of, print_group_gaps
-from nishimori.cli._help import MEASURES, OUTPUT, epilog
+from nishimori.cli._help import MEASURES, OUTPUT, ForceOption, JsonOption, epilog
 from nishimori.cli._modules import metric_names
 from nishimori.cli._options import (
     BinsOption,
@@ -52,8 +53,6 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._terminal import (
-    ForceOption,
-    JsonOption,
     as_row,
     collect_warnings,
     note,
@@ -64,9 +63,6 @@ from nishimori.cli._terminal import (
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
-
-if TYPE_CHECKING:
-    from nishimori import Calibrator  # which imports scikit-learn
 
 _PICTURES = (".png", ".pdf", ".svg")
 
@@ -177,7 +173,7 @@ class _EvalRequest:
         return {"n_bins": self.n_bins, "strategy": self.strategy, "level": self.level, "by": self.by, **paths}
 
 
-def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: "Calibrator | None", wanted: _EvalRequest) -> None:
+def _evaluate_rows(roles: Roles, meaning: Meant, calibrator: FittedMethod | None, wanted: _EvalRequest) -> None:
     """Read the rows, measure them, and show what was found."""
     kind, floor, known = meaning
     with collect_warnings() as told:
@@ -252,7 +248,7 @@ def _evaluate_sketch(sums: Sketch, wanted: _EvalRequest) -> None:
     _show(results, about | {"warnings": told}, wanted)
 
 
-def _maps(calibrator: "Calibrator | None") -> dict[str, Map]:
+def _maps(calibrator: FittedMethod | None) -> dict[str, Map]:
     """What is done to logits, by the names of the rows of the table."""
     return {"before": Temperature(1.0)} | ({} if calibrator is None else {"after": calibrator.map_})
 
@@ -261,7 +257,7 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _measure(rows: Rows, calibrator: "Calibrator | None", classes: Sequence[str] | None, wanted: _EvalRequest) -> _Results:
+def _measure(rows: Rows, calibrator: FittedMethod | None, classes: Sequence[str] | None, wanted: _EvalRequest) -> _Results:
     """All cards, and what the second differs from the first by, from the same readings; groups take others."""
     maps, counts = _maps(calibrator), wanted.counts
     chosen = list(maps.values())

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.entry import open_rows
 from nishimori._rows.file_rows import FileRows, check_path
 from nishimori._rows.labels import NotAClassError
@@ -18,9 +19,6 @@ from nishimori.cli._calibration import GroupNames
 from nishimori.cli._options import FIT_AGAIN
 from nishimori.cli._terminal import note_columns
 from nishimori.errors import InputError
-
-if TYPE_CHECKING:
-    from nishimori import Calibrator  # which imports scikit-learn
 
 DataSets = Annotated[
     list[Path],
@@ -93,7 +91,7 @@ def open_files(
     *,
     floor: Floor = None,
     counts: bool = False,
-    calibrator: "Calibrator | None" = None,
+    calibrator: FittedMethod | None = None,
     notes_columns: bool = True,
 ) -> FileRows:
     """The rows of one file or folder, or of a pair of .npy files with scores first and labels second.

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 import nishimori
+from nishimori._methods import registry
+from nishimori._methods.fitted_method import FittedMethod, fit_checked, own_parameters
 from nishimori._rows.rows import Reported
 from nishimori._rows.scores import Floor, Input, check_input, is_auto
 from nishimori._sums.sketch.sketch import Sketch
@@ -17,7 +19,7 @@ from nishimori._support.disk import check_target
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
 from nishimori.cli._description import description, verdict
-from nishimori.cli._help import FLAG, epilog
+from nishimori.cli._help import FLAG, ForceOption, JsonOption, epilog
 from nishimori.cli._modules import check_method, look_here
 from nishimori.cli._options import (
     ClassesOption,
@@ -38,16 +40,13 @@ from nishimori.cli._options import (
     roles_from,
     split,
 )
-from nishimori.cli._terminal import ForceOption, JsonOption, collect_warnings, note, print_json, print_text
+from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
-
-if TYPE_CHECKING:
-    from nishimori import Calibrator  # which imports scikit-learn
 
 
 def _methods(incomplete: str) -> list[str]:
     """The methods whose names begin with what was typed, for the completion of the shell."""
-    return [name for name in nishimori.methods() if name.startswith(incomplete)]
+    return [name for name in registry.names() if name.startswith(incomplete)]
 
 
 MethodOption = Annotated[
@@ -150,19 +149,17 @@ def fit(
     with collect_warnings() as told:
         rows = _files.open_files(files, roles, floor=floor)
         with show_progress(None) as report:
-            _learn(calibrator, Reported(rows, "Fitting", report), counts=counts)
+            _learn(calibrator, Reported(rows, "Fitting", report, calibrator.expected_passes(rows)), counts=counts)
     found = rows.contents
     calibrator.name_columns(found.columns, found.label_column, found.column, groups)
-    calibrator.save(output, overwrite=force)
+    calibrator.record().write(output, overwrite=force)
     _show(calibrator, wanted.top_n, output, told, as_json=as_json)
 
 
-def _learn(calibrator: "Calibrator", data: Any, *, counts: bool) -> None:
+def _learn(calibrator: FittedMethod, data: Any, *, counts: bool) -> None:
     """Fit; not every method has a standard error."""
     if counts and "counts" not in signature(calibrator.fit).parameters:
         raise typer.BadParameter(f"the method {calibrator.method_name} has no standard error.", param_hint="--counts")
-    from nishimori._calibrators.calibrator import fit_checked  # noqa: PLC0415
-
     fit_checked(calibrator, data, **({"counts": True} if counts else {}))
 
 
@@ -172,7 +169,7 @@ def _fit_to_sketch(sums: Sketch, output: Path, wanted: "_FitRequest", *, counts:
     _check_output(output, overwrite=force)
     with collect_warnings() as told:
         _learn(calibrator, sums, counts=counts)
-    calibrator.save(output, overwrite=force)
+    calibrator.record().write(output, overwrite=force)
     _show(calibrator, wanted.top_n, output, told, as_json=as_json)
 
 
@@ -194,26 +191,30 @@ class _FitRequest:
     params: Sequence[str]
     groups: str | None
 
-    def calibrator(self, input: Input, classes: Any, floor: Floor) -> "Calibrator":
+    def calibrator(self, input: Input, classes: Any, floor: Floor) -> FittedMethod:
         """The calibrator that was asked for; an unknown method or parameter is wrong usage."""
         if self.top_n != 1 and self.method != "ec":
             raise typer.BadParameter("only --method ec has it.", param_hint="--top-n")
         if ":" in self.method:
             look_here()
         common: dict[str, Any] = {"input": input, "classes": classes} | ({} if floor is None else {"floor": floor})
-        from nishimori._calibrators.methods import own_parameters  # noqa: PLC0415 - scikit-learn
-
-        check_method(self.method, "--method")
-        try:
-            taken = own_parameters(self.method)
-            made = nishimori.calibrator(self.method, **common, **self._own(taken))
-        except InputError as error:
-            raise typer.BadParameter(str(error), param_hint="--method") from None
+        made = self._made(common)
         if self.groups is not None and "groups" not in signature(made.fit).parameters:
             raise typer.BadParameter(
                 f"the method {self.method} makes no use of groups. Pass --method group.", param_hint="--groups"
             )
         return made
+
+    def _made(self, common: dict[str, Any]) -> FittedMethod:
+        """The method, without scikit-learn if it can do without."""
+        if (bare := registry.find_bare(self.method)) is not None:
+            found: FittedMethod = bare(**common, **self._own(own_parameters(bare)))
+            return found
+        try:
+            taken = own_parameters(check_method(self.method, "--method"))
+            return nishimori.calibrator(self.method, **common, **self._own(taken))
+        except InputError as error:
+            raise typer.BadParameter(str(error), param_hint="--method") from None
 
     def _own(self, taken: Sequence[str]) -> dict[str, Any]:
         """The parameters of the method, of which only those in ``taken`` exist."""

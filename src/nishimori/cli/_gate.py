@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -15,6 +15,7 @@ from nishimori._evaluation.calibrated import check_groups
 from nishimori._evaluation.checks import GROUP_GAP, MetricBound, is_in_percent
 from nishimori._evaluation.gate import MIN_SAMPLES, SUITE, Gate, Wanted, judge
 from nishimori._evaluation.metrics.table import find_metric
+from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.rows import Reported
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.groups import By
@@ -24,7 +25,7 @@ from nishimori._support.progress import show_progress
 from nishimori._support.tables import Tabular
 from nishimori.cli import _files
 from nishimori.cli._calibration import Meant, agree_on_scores, calibrator_in, refuse_swapped
-from nishimori.cli._help import BOUNDS, FLAG, OUTPUT, epilog
+from nishimori.cli._help import BOUNDS, FLAG, OUTPUT, ForceOption, JsonOption, epilog
 from nishimori.cli._modules import found_here
 from nishimori.cli._options import (
     BinsOption,
@@ -48,8 +49,6 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._terminal import (
-    ForceOption,
-    JsonOption,
     collect_warnings,
     error_text,
     json_text,
@@ -60,10 +59,6 @@ from nishimori.cli._terminal import (
 from nishimori.errors import InputError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
-
-if TYPE_CHECKING:
-    from nishimori import Calibrator  # which imports scikit-learn
-
 
 CalibrationOption = Annotated[
     Path | None,
@@ -365,7 +360,7 @@ def _judge_rows(
     files: Sequence[Path],
     roles: Roles,
     meaning: Meant,
-    calibrator: "Calibrator | None",
+    calibrator: FittedMethod | None,
     wanted: Wanted,
     by: By,
     *,

@@ -1,4 +1,8 @@
-"""What the help of every command shows in the same way: groups of options, examples, exit codes."""
+"""What the help of every command shows in the same way: groups of options, options of output, examples, exit codes."""
+
+from typing import Annotated
+
+import typer
 
 DATA = "Scores and labels"
 TABLES = "Tables"
@@ -9,6 +13,14 @@ OUTPUT = "Output"
 
 FLAG = ""
 """The metavar of an option without a value."""
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as one JSON object.", metavar=FLAG, rich_help_panel=OUTPUT)
+]
+MarkdownOption = Annotated[
+    bool, typer.Option("--markdown", help="Print the result as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.", metavar=FLAG, rich_help_panel=OUTPUT)]
 
 _CODES = {0: "done", 1: "an error, which one line explains", 2: "wrong usage"}
 

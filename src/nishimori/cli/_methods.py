@@ -6,8 +6,8 @@ import typer
 
 import nishimori
 from nishimori._support.tables import Tabular
-from nishimori.cli._help import epilog
-from nishimori.cli._terminal import JsonOption, MarkdownOption, print_json, print_lines, print_tabular, print_text
+from nishimori.cli._help import JsonOption, MarkdownOption, epilog
+from nishimori.cli._terminal import print_json, print_lines, print_tabular, print_text
 
 EPILOG = epilog("nishimori methods", "nishimori methods --markdown")
 

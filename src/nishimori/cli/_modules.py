@@ -4,6 +4,7 @@ import re
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -36,12 +37,12 @@ def method_names(text: str) -> list[str]:
     return found
 
 
-def check_method(name: str, option: str) -> None:
-    """Refuse a method that is not known as wrong usage, and say how the shell learns of others."""
+def check_method(name: str, option: str) -> Any:
+    """The observable or class of a method; one that is not known is wrong usage, with how the shell learns of others."""
     from nishimori._calibrators.methods import target_of  # noqa: PLC0415 - scikit-learn
 
     try:
-        target_of(name)
+        return target_of(name)
     except InputError as error:
         how = "" if ":" in name else " A module that registers others is named before the command: nishimori --import MODULE."
         raise typer.BadParameter(f"{error}{how}", param_hint=option) from None

@@ -1,18 +1,16 @@
 """Options that fit, apply and eval share, and what they say together."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from nishimori._methods.fitted_method import FittedMethod
 from nishimori._rows.scores import Input
 from nishimori._rows.tables.columns import Roles
 from nishimori._sums.reliability import Strategy
 from nishimori.cli._help import DATA, FLAG, MEASURES, TABLES
 from nishimori.errors import InputError
-
-if TYPE_CHECKING:
-    from nishimori import Calibrator  # which imports scikit-learn, and most commands need none
 
 FIT_AGAIN = "fit again with --input probabilities"
 """What to do if scores look like probabilities and the calibration is one of logits."""
@@ -220,7 +218,7 @@ def roles_from(
     ignore: str | None,
     text: tuple[str | None, str],
     classes: Any = None,
-    calibrator: "Calibrator | None" = None,
+    calibrator: FittedMethod | None = None,
     clusters: str | None = None,
     groups: str | None = None,
     ids: str | None = None,
@@ -253,7 +251,7 @@ def roles_from(
     )
 
 
-def _remembered_groups(calibrator: "Calibrator | None") -> str | None:
+def _remembered_groups(calibrator: FittedMethod | None) -> str | None:
     """The array or column of groups that a calibration needs, by the name that it remembers."""
     if calibrator is None or not calibrator.map_.needs_groups:
         return None

@@ -19,7 +19,7 @@ from nishimori._support.disk import check_target
 from nishimori._support.optional import require
 from nishimori.cli import _files
 from nishimori.cli._files import DataSets, data_set, data_sets
-from nishimori.cli._help import FLAG, MEASURES, OUTPUT, epilog
+from nishimori.cli._help import FLAG, MEASURES, OUTPUT, ForceOption, JsonOption, epilog
 from nishimori.cli._modules import method_names, metric_names
 from nishimori.cli._options import (
     BinsOption,
@@ -42,7 +42,7 @@ from nishimori.cli._options import (
     split,
 )
 from nishimori.cli._python_lines import python_lines
-from nishimori.cli._terminal import ForceOption, JsonOption, collect_warnings, note, print_json, print_lines, print_text
+from nishimori.cli._terminal import collect_warnings, note, print_json, print_lines, print_text
 from nishimori.errors import InputError
 
 # Bytes of files that take a second to read and measure.

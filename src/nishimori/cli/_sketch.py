@@ -17,7 +17,7 @@ from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._support.disk import check_target
 from nishimori._support.progress import show_progress
 from nishimori.cli import _files
-from nishimori.cli._help import DATA, epilog
+from nishimori.cli._help import DATA, ForceOption, JsonOption, epilog
 from nishimori.cli._options import (
     ClassesOption,
     ClustersOption,
@@ -33,7 +33,7 @@ from nishimori.cli._options import (
     roles_from,
     split,
 )
-from nishimori.cli._terminal import ForceOption, JsonOption, collect_warnings, note, print_json, print_text
+from nishimori.cli._terminal import collect_warnings, note, print_json, print_text
 from nishimori.errors import InputError
 
 Rows = Annotated[

@@ -16,31 +16,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from math import isfinite
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nishimori._evaluation.metrics.metric import Metric
-from nishimori._evaluation.metrics.table import default_metrics, in_tables
-from nishimori._evaluation.scorecard import Scorecard
+import nishimori
 from nishimori._support.escape import printable
 from nishimori._support.progress import say
 from nishimori._support.tables import Tabular, decimals_of
-from nishimori.cli._help import FLAG, OUTPUT
 from nishimori.cli._memory import NO_MEMORY, is_out_of_memory
 from nishimori.errors import NishimoriError
 
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print the result as one JSON object.", metavar=FLAG, rich_help_panel=OUTPUT)
-]
-MarkdownOption = Annotated[
-    bool, typer.Option("--markdown", help="Print the result as Markdown.", metavar=FLAG, rich_help_panel=OUTPUT)
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace existing files.", metavar=FLAG, rich_help_panel=OUTPUT)]
+if TYPE_CHECKING:  # the help needs no NumPy
+    from nishimori._evaluation.metrics.metric import Metric
+    from nishimori._evaluation.scorecard import Scorecard
 
 # Characters of a message; the longest of ours, a list of twelve names, has about a thousand.
 _LONGEST = 4000
@@ -80,6 +71,13 @@ def note_columns(columns: Sequence[str] | None) -> None:
 def print_text(text: str) -> None:
     """A line of the result."""
     _print(_console(), _wrap(text))
+
+
+def print_version() -> None:
+    """The version, and which kernel computes."""
+    from nishimori._kernels import native  # noqa: PLC0415 - NumPy
+
+    print_text(f"{nishimori.__version__} ({native.description()})")
 
 
 def _wrap(text: str, style: str = "", *, indent: str = "") -> Text:
@@ -134,14 +132,14 @@ def _finite(value: Any) -> Any:
     """A value with lists in place of arrays, and None in place of numbers that are not finite."""
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # NumPy's arrays and numbers
         return _finite(value.tolist())
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def as_row(card: Scorecard) -> dict[str, float | None]:
+def as_row(card: "Scorecard") -> dict[str, float | None]:
     """A row of the table, and the standard errors of its numbers."""
     shown = {name: each for name, each in card.estimates.items() if each.metric.in_tables}
     values: dict[str, float | None] = {"temperature": card.temperature} | {name: each.value for name, each in shown.items()}
@@ -149,9 +147,11 @@ def as_row(card: Scorecard) -> dict[str, float | None]:
 
 
 def print_table(
-    rows: Mapping[str, Mapping[str, float | None]], metrics: Sequence[Metric] | None = None, title: str | None = None
+    rows: Mapping[str, Mapping[str, float | None]], metrics: "Sequence[Metric] | None" = None, title: str | None = None
 ) -> None:
     """The result for people: one row for each temperature, and one below it for standard errors, where some are known."""
+    from nishimori._evaluation.metrics.table import default_metrics, in_tables  # noqa: PLC0415 - NumPy
+
     shown = in_tables(default_metrics() if metrics is None else metrics)
     percent = {each.label for each in shown if each.in_percent}
     headers = {"temperature": "T"} | {each.label: each.shown for each in shown}

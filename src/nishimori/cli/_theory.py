@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
-from nishimori.cli._help import epilog
-from nishimori.cli._terminal import JsonOption, print_json, print_table
+from nishimori.cli._help import JsonOption, epilog
+from nishimori.cli._terminal import print_json, print_table
 from nishimori.errors import InputError
 
 EPILOG = epilog(

@@ -156,7 +156,8 @@ def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
     # They import scikit-learn, which serving a network does not need.
     from sklearn.base import clone  # noqa: PLC0415
 
-    from nishimori._calibrators.calibrator import Calibrator, check_constructor  # noqa: PLC0415
+    from nishimori._calibrators.calibrator import Calibrator  # noqa: PLC0415
+    from nishimori._methods.fitted_method import check_constructor  # noqa: PLC0415
 
     if not isinstance(method, Calibrator):
         return nishimori.calibrator(method)
@@ -180,9 +181,9 @@ def _needs_groups(chosen: "Calibrator") -> bool:
 def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
     """``chosen``, fitted, and the temperatures of EC and TS, which share its readings where they can."""
     from nishimori._calibrators.adaptive import AdaptiveConsistency  # noqa: PLC0415
-    from nishimori._calibrators.calibrator import fit_checked  # noqa: PLC0415
     from nishimori._calibrators.one_temperature import OneTemperature  # noqa: PLC0415
     from nishimori._fit.adaptive import match_both  # noqa: PLC0415
+    from nishimori._methods.fitted_method import fit_checked  # noqa: PLC0415
 
     if isinstance(chosen, AdaptiveConsistency):
         matched = match_both(data)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import nishimori_paper as paper
-from nishimori.cli._help import FLAG, epilog
-from nishimori.cli._terminal import JsonOption, note, print_json, print_rows
+from nishimori.cli._help import FLAG, JsonOption, epilog
+from nishimori.cli._terminal import note, print_json, print_rows
 from nishimori_paper.cli import _training
 from nishimori_paper.cli._training import DataOption, DeviceOption, ForceOption, SeedOption
 

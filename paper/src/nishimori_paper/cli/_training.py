@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import nishimori_paper as paper
-from nishimori.cli._help import FLAG, OUTPUT
-from nishimori.cli._terminal import JsonOption, note, print_json, print_rows
+from nishimori.cli._help import FLAG, OUTPUT, JsonOption
+from nishimori.cli._terminal import note, print_json, print_rows
 from nishimori_paper._names import NetworkName
 
 if TYPE_CHECKING:

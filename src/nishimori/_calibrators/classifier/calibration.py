@@ -7,10 +7,11 @@ from typing import Any
 
 from sklearn.base import clone
 
-from nishimori._calibrators.calibrator import Calibrator, fit_checked
+from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.folds import FoldScores
 from nishimori._calibrators.classifier.response import Scorer
 from nishimori._calibrators.methods import new_calibrator
+from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.labels import class_labels
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._support.arrays import HostArray

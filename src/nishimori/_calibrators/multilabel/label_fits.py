@@ -11,10 +11,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from sklearn.base import clone
 
-from nishimori._calibrators.calibrator import Calibrator, fit_checked
+from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.methods import new_calibrator
 from nishimori._calibrators.multilabel.decisions import Column, Decisions
 from nishimori._fit.groups import match_groups
+from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.labels import first_names
 from nishimori._sums.groups import Grouping
 from nishimori._sums.observables import BUILT_IN, Confidence, Energy

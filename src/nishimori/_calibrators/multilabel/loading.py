@@ -9,9 +9,8 @@ from nishimori._calibrators.fixed import FIXED
 from nishimori._calibrators.methods import calibrator, restore_calibrator
 from nishimori._calibrators.multilabel.estimator import MultilabelCalibrator
 from nishimori._calibrators.multilabel.label_record import LabelRecord
-from nishimori._calibrators.one_temperature import OneTemperature
 from nishimori._methods import registry
-from nishimori._methods.record import content_of
+from nishimori._methods.record import Record, content_of
 from nishimori.errors import FormatError, InputError
 
 
@@ -30,7 +29,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
     content = content_of(Path(path))
     record = LabelRecord.of(content, Path(path))
     if record is None:
-        return restore_calibrator(content, path)
+        return restore_calibrator(Record.of(content, Path(path)), path)
     return MultilabelCalibrator.from_record(record, _method(record, Path(path)))
 
 
@@ -40,8 +39,7 @@ def _method(record: LabelRecord, path: Path) -> Any:
         return FIXED
     try:
         made = calibrator(record.method, **record.params)
-        if isinstance(made, OneTemperature):
-            made.observable_for(2)  # refuses parameters that do not suit two classes
+        made.check_parameters(2)
     except (InputError, TypeError, ValueError):
         raise FormatError(f"{path} is damaged: params is {record.params!r:.60}. Fit and save again.") from None
     return record.method if made.get_params() == calibrator(record.method).get_params() else made
