@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from nishimori._rows.array_rows import ArrayRows, every_so_many
 from nishimori._rows.batch import Batch, Clusters, Groups
 from nishimori._rows.labels import Classes, class_indices
