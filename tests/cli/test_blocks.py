@@ -58,7 +58,7 @@ def write_parts(folder):
 @pytest.fixture(params=[2**28, 1000], ids=["kept", "read again"])
 def limit(request, monkeypatch):
     """Small blocks, and scores that fit or do not."""
-    monkeypatch.setattr("nishimori._rows.file_rows.KEPT", request.param)
+    monkeypatch.setattr("nishimori._rows.spooled_scores.KEPT", request.param)
     monkeypatch.setattr("nishimori._support.arrays._HOST_BLOCK", 500)
     monkeypatch.setattr("nishimori._rows.pieces._NUMBERS", 1000)
     monkeypatch.setattr("nishimori._rows.tables.text.CELLS", 700)

@@ -1,8 +1,9 @@
 """Rows of files: arrays (.npz .npy .pt .safetensors) and tables (.csv .tsv .jsonl .parquet .feather, folders of Parquet).
 
 A file is a set of named arrays or columns; `Roles` says which name is which. Labels, weights, clusters and groups are read when
-the file is opened, scores whenever they are needed, in blocks. Parsing and unpacking take long, so scores that fit are kept,
-and only larger ones are read again. Errors about rows name the file, and its lines and columns where it has them.
+the file is opened, scores whenever they are needed, in blocks. Parsing takes long, so the scores of tables are kept in memory,
+or in a temporary file of numbers, and those of .npz files as long as they fit in memory. Errors about rows name the file, and
+its lines and columns where it has them.
 """
 
 import os
@@ -23,7 +24,8 @@ from nishimori._rows.labels import class_labels, group_names, refuse_permuted, s
 from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import rows_per_piece
-from nishimori._rows.stored_rows import KeptScores, Stored, StoredRows
+from nishimori._rows.spooled_scores import ScoreKeeper
+from nishimori._rows.stored_rows import Stored, StoredRows
 from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import Roles, by_values
 from nishimori._rows.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
@@ -35,9 +37,6 @@ from nishimori._support.progress import Report, show_progress
 from nishimori.errors import A_NAME, FormatError, InputError, setting
 
 SUFFIXES = (*ARRAYS, *ENDINGS)
-
-# Bytes of scores that are kept.
-KEPT = 2**28
 
 
 def check_path(path: Path, *, folders: bool = True) -> None:
@@ -259,7 +258,7 @@ def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
             for role in ("clusters", "groups", "ids")
         }
         if path.suffix.lower() == ".npz":  # which takes long to unpack
-            scores = _kept(stored.rows(file), stored.shape) or stored
+            scores = _kept(stored, file)
     column = None if roles.columns is None else stored.name
     return FileContents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
 
@@ -269,15 +268,14 @@ def _flat_labels(labels: HostArray, scores: Stored) -> HostArray:
     return labels.reshape(-1) if labels.shape == scores.shape[:-1] else labels
 
 
-def _kept(blocks: Iterator[HostArray], shape: tuple[int, ...]) -> KeptScores | None:
-    """All blocks, or None if they are too large to keep."""
-    kept, n_bytes = [], 0
-    for block in blocks:
-        kept.append(block)
-        n_bytes += block.nbytes
-        if n_bytes > KEPT:
-            return None
-    return KeptScores(kept, shape)
+def _kept(stored: ArrayScores, file: ArrayFile) -> Stored:
+    """The same scores in memory, if they fit."""
+    keeper = ScoreKeeper(spools=False)
+    for block in stored.rows(file):
+        keeper.add(block)
+        if keeper.is_full:
+            break
+    return keeper.stored(stored.shape) or stored
 
 
 class TableScores(Stored):
@@ -294,23 +292,23 @@ class TableScores(Stored):
         with open_table(self.path, delimiter=self._roles.delimiter, decimal=self._roles.decimal) as table:
             if table.names != self._names:
                 raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
-            for block in table.blocks():
+            for block in table.blocks(self._columns):
                 yield flat(block.numbers(self._columns))
 
 
 def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
-    """One reading, which checks each block, and keeps the scores if they fit."""
+    """One reading, which checks each block, and keeps the scores."""
     with open_table(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
         chosen = select_columns(table, roles)
         place = {name: index for index, name in enumerate(table.names)}
         columns = [place[name] for name in chosen.scores]
         known: dict[str, dict[Any, int]] = {role: {} for role in ("clusters", "groups", "ids") if roles.find(role)}
-        kept: list[HostArray] = []
+        keeper = ScoreKeeper()
         parts: list[tuple[HostArray | None, ...]] = []
         files: list[tuple[int, Path]] = []
-        n_rows = n_bytes = 0
+        n_rows = 0
         shape, extremes, texts = None, None, dict[str, str]()
-        for block in table.blocks():
+        for block in table.blocks(columns):
             scores = _numbers(block, columns, chosen, table, roles)
             weights, labels, counted = _labels_and_weights(block, place, roles)
             block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
@@ -326,11 +324,8 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
             parts.append((_as_array(labels), weights, counted, block.lines, *codes))
             if path.is_dir() and (not files or files[-1][1] != block.path):
                 files.append((n_rows, block.path))
-            n_rows, n_bytes = n_rows + block.n_rows, n_bytes + scores.nbytes
-            if n_bytes <= KEPT:
-                kept.append(flat(scores))
-            else:
-                kept.clear()
+            n_rows += block.n_rows
+            keeper.add(flat(scores))
             report("Reading", n_rows, table.n_rows)
         assert shape is not None, "a table without rows is refused"
         truth, weight, counts, lines, *numbered = map(_join, zip(*parts, strict=True))
@@ -342,7 +337,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
     several = len(columns) > 1
     return FileContents(
         path,
-        KeptScores(kept) if kept else again,
+        keeper.stored() or again,
         truth,
         weight,
         **{role: _names_of_rows(role, list(known[role]), found) for role, found in zip(known, numbered, strict=True)},

@@ -208,7 +208,7 @@ def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Itera
 
 def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Iterator[_ScoreBlock]:
     width = None
-    for block in table.blocks():
+    for block in table.blocks(columns):
         rows = block.numbers(columns)
         block.refuse_missing(rows, columns, "score")
         width = rows.shape[1] if width is None else width

@@ -6,7 +6,7 @@ Parquet and Feather need pyarrow. Lines of text are counted from 1, the header i
 in arrays.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nishimori._rows.tables.block import Block, Table, join_names
@@ -84,7 +84,7 @@ class Folder(Table):
         """Whether the first file has a list there."""
         return name in self._lists
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, numbers: Sequence[int] = ()) -> Iterator[Block]:
         """The blocks of one file after the other; files without rows are common, and are left out."""
         has_rows = False
         for path in self._files:
@@ -94,7 +94,7 @@ class Folder(Table):
                     raise FormatError(f"{path} must have the columns of {self._files[0]}, {wanted}, got {found}.")
                 if table.n_rows:
                     has_rows = True
-                    yield from table.blocks()
+                    yield from table.blocks(numbers)
         if not has_rows:
             raise FormatError(f"{self.path} has no rows in any of its .parquet files.")
 
