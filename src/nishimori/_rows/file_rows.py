@@ -24,6 +24,7 @@ from nishimori._rows.labels import class_labels, group_names, refuse_permuted, s
 from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import rows_per_piece
+from nishimori._rows.read_ahead import ahead
 from nishimori._rows.spooled_scores import ScoreKeeper
 from nishimori._rows.stored_rows import Stored, StoredRows
 from nishimori._rows.tables.block import Block, Table, join_names
@@ -308,7 +309,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
         files: list[tuple[int, Path]] = []
         n_rows = 0
         shape, extremes, texts = None, None, dict[str, str]()
-        for block in table.blocks(columns):
+        for block in ahead(table.blocks(columns)):
             scores = _numbers(block, columns, chosen, table, roles)
             weights, labels, counted = _labels_and_weights(block, place, roles)
             block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")

@@ -16,6 +16,7 @@ from nishimori._rows.array_files.selection import array_name, refuse_table_optio
 from nishimori._rows.array_files.stored_array import StoredArray
 from nishimori._rows.batch import Groups
 from nishimori._rows.file_rows import SUFFIXES, check_ending, check_path, flat, refuse_other_classes, row_values, with_line
+from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import scores, warn_if_probabilities
 from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import Roles
@@ -208,7 +209,7 @@ def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Itera
 
 def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Iterator[_ScoreBlock]:
     width = None
-    for block in table.blocks(columns):
+    for block in ahead(table.blocks(columns)):
         rows = block.numbers(columns)
         block.refuse_missing(rows, columns, "score")
         width = rows.shape[1] if width is None else width

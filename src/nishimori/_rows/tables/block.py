@@ -1,7 +1,7 @@
 """What every table can do, whatever its file: name its columns, and give its rows in blocks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ class Table(ABC):
     n_rows: int | None = None
 
     @abstractmethod
-    def blocks(self, numbers: Sequence[int] = ()) -> Iterator[Block]:
+    def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
         """All rows in order, as many at a time as take a few megabytes; refuses a table without rows.
 
         ``numbers`` are columns whose numbers will be asked for, all at once; text is parsed faster for those who know.

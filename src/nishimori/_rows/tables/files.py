@@ -6,7 +6,7 @@ Parquet and Feather need pyarrow. Lines of text are counted from 1, the header i
 in arrays.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from nishimori._rows.tables.block import Block, Table, join_names
@@ -84,7 +84,7 @@ class Folder(Table):
         """Whether the first file has a list there."""
         return name in self._lists
 
-    def blocks(self, numbers: Sequence[int] = ()) -> Iterator[Block]:
+    def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
         """The blocks of one file after the other; files without rows are common, and are left out."""
         has_rows = False
         for path in self._files:

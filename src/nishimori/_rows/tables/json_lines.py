@@ -1,7 +1,7 @@
 """JSON lines: one object per line, all with the same keys, which name the columns."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class JsonLines(Table):
         """Whether the first line has a list there."""
         return name in self.list_lengths
 
-    def blocks(self, numbers: Sequence[int] = ()) -> Iterator[Block]:
+    def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
         """Blocks of whole lines that pyarrow reads, or of about as many numbers as blocks of text have cells.
 
         Python reads what pyarrow would read in another way or not at all, so that both give the same numbers and errors.

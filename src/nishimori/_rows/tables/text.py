@@ -4,7 +4,7 @@ Nothing is inferred from the values. A number is what Python's ``float`` reads, 
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from operator import itemgetter
@@ -78,7 +78,7 @@ class Text(Table):
                     f"Pass {setting('delimiter', other)}."
                 )
 
-    def blocks(self, numbers: Sequence[int] = ()) -> Iterator[Block]:
+    def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
         """Blocks of whole lines that pyarrow reads, or of about `CELLS` cells that Python does.
 
         Python reads what pyarrow would read in another way or not at all, so that both give the same numbers and errors.
