@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nishimori._rows.tables.lines import STANDARD_INPUT
 from nishimori._support.arrays import HostArray
 
 # Smaller files are read line by line, in less time than pyarrow takes to be imported.
@@ -27,7 +28,8 @@ _NEW_LINE, _RETURN, _QUOTE, _OPEN, _CLOSE = b'\n\r"{}'
 def arrow_reader(module: str, path: Path) -> Any:
     """A module of pyarrow; None where it is not installed, or would take longer to import than the file takes to read."""
     try:
-        return None if path.stat().st_size < SMALL else importlib.import_module(module)
+        is_small = path != STANDARD_INPUT and path.stat().st_size < SMALL
+        return None if is_small else importlib.import_module(module)
     except ImportError:
         return None
 

@@ -119,9 +119,13 @@ def check_names(names: Sequence[str], path: Path) -> None:
         raise FormatError(f"{path} has no name for column {names.index('', 1) + 1} of {len(names)}. Give each column a name.")
 
 
-def no_rows(path: Path) -> FormatError:
-    """What is said of a table that has columns and nothing in them."""
-    return FormatError(f"{path} has the names of its columns, but no rows.")
+class NoTableRowsError(FormatError):
+    """What is said of a table that has columns and nothing in them, where it is the only one."""
+
+
+def no_rows(path: Path) -> NoTableRowsError:
+    """The error of a table without rows."""
+    return NoTableRowsError(f"{path} has the names of its columns, but no rows.")
 
 
 def join_names(names: Sequence[Any]) -> str:

@@ -4,10 +4,12 @@ A reader that takes many lines at once gives back those that it cannot read, and
 """
 
 import gzip
+import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BytesIO
+from functools import cache
+from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,19 +22,84 @@ CHUNK, _LARGEST_CHUNK, _ROWS_IN_BYTES = 2**20, 2**24, 2**13
 _LONGEST_LINE = 2**24
 
 
+STANDARD_INPUT = Path("standard input")
+"""What standard input is called in place of a file."""
+
+
+class StandardInput:
+    """Standard input, which is read from the start by every reading until the last one has begun.
+
+    So the columns can be chosen by its first rows, and all other rows are never in memory together.
+    """
+
+    def __init__(self) -> None:
+        self._is_last, self._kept = False, b""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it begins as JSON objects do, and not as the names of columns."""
+        if not self._kept:
+            self._kept = sys.stdin.buffer.readline(_LONGEST_LINE)
+        return self._kept.startswith(b"{")
+
+    def begin_last_reading(self) -> None:
+        """Keep nothing of what is read from now on."""
+        self._is_last = True
+
+    def open(self) -> IO[bytes]:
+        """A reading from the start."""
+        return BufferedReader(_Reading(self))
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Copy the bytes from a position on; how many there were."""
+        if position < len(self._kept):
+            found = self._kept[position : position + len(buffer)]
+        else:
+            self._kept = b"" if self._is_last else self._kept
+            found = sys.stdin.buffer.read1(len(buffer))  # type: ignore[union-attr]
+            self._kept += b"" if self._is_last else found
+        buffer[: len(found)] = found
+        return len(found)
+
+
+class _Reading(RawIOBase):
+    def __init__(self, source: StandardInput) -> None:
+        self._source, self._position = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        n_read = self._source.read_into(memoryview(buffer).cast("B"), self._position)
+        self._position += n_read
+        return n_read
+
+
+@cache
+def standard_input() -> StandardInput:
+    """The one standard input of this process."""
+    return StandardInput()
+
+
+def _open(path: Path) -> Any:
+    """A file of bytes; the gzip module's own file has no type in common with a plain one."""
+    if path == STANDARD_INPUT:
+        return standard_input().open()
+    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")
+
+
 class LineFile:
     """The lines of an open file of text in UTF-8, in order; ``number`` is that of the last line that was read.
 
     Parameters
     ----------
     path : Path
-        A file, which is compressed if its name ends in .gz.
+        A file, which is compressed if its name ends in .gz, or `STANDARD_INPUT`.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.number = path, 0
-        # The gzip module's own file has no type in common with a plain one.
-        self._file: Any = gzip.open(path, "rb") if path.name.lower().endswith(".gz") else path.open("rb")  # noqa: SIM115
+        self._file = _open(path)
         self._given_back: IO[bytes] | None = None
 
     def read(self, n_numbers: int) -> bytes:

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -39,7 +39,13 @@ class NewTable(ABC):
 
 @contextmanager
 def new_table(
-    path: Path, names: Sequence[str], *, overwrite: bool, delimiter: str | None = None, decimal: str = "."
+    path: Path,
+    names: Sequence[str],
+    *,
+    overwrite: bool,
+    delimiter: str | None = None,
+    decimal: str = ".",
+    to: IO[bytes] | None = None,
 ) -> Iterator[NewTable]:
     """A new file with columns called ``names``; its ending says what it is.
 
@@ -55,11 +61,17 @@ def new_table(
         What separates the fields of a .csv file; a comma by default. A .tsv file always has tabs.
     decimal : {".", ","}
         The decimal mark of numbers in text.
+    to : file, optional
+        Where to write text, in place of the file with that name.
     """
     ending = path.name.lower()
     if ending.endswith((".tsv", ".tsv.gz")):
         delimiter = None
     mark = checked_delimiter(delimiter, decimal) or delimiter_of(path)
+    if to is not None:
+        yield _new_lines(path, to, names, mark, decimal)
+        to.flush()
+        return
     with new_file(path, overwrite=overwrite) as temporary:
         if ending.endswith((".parquet", ".feather", ".arrow", ".ipc")):
             table: NewTable = _NewColumnar(path, temporary, names)
@@ -69,10 +81,13 @@ def new_table(
                 table.close()
             return
         with gzip.open(temporary, "wb", compresslevel=6) if ending.endswith(".gz") else temporary.open("wb") as file:
-            table = (
-                _NewJsonLines(path, file, names) if ending.endswith(".jsonl") else _NewText(path, file, names, mark, decimal)
-            )
-            yield table
+            yield _new_lines(path, file, names, mark, decimal)
+
+
+def _new_lines(path: Path, file: Any, names: Sequence[str], delimiter: str, decimal: str) -> NewTable:
+    """JSON lines or delimited text, by the ending of ``path``."""
+    is_json = path.name.lower().endswith(".jsonl")
+    return _NewJsonLines(path, file, names) if is_json else _NewText(path, file, names, delimiter, decimal)
 
 
 class _NewLines(NewTable):
