@@ -1,6 +1,6 @@
 """Many lines of text at once, parsed by pyarrow where it is installed and reads them as Python does.
 
-pyarrow is about ten times as fast as Python's csv and json modules, and stricter in some places and laxer in others. So lines
+pyarrow is several times as fast as Python's csv and json modules, and stricter in some places and laxer in others. So lines
 are parsed here only if nothing in them is unusual. Of all others None is returned, and Python reads them, or says what is wrong
 in which line.
 """
