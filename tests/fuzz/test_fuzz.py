@@ -12,13 +12,28 @@ RUN = Path(__file__).parents[1] / "helpers" / "fuzz" / "run.py"
 N_CASES = 50  # each mutation of a format takes its turn at least once
 
 
-@pytest.fixture(scope="module")
-def campaign():
-    """Run the cases of all formats, in one process of its own."""
-    words = [sys.executable, str(RUN), "--cases", str(N_CASES), "--json"]
+TEXT = ("csv", "tsv", "csv.gz", "jsonl")  # what pyarrow reads where it is installed, if files are not small
+
+
+def _run(*words):
+    """Run cases in a process of their own."""
+    words = [sys.executable, str(RUN), "--cases", str(N_CASES), "--json", *words]
     ended = subprocess.run(words, capture_output=True, text=True, check=False)
     assert ended.returncode in (0, 1), ended.stderr
     return json.loads(ended.stdout)
+
+
+@pytest.fixture(scope="module")
+def campaign():
+    """The cases of all formats."""
+    return _run()
+
+
+@pytest.fixture(scope="module")
+def campaign_of_text():
+    """The cases of text, read by pyarrow."""
+    pytest.importorskip("pyarrow")
+    return _run("--pyarrow", *(word for ending in TEXT for word in ("--format", ending)))
 
 
 def _skip_without_packages(ending):
@@ -35,5 +50,15 @@ def test_the_shell_reads_this_format(campaign, ending):
 @pytest.mark.parametrize("ending", FORMATS)
 def test_a_mutated_file_is_read_right_or_refused_in_one_line(campaign, ending):
     _skip_without_packages(ending)
+    assert _faults(campaign, ending) == []
+
+
+@pytest.mark.parametrize("ending", TEXT)
+def test_mutated_text_that_pyarrow_reads_is_read_right_or_refused_in_one_line(campaign_of_text, ending):
+    assert campaign_of_text["tried"].get(ending) == N_CASES
+    assert _faults(campaign_of_text, ending) == []
+
+
+def _faults(campaign, ending):
     found = [each for each in campaign["findings"] if each["ending"] == ending]
-    assert [f"{each['repeat']}  # {each['mutation']}, {each['command']}: {'; '.join(each['faults'])}" for each in found] == []
+    return [f"{each['repeat']}  # {each['mutation']}, {each['command']}: {'; '.join(each['faults'])}" for each in found]

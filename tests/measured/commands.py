@@ -8,10 +8,10 @@ from watching import private_peak, run
 def main(commands, kept=None):
     """``kept`` is the size up to which unpacked files stay in memory, the usual one by default."""
     from nishimori import cli
-    from nishimori._rows import file_rows
+    from nishimori._rows import spooled_scores
 
     if kept is not None:
-        file_rows.KEPT = kept
+        spooled_scores.KEPT = kept
 
     def work():
         for words in commands:

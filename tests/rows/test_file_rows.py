@@ -78,9 +78,12 @@ def test_labels_may_be_spelled_in_any_way_that_classes_are(tmp_path, name, spell
     assert found.classes_.tolist() == [3, 4, 5, 6, 7]
 
 
-@pytest.mark.parametrize(("limit", "readings"), [(2**29, 0), (20_000, 3)])
-def test_a_table_is_parsed_once_if_its_numbers_fit(tmp_path, monkeypatch, limit, readings):
-    monkeypatch.setattr("nishimori._rows.file_rows.KEPT", limit)
+@pytest.mark.parametrize(
+    ("limit", "part", "readings"), [(2**29, 0.5, 0), (20_000, 0.5, 0), (20_000, 0, 3)], ids=["memory", "file", "no room"]
+)
+def test_a_table_is_parsed_once_if_there_is_room_for_its_numbers(tmp_path, monkeypatch, limit, part, readings):
+    monkeypatch.setattr("nishimori._rows.spooled_scores.KEPT", limit)
+    monkeypatch.setattr("nishimori._rows.spooled_scores._PART", part)
     monkeypatch.setattr("nishimori._rows.tables.text.CELLS", 600)
     data, opened = nishimori.rows(saved(tmp_path, name="t.csv")), []
     table = file_rows.open_table
@@ -164,9 +167,7 @@ def test_columns_that_are_not_there_or_in_doubt_are_refused(tmp_path, frame, giv
 
 
 def test_a_folder_without_tables_is_refused(tmp_path):
-    with pytest.raises(
-        FormatError, match=r"is a folder without \.parquet files\. Name a file, or a folder of Parquet files\.$"
-    ):
+    with pytest.raises(FormatError, match=r"is a folder without tables\. Name a file, or a folder of \.csv, .* files\.$"):
         nishimori.temperatures(tmp_path)
 
 
@@ -220,7 +221,7 @@ def test_every_file_can_be_passed_in_place_of_logits(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["t.npz", "t.parquet"])
 def test_files_that_are_not_kept_give_the_same_to_rounding(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(file_rows, "KEPT", 1000)
+    monkeypatch.setattr("nishimori._rows.spooled_scores.KEPT", 1000)
     found = nishimori.temperatures(with_parts(tmp_path, name, {"w": WEIGHTS}), sample_weight="w")
     assert found.ec == pytest.approx(reference.ec_temperature(LOGITS, LABELS, WEIGHTS), rel=1e-8)
 

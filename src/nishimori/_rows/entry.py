@@ -59,7 +59,7 @@ def rows(
         Scores of shape (n_samples, n_classes), or (n_samples,) for a binary score, or (..., n_classes), where each position
         before the classes is a sample. In memory, on a device, in chunks of Dask, Zarr or h5py, or the path of a .npy file.
         Or the path of a file of named arrays (.npz .pt .safetensors), of a table (.parquet .feather .csv .tsv .jsonl), or of a
-        folder of Parquet files. Or a loader of batches ``(logits, labels)`` or ``(logits, labels, sample_weight)``, or a
+        folder of tables. Or a loader of batches ``(logits, labels)`` or ``(logits, labels, sample_weight)``, or a
         function without arguments that returns an iterable of them: each pass must give the same rows, so without augmentation
         or dropout. A batch may also be a dictionary with the keys logits, labels, sample_weight, clusters and groups, of which
         the last three may be missing.

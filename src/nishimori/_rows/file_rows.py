@@ -1,8 +1,9 @@
-"""Rows of files: arrays (.npz .npy .pt .safetensors) and tables (.csv .tsv .jsonl .parquet .feather, folders of Parquet).
+"""Rows of files: arrays (.npz .npy .pt .safetensors) and tables (.csv .tsv .jsonl .parquet .feather), one or several.
 
 A file is a set of named arrays or columns; `Roles` says which name is which. Labels, weights, clusters and groups are read when
-the file is opened, scores whenever they are needed, in blocks. Parsing and unpacking take long, so scores that fit are kept,
-and only larger ones are read again. Errors about rows name the file, and its lines and columns where it has them.
+the file is opened, scores whenever they are needed, in blocks. Parsing takes long, so the scores of tables are kept in memory,
+or in a temporary file of numbers, and those of .npz files as long as they fit in memory. Errors about rows name the file, and
+its lines and columns where it has them.
 """
 
 import os
@@ -23,7 +24,9 @@ from nishimori._rows.labels import class_labels, group_names, refuse_permuted, s
 from nishimori._rows.npy_files import NpyFile
 from nishimori._rows.options import ReadOptions
 from nishimori._rows.pieces import rows_per_piece
-from nishimori._rows.stored_rows import KeptScores, Stored, StoredRows
+from nishimori._rows.read_ahead import ahead
+from nishimori._rows.spooled_scores import ScoreKeeper
+from nishimori._rows.stored_rows import Stored, StoredRows
 from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import Roles, by_values
 from nishimori._rows.tables.files import ENDINGS, is_table, open_table, refuse_other_folder
@@ -36,13 +39,10 @@ from nishimori.errors import A_NAME, FormatError, InputError, setting
 
 SUFFIXES = (*ARRAYS, *ENDINGS)
 
-# Bytes of scores that are kept.
-KEPT = 2**28
 
-
-def check_path(path: Path, *, folders: bool = True) -> None:
-    """Refuse a file that is not there or of an unknown kind; with ``folders``, a folder of Parquet files passes."""
-    if folders and path.is_dir():
+def check_path(path: Path) -> None:
+    """Refuse a file that is not there or of an unknown kind; a folder of tables passes."""
+    if path.is_dir():
         refuse_other_folder(path)
         return
     existing_file(path)
@@ -76,7 +76,7 @@ class FileContents:
     lines : integer array or None
         The line of each row, in files that have lines.
     files : sequence of (int, path)
-        The first row of each file of a folder.
+        The first row of each file, where there are several.
     """
 
     path: Path
@@ -106,13 +106,16 @@ class FileRows(StoredRows):
 
     def place(self, error: InputError, piece: Any = None) -> InputError:  # noqa: ARG002 - rows count through all pieces
         """The error with the file, and with its lines and columns in place of rows and numbers of columns."""
-        file, argument, path = self.contents, self.meaning.names[1], self.contents.path
+        file, argument, path, first = self.contents, self.meaning.names[1], self.contents.path, 0
         if error.argument == argument and file.label_column is not None:
             error = error.changed(argument=f"The labels in {file.label_column!r} ({setting(argument, A_NAME)})")
         if isinstance(error.row, int) and file.files:
             first, path = [each for each in file.files if each[0] <= error.row][-1]
             error = error.changed(row=error.row - first)
-        return with_line(error, file.lines, file.columns).changed(where=str(path))
+        lines = None if file.lines is None else file.lines[first:]
+        several = len(file.files) > 1 and not isinstance(error.row, int) and not path.is_dir()
+        where = f"{path} and {len(file.files) - 1} more" if several else str(path)
+        return with_line(error, lines, file.columns).changed(where=where)
 
 
 def with_line(error: InputError, lines: HostArray | None, columns: Sequence[str] | None, first_row: int = 0) -> InputError:
@@ -135,7 +138,7 @@ def with_line(error: InputError, lines: HostArray | None, columns: Sequence[str]
 
 
 def open_file(path: Path, roles: Roles, meaning: ReadOptions, *, progress: bool | None = None) -> FileRows:
-    """The rows of a file of arrays, of a table, or of a folder of Parquet files."""
+    """The rows of a file of arrays, of a table, or of several of one kind."""
     with show_progress(progress) as report:
         if is_table(path) or path.is_dir():
             if meaning.class_axis != -1:
@@ -209,6 +212,20 @@ def _spell_labels(contents: FileContents, meaning: ReadOptions) -> tuple[FileCon
     return replace(contents, labels=spell_as_classes(labels, known)), meaning
 
 
+class ChainedScores(Stored):
+    """The scores of several files, one after the other."""
+
+    def __init__(self, parts: Sequence[Stored]) -> None:
+        self._parts = parts
+        self.shape = (sum(part.shape[0] for part in parts), *parts[0].shape[1:])
+        self.dtype = np.result_type(*(part.dtype for part in parts))
+
+    def blocks(self) -> Generator[HostArray, None, None]:
+        """The blocks of each file."""
+        for part in self._parts:
+            yield from part.blocks()
+
+
 class ArrayScores(Stored):
     """An array in a file, which is opened for each reading; ``class_axis`` is the dimension of its classes."""
 
@@ -249,6 +266,29 @@ def _with_classes_last(shape: tuple[int, ...], class_axis: Any) -> tuple[int, ..
 
 
 def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
+    """The arrays of all files, one after the other."""
+    parts = [_arrays_of(each, roles, class_axis) for each in (path, *roles.more)]
+    if len(parts) == 1:
+        return parts[0]
+    files: list[tuple[int, Path]] = []
+    n_rows = 0
+    for part in parts:
+        if part.scores.shape[1:] != parts[0].scores.shape[1:]:
+            shapes = [("any", *each.scores.shape[1:]) for each in (parts[0], part)]
+            raise FormatError(f"{part.path} must have scores of the shape of {path}, {shapes[0]}, got {shapes[1]}.")
+        if part.scores.n_rows != len(part.labels):
+            raise FormatError(f"{part.path} has {len(part.labels)} labels for {part.scores.n_rows} rows of scores.")
+        files.append((n_rows, part.path))
+        n_rows += part.scores.n_rows
+    joined = {
+        name: _join([getattr(part, name) for part in parts]) for name in ("labels", "weights", "clusters", "groups", "ids")
+    }
+    return replace(parts[0], scores=ChainedScores([part.scores for part in parts]), files=files, **joined)
+
+
+def _arrays_of(path: Path, roles: Roles, class_axis: int) -> FileContents:
+    if is_table(path):
+        raise FormatError(f"{path} is a table, unlike the files before it. Pass files of one kind.")
     with open_arrays(path) as file:
         refuse_table_options(path, roles)
         scores: Stored = (stored := ArrayScores(path, array_name(file, "scores", roles), file, class_axis))
@@ -259,7 +299,7 @@ def _from_arrays(path: Path, roles: Roles, class_axis: int) -> FileContents:
             for role in ("clusters", "groups", "ids")
         }
         if path.suffix.lower() == ".npz":  # which takes long to unpack
-            scores = _kept(stored.rows(file), stored.shape) or stored
+            scores = _kept(stored, file)
     column = None if roles.columns is None else stored.name
     return FileContents(path, scores, labels, weights, **others, label_column=roles.labels, column=column)
 
@@ -269,15 +309,14 @@ def _flat_labels(labels: HostArray, scores: Stored) -> HostArray:
     return labels.reshape(-1) if labels.shape == scores.shape[:-1] else labels
 
 
-def _kept(blocks: Iterator[HostArray], shape: tuple[int, ...]) -> KeptScores | None:
-    """All blocks, or None if they are too large to keep."""
-    kept, n_bytes = [], 0
-    for block in blocks:
-        kept.append(block)
-        n_bytes += block.nbytes
-        if n_bytes > KEPT:
-            return None
-    return KeptScores(kept, shape)
+def _kept(stored: ArrayScores, file: ArrayFile) -> Stored:
+    """The same scores in memory, if they fit."""
+    keeper = ScoreKeeper(spools=False)
+    for block in stored.rows(file):
+        keeper.add(block)
+        if keeper.is_full:
+            break
+    return keeper.stored(stored.shape) or stored
 
 
 class TableScores(Stored):
@@ -291,26 +330,30 @@ class TableScores(Stored):
 
     def blocks(self) -> Generator[HostArray, None, None]:
         """The scores of each block."""
-        with open_table(self.path, delimiter=self._roles.delimiter, decimal=self._roles.decimal) as table:
+        with _table(self.path, self._roles) as table:
             if table.names != self._names:
                 raise FormatError(f"{self.path} has changed since it was first read. Start again when it is complete.")
-            for block in table.blocks():
+            for block in table.blocks(self._columns):
                 yield flat(block.numbers(self._columns))
 
 
+def _table(path: Path, roles: Roles) -> Table:
+    return open_table(path, more=roles.more, delimiter=roles.delimiter, decimal=roles.decimal)
+
+
 def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
-    """One reading, which checks each block, and keeps the scores if they fit."""
-    with open_table(path, delimiter=roles.delimiter, decimal=roles.decimal) as table:
+    """One reading, which checks each block, and keeps the scores."""
+    with _table(path, roles) as table:
         chosen = select_columns(table, roles)
         place = {name: index for index, name in enumerate(table.names)}
         columns = [place[name] for name in chosen.scores]
         known: dict[str, dict[Any, int]] = {role: {} for role in ("clusters", "groups", "ids") if roles.find(role)}
-        kept: list[HostArray] = []
+        keeper = ScoreKeeper()
         parts: list[tuple[HostArray | None, ...]] = []
         files: list[tuple[int, Path]] = []
-        n_rows = n_bytes = 0
+        n_rows = 0
         shape, extremes, texts = None, None, dict[str, str]()
-        for block in table.blocks():
+        for block in ahead(table.blocks(columns)):
             scores = _numbers(block, columns, chosen, table, roles)
             weights, labels, counted = _labels_and_weights(block, place, roles)
             block.refuse_missing(np.where(counted[:, None], scores, 0), columns, "score")
@@ -324,13 +367,10 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
             labels = [texts.setdefault(label, label) if isinstance(label, str) else label for label in labels]
             codes = [_codes(block, place[roles.by_role[role]], role, numbers) for role, numbers in known.items()]
             parts.append((_as_array(labels), weights, counted, block.lines, *codes))
-            if path.is_dir() and (not files or files[-1][1] != block.path):
+            if not files or files[-1][1] != block.path:
                 files.append((n_rows, block.path))
-            n_rows, n_bytes = n_rows + block.n_rows, n_bytes + scores.nbytes
-            if n_bytes <= KEPT:
-                kept.append(flat(scores))
-            else:
-                kept.clear()
+            n_rows += block.n_rows
+            keeper.add(flat(scores))
             report("Reading", n_rows, table.n_rows)
         assert shape is not None, "a table without rows is refused"
         truth, weight, counts, lines, *numbered = map(_join, zip(*parts, strict=True))
@@ -342,7 +382,7 @@ def _from_table(path: Path, roles: Roles, report: Report) -> FileContents:
     several = len(columns) > 1
     return FileContents(
         path,
-        KeptScores(kept) if kept else again,
+        keeper.stored() or again,
         truth,
         weight,
         **{role: _names_of_rows(role, list(known[role]), found) for role, found in zip(known, numbered, strict=True)},

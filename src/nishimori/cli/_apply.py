@@ -1,6 +1,7 @@
 """``nishimori apply``: from scores to calibrated probabilities, a block of rows at a time."""
 
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -16,11 +17,13 @@ from nishimori._rows.array_files.new_arrays import new_arrays
 from nishimori._rows.array_files.selection import array_name, refuse_table_options
 from nishimori._rows.array_files.stored_array import StoredArray
 from nishimori._rows.batch import Groups
-from nishimori._rows.file_rows import SUFFIXES, check_ending, check_path, flat, refuse_other_classes, row_values, with_line
+from nishimori._rows.file_rows import SUFFIXES, check_ending, flat, refuse_other_classes, row_values, with_line
+from nishimori._rows.read_ahead import ahead
 from nishimori._rows.scores import scores, warn_if_probabilities
 from nishimori._rows.tables.block import Block, Table, join_names
 from nishimori._rows.tables.columns import Roles
 from nishimori._rows.tables.files import is_table, is_text, open_table
+from nishimori._rows.tables.lines import STANDARD_INPUT, standard_input
 from nishimori._rows.tables.new_table import new_table
 from nishimori._rows.tables.selection import select_columns
 from nishimori._support.arrays import HostArray, like
@@ -47,27 +50,44 @@ from nishimori.errors import FormatError, InputError
 # Numbers in a block of an array: 2**18 take 2 MB, and a handful of copies while the softmax is computed.
 _NUMBERS = 2**18
 
+# How standard input and output are typed.
+_STANDARD = Path("-")
+
 
 CalibrationArgument = Annotated[
     Path, typer.Argument(help="The calibration file that fit wrote.", show_default=False, metavar="CALIBRATION")
 ]
-FileArgument = Annotated[
-    Path, typer.Argument(help="Scores to calibrate; labels in the file are not used.", show_default=False, metavar="FILE")
+FilesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Scores to calibrate, as for fit; labels are not used. Several tables are read one after the other, and - is "
+        "standard input (.csv or .jsonl).",
+        show_default=False,
+        metavar="FILES",
+    ),
 ]
 OutputOption = Annotated[
     Path,
-    typer.Option("--output", "-o", help="Where to write probabilities, in the format of its ending.", metavar="FILE"),
+    typer.Option(
+        "--output",
+        "-o",
+        help="Where to write the probabilities of all files, in the format of its ending; - is standard output, in the format "
+        "of the input.",
+        metavar="FILE",
+    ),
 ]
 
 EPILOG = epilog(
     "nishimori apply calibration.json test.npz -o probabilities.npz",
     "nishimori apply calibration.json new.csv -o new-calibrated.csv",
+    "nishimori apply calibration.json part-*.parquet -o all.parquet",
+    "cat new.csv | nishimori apply calibration.json - -o - | head",
 )
 
 
 def apply(
     calibration: CalibrationArgument,
-    file: FileArgument,
+    files: FilesArgument,
     output: OutputOption,
     scores_name: ScoresOption = None,
     labels: LabelsOption = None,
@@ -84,6 +104,8 @@ def apply(
 
     The other columns of a table are kept.
     """
+    files = [STANDARD_INPUT] if files == [_STANDARD] else _files.find_files(files)
+    file = files[0]
     if calibration.name.lower().endswith(SUFFIXES):
         swapped = file.suffix.lower() == ".json"
         example = f": apply {shlex.quote(str(file))} {shlex.quote(str(calibration))}" if swapped else ""
@@ -91,19 +113,24 @@ def apply(
     calibrator = calibrator_in(calibration)
     if groups is not None and not calibrator.map_.needs_groups:
         raise InputError("groups", "be left out: the calibration treats all groups alike")
-    check_path(file, folders=False)
-    _check_output(output, file, overwrite=force)
-    if (delimiter is not None or decimal != ".") and not (is_text(file) or is_text(output)):
+    _check_files(files, output)
+    to_standard = output == _STANDARD
+    if to_standard:
+        output = _as_input(file, as_json=as_json)
+    else:
+        _check_output(output, files, overwrite=force)
+    if (delimiter is not None or decimal != ".") and not (is_text(file) or file.is_dir() or is_text(output)):
         raise InputError("--delimiter and --decimal are for .csv and .tsv files. Leave them out.")
     text = (delimiter, decimal)
     known = calibrator.classes
     roles = roles_from(calibrator.input, scores_name, labels, weights, columns, ignore, text, known, calibrator, groups=groups)
-    roles = replace(roles, unused=("labels", "weights"))
+    roles = replace(roles, unused=("labels", "weights"), more=tuple(files[1:]))
     with collect_warnings() as told, _open_scores(file, roles) as data, show_progress(None) as report:
         plan = _plan(calibrator, data, roles)
+        standard_input().begin_last_reading()
         results = _probabilities(calibrator, data, report)
         if is_table(output):
-            n_samples = _to_table(output, results, plan, roles, overwrite=force)
+            n_samples = _to_table(output, results, plan, roles, overwrite=force, to_standard=to_standard)
         else:
             n_samples = _to_arrays(output, results, (data.count(report), len(plan.classes)), overwrite=force)
     if as_json:
@@ -121,13 +148,44 @@ def apply(
         )
     if plan.kept and not is_table(output):
         note(f"{output.name} holds arrays, so the other columns are not kept: {join_names(plan.kept)}")
-    note(f"Wrote {output}")
+    if not to_standard:
+        note(f"Wrote {output}")
 
 
-def _check_output(output: Path, file: Path, *, overwrite: bool) -> None:
-    _files.refuse_folder(output, f"probabilities{file.suffix.lower()}")
-    if output.is_file() and output.samefile(file):
+def _check_files(files: Sequence[Path], output: Path) -> None:
+    """Refuse files that cannot be read, or not together."""
+    if files == [STANDARD_INPUT]:
+        if output != _STANDARD and not is_table(output):
+            raise InputError(f"{output} would hold arrays, whose length must be known first. Write a table, or pass a file.")
+        return
+    if _STANDARD in files:
+        raise InputError("Standard input, which is -, must be the only file.")
+    _files.check_inputs(files)
+    arrays = [path for path in files if not (is_table(path) or path.is_dir())]
+    if arrays and len(files) > 1:
+        raise InputError(f"{arrays[0]} is a file of arrays. Pass it alone, or several tables.")
+
+
+def _as_input(file: Path, *, as_json: bool) -> Path:
+    """A name for standard output whose ending is that of the input."""
+    if as_json:
+        raise InputError("--json and -o - would both write to standard output. Leave one of them out.")
+    if file == STANDARD_INPUT:
+        return Path("standard output.csv" if is_text(file) else "standard output.jsonl")
+    kind = next(
+        (ending for ending in (".csv", ".tsv", ".jsonl") if file.name.lower().removesuffix(".gz").endswith(ending)), None
+    )
+    if kind is None:
+        raise InputError(f"Standard output is text, in the format of the input, and {file} is none. Name a file with --output.")
+    return Path(f"standard output{kind}")
+
+
+def _check_output(output: Path, files: Sequence[Path], *, overwrite: bool) -> None:
+    _files.refuse_folder(output, f"probabilities{files[0].suffix.lower()}")
+    if output.is_file() and any(output.samefile(path) for path in files if path != STANDARD_INPUT):
         raise InputError(f"{output} is the file of scores itself. Choose another name.")
+    if any(path.is_dir() and output.resolve().is_relative_to(path.resolve()) for path in files):
+        raise InputError(f"{output} would be in the folder of the scores. Choose another folder.")
     if output.is_file() or not output.exists():
         check_ending(output)
     check_target(output, overwrite=overwrite)
@@ -171,13 +229,13 @@ class _Data:
 def _open_scores(path: Path, roles: Roles) -> Iterator[_Data]:
     """The scores of a file."""
     with ExitStack() as stack:
-        if is_table(path):
-            text = {"delimiter": roles.delimiter, "decimal": roles.decimal} if is_text(path) else {}
-            table = stack.enter_context(open_table(path, **text))  # type: ignore[arg-type]
+        if is_table(path) or path.is_dir():
+            text = {"delimiter": roles.delimiter, "decimal": roles.decimal} if is_text(path) or path.is_dir() else {}
+            table = stack.enter_context(open_table(path, more=roles.more, **text))  # type: ignore[arg-type]
             chosen = select_columns(table, roles)
             place = {name: index for index, name in enumerate(table.names)}
             columns, groups = [place[name] for name in chosen.scores], place[roles.groups] if roles.groups else None
-            first = next(_table_rows(table, columns, groups)).scores
+            first = next(_rows_of(table.blocks(columns), columns, groups)).scores
             yield _Data(lambda: _table_rows(table, columns, groups), table.n_rows, first, table, columns)
             return
         refuse_table_options(path, replace(roles, delimiter=None, decimal="."))  # which are for the output
@@ -205,8 +263,12 @@ def _array_rows(array: StoredArray, n_rows: int, groups: Groups | None) -> Itera
 
 
 def _table_rows(table: Table, columns: Sequence[int], groups: int | None) -> Iterator[_ScoreBlock]:
+    return _rows_of(ahead(table.blocks(columns)), columns, groups)
+
+
+def _rows_of(blocks: Iterator[Block], columns: Sequence[int], groups: int | None) -> Iterator[_ScoreBlock]:
     width = None
-    for block in table.blocks():
+    for block in blocks:
         rows = block.numbers(columns)
         block.refuse_missing(rows, columns, "score")
         width = rows.shape[1] if width is None else width
@@ -283,10 +345,11 @@ def _probabilities(calibrator: FittedMethod, data: _Data, report: Report) -> Res
     named.warn_of_others()
 
 
-def _to_table(output: Path, results: Results, plan: _ApplyPlan, roles: Roles, *, overwrite: bool) -> int:
+def _to_table(output: Path, results: Results, plan: _ApplyPlan, roles: Roles, *, overwrite: bool, to_standard: bool) -> int:
     """Write a table; how many rows it has."""
-    n_rows = 0
-    with new_table(output, plan.names, overwrite=overwrite, delimiter=roles.delimiter, decimal=roles.decimal) as table:
+    n_rows, text = 0, {"delimiter": roles.delimiter, "decimal": roles.decimal}
+    to = sys.stdout.buffer if to_standard else None
+    with new_table(output, plan.names, overwrite=overwrite, to=to, **text) as table:  # type: ignore[arg-type]
         for probabilities, block in results:
             columns: list[Any] = []
             for index, k in plan.places:

@@ -128,6 +128,7 @@ def evaluate(
 
     With a calibration: before and after it, and what it changed.
     """
+    files = _files.find_files(files)
     refuse_swapped("eval", files, calibration)
     normal_quantile(level)  # which checks it
     shown_by: By | None = "groups" if by is None and groups else by

@@ -1,6 +1,8 @@
 """The files that commands are given: checked before any work is done, and opened by the library."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from glob import glob
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +14,7 @@ from nishimori._rows.file_rows import FileRows, check_path
 from nishimori._rows.labels import NotAClassError
 from nishimori._rows.scores import Floor, is_auto
 from nishimori._rows.tables.block import join_names
-from nishimori._rows.tables.columns import Roles
+from nishimori._rows.tables.columns import Roles, is_pattern
 from nishimori._sums.sketch.archive import is_sketch_file
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori.cli._calibration import GroupNames
@@ -32,7 +34,7 @@ DataSets = Annotated[
 
 # What `open_rows` has arguments for, and what it takes besides.
 _OF_ROWS = ("clusters", "groups", "input", "classes", "ignore_index")
-_OF_FILE = ("columns", "ignore", "delimiter", "decimal", "ids", "unused")
+_OF_FILE = ("columns", "ignore", "delimiter", "decimal", "ids", "more", "unused")
 _OF_CALIBRATION = ("fitted", "n_classes", "calibrated", "groups_remembered")
 
 
@@ -40,6 +42,23 @@ def refuse_folder(output: Path, example: str) -> None:
     """Refuse a folder in place of the file to write; ``example`` is the name of such a file."""
     if output.is_dir():
         raise InputError(f"{output} is a folder. Choose the name of a file, such as {output / example}.")
+
+
+def find_files(paths: Sequence[Path]) -> list[Path]:
+    """The files and folders that names and patterns such as ``part-*.csv`` stand for, those of a pattern by name."""
+    found: list[Path] = []
+    for path in paths:
+        if is_pattern(str(path)) and not path.exists():
+            matched = sorted(map(Path, glob(str(path), recursive=True)))
+            if not matched:
+                raise FileNotFoundError(f"There is no file that matches {path}.")
+            found += matched
+        else:
+            found.append(path)
+    for place, path in enumerate(found):
+        if path.exists() and any(path.samefile(other) for other in found[:place] if other.exists()):
+            raise InputError(f"{path} is named twice, and its rows would count twice. Name each file once.")
+    return found
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
@@ -94,15 +113,17 @@ def open_files(
     calibrator: FittedMethod | None = None,
     notes_columns: bool = True,
 ) -> FileRows:
-    """The rows of one file or folder, or of a pair of .npy files with scores first and labels second.
+    """The rows of files or folders of one kind, or of a pair of .npy files with scores first and labels second.
 
     A floor of auto is left to those who fit. ``calibrator`` is what the rows are to be measured with.
     """
     if _are_npy(files) and len(files) != 2:
         raise InputError(f"Pass two .npy files: scores first, labels second, got {len(files)}.")
-    if not _are_npy(files) and len(files) != 1:
-        raise InputError("Pass one file, or two .npy files: scores first, labels second.")
-    labels = files[1] if len(files) == 2 else roles.labels
+    if not _are_npy(files) and any(path.suffix.lower() == ".npy" for path in files):
+        raise InputError("Pass two .npy files: scores first, labels second, and no others.")
+    labels = files[1] if _are_npy(files) else roles.labels
+    if not _are_npy(files):
+        roles = replace(roles, more=tuple(files[1:]))
     meaning: dict[str, Any] = {name: getattr(roles, name) for name in _OF_ROWS}
     meaning |= {"floor": None if is_auto(floor) else floor, "counts": counts, "names": ("scores", "labels")}
     meaning["of_file"] = {name: getattr(roles, name) for name in (*_OF_FILE, *_OF_CALIBRATION)}

@@ -134,6 +134,7 @@ def fit(
 
     It is one temperature with most methods, and several parameters with others. It is written to a file for apply and eval.
     """
+    files = _files.find_files(files)
     known = None if classes is None else split(classes)
     wanted = _FitRequest(method or ("adaptive" if top_n == 1 else "ec"), top_n, preserve_accuracy, param or (), groups)
     said = (input != "logits", floor, scores_name, labels, weights, clusters, groups, columns, ignore, classes, delimiter)

@@ -18,8 +18,8 @@ FIT_AGAIN = "fit again with --input probabilities"
 Files = Annotated[
     list[Path],
     typer.Argument(
-        help="One file of arrays (.npz .pt .safetensors) or a table (.csv .tsv .jsonl .parquet .feather), a folder of "
-        "Parquet files, or two .npy files: scores, labels.",
+        help="Files of arrays (.npz .pt .safetensors) or tables (.csv .tsv .jsonl .parquet .feather) of one kind, which are "
+        "read one after the other, a folder of tables, a pattern, or two .npy files: scores, labels.",
         show_default=False,
         metavar="FILES",
     ),

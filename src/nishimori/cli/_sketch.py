@@ -40,7 +40,7 @@ Rows = Annotated[
     list[Path],
     typer.Argument(
         help="Files of arrays (.npz .pt .safetensors) or tables (.csv .tsv .jsonl .parquet .feather), folders of "
-        "Parquet files, or two .npy files: scores, labels.",
+        "tables, patterns, or two .npy files: scores, labels.",
         show_default=False,
         metavar="FILES",
     ),
@@ -99,6 +99,7 @@ def sketch(
     known = None if classes is None else split(classes)
     check_input(input, floor, fits=True)  # a sketch refuses auto itself
     made = _empty(temperatures, input, known, floor)
+    files = _files.find_files(files)
     _files.check_inputs(files)
     _check_output(output, files, overwrite=force)
     about = (columns, ignore, (delimiter, decimal), known)

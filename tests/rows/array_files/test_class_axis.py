@@ -27,7 +27,7 @@ def test_files_of_arrays_have_their_classes_in_any_dimension_but_the_first(tmp_p
     path = saved(tmp_path / f"x{suffix}", logits=IMAGES if axis == -1 else classes_second(IMAGES), labels=PIXELS)
     labels = PIXELS if suffix == ".npy" else None
     for kept in (0, 2**28):
-        monkeypatch.setattr(file_rows, "KEPT", kept)
+        monkeypatch.setattr("nishimori._rows.spooled_scores.KEPT", kept)
         found = nishimori.rows(path, labels, class_axis=axis)
         assert found.n_rows == len(LABELS)
         assert metrics.nll(found) == pytest.approx(reference.nll(LOGITS, LABELS), rel=1e-12)

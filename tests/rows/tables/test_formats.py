@@ -10,12 +10,18 @@ import numpy as np
 import pytest
 from optional import pa
 
-from nishimori._rows.tables import columnar, json_lines
+from nishimori._rows.tables import arrow_lines, columnar, json_lines
 from nishimori._rows.tables.files import ENDINGS, open_table
 from nishimori._rows.tables.new_table import new_table
 from nishimori.errors import FormatError
 
 ARROW = [".parquet", ".feather", ".arrow", ".ipc"]
+
+
+@pytest.fixture(autouse=True, params=["json", "pyarrow"])
+def reader(request, monkeypatch):
+    """Every claim about JSON lines holds with Python's reader and with that of pyarrow."""
+    monkeypatch.setattr(arrow_lines, "SMALL", 2**60 if request.param == "json" else 0)
 
 
 def write_arrow(path, **columns):
@@ -34,7 +40,8 @@ def write_json(path, *rows):
 
 def numbers(path, *columns):
     with open_table(path) as table:
-        return np.concatenate([block.numbers([table.names.index(name) for name in columns]) for block in table.blocks()])
+        wanted = [table.names.index(name) for name in columns]
+        return np.concatenate([block.numbers(wanted) for block in table.blocks(wanted)])
 
 
 def values(path, column):

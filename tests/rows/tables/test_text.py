@@ -6,11 +6,22 @@ import gzip
 import numpy as np
 import pytest
 
+from nishimori._rows.tables import arrow_lines
 from nishimori._rows.tables import block as block_module
 from nishimori._rows.tables import columns as columns_module
+from nishimori._rows.tables import lines as lines_module
 from nishimori._rows.tables import text as text_module
 from nishimori._rows.tables.files import open_table
 from nishimori.errors import FormatError, InputError
+
+
+@pytest.fixture(autouse=True, params=["csv", "pyarrow"])
+def reader(request, monkeypatch):
+    """Every claim holds with Python's reader and with that of pyarrow."""
+    if request.param == "pyarrow":
+        pytest.importorskip("pyarrow")
+    monkeypatch.setattr(arrow_lines, "SMALL", 0 if request.param == "pyarrow" else 2**60)
+    return request.param
 
 
 @pytest.fixture
@@ -29,7 +40,7 @@ def read(path, columns=None, **options):
     """All numbers of some columns, all values of the last column, and the lines."""
     with open_table(path, **options) as table:
         chosen = range(len(table.names) - 1) if columns is None else [table.names.index(name) for name in columns]
-        blocks = list(table.blocks())
+        blocks = list(table.blocks(chosen))
         numbers = np.concatenate([block.numbers(list(chosen)) for block in blocks])
         values = [value for block in blocks for value in block.values(len(table.names) - 1)]
         return numbers, values, [int(line) for block in blocks for line in block.lines]
@@ -80,15 +91,34 @@ def test_compressed_text_is_read(written, name):
     assert read(written(gzip.compress(text.encode()), name))[0].tolist() == [[1, 2]]
 
 
-def test_blocks_join_to_the_whole(written, monkeypatch):
+def test_blocks_join_to_the_whole(written, monkeypatch, reader):
     monkeypatch.setattr(text_module, "CELLS", 9)
-    rows = [f"{i},{i / 7!r},{i}" for i in range(20)]
+    monkeypatch.setattr(lines_module, "CHUNK", 30)
+    monkeypatch.setattr(lines_module, "_LARGEST_CHUNK", 30)
+    rows = [f"{i:2d},{i / 8:.12f},{i:2d}" for i in range(20)]
     with open_table(written("a,b,labels\n" + "\n".join(rows))) as table:
-        blocks = list(table.blocks())
-    assert [block.n_rows for block in blocks] == [3] * 6 + [2]
-    assert [block.first_row for block in blocks] == list(range(0, 20, 3))
-    assert [int(block.lines[0]) for block in blocks] == list(range(2, 22, 3))
-    assert np.concatenate([block.numbers([1]) for block in blocks])[:, 0].tolist() == [i / 7 for i in range(20)]
+        blocks = list(table.blocks([1]))
+    step = 3 if reader == "csv" else 2
+    assert [block.n_rows for block in blocks[:-1]] == [step] * (len(blocks) - 1)
+    assert [block.first_row for block in blocks] == list(range(0, 20, step))
+    assert [int(block.lines[0]) for block in blocks] == list(range(2, 22, step))
+    assert np.concatenate([block.numbers([1]) for block in blocks])[:, 0].tolist() == [i / 8 for i in range(20)]
+
+
+@pytest.mark.parametrize("size", [1, 20, 50, 200])
+def test_lines_that_pyarrow_cannot_read_lie_between_others(written, monkeypatch, size):
+    monkeypatch.setattr(lines_module, "CHUNK", size)
+    monkeypatch.setattr(lines_module, "_LARGEST_CHUNK", size)
+    rows = [(i / 7, f"n{i}") for i in range(40)]
+    texts = [f"{number!r},{note}" for number, note in rows]
+    texts[5], rows[5] = '+1.5,"two\nlines"', (1.5, "two\nlines")
+    texts[6], rows[6] = '2.5,"a ""quoted"", word"', (2.5, 'a "quoted", word')
+    texts[20], rows[20] = '3.5,a"b', (3.5, 'a"b')
+    texts[39], rows[39] = '0.5,"three\n\nlines"', (0.5, "three\n\nlines")
+    numbers, notes, ends = read(written("z,note\n" + "\n".join(texts) + "\n\n\n"))
+    assert numbers[:, 0].tolist() == [number for number, _ in rows]
+    assert notes == [note for _, note in rows]
+    assert ends == [2 + i + (i >= 5) + 2 * (i >= 39) for i in range(40)]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +155,7 @@ def test_what_is_not_a_table_is_refused_with_its_line(written, content, message)
 
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(written, monkeypatch):
-    monkeypatch.setattr(text_module, "_LONGEST_LINE", 100)
+    monkeypatch.setattr("nishimori._rows.tables.lines._LONGEST_LINE", 100)
     with pytest.raises(FormatError, match="line 2: longer than 100 bytes"):
         read(written("a,b\n" + "1" * 1000))
 

@@ -1,7 +1,7 @@
 """Parquet and Feather (Arrow) files, which know the type of each column. Both need pyarrow."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ class _Columnar(Table):
         """Whether the type of a column is a list."""
         return _is_list(self._arrow, self._schema.field(self.names.index(name)).type)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:  # noqa: ARG002 - types are known
         """Blocks of about `_CELLS` numbers."""
         first, step = 0, max(1, _CELLS // max(1, len(self.names)))
         if any(_is_list(self._arrow, field.type) for field in self._schema):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ class Roles:
         Whether a calibration says what the scores are.
     groups_remembered : bool
         Whether ``groups`` is what the calibration says that it needs, and not an argument.
+    more : tuple of Path
+        Further files, whose rows follow those of the first one.
     unused : tuple of str
         The roles of columns that this file need not have, such as labels where scores are only calibrated. Where they are
         present, they are still not scores.
@@ -77,6 +80,7 @@ class Roles:
     n_classes: int | None = None
     calibrated: bool = False
     groups_remembered: bool = False
+    more: tuple[Path, ...] = ()
     unused: tuple[str, ...] = ()
 
     @property

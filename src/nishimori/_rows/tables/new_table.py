@@ -1,8 +1,8 @@
 """A table that is being written, a block of columns at a time; its file is complete or not there."""
 
-import csv
 import gzip
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +14,16 @@ import numpy as np
 from nishimori._rows.tables.block import Column
 from nishimori._rows.tables.columnar import arrow
 from nishimori._rows.tables.text import checked_delimiter, delimiter_of
+from nishimori._support.arrays import HostArray
+from nishimori._support.decimals import Place, rows_of_text
 from nishimori._support.disk import new_file
 from nishimori.errors import FormatError
+
+# Of lines of delimited text, as Python's csv module and RFC 4180 end them.
+_END = b"\r\n"
+
+# Numbers that become Python's without loss, and are written as Python writes those.
+_WRITTEN = (np.float16, np.float32, np.float64)
 
 
 class NewTable(ABC):
@@ -31,7 +39,13 @@ class NewTable(ABC):
 
 @contextmanager
 def new_table(
-    path: Path, names: Sequence[str], *, overwrite: bool, delimiter: str | None = None, decimal: str = "."
+    path: Path,
+    names: Sequence[str],
+    *,
+    overwrite: bool,
+    delimiter: str | None = None,
+    decimal: str = ".",
+    to: IO[bytes] | None = None,
 ) -> Iterator[NewTable]:
     """A new file with columns called ``names``; its ending says what it is.
 
@@ -47,11 +61,17 @@ def new_table(
         What separates the fields of a .csv file; a comma by default. A .tsv file always has tabs.
     decimal : {".", ","}
         The decimal mark of numbers in text.
+    to : file, optional
+        Where to write text, in place of the file with that name.
     """
     ending = path.name.lower()
     if ending.endswith((".tsv", ".tsv.gz")):
         delimiter = None
     mark = checked_delimiter(delimiter, decimal) or delimiter_of(path)
+    if to is not None:
+        yield _new_lines(path, to, names, mark, decimal)
+        to.flush()
+        return
     with new_file(path, overwrite=overwrite) as temporary:
         if ending.endswith((".parquet", ".feather", ".arrow", ".ipc")):
             table: NewTable = _NewColumnar(path, temporary, names)
@@ -60,55 +80,80 @@ def new_table(
             finally:
                 table.close()
             return
-        with _text_file(temporary, zipped=ending.endswith(".gz")) as file:
-            table = (
-                _NewJsonLines(path, file, names) if ending.endswith(".jsonl") else _NewText(path, file, names, mark, decimal)
-            )
-            yield table
+        with gzip.open(temporary, "wb", compresslevel=6) if ending.endswith(".gz") else temporary.open("wb") as file:
+            yield _new_lines(path, file, names, mark, decimal)
 
 
-@contextmanager
-def _text_file(path: Path, *, zipped: bool) -> Iterator[IO[str]]:
-    # Half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON writes it.
-    options: dict[str, Any] = {"newline": "", "encoding": "utf-8", "errors": "backslashreplace"}
-    with gzip.open(path, "wt", compresslevel=6, **options) if zipped else path.open("w", **options) as file:
-        yield file
+def _new_lines(path: Path, file: Any, names: Sequence[str], delimiter: str, decimal: str) -> NewTable:
+    """JSON lines or delimited text, by the ending of ``path``."""
+    is_json = path.name.lower().endswith(".jsonl")
+    return _NewJsonLines(path, file, names) if is_json else _NewText(path, file, names, delimiter, decimal)
 
 
-class _NewText(NewTable):
-    def __init__(self, path: Path, file: IO[str], names: Sequence[str], delimiter: str, decimal: str) -> None:
-        self._path, self._decimal = path, decimal
-        self._writer = csv.writer(file, delimiter=delimiter)
-        self._writer.writerow(names)
+class _NewLines(NewTable):
+    """Lines of text, in each of which the values of a row stand between texts that all rows have."""
+
+    decimal = "."
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self._path, self._file = path, file
+
+    @abstractmethod
+    def _text(self, value: Any) -> str:
+        """How a value is written."""
+
+    def _write(self, columns: Sequence[Column], before: Sequence[str], end: bytes) -> None:
+        places = [Place(_encode(text), *self._values(column)) for text, column in zip(before, columns, strict=True)]
+        self._file.write(rows_of_text(len(columns[0]), places, end, self.decimal))
+
+    def _values(self, column: Column) -> tuple[HostArray | None, Sequence[bytes]]:
+        """Numbers that Python writes in one way, or the text of each value."""
+        if isinstance(column, np.ndarray) and column.dtype in _WRITTEN and np.isfinite(column).all():
+            return column, ()
+        return None, [_encode(self._text(value)) for value in _plain(column)]
+
+
+def _encode(text: str) -> bytes:
+    """UTF-8; half of a surrogate pair, which JSON can hold and UTF-8 cannot, is written as JSON writes it."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+class _NewText(_NewLines):
+    def __init__(self, path: Path, file: Any, names: Sequence[str], delimiter: str, decimal: str) -> None:
+        super().__init__(path, file)
+        self.decimal, self._delimiter = decimal, delimiter
+        self._in_quotes = re.compile(f'[\r\n"{re.escape(delimiter)}]')
+        file.write(_encode(delimiter.join(map(self._quote, names)) or '""') + _END)  # one column without a name
 
     def write(self, columns: Sequence[Column]) -> None:
-        self._writer.writerows(zip(*map(self._texts, columns), strict=True))
+        self._write(columns, ["", *[self._delimiter] * (len(columns) - 1)], _END)
 
-    def _texts(self, column: Column) -> list[Any]:
-        if isinstance(column, np.ndarray):
-            numbers = column.tolist()  # which the writer spells as Python does, with all digits
-            return numbers if self._decimal == "." else [repr(value).replace(".", ",") for value in numbers]
-        values = _plain(column)
-        return [value if isinstance(value, str) else self._text(value) for value in values]
+    def _quote(self, text: str) -> str:
+        return '"' + text.replace('"', '""') + '"' if self._in_quotes.search(text) else text
 
     def _text(self, value: Any) -> str:
         if value is None:
             return ""
-        if isinstance(value, float) and self._decimal == ",":
+        if isinstance(value, str):
+            return self._quote(value)
+        if isinstance(value, float) and self.decimal == ",":
             return repr(value).replace(".", ",")
         if isinstance(value, bool | int | float | list | dict):
-            return json.dumps(value, ensure_ascii=False, default=lambda each: _as_json(each, self._path))
-        return _as_json(value, self._path)
+            return self._quote(json.dumps(value, ensure_ascii=False, default=lambda each: _as_json(each, self._path)))
+        return self._quote(_as_json(value, self._path))
 
 
-class _NewJsonLines(NewTable):
-    def __init__(self, path: Path, file: IO[str], names: Sequence[str]) -> None:
-        self._path, self._file, self._names = path, file, list(names)
+class _NewJsonLines(_NewLines):
+    def __init__(self, path: Path, file: Any, names: Sequence[str]) -> None:
+        super().__init__(path, file)
+        keys = [json.dumps(name, ensure_ascii=False) for name in names]
+        self._before = [("{" if place == 0 else ", ") + key + ": " for place, key in enumerate(keys)]
 
     def write(self, columns: Sequence[Column]) -> None:
-        for row in zip(*map(_plain, columns), strict=True):
-            content = dict(zip(self._names, row, strict=True))
-            self._file.write(json.dumps(content, ensure_ascii=False, default=lambda each: _as_json(each, self._path)) + "\n")
+        self._write(columns, self._before, b"}\n")
+
+    def _text(self, value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False, default=lambda each: _as_json(each, self._path))
 
 
 class _NewColumnar(NewTable):

@@ -4,25 +4,23 @@ Nothing is inferred from the values. A number is what Python's ``float`` reads, 
 """
 
 import csv
-import gzip
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from nishimori._rows.tables.arrow_lines import arrow_reader, parse_delimited
 from nishimori._rows.tables.block import Block, Column, Table, check_names, no_rows
+from nishimori._rows.tables.lines import LineFile
 from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError, InputError, setting
 
 # Cells in a block: 2**17 take about 12 MB as Python's text.
 CELLS = 2**17
-# Longer lines are refused before they fill the memory; 32,000 columns of numbers take about 600,000 bytes.
-_LONGEST_LINE = 2**24
 # In the order in which a header is searched for them.
 _DELIMITERS = (";", "\t", "|", ",")
 # Python's float also reads 1_000, the digits of other scripts, and numbers next to invisible characters such as \x1f.
@@ -61,9 +59,9 @@ class Text(Table):
             raise InputError(
                 "decimal", f"be another mark than the delimiter, {decimal!r}", remedy=f"Pass {setting('delimiter', ';')}."
             )
-        self._file: IO[bytes] | None = None
+        self._file: LineFile | None = None
         try:
-            self.names = [name.strip() for name in next(self._rows(), (0, []))[1]]
+            self.names = [name.strip() for name in next(self._rows(self._open()), [])]
         finally:
             self.close()
         if len(self.names) == 1:
@@ -80,29 +78,63 @@ class Text(Table):
                     f"Pass {setting('delimiter', other)}."
                 )
 
-    def blocks(self) -> Iterator[Block]:
-        """Blocks of about `CELLS` cells."""
-        step, first = max(1, CELLS // len(self.names)), 0
+    def blocks(self, numbers: Sequence[int] = ()) -> Generator[Block, None, None]:
+        """Blocks of whole lines that pyarrow reads, or of about `CELLS` cells that Python does.
+
+        Python reads what pyarrow would read in another way or not at all, so that both give the same numbers and errors.
+        """
+        first, by_arrow = 0, self._takes_arrow()
+        file = self._open()
+        next(self._rows(file))
+        while True:
+            if by_arrow and (lines := file.read(len(self.names))):
+                if (parsed := self._parse(lines, numbers)) is not None:
+                    block: Block = _ArrowBlock(self, parsed, numbers, file.number + 1, first)
+                    file.number += block.n_rows
+                    yield block
+                    first += block.n_rows
+                    continue
+                file.give_back(lines)
+            before = first
+            for block in self._exact_blocks(file, first):
+                yield block
+                first += block.n_rows
+            if first == before:
+                break
+        if not first:
+            raise no_rows(self.path)
+        self.close()
+
+    def _takes_arrow(self) -> bool:
+        """Whether pyarrow can read this; in a table of one column it would take an empty line for a row."""
+        return len(self.names) > 1 and self.delimiter.isascii() and arrow_reader("pyarrow.csv", self.path) is not None
+
+    def _parse(self, lines: bytes, numbers: Sequence[int]) -> Any:
+        return parse_delimited(lines, len(self.names), numbers, delimiter=self.delimiter, decimal=self.decimal)
+
+    def _exact_blocks(self, file: LineFile, first: int) -> Iterator["_TextBlock"]:
+        """The rows of the lines that were given back, or of all lines if there are none."""
+        step, until_read = max(1, CELLS // len(self.names)), file.has_given_back
         rows: list[list[str]] = []
         lines: list[int] = []
-        content = self._rows()
-        next(content)
-        for line, row in content:
+        content = self._rows(file)
+        for row in content:
             if len(row) != len(self.names):
-                if not row and all(not after for _, after in content):
+                line = file.number
+                if not row and all(not after for after in content):
                     break  # empty lines at the end
                 raise self._other_length(line, row)
             rows.append(row)
-            lines.append(line)
-            if len(rows) == step:
+            lines.append(file.number)
+            is_read = until_read and not file.has_given_back
+            if len(rows) == step or is_read:
                 yield _TextBlock(self, rows, lines, first)
                 first += len(rows)
                 rows, lines = [], []
+            if is_read:
+                return
         if rows:
             yield _TextBlock(self, rows, lines, first)
-        elif not first:
-            raise no_rows(self.path)
-        self.close()
 
     def _other_length(self, line: int, row: list[str]) -> FormatError:
         n, wanted, mark = len(row), len(self.names), repr(self.delimiter)
@@ -115,48 +147,22 @@ class Text(Table):
             f"{self.path}, line {line}: {found} where the header has {wanted}; the delimiter is {mark}. {remedy}"
         )
 
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """The fields of each line, the header included, and the number of the line in which they end."""
-        self.close()
-        reader = csv.reader(self._lines(), delimiter=self.delimiter, strict=True)
+    def _rows(self, file: LineFile) -> Iterator[list[str]]:
+        """The fields of each line; the file knows the number of the line in which they end."""
         try:
-            for row in reader:
-                yield reader.line_num, row
+            yield from csv.reader(file, delimiter=self.delimiter, strict=True)
         except csv.Error as error:
-            raise FormatError(f"{self.path}, line {reader.line_num}: {_reason(str(error))}.") from None
+            raise FormatError(f"{self.path}, line {file.number}: {_reason(str(error))}.") from None
 
-    def _lines(self) -> Iterator[str]:
-        gzipped = self.path.name.lower().endswith(".gz")
-        # The gzip module's own file has no type in common with a plain one.
-        opened: Any = gzip.open(self.path, "rb") if gzipped else self.path.open("rb")  # noqa: SIM115 - `close` does
-        self._file = opened
-        return decode_lines(opened, self.path)
+    def _open(self) -> LineFile:
+        self.close()
+        self._file = LineFile(self.path)
+        return self._file
 
     def close(self) -> None:
         """Close the file, which the next reading opens again."""
         if self._file is not None:
             self._file.close()
-
-
-def decode_lines(file: IO[bytes], path: Path) -> Iterator[str]:
-    """The lines of a file of text in UTF-8; anything else is refused."""
-    number = 0
-    try:
-        while line := file.readline(_LONGEST_LINE):
-            number += 1
-            if number == 1:
-                if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                    raise FormatError(f"{path} is text in UTF-16. Save it again in UTF-8.")
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if len(line) >= _LONGEST_LINE:
-                raise FormatError(f"{path}, line {number}: longer than {_LONGEST_LINE} bytes, so this is not a table.")
-            if b"\0" in line:
-                raise FormatError(f"{path}, line {number}: a NUL byte, so this is not text. Check that the file is whole.")
-            yield line.decode("utf-8")
-    except UnicodeDecodeError:
-        raise FormatError(f"{path}, line {number}: not text in UTF-8. Save the file again in that encoding.") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"{path} is not a whole gzip file: {error}. Compress it again.") from None
 
 
 def _reason(error: str) -> str:
@@ -177,19 +183,24 @@ class _TextBlock(Block):
         self._rows, self._decimal = rows, table.decimal
 
     def column(self, index: int) -> Column:
-        return [row[index] for row in self._rows]
+        return self._texts([index])
 
     def values(self, index: int) -> list[Any]:
-        return [row[index].strip() for row in self._rows]
+        return [text.strip() for text in self._texts([index])]
+
+    def _texts(self, indices: Sequence[int]) -> list[str]:
+        """The cells of some columns as they are written, row by row."""
+        cells: Iterable[Any] = map(itemgetter(*indices), self._rows)
+        return list(chain.from_iterable(cells) if len(indices) > 1 else cells)
 
     def numbers(self, indices: Sequence[int]) -> HostArray:
-        cells: Iterable[Any] = map(itemgetter(*indices), self._rows)
-        texts: list[str] = list(chain.from_iterable(cells) if len(indices) > 1 else cells)
+        texts = self._texts(indices)
         if _is_plain("".join(texts)):
             with suppress(ValueError):
                 numbers = np.fromiter(map(self._number, texts), np.float64, len(texts))
                 return numbers.reshape(self.n_rows, len(indices))
-        return np.array([[self._number_at(row, index) for index in indices] for row in range(self.n_rows)])
+        places = [(row, index) for row in range(self.n_rows) for index in indices]
+        return np.array([self._number_at(*each) for each in zip(texts, places, strict=True)]).reshape(self.n_rows, len(indices))
 
     @property
     def _number(self) -> Any:
@@ -199,8 +210,8 @@ class _TextBlock(Block):
         exchanged = str.maketrans(",.", ".,")
         return lambda text: float(text.translate(exchanged))
 
-    def _number_at(self, row: int, index: int) -> float:
-        text = self._rows[row][index].strip(" \t")
+    def _number_at(self, text: str, place: tuple[int, int]) -> float:
+        text = text.strip(" \t")
         if text in MISSING:
             return np.nan
         try:
@@ -210,7 +221,27 @@ class _TextBlock(Block):
             remedy = "Correct it, or choose other columns."
             if _is_number(text.translate(str.maketrans(",.", ".,")) if self._decimal == "." else text):
                 remedy = f"The decimal mark is {self._decimal!r}; pass {setting('decimal', other)}."
-            raise FormatError(f"{self.where(row, index)}: {text!r:.60} is not a number. {remedy}") from None
+            raise FormatError(f"{self.where(*place)}: {text!r:.60} is not a number. {remedy}") from None
+
+
+class _ArrowBlock(_TextBlock):
+    """Lines that pyarrow has parsed: the numbers of some columns, and the text of the others."""
+
+    def __init__(
+        self, table: Text, parsed: tuple[HostArray, Any], columns: Sequence[int], first_line: int, first_row: int
+    ) -> None:
+        super().__init__(table, [], [], first_row)
+        self.n_rows = len(parsed[0])
+        self.lines = np.arange(first_line, first_line + self.n_rows)
+        self._columns, (self._numbers, self._text) = list(columns), parsed
+
+    def numbers(self, indices: Sequence[int]) -> HostArray:
+        return self._numbers if list(indices) == self._columns else super().numbers(indices)
+
+    def _texts(self, indices: Sequence[int]) -> list[str]:
+        assert set(self._columns).isdisjoint(indices), "of these columns the caller wanted numbers"
+        columns = [self._text.column(str(index)).to_pylist() for index in indices]
+        return columns[0] if len(columns) == 1 else list(chain.from_iterable(zip(*columns, strict=True)))
 
 
 def _is_plain(text: str) -> bool:
