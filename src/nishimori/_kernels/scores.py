@@ -64,9 +64,9 @@ class ScoreTotals(NamedTuple):
 
 def sums_scores(batch: Batch, betas: Sequence[float]) -> bool:
     """Whether `score_totals` takes these rows, which need not be checked, at all of these β, and is the fastest way."""
-    if batch.n_classes >= _MANY_CLASSES and _MANY_DOUBLINGS * len(doublings(betas)) <= len(betas):
+    if not is_read_in_c(batch.logits, min(betas, default=1.0), max(betas, default=1.0)):
         return False
-    return is_read_in_c(batch.logits, min(betas, default=1.0), max(betas, default=1.0))
+    return batch.n_classes < _MANY_CLASSES or _MANY_DOUBLINGS * len(doublings(betas)) > len(betas)
 
 
 def is_read_in_c(logits: Array, least: float, largest: float) -> bool:

@@ -31,7 +31,8 @@ class StepMemory:
         """Count with other penalties from now on."""
         difference = (precisions - self.precisions).astype(np.float32)
         if difference.any():
-            self.changes = [change + difference * step for step, change in zip(self.steps, self.changes, strict=True)]
+            for place, step in enumerate(self.steps):  # one after the other, so that little is in memory twice
+                self.changes[place] += difference * step
         self.precisions = precisions
 
     def add(self, step: HostArray, change: HostArray) -> None:
