@@ -236,7 +236,12 @@ class MeasureScores:
         if batch.clusters is not None or self.plan.score_places is None:
             return False
         betas = inverse_temperatures(self.maps)
-        return len(betas) == len(self.maps) and all(sums_scores(batch, beta) for beta in betas)
+        return len(betas) == len(self.maps) and sums_scores(batch, betas)
+
+    @property
+    def n_sums(self) -> int:
+        """How many times a kernel reads each row, so that progress is told as often as of other passes."""
+        return len(self.maps)
 
     def of_unchecked(self, batch: Batch) -> Sums | None:
         """The sums of rows that were not checked; None if a check is due. Asked only of those that `reads_unchecked`."""

@@ -3,17 +3,23 @@
 Only the C kernel does, in float64. For all else `nishimori._sums.predictions` has the numbers of each row.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nishimori._kernels import native
+from nishimori._kernels.block import doublings
 from nishimori._kernels.kernel import computes_in_c
 from nishimori._rows.batch import Batch
 from nishimori._support.arrays import Array, HostArray
 
 SCORES = ("wrong", "confidence", "nll", "brier")
 """The scores of a row: whether its answer is wrong, the probability of the predicted class, the loss, and the Brier score."""
+
+# `score_totals` takes an exponential per class and β. Sums of powers of one exponential serve a chain of β, each twice the one
+# before, and then every row takes some time for each β: with so many classes, and so many β per chain, less in all.
+_MANY_CLASSES, _MANY_DOUBLINGS = 512, 3
 
 # The square of a weight of this β, and its inverse, are far from the ends of float64.
 _LEAST = 1e-100
@@ -56,9 +62,11 @@ class ScoreTotals(NamedTuple):
     bins: BinTotals
 
 
-def sums_scores(batch: Batch, beta: float) -> bool:
-    """Whether `score_totals` takes these rows, which need not be checked, at this β."""
-    return is_read_in_c(batch.logits, beta, beta)
+def sums_scores(batch: Batch, betas: Sequence[float]) -> bool:
+    """Whether `score_totals` takes these rows, which need not be checked, at all of these β, and is the fastest way."""
+    if not is_read_in_c(batch.logits, min(betas, default=1.0), max(betas, default=1.0)):
+        return False
+    return batch.n_classes < _MANY_CLASSES or _MANY_DOUBLINGS * len(doublings(betas)) > len(betas)
 
 
 def is_read_in_c(logits: Array, least: float, largest: float) -> bool:

@@ -24,7 +24,8 @@ _ROWS_OF_LARGE = 2**16
 # view can be had.
 _MOST_RANDOM = 2**14
 
-# A pass that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second.
+# A pass that notices by itself what a check would refuse is given so many numbers that a call takes a tenth of a second. One
+# that reads each row several times says so (``n_sums``) and is given fewer.
 _UNCHECKED_NUMBERS = 2**26
 
 
@@ -105,7 +106,8 @@ class ArrayRows(Rows):
 
     def _sum_of_unchecked(self, pass_: Any, report: Report) -> Any:
         """The sum over rows as they are, or None if something has to be masked or refused, which is done in blocks."""
-        total, step = None, max(1, _UNCHECKED_NUMBERS // self.n_classes)
+        n_sums: int = getattr(pass_, "n_sums", 1)
+        total, step = None, max(1, _UNCHECKED_NUMBERS // (self.n_classes * n_sums))
         for start in range(0, self.n_rows, step):
             rows = slice(start, min(start + step, self.n_rows))
             sums = pass_.of_unchecked(self._unchecked_batch(rows))

@@ -285,6 +285,11 @@ def row_sum(x: Array) -> Array:
     return namespace(x).sum(x, axis=1, keepdims=True)
 
 
+def transposed(x: Array) -> Array:
+    """A table with rows and columns exchanged; NumPy's is a copy in which each new row lies in one piece."""
+    return np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) else namespace(x).permute_dims(x, (1, 0))
+
+
 def is_within(x: Array, largest: float) -> bool:
     """Whether all absolute values are at most ``largest``; not so if one is NaN."""
     if isinstance(x, np.ndarray):

@@ -77,6 +77,25 @@ def test_a_large_matrix_has_the_minimum_of_the_plain_formula():
     np.testing.assert_allclose(found.theta, expected, atol=1e-3)
 
 
+@pytest.mark.parametrize(("k", "is_matrix", "given"), [(12, True, [30.0, 90.0, 5.0]), (60, False, [30.0, 5.0])])
+def test_many_parameters_with_their_whole_curvature_have_the_minimum_of_the_plain_formula(k, is_matrix, given):
+    logits, labels = drawn(700, k)
+    search = searched(logits, labels, is_matrix, given)
+    assert search.is_exact
+    found = search.minimum()
+    np.testing.assert_allclose(found.theta, plain_minimum(logits, labels, 1.3, is_matrix, given), atol=2e-5)
+    assert found.residual < 1e-6
+
+
+def test_penalties_that_float32_cannot_see_beside_the_curvature_are_seen():
+    logits, labels = drawn(900, 12)
+    x = (logits - logits.mean(axis=1, keepdims=True)) / 1.3
+    given = [1e-5, 1e-5, 1e-5]
+    found = searched(logits, labels, True, given).minimum()
+    _, gradient = plain_loss(found.theta, x, labels, np.ones(900), True, given)
+    assert np.abs(gradient).max() < 1e-4
+
+
 def test_weights_in_other_units_change_nothing_but_the_penalties():
     logits, labels = drawn(300, 4)
     once = searched(logits, labels, True, [8.0, 20.0, 3.0]).minimum()
@@ -99,10 +118,10 @@ def exact_hessian(x, p, is_matrix):
     return np.einsum("nk,nka,nkb->ab", p, features, features) - mean.T @ mean
 
 
-@KINDS
-@pytest.mark.parametrize("n", [40, 600])
-def test_strengths_balance_what_the_data_determine_with_the_size_of_the_departures(is_matrix, n):
-    k = 4
+@pytest.mark.parametrize(
+    ("is_matrix", "n", "k"), [(False, 40, 4), (False, 600, 4), (True, 40, 4), (True, 600, 4), (True, 1500, 11)]
+)
+def test_strengths_balance_what_the_data_determine_with_the_size_of_the_departures(is_matrix, n, k):
     logits, labels = drawn(n, k)
     found = searched(logits, labels, is_matrix, None).minimum()
     x = (logits - logits.mean(axis=1, keepdims=True)) / 1.3

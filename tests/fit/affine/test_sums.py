@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 
-from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, Loss, RowGradients
+from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, Loss, LossSums, RowGradients
 from nishimori._rows.entry import open_rows
 from nishimori.errors import InputError
 
@@ -104,6 +104,44 @@ def test_factors_know_the_exact_curvature_of_diagonal_and_biases():
     np.testing.assert_allclose(factors.diagonal, exact[np.ix_(places, places)], atol=1e-9)
     off = np.diag(exact)[: N_CLASSES**2].reshape(N_CLASSES, -1)[~np.eye(N_CLASSES, dtype=bool)]
     assert factors.off_diagonal == pytest.approx(off.sum())
+
+
+@SHAPES
+def test_sums_in_float32_are_those_in_float64_up_to_rounding(shape):
+    point = somewhere(shape)
+    for pass_ in (Loss, Curve, Factor) if len(shape) == 2 else (Loss, Curve):
+        quick, exact = (flat_sums(DATA.gather(pass_(point, single=single))) for single in (True, False))
+        np.testing.assert_allclose(quick, exact, rtol=1e-5, atol=1e-4)
+        assert (quick != exact).any()
+
+
+def flat_sums(sums):
+    """All numbers of some sums in one array."""
+    parts = [flat_sums(each) if isinstance(each, LossSums) else np.ravel(each) for each in vars(sums).values()]
+    return np.concatenate(parts)
+
+
+def test_weights_that_float32_cannot_hold_are_no_reason_for_other_sums():
+    point, huge = somewhere((N_CLASSES, N_CLASSES)), 1e50
+    heavy = open_rows(LOGITS, LABELS, WEIGHTS * huge)
+    for pass_ in (Loss, Curve, Factor):
+        quick, exact = heavy.gather(pass_(point, single=True)), DATA.gather(pass_(point))
+        np.testing.assert_allclose(flat_sums(quick) / huge, flat_sums(exact), rtol=1e-5, atol=1e-4)
+
+
+def test_logits_far_from_zero_lose_no_digits_in_float32():
+    point = somewhere((N_CLASSES, N_CLASSES))
+    moved_up = open_rows(LOGITS + 1e7, LABELS, WEIGHTS)
+    quick = moved_up.gather(Loss(point, single=True))
+    np.testing.assert_allclose(flat_sums(quick), flat_sums(DATA.gather(Loss(point))), rtol=1e-5, atol=1e-4)
+
+
+def test_logits_that_no_exponential_holds_have_the_loss_of_the_formula():
+    point = AffinePoint(1.7, 1e4 * np.eye(N_CLASSES), np.zeros(N_CLASSES))
+    x = 1e4 * (LOGITS - LOGITS.mean(axis=1, keepdims=True)) / 1.7
+    expected = WEIGHTS @ (x.max(axis=1) - x[np.arange(60), LABELS])  # no class but the largest counts
+    for single, digits in ((False, 1e-12), (True, 1e-5)):
+        assert DATA.gather(Loss(point, single=single)).loss == pytest.approx(expected, rel=digits)
 
 
 def test_masked_classes_are_refused():

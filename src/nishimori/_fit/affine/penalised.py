@@ -1,8 +1,10 @@
 """The affine map of least penalised cross-entropy, with strengths that are given or chosen by marginal likelihood.
 
-The loss is convex, so there is one minimum. Up to `MOST_EXACT` parameters every reading of the data gives loss, gradient and
-the whole curvature, and damped Newton steps reach the minimum in a few readings. A larger matrix is searched by L-BFGS, in the
-units of an approximate curvature. Between searches the strengths follow from the departures that were found.
+The loss is convex, so there is one minimum. With few parameters every reading of the data gives loss, gradient and the whole
+curvature, and damped Newton steps reach the minimum in a few readings. With more of them the curvature takes far longer to sum
+than the gradient: L-BFGS then takes many steps in the units of one curvature. That is the whole one up to `MOST_EXACT`
+parameters, and an approximate one for a larger matrix. Between searches the strengths follow from the departures that were
+found.
 
 Where something is not penalised there may be no minimum: if some direction separates a class perfectly, the loss falls along it
 for ever, more and more slowly, and its curvature vanishes. At a minimum it does not: where one row is on the wrong side, others
@@ -10,18 +12,18 @@ are uncertain enough to balance it.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.optimize import minimize
 
+from nishimori._fit.affine.cholesky import Cholesky
 from nishimori._fit.affine.directions import Directions
 from nishimori._fit.affine.kronecker import Kronecker
 from nishimori._fit.affine.parameters import Parameters
+from nishimori._fit.affine.step_memory import StepMemory
 from nishimori._fit.affine.strengths import Evidence, usual_strengths
-from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, Loss, LossSums
+from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, FactorSums, Loss
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows, Sum
 from nishimori._support.arrays import HostArray
@@ -41,6 +43,16 @@ _MOST_ROUNDS, _MOST_ROUNDS_OF_LARGE = 25, 10
 
 # Newton's method needs a handful of readings; more mean that there is no minimum.
 _MOST_STEPS = 60
+
+# Up to so many factors and biases, the curvature takes about as long to sum as the gradient: ten classes for a matrix.
+_FEW_PARAMETERS = 110
+
+# The curvature is measured again where logits have changed by more than this since, as a root mean square. Below it, strengths
+# change by about a thousandth, where they have settled at two hundredths.
+_FAR = 0.03
+
+# Penalties of this share of the curvature are large beside its rounding in float32, about 1e-6.
+_LARGE_PENALTY = 1e-3
 
 # Where the data are separated, parameters go on by such steps while the loss hardly falls.
 _SHORT = 0.05
@@ -63,8 +75,22 @@ _HIDDEN = 1e-9
 # So many classes are named in a message.
 _MOST_NAMED = 5
 
-# L-BFGS: readings of one search while strengths still change, and in all.
-_ROUGH_READINGS, _MOST_READINGS = 6, 400
+# L-BFGS reads the data at most so often.
+_MOST_READINGS = 400
+
+# L-BFGS with the whole curvature goes on in float64 where the next step would lower the loss by less than this, and ends there
+# while strengths still change.
+_ROUGHLY_ENOUGH = 2e-6
+
+# With an approximate one it ends where all derivatives are smaller than this, in units of a standard deviation of the posterior
+# distribution: while strengths still change, and at last.
+_ROUGHLY_NEAR, _NEAR = 3e-3, 1e-3
+
+# A step along which the slope has fallen by less than this is continued (Wolfe's condition).
+_LESS_STEEP = 0.9
+
+# The relative rounding of a loss from numbers in float32.
+_SINGLE = 1e-7
 
 
 @dataclass(frozen=True)
@@ -123,7 +149,7 @@ class AffineSearch:
 
     def minimum(self) -> Minimum:
         """The minimum, at the strengths that were given or at those that fit best."""
-        method = _Newton(self) if self.is_exact else _LBFGS(self)
+        method = self._method()
         theta = self.parameters.start()
         if self.given is not None:
             self._refuse_empty_classes(theta, self.given)
@@ -139,6 +165,13 @@ class AffineSearch:
                 break
         theta, residual = method.least(theta, strengths, final=True)
         return Minimum(theta, strengths, evidence.determined, residual, self.n_readings)
+
+    def _method(self) -> "_Newton | _LBFGS":
+        """Newton's method where it is fast, or where there may be no minimum and parameters are few; otherwise L-BFGS."""
+        is_free = self.given is not None and not self.given.all()
+        if self.is_exact and (is_free or self.parameters.size - 1 <= _FEW_PARAMETERS):
+            return _Newton(self)
+        return _LBFGS(self, _ExactCurvature(self) if self.is_exact else _KroneckerCurvature(self))
 
     def _refuse_empty_classes(self, theta: HostArray, strengths: HostArray) -> None:
         """Raise if a class has no samples and nothing keeps its bias from going to minus infinity."""
@@ -217,8 +250,7 @@ class _Newton:
     def variances(self, theta: HostArray, strengths: HostArray) -> HostArray:
         """The posterior variance of each parameter at a minimum that was just found."""
         assert self.at is theta
-        precisions = self.search.parameters.precisions(strengths)
-        return np.diag(_solve(self.hessian, precisions, np.eye(len(precisions))))
+        return _factorise(self.hessian, self.search.parameters.precisions(strengths)).inverse_diagonal()
 
     def least(self, theta: HostArray, strengths: HostArray, *, final: bool) -> tuple[HostArray, float]:
         """The minimum, and the largest derivative there."""
@@ -230,7 +262,7 @@ class _Newton:
         enough = _ENOUGH if final else 1e-3 * _SETTLED
         for _ in range(_MOST_STEPS):
             gradient = self.gradient + precisions * theta
-            step = _solve(self.hessian, precisions, gradient)
+            step = _factorise(self.hessian, precisions).solve(gradient)
             gain = gradient @ step
             if gain <= enough:
                 return theta, float(np.abs(gradient).max() / self.weight)
@@ -318,73 +350,211 @@ class _Newton:
         raise self.search.not_found()
 
 
-class _LBFGS:
-    """L-BFGS in the units of an approximate curvature, which is measured once per search."""
+class _ExactCurvature:
+    """The whole curvature, in float32 where penalties are large beside its rounding."""
 
-    equal = None
+    rough_readings = 30
+    """How often the data are read at most in one search while strengths still change."""
+
+    def __init__(self, search: AffineSearch) -> None:
+        self.search = search
+        self.hessian: HostArray = np.zeros(0)
+        self.at: HostArray | None = None
+        self.penalised: HostArray | None = None
+
+    def _measure(self, theta: HostArray, *, single: bool) -> None:
+        search = self.search
+        sums = search.read(Curve(search.point(theta), single=single))
+        self.weight = float(sums.first.frequencies.sum() * search.unit)
+        self.by_bias = float(search.unit * np.diag(sums.hessian)[-search.parameters.n_classes :].mean())
+        hessian = search.unit * search.parameters.hessian(sums.hessian)
+        self.hessian = hessian.astype(np.float32) if single else hessian
+        self.at, self.penalised = theta, None
+
+    def _is_far(self, theta: HostArray) -> bool:
+        """Whether logits differ so much from those where the curvature was measured that it has to be measured again."""
+        if self.at is None:
+            return True
+        change = (theta - self.at).astype(self.hessian.dtype)
+        return bool(change @ (self.hessian @ change) > _FAR**2 * self.weight)
+
+    def means(self, theta: HostArray) -> tuple[HostArray, float]:
+        """The mean second derivative of each block, and that by a bias, also where there are none."""
+        self._measure(theta, single=True)
+        seconds = np.diag(self.hessian)
+        return np.array([seconds[places].mean() for places in self.search.parameters.members], dtype=float), self.by_bias
+
+    def penalise(self, theta: HostArray, strengths: HostArray) -> None:
+        """Be the curvature at a point with these penalties."""
+        precisions = self.search.parameters.precisions(strengths)
+        if self._is_far(theta):
+            self._measure(theta, single=True)
+        self.hides_penalties = bool((precisions[1:] < _LARGE_PENALTY * np.diag(self.hessian)[1:]).any())
+        if self.hides_penalties and self.hessian.dtype == np.float32:
+            self._measure(theta, single=False)
+        if self.penalised is None or (self.penalised != strengths).any():
+            self.factor, self.penalised = _factorise(self.hessian, precisions), strengths
+
+    def variances(self) -> HostArray:
+        """The posterior variance of each parameter."""
+        return self.factor.inverse_diagonal()
+
+    def solve(self, gradient: HostArray) -> HostArray:
+        """The change of the parameters whose product with the curvature is a gradient."""
+        return self.factor.solve(gradient).astype(gradient.dtype, copy=False)
+
+    def is_near(self, slope: "_Slope", *, final: bool) -> bool:
+        """Whether the next step would hardly lower the loss."""
+        enough = _ENOUGH if final and not slope.single else _ROUGHLY_ENOUGH
+        return bool(slope.gradient @ self.factor.solve(slope.gradient) <= enough)
+
+
+class _KroneckerCurvature:
+    """The curvature of a large matrix, taken for a Kronecker product."""
+
+    hides_penalties = False
+    rough_readings = 8
+    """How often the data are read at most in one search while strengths still change."""
 
     def __init__(self, search: AffineSearch) -> None:
         self.search = search
         self.at: HostArray | None = None
+        self.factored: FactorSums | None = None
+        self.factors: Kronecker
 
-    def _factors(self, theta: HostArray, strengths: HostArray) -> Kronecker:
-        search = self.search
+    def _measure(self, theta: HostArray) -> FactorSums:
         if self.at is not theta:
-            self.sums = search.read(Factor(search.point(theta))) * search.unit
+            self.sums = self.search.read(Factor(self.search.point(theta), single=True)) * self.search.unit
             self.at = theta
-        return Kronecker(search.parameters, self.sums, strengths)
+        return self.sums
+
+    def means(self, theta: HostArray) -> tuple[HostArray, float]:
+        """The mean second derivative of each block, and that by a bias."""
+        n, sums = self.search.parameters.n_classes, self._measure(theta)
+        seconds = np.diag(sums.diagonal)
+        by_bias = float(seconds[n:].mean())
+        return np.array([seconds[:n].mean(), sums.off_diagonal / (n * (n - 1)), by_bias]), by_bias
+
+    def penalise(self, theta: HostArray, strengths: HostArray) -> None:
+        """Be the curvature at a point with these penalties."""
+        sums = self._measure(theta)
+        is_known = self.factored is sums  # at other strengths, for the evidence
+        self.factors = self.factors.near(strengths) if is_known else Kronecker(self.search.parameters, sums, strengths)
+        self.factored = sums
+
+    def variances(self) -> HostArray:
+        """The approximate posterior variance of each parameter."""
+        return self.factors.variances
+
+    def solve(self, gradient: HostArray) -> HostArray:
+        """The change of the parameters whose product with the curvature is a gradient."""
+        return self.factors.solve(gradient)
+
+    def is_near(self, slope: "_Slope", *, final: bool) -> bool:
+        """Whether all derivatives are small, in units of a standard deviation of the posterior distribution."""
+        by_unit = self.factors.gradient(slope.gradient.astype(np.float32))
+        return bool(np.abs(by_unit).max() <= (_NEAR if final else _ROUGHLY_NEAR))
+
+
+class _LBFGS:
+    """L-BFGS in the units of a curvature that is measured once per search. It goes in float32; float64 has the last word.
+
+    Penalties that rounding in float32 would hide are left to Newton's method.
+    """
+
+    equal = None
+
+    def __init__(self, search: AffineSearch, curvature: _ExactCurvature | _KroneckerCurvature) -> None:
+        self.search = search
+        self.curvature = curvature
+        self.newton = _Newton(search)
+        self.slope: _Slope | None = None
+        self.memory = StepMemory(np.zeros(search.parameters.size))
 
     def curvatures(self, theta: HostArray) -> tuple[HostArray, float]:
-        """The mean second derivative of each block, and that by a bias."""
-        n = self.search.parameters.n_classes
-        self._factors(theta, np.ones(3))
-        seconds = np.diag(self.sums.diagonal)
-        by_bias = float(seconds[n:].mean())
-        return np.array([seconds[:n].mean(), self.sums.off_diagonal / (n * (n - 1)), by_bias]), by_bias
+        """The mean second derivative of each block, and that by a bias, also where there are none."""
+        return self.curvature.means(theta)
 
     def variances(self, theta: HostArray, strengths: HostArray) -> HostArray:
-        """The approximate posterior variance of each parameter."""
-        return self._factors(theta, strengths).variances
+        """The posterior variance of each parameter at a minimum."""
+        self.curvature.penalise(theta, strengths)
+        return self.curvature.variances()
 
     def least(self, theta: HostArray, strengths: HostArray, *, final: bool) -> tuple[HostArray, float]:
         """The minimum, or while strengths still change a point near it, and the largest derivative there."""
-        search, factors = self.search, self._factors(theta, strengths)
+        search, curvature = self.search, self.curvature
         precisions = search.parameters.precisions(strengths)
+        curvature.penalise(theta, strengths)
+        if curvature.hides_penalties:
+            return self.newton.least(theta, strengths, final=final)
+        self.memory.set_penalties(precisions)
+        last = search.n_readings + (_MOST_READINGS if final else curvature.rough_readings)
+        here = self._measure(theta, precisions, single=True)
+        while True:
+            is_near = curvature.is_near(here, final=final)
+            there = None if is_near else self._along(here, self.memory.step_from(here.gradient, curvature.solve), last)
+            if there is not None:
+                self.memory.add(there.theta - here.theta, there.gradient - here.gradient)
+                here = there
+            elif not final:
+                return here.theta, 0.0
+            elif here.single:
+                here = self._measure(here.theta, precisions, single=False)
+            elif is_near:
+                return here.theta, self._residual(here, strengths)
+            else:
+                raise search.not_found()
 
-        def measure(z: HostArray) -> tuple[float, HostArray]:
-            there = theta + factors.step(z)
-            sums = search.read(Loss(search.point(there)))
-            gradient = search.unit * search.parameters.gradient(sums) + precisions * there
-            return search.unit * sums.loss + precisions @ there**2 / 2, factors.gradient(gradient)
+    def _measure(self, theta: HostArray, precisions: HostArray, *, single: bool) -> "_Slope":
+        """The penalised loss and its gradient; those that were read last are not read again."""
+        search, known = self.search, self.slope
+        if known is None or known.theta is not theta or known.single != single:
+            sums = search.read(Loss(search.point(theta), single=single))
+            weight = float(sums.frequencies.sum() * search.unit)
+            known = _Slope(theta, search.unit * sums.loss, search.unit * search.parameters.gradient(sums), weight, single)
+            self.slope = known
+        return replace(known, loss=known.loss + precisions @ theta**2 / 2, gradient=known.gradient + precisions * theta)
 
-        readings = _MOST_READINGS if final else _ROUGH_READINGS
-        # Derivatives are in units of a standard deviation of the posterior distribution.
-        options = {"maxcor": 20, "maxfun": readings, "maxiter": readings, "gtol": 1e-3 if final else 1e-2, "ftol": 0.0}
-        found = minimize(measure, np.zeros(search.parameters.size), jac=True, method="L-BFGS-B", options=options)
-        if final and not found.success:
-            raise self.search.not_found()
-        there = theta + factors.step(found.x)
-        return there, self._residual(there, strengths) if final else 0.0
+    def _along(self, here: "_Slope", step: HostArray, last: int) -> "_Slope | None":
+        """A point along a step where the slope is less steep and the loss not higher, or None if none was found."""
+        steepest, share, low, high = float(here.gradient @ step), 1.0, 0.0, np.inf
+        rounding = (_SINGLE if here.single else 1e-13) * abs(here.loss)
+        while self.search.n_readings < last and share > 2.0**-30 and steepest < 0:
+            there = self._measure(here.theta + share * step, self.memory.precisions, single=here.single)
+            slope = float(there.gradient @ step)
+            is_lower = there.loss <= here.loss + rounding
+            if is_lower and abs(slope) <= _LESS_STEEP * -steepest:
+                return there
+            low, high = (share, high) if is_lower and slope < 0 else (low, share)
+            share = 4 * share if high == np.inf else (low + high) / 2
+        return None
 
-    def _residual(self, theta: HostArray, strengths: HostArray) -> float:
+    def _residual(self, here: "_Slope", strengths: HostArray) -> float:
         """The largest derivative that is left, per unit of weight; raises where the next step would still be long."""
-        search = self.search
-        sums: LossSums = search.read(Loss(search.point(theta)))
-        gradient = search.unit * search.parameters.gradient(sums) + search.parameters.precisions(strengths) * theta
         if not strengths.all():
-            factors = self._factors(theta, strengths)
-            if np.abs(factors.step(factors.gradient(gradient))).max() > _SHORT:
+            self.curvature.penalise(here.theta, strengths)
+            if np.abs(self.curvature.solve(here.gradient)).max() > _SHORT:
                 raise self.search.not_found()
-        return float(np.abs(gradient).max() / sums.frequencies.sum() / search.unit)
+        return float(np.abs(here.gradient).max() / here.weight)
 
 
-def _solve(hessian: HostArray, precisions: HostArray, right: HostArray) -> HostArray:
-    """The solution of the linear equations whose matrix is the curvature with its penalties, which are all positive."""
-    try:
-        found: HostArray = cho_solve(cho_factor(hessian + np.diag(precisions)), right)
-    except LinAlgError:
-        raise _curvature_error() from None
-    return found
+@dataclass(frozen=True, eq=False)
+class _Slope:
+    """The loss and its gradient at one point, with penalties or without, from numbers in float32 or float64."""
+
+    theta: HostArray
+    loss: float
+    gradient: HostArray
+    weight: float
+    single: bool
+
+
+def _factorise(hessian: HostArray, precisions: HostArray) -> Cholesky:
+    """The Cholesky factor of the curvature with its penalties, which are all positive."""
+    factor = Cholesky.of(hessian, precisions)
+    if factor is None:
+        raise _curvature_error()
+    return factor
 
 
 def _curvature_error() -> NotConvergedError:

@@ -7,18 +7,22 @@ difference of means under the model and at the labels, its curvature the covaria
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from nishimori._fit.bias_sums import centre_logits
 from nishimori._fit.conditions import refuse_masks
 from nishimori._rows.batch import Batch
 from nishimori._support import arrays
-from nishimori._support.arrays import Array, HostArray, row_max, row_sum
-from nishimori.maps.softmax import log_softmax
+from nishimori._support.arrays import Array, HostArray, namespace, row_max, row_sum
 
-# How many numbers a table of a pass may have besides the batch itself: 32 MiB of float64.
-_LARGEST_TABLE = 2**22
+# The exponentials of numbers up to this size, and their sums, are normal numbers of float32.
+_MODERATE = 60.0
+
+# How many numbers the tables of a pass may have besides the batch itself: 2 MiB of float64, which stay in the cache of a CPU,
+# and 32 MiB elsewhere.
+_LARGEST_TABLE, _LARGEST_DEVICE_TABLE = 2**18, 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,47 +123,50 @@ class FactorSums:
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """The pass that sums the loss and its gradient."""
+    """The pass that sums the loss and its gradient; with ``single`` from numbers in float32, on the way to a minimum."""
 
     point: AffinePoint
+    single: bool = False
 
     def __call__(self, batch: Batch) -> LossSums:
-        return AffineRows(batch, self.point).loss_sums()
+        return AffineRows(batch, self.point, single=self.single).loss_sums()
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The pass that sums the loss, its gradient and its whole curvature."""
+    """The pass that sums the loss, its gradient and its whole curvature; with ``single`` from numbers in float32."""
 
     point: AffinePoint
+    single: bool = False
 
     def __call__(self, batch: Batch) -> CurvedSums:
-        rows = AffineRows(batch, self.point)
-        hessian = rows.matrix_hessian() if self.point.is_matrix else rows.diagonal_hessian()
-        return CurvedSums(rows.loss_sums(), hessian)
+        rows = AffineRows(batch, self.point, single=self.single)
+        return CurvedSums(rows.loss_sums(), rows.hessian())
 
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """The pass that sums the two factors of an approximate curvature."""
+    """The pass that sums the two factors of an approximate curvature; with ``single`` from numbers in float32."""
 
     point: AffinePoint
+    single: bool = False
 
     def __call__(self, batch: Batch) -> FactorSums:
-        rows = AffineRows(batch, self.point)
-        xp, host, x, p = batch.xp, arrays.on_host, rows.x, rows.p
+        rows = AffineRows(batch, self.point, single=self.single)
+        xp, x, p, weights = batch.xp, rows.x, rows.p, rows.weights
         inputs = xp.concat([x, xp.ones_like(x[:, :1])], axis=1)
-        told = (1 - xp.sum(p * p, axis=1)) * batch.weights
+        told = (1 - xp.sum(p * p, axis=1)) * weights
         heavy = inputs * xp.sqrt(told)[:, None]
         diagonal = rows.diagonal_hessian()
         n = self.point.bias.shape[0]
-        varied = xp.sum((p * (1 - p) * batch.weights[:, None]) * (row_sum(x * x) - x * x))
+        squares = x * x
+        varied = xp.sum((p * (1 - p) * weights[:, None]) * (row_sum(squares) - squares), axis=0)
         return FactorSums(
             classes=diagonal[n:, n:],
-            inputs=host(heavy.T @ heavy),
-            told=float(xp.sum(told)),
+            inputs=rows.sums(heavy.T @ heavy),
+            told=float(rows.sums(xp.sum(told))),
             diagonal=diagonal,
-            off_diagonal=float(varied),
+            off_diagonal=float(rows.sums(varied).sum()),
         )
 
 
@@ -176,66 +183,136 @@ class RowGradients:
         return np.concatenate([by_scale.reshape(len(x), -1), gaps], axis=1)
 
 
-class AffineRows:
-    """The rows of a batch at a point: tables of a block."""
+def _row_sum(table: Array) -> Array:
+    """The sum of each row, by BLAS, which is several times faster for few classes."""
+    return (table @ namespace(table).ones_like(table[0, :]))[:, None]
 
-    def __init__(self, batch: Batch, point: AffinePoint) -> None:
+
+class AffineRows:
+    """The rows of a batch at a point: tables of a block, in float64 or, with ``single``, in float32."""
+
+    def __init__(self, batch: Batch, point: AffinePoint, *, single: bool = False) -> None:
         refuse_masks(batch.has_masks)
         xp = batch.xp
         self.batch, self.point = batch, point
-        self.x = (log_softmax if point.of_log else centre_logits)(batch.double) / point.temperature
-        scale, bias = arrays.on_device_of(point.scale, self.x), arrays.on_device_of(point.bias, self.x)
-        mapped = (self.x @ scale.T if point.is_matrix else self.x * scale) + bias
-        self.u = mapped - row_max(mapped)
-        powers = xp.exp(self.u)
-        self.total = row_sum(powers)
-        self.p = powers / self.total
+        logits = batch.logits if single else batch.double
+        # Differences are exact, whatever constant a row has: they may be rounded, logits may not.
+        x = logits - (row_max(logits) if point.of_log else logits[:, :1])
+        x = xp.astype(x, xp.float32, copy=False) if single else x
+        x -= xp.log(row_sum(xp.exp(x))) if point.of_log else _row_sum(x) / int(x.shape[1])
+        x /= point.temperature
+        scale, bias = (
+            arrays.on_device_of(each.astype(np.float32) if single else each, x) for each in (point.scale, point.bias)
+        )
+        mapped = x @ scale.T if point.is_matrix else x * scale
+        mapped += bias
+        if not arrays.is_within(mapped, _MODERATE):
+            mapped -= row_max(mapped)
+        # Weights may be larger than any number of float32. Sums are multiplied by their unit afterwards.
+        self.unit = float(xp.max(batch.weights)) if single else 1.0
+        self.x, self.weights = x, xp.astype(batch.weights / self.unit, x.dtype) if single else batch.weights
+        self.at_label = batch.at(mapped, batch.labels)
+        self.p = xp.exp(mapped)
+        self.total = _row_sum(self.p)
+        self.p /= self.total
+
+    def sums(self, table: Array) -> HostArray:
+        """Sums with the weights of this block as float64, in which blocks are added, and in the unit of weights as they are."""
+        found = arrays.on_host(table).astype(np.float64, copy=False)
+        return found if self.unit == 1 else found * self.unit
 
     @property
     def gaps(self) -> Array:
         """P minus 1 at the label."""
-        xp = self.batch.xp
-        columns = arrays.on_device_of(np.arange(self.batch.n_classes), self.x)
-        return self.p - xp.astype(self.batch.labels[:, None] == columns[None, :], self.p.dtype)
+        p, labels = self.p, self.batch.labels
+        if isinstance(p, np.ndarray):
+            gaps = p.copy()
+            gaps[np.arange(len(p)), labels] -= 1
+            return gaps
+        columns = arrays.on_device_of(np.arange(self.batch.n_classes), p)
+        return p - self.batch.xp.astype(labels[:, None] == columns[None, :], p.dtype)
 
     def loss_sums(self) -> LossSums:
         """The loss and its gradient."""
         batch, host = self.batch, arrays.on_host
-        losses = batch.xp.log(self.total[:, 0]) - batch.at(self.u, batch.labels)
-        heavy = self.gaps * batch.weights[:, None]
+        losses = batch.xp.astype(batch.xp.log(self.total[:, 0]) - self.at_label, batch.weights.dtype, copy=False)
+        heavy = self.gaps
+        heavy *= self.weights[:, None]
         by_scale = heavy.T @ self.x if self.point.is_matrix else batch.xp.sum(heavy * self.x, axis=0)
         frequencies = np.bincount(host(batch.labels), host(batch.weights), batch.n_classes)
-        return LossSums(batch.total(losses), host(by_scale), host(batch.xp.sum(heavy, axis=0)), frequencies)
+        return LossSums(batch.total(losses), self.sums(by_scale), self.sums(batch.xp.sum(heavy, axis=0)), frequencies)
+
+    def hessian(self) -> HostArray:
+        """The second derivatives by all factors and by the biases."""
+        return self.matrix_hessian() if self.point.is_matrix else self.diagonal_hessian()
 
     def diagonal_hessian(self) -> HostArray:
         """The second derivatives by the diagonal of the scale and by the biases, (2K, 2K)."""
-        xp, x, heavy = self.batch.xp, self.x, self.p * self.batch.weights[:, None]
+        xp, x, heavy = self.batch.xp, self.x, self.p * self.weights[:, None]
         pulled = xp.concat([self.p * x, self.p], axis=1)
-        pulled = pulled * xp.sqrt(self.batch.weights)[:, None]  # a product with itself takes half the time
-        both = arrays.on_host(pulled.T @ pulled)
-        squares, means, total = (arrays.on_host(xp.sum(heavy * each, axis=0)) for each in (x * x, x, xp.ones_like(x)))
-        return np.block([[np.diag(squares), np.diag(means)], [np.diag(means), np.diag(total)]]) - both
+        pulled *= xp.sqrt(self.weights)[:, None]  # a product with itself takes half the time
+        hessian = -self.sums(pulled.T @ pulled)
+        heavy_x = heavy * x
+        squares, means, total = (self.sums(xp.sum(each, axis=0)) for each in (heavy_x * x, heavy_x, heavy))
+        n, every = len(total), np.arange(len(total))
+        for rows, columns, values in ((0, 0, squares), (0, n, means), (n, 0, means), (n, n, total)):
+            hessian[rows + every, columns + every] += values
+        return hessian
 
     def matrix_hessian(self) -> HostArray:
         """The second derivatives by all factors and by the biases, (K² + K, K² + K)."""
-        n, width = self.batch.n_classes, self.batch.n_classes + 1
-        total = np.zeros((n * width, n * width))
-        own = np.zeros((n, width, width))
-        for inputs, p in self._pieces(n * width):
-            pulled = self.batch.xp.reshape(p[:, :, None] * inputs[:, None, :], (-1, n * width))
-            total -= arrays.on_host(pulled.T @ pulled)
-            own += arrays.on_host(pulled.T @ inputs).reshape(n, width, width)
-        for i in range(n):
-            total[i * width : (i + 1) * width, i * width : (i + 1) * width] += own[i]
-        # The biases, which are the last input of each class, are to come last.
-        order = np.arange(n * width).reshape(n, width)
-        order = np.concatenate([order[:, :-1].ravel(), order[:, -1]])
-        return total[np.ix_(order, order)]
+        # Up to its sign, an entry for two classes is Σw·p_a·p_b·ξ_i·ξ_j with ξ = (x, 1). It is the same for (b, a) and for
+        # (j, i), so that the product of two tables, of pairs of classes and of pairs of inputs, has all that differ. Those of
+        # a class with itself follow, because probabilities sum to 1.
+        pairs, where = _pairs_of(self.batch.n_classes)
+        products: HostArray = np.zeros((pairs.shape[1], (len(pairs) + 1) * (len(pairs) + 2) // 2))
+        for classes, inputs in self._pairs(sum(products.shape)):
+            products += self.sums(classes @ inputs.T)
+        found: HostArray = np.concatenate([-products, pairs @ products]).ravel()[where]
+        return found
 
-    def _pieces(self, n_columns: int) -> Iterator[tuple[Array, Array]]:
-        """(x, 1) times the root of the weight, and p: some rows at a time, so few that a table of n_columns stays small."""
-        xp, step = self.batch.xp, max(1, _LARGEST_TABLE // n_columns)
-        inputs = xp.concat([self.x, xp.ones_like(self.x[:, :1])], axis=1) * xp.sqrt(self.batch.weights)[:, None]
+    def _pairs(self, n_products: int) -> Iterator[tuple[Array, Array]]:
+        """Weighted products of two probabilities, and products of two of (x, 1): a column per row, of some rows at a time."""
+        xp, largest = self.batch.xp, _LARGEST_TABLE if isinstance(self.x, np.ndarray) else _LARGEST_DEVICE_TABLE
+        step = max(1, largest // n_products)
         for start in range(0, self.batch.n_rows, step):
             rows = slice(start, min(start + step, self.batch.n_rows))
-            yield inputs[rows, :], self.p[rows, :]
+            p, x = arrays.transposed(self.p[rows, :]), arrays.transposed(self.x[rows, :])
+            x = xp.concat([x, xp.ones_like(x[:1, :])])
+            heavy = p * self.weights[rows]
+            yield _products(xp, p, heavy, 1), _products(xp, x, x, 0)
+
+
+@lru_cache(maxsize=2)
+def _pairs_of(n_classes: int) -> tuple[HostArray, HostArray]:
+    """Which class is in which pair, (K, pairs), and where each second derivative is among sums over pairs.
+
+    The sums are those of each pair of classes, and then of each class with itself, by all pairs of inputs.
+    """
+    n, width = n_classes, n_classes + 1
+    one, other = np.triu_indices(n, 1)
+    number = np.arange(len(one))
+    contains = np.zeros((n, len(one)))
+    contains[one, number] = contains[other, number] = 1.0
+    of_classes = np.diag(len(one) + np.arange(n))
+    of_classes[one, other] = of_classes[other, one] = number
+    first, second = np.triu_indices(width)
+    of_inputs = np.zeros((width, width), dtype=np.intp)
+    of_inputs[first, second] = of_inputs[second, first] = np.arange(len(first))
+    # The bias is the last input of each class, and the biases of all classes are to come last.
+    classes = np.concatenate([np.repeat(np.arange(n), n), np.arange(n)])
+    inputs = np.concatenate([np.tile(np.arange(n), n), np.full(n, n)])
+    where = of_classes[np.ix_(classes, classes)] * len(first) + of_inputs[np.ix_(inputs, inputs)]
+    return contains, where.astype(np.int32)
+
+
+def _products(xp: Any, table: Array, other: Array, first: int) -> Array:
+    """Each row of ``other`` times all rows of ``table`` from ``first`` rows after it, one below the other."""
+    n = int(table.shape[0])
+    if not isinstance(table, np.ndarray):
+        return xp.concat([table[one + first :, :] * other[one : one + 1, :] for one in range(n - first)])
+    sizes = np.arange(n - first, 0, -1)
+    found = np.empty((sizes.sum(), table.shape[1]), dtype=table.dtype)
+    for one, (size, end) in enumerate(zip(sizes, sizes.cumsum(), strict=True)):
+        np.multiply(table[one + first :], other[one], out=found[end - size : end])
+    return found
