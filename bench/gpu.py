@@ -1,11 +1,13 @@
-"""Time to find both temperatures of logits on a CUDA device, beside one read of them and the usual ways.
+"""Time of fits, scorecards and sketches of logits on a CUDA device, beside one read of them and the usual ways.
 
-    python bench/gpu.py                                  # all sizes; a Markdown table in bench/results/gpu.md
-    python bench/gpu.py 1000000x1000 65536x128000:bfloat16 --repeats 50 --output table.md
+    python bench/gpu.py                                  # all sizes; Markdown tables in bench/results/gpu.md
+    python bench/gpu.py 1000000x1000 65536x128000:bfloat16 --sums 32768x151936:bfloat16 --repeats 50 --output table.md
 
-Each cell is the median (and the best) of many runs in milliseconds and the relative error of T. The error is that against a
-float64 solution for the stored logits, computed in blocks on the device. One run of the slow ways is enough where it takes
-seconds. Data are drawn on the device: labels follow the softmax of the logits at T = 1.6, and 80 to 95 % are right.
+Each cell of the first table is the median (and the best) of many runs in milliseconds and the relative error of T. The error is
+that against a float64 solution for the stored logits, computed in blocks on the device. The second table has `evaluate` and
+`Sketch.update`, also in units of one read, with the largest error of a metric, and of T from the sketch. One run of the slow
+ways is enough where it takes seconds. Data are drawn on the device: labels follow the softmax of the logits at T = 1.6, and 80
+to 95 % are right.
 
 This is an easy T: searches on a device start at T = 1.5. Of 10,000 x 10 logits they take two readings at T = 1.6, but three at
 T = 1 or 3, and four at T = 0.5 or 5. Larger data have these readings in their samples.
@@ -17,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from scipy.optimize import root_scalar
@@ -27,6 +29,7 @@ import nishimori
 TRUE_T = 1.6
 SIZES = ("1000000x1000", "65536x128000:bfloat16", "10000000x10", "50000x1000", "10000x10")
 GOALS = dict(zip(SIZES, (5.0, 30.0, 4.0, 1.0, 0.6), strict=True))  # milliseconds for both temperatures on an H200
+SUM_SIZES = ("32768x151936:bfloat16", "1000000x1000", "10000000x10", "50000x1000", "10000x10")
 NOTE = (
     "Searches start at T = 1.5, near the T = 1.6 of these data; others take one or two readings more, of samples of large data."
 )
@@ -155,7 +158,45 @@ WAYS: dict[str, Callable[[torch.Tensor, torch.Tensor], Fitted]] = {
 }
 
 
-def timed(run: Callable[[], Fitted], repeats: int, limit: float = 2.0) -> tuple[list[float], Fitted]:
+def metrics(logits: torch.Tensor, labels: torch.Tensor, n_bins: int = 15) -> dict[str, float]:
+    """The metrics of `nishimori.evaluate` at T = 1 in float64, from the definitions."""
+    sums, bins = (torch.zeros(shape, dtype=torch.float64, device="cuda") for shape in ((4,), (2, n_bins)))
+    edges = torch.arange(1, n_bins, dtype=torch.float64, device="cuda") / n_bins
+    for rows in blocks(*logits.shape, elements=2**26):
+        label = labels[rows]
+        log_p = torch.log_softmax(logits[rows].double(), dim=1)
+        confidence, right = log_p.amax(dim=1).exp(), logits[rows].argmax(dim=1) == label
+        at_label = log_p.gather(1, label[:, None])[:, 0]
+        brier = log_p.mul_(2).exp_().sum(dim=1) - 2 * at_label.exp() + 1
+        sums += torch.stack([x.double().sum() for x in (~right, confidence, -at_label, brier)])
+        own = torch.nn.functional.one_hot(torch.searchsorted(edges, confidence), n_bins).double()
+        bins += torch.stack([confidence, right.double()]) @ own
+    found = dict(zip(("error", "confidence", "nll", "brier"), (sums / len(labels)).tolist(), strict=True))
+    return found | {"ece": float((bins[0] - bins[1]).abs().sum() / len(labels))}
+
+
+def sum_row(size: str, repeats: int) -> str:
+    """The line of the second table for one size."""
+    shape, _, dtype = size.partition(":")
+    n, k = (int(x) for x in shape.split("x"))
+    logits, labels = data(n, k, getattr(torch, dtype or "float32"))
+    reads, _ = timed(lambda: one_read(logits, labels), repeats)
+    one = sorted(reads)[len(reads) // 2]
+    cards, _ = timed(lambda: nishimori.evaluate(logits, labels), repeats)
+    card, expected = nishimori.evaluate(logits, labels), metrics(logits, labels)
+    off = max(abs(getattr(card, name) / value - 1) for name, value in expected.items())
+    sketches, _ = timed(lambda: nishimori.Sketch().update(logits, labels), repeats)
+    found, exact = nishimori.temperatures(nishimori.Sketch().update(logits, labels)), reference(logits, labels, Fitted())
+    wrong = max(abs(found.ec / exact.ec - 1), abs(found.ts / exact.ts - 1))
+    cells = [f"{n:,} × {k:,} {dtype or 'float32'}", milliseconds(one)]
+    for times, error in ((cards, off), (sketches, wrong)):
+        middle = sorted(times)[len(times) // 2]
+        cells.append(f"{milliseconds(middle)} = {middle / one:.1f} reads · {error:.1e}")
+    print(" | ".join(cells), flush=True)
+    return "| " + " | ".join(cells) + " |"
+
+
+def timed(run: Callable[[], Any], repeats: int, limit: float = 2.0) -> tuple[list[float], Any]:
     """Seconds of each run after two to warm up, and the temperatures; runs end when they took ``limit`` together."""
     times: list[float] = []
     for i in range(repeats + 2):
@@ -209,6 +250,7 @@ def main() -> None:
     """Write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", default=SIZES, help="rows x classes, then : and the dtype if it is not float32")
+    parser.add_argument("--sums", nargs="*", default=SUM_SIZES, help="the same of the second table")
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--no-peers", action="store_true", help="one read and nishimori only")
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -222,9 +264,14 @@ def main() -> None:
         "| " + " | ".join(["size", "goal", *ways, "T of EC, TS"]) + " |",
         "|---" * (len(ways) + 3) + "|",
     ]
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     for size in options.sizes:
         lines.append(row(size, options.repeats, ways))
-        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text("\n".join(lines) + "\n")
+    lines += ["", "Scorecards and sketches: milliseconds, in units of one `amax`, and the largest relative error.", ""]
+    lines += ["| size | one `amax` | `evaluate`, of metrics | `Sketch.update`, of T |", "|---" * 4 + "|"]
+    for size in options.sums:
+        lines.append(sum_row(size, options.repeats))
         options.output.write_text("\n".join(lines) + "\n")
 
 

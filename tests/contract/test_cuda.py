@@ -232,6 +232,97 @@ def test_methods_are_compared_on_the_device():
     assert there.verdicts == here.verdicts
 
 
+# Scorecards and sketches, whose sums are made by one kernel.
+
+
+@DTYPES
+@pytest.mark.parametrize("k", [2, 10, 1000])
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_metrics_agree_with_the_definition_on_the_stored_values(k, dtype, temperature):
+    tensor, stored, labels = on_device(3000 if k < 100 else 300, k, dtype)
+    card = nishimori.evaluate(tensor, torch.from_numpy(labels).cuda(), temperature=temperature)
+    p, right = reference.softmax(stored, temperature), reference.right(stored, labels)
+    assert card.accuracy == pytest.approx(right.mean(), rel=1e-12)
+    assert card.confidence == pytest.approx(p.max(axis=1).mean(), rel=1e-6)
+    assert card.nll == pytest.approx(reference.nll(stored, labels, temperature), rel=1e-6)
+    assert card.brier == pytest.approx(reference.brier(stored, labels, temperature), rel=1e-6)
+    assert card.ece == pytest.approx(reference.ece(p.max(axis=1), right, np.arange(16) / 15), rel=1e-5)
+
+
+def test_scorecards_of_weights_masks_ties_and_clusters_are_those_of_the_host():
+    tensor, stored, labels, weights, _ = with_ties_and_masks(3000, 10, torch.float32)
+    at, documents = torch.from_numpy(labels).cuda(), np.arange(3000) // 4
+    for options in (
+        {"sample_weight": weights},
+        {"sample_weight": weights, "counts": True},
+        {"sample_weight": weights, "clusters": documents},
+        {"sample_weight": weights, "strategy": "quantile"},
+        {"sample_weight": weights, "n_bins": 200},
+    ):
+        there, here = nishimori.evaluate(tensor, at, **options), nishimori.evaluate(stored, labels, **options)
+        assert there.n_samples == here.n_samples
+        assert there.n_clusters == here.n_clusters
+        for name in ("error", "confidence", "gap", "ece", "brier", "nll"):
+            assert getattr(there, name) == pytest.approx(getattr(here, name), rel=1e-6), (name, options)
+            assert getattr(there, f"{name}_se") == pytest.approx(getattr(here, f"{name}_se"), rel=1e-5), (name, options)
+        np.testing.assert_allclose(there.reliability.weight, here.reliability.weight, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "measure", [nishimori.evaluate, lambda *rows: nishimori.Sketch().update(*rows)], ids=["card", "sketch"]
+)
+@HALF_AND_SINGLE
+def test_a_scorecard_and_a_sketch_copy_no_more_than_a_corner_of_the_logits(monkeypatch, measure, dtype):
+    tensor, _, labels = on_device(60_000, 100, dtype)
+    at, sizes, own = torch.from_numpy(labels).cuda(), [], torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda self: sizes.append(self.numel()) or own(self))
+    monkeypatch.setattr(arrays, "on_device_of", lambda *_: pytest.fail("copied to the device"))
+    measure(tensor, at)
+    assert max(sizes) < 10_000
+
+
+@pytest.mark.parametrize(
+    "measure", [nishimori.evaluate, lambda *rows: nishimori.Sketch().update(*rows)], ids=["card", "sketch"]
+)
+def test_bad_values_and_labels_of_scorecards_and_sketches_are_named(measure):
+    tensor, _, labels = on_device(3000, 10, torch.bfloat16)
+    at = torch.from_numpy(labels).cuda()
+    for value, shown in ((float("nan"), "nan"), (float("inf"), "inf")):
+        bad = tensor.clone()
+        bad[2998, 3] = value
+        with pytest.raises(InputError, match=rf"must not contain NaN or \+inf, got {shown} in row 2998, column 3"):
+            measure(bad, at)
+    bad = tensor.clone()
+    bad[2998] = -float("inf")
+    with pytest.raises(InputError, match="only -inf in row 2998"):
+        measure(bad, at)
+    wrong = at.clone()
+    wrong[2998] = 10
+    with pytest.raises(InputError, match="`labels` must be from 0 to 9, got 10 in row 2998"):
+        measure(tensor, wrong)
+
+
+@DTYPES
+@pytest.mark.parametrize("k", [2, 10, 1000])
+def test_a_sketch_of_tensors_has_the_sums_of_a_sketch_of_arrays(k, dtype):
+    tensor, stored, labels = on_device(3000 if k < 100 else 300, k, dtype)
+    weights = np.random.default_rng(0).exponential(size=len(labels))
+    for heavy in (None, weights):
+        there = nishimori.Sketch().update(tensor, torch.from_numpy(labels).cuda(), heavy)
+        here = nishimori.Sketch().update(stored, labels, heavy)
+        for name, values in here.state.items():
+            np.testing.assert_allclose(there.state[name], values, rtol=1e-9, atol=1e-9 * np.abs(values).max(), err_msg=name)
+        found = temperatures(there)
+        assert found.ec == pytest.approx(reference.ec_temperature(stored, labels, heavy), rel=1e-8)
+        assert found.ts == pytest.approx(reference.ts_temperature(stored, labels, heavy), rel=1e-8)
+
+
+def test_a_sketch_of_masked_tensors_is_that_of_arrays():
+    tensor, stored, labels, weights, _ = with_ties_and_masks(3000, 10, torch.bfloat16)
+    there, here = nishimori.Sketch().update(tensor, labels, weights), nishimori.Sketch().update(stored, labels, weights)
+    assert temperatures(there).ec == pytest.approx(temperatures(here).ec, rel=1e-9)
+
+
 # More than one temperature: the same maps and the same fits on the device and on the host.
 
 GROUPS = np.array(["north", "south", "west"])[np.random.default_rng(3).integers(0, 3, 6000)]

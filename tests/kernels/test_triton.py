@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from node_cases import GRIDS, N_BINS, SCALE, check_sums, random_rows
 
 torch = pytest.importorskip("torch")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -25,6 +26,9 @@ TOLERANCES = {"fast": 5e-6, "accurate": 5e-6, "double": 1e-12}
 # Few and many classes, with rows that begin at multiples of 16 bytes and rows that do not; more than one tile and one chunk.
 N_CLASSES = [2, 10, 32, 33, 100, 1000, 1001, 5000, 70_000]
 BETAS = (0.3, 1.0, 2.5)
+
+# The interpreter takes seconds for what a device does in a millisecond.
+SEEDS = range(2) if INTERPRETED else range(60)
 
 on_a_device = pytest.mark.skipif(INTERPRETED, reason="too slow when interpreted")
 
@@ -283,4 +287,199 @@ def test_chains_of_doubling_betas_are_short_and_hold_each_beta_once():
     assert sorted(i for chain in chains for i, _ in chain) == list(range(len(betas)))
     assert all(len(chain) <= triton._LONGEST_CHAIN for chain in chains)
     assert all(chain[j][1] == 2 * chain[j - 1][1] for chain in chains for j in range(1, len(chain)))
-    assert len(chains) == 8
+    assert len(chains) == 4
+    assert len(triton._chains([2.0**j for j in range(30)])) == 3
+
+
+# Scores: from probabilities in extended precision.
+
+
+def weights_for(n, *, weighted):
+    return torch.linspace(0.1, 3, n, dtype=torch.float64, device=DEVICE) if weighted else None
+
+
+def confidences(logits, beta):
+    z = logits.double().cpu().numpy().astype(np.longdouble)
+    p = np.exp(beta * (z - z.max(axis=1, keepdims=True)))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def score_sums(logits, labels, weights, beta, inner, *, counts):
+    """The sums over all rows and per bin, from the definitions."""
+    p, labels, rows = confidences(logits, beta), labels.cpu().numpy(), np.arange(len(labels))
+    w = np.ones(len(labels)) if weights is None else weights.cpu().numpy()
+    u = w if counts else w**2
+    top = logits.double().cpu().numpy().argmax(axis=1)
+    c, r = p[rows, top], (top == labels).astype(float)
+    truth = np.zeros(p.shape)
+    truth[rows, labels] = 1
+    scores = np.array([1 - r, c, -np.log(p[rows, labels]), ((p - truth) ** 2).sum(axis=1)])
+    means = scores @ u / u.sum()
+    sums = [w.sum(), u.sum(), *(scores @ w), *means, *((scores - means[:, None]) ** 2 @ u)]
+    places = np.searchsorted(inner, c.astype(float))
+    columns = (w, w * c, w * r, w**2, u * (c - r) ** 2, u * (c - r), u * c * (1 - c))
+    bins = [np.bincount(places, each.astype(float), len(inner) + 1) for each in columns]
+    return np.array(sums, dtype=float), np.stack(bins, axis=1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("k", [2, 10, 33, 1000, 5001])
+def test_sums_of_scores_are_those_of_the_definitions(monkeypatch, k, weighted, counts, mode):
+    monkeypatch.setattr(triton, "_MANY_WEIGHTS", 0 if mode == "fast" else np.inf)
+    logits, labels = data(6 if k > 1000 else 40, k, torch.float64 if mode == "double" else torch.bfloat16)
+    weights, inner = weights_for(len(labels), weighted=weighted), np.arange(1, 15) / 15
+    sums, bins, is_unusual = triton.score_sums(logits, labels, weights, 0.7, inner, counts=counts)
+    expected, per_bin = score_sums(logits, labels, weights, 0.7, inner, counts=counts)
+    assert not is_unusual
+    rtol = 1e-12 if mode == "double" else 1e-6
+    np.testing.assert_allclose(sums, expected, rtol=rtol)
+    np.testing.assert_allclose(bins, per_bin, rtol=rtol, atol=rtol)
+    np.testing.assert_array_equal(bins[:, [0, 2, 3]] > 0, per_bin[:, [0, 2, 3]] > 0)
+
+
+@on_a_device
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64])
+@pytest.mark.parametrize(("n", "k", "n_bins"), [(100_000, 10, 15), (20_000, 100, 128), (4000, 1000, 1), (300, 40_001, 2)])
+def test_means_of_many_scores_are_right_to_1e6(n, k, n_bins, dtype):
+    logits, labels = data(n, k, dtype)
+    inner = np.arange(1, n_bins) / n_bins
+    sums, bins, _ = triton.score_sums(logits, labels, None, 0.8, inner, counts=False)
+    expected, per_bin = score_sums(logits, labels, None, 0.8, inner, counts=False)
+    np.testing.assert_allclose(sums, expected, rtol=1e-6)
+    np.testing.assert_array_equal(bins[:, 0], per_bin[:, 0])
+    np.testing.assert_allclose(bins.sum(axis=0), per_bin.sum(axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_a_confidence_that_is_very_near_to_an_edge_is_on_its_right_side(monkeypatch, k):
+    monkeypatch.setattr(triton, "_MANY_WEIGHTS", 0)
+    logits, labels = data(40, k)
+    inner = np.sort(confidences(logits, 0.7).max(axis=1).astype(float)[3:30])
+    for side, shift in ((0, 1 + 1e-12), (1, 1 - 1e-12)):
+        bins = triton.score_sums(logits, labels, None, 0.7, inner * shift, counts=False)[1]
+        expected = score_sums(logits, labels, None, 0.7, inner * shift, counts=False)[1]
+        np.testing.assert_array_equal(bins[:, 0], expected[:, 0])
+        assert (bins[side : 27 + side, 0] > 0).all()
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_equal_rows_on_an_edge_are_in_the_bin_below_it(k):
+    logits, labels = torch.zeros((40, k), device=DEVICE), torch.zeros(40, dtype=torch.int64, device=DEVICE)
+    bins = triton.score_sums(logits, labels, None, 1.0, np.array([0.5 / k, 1 / k, 0.9]), counts=False)[1]
+    np.testing.assert_array_equal(bins[:, 0], [0, 40, 0, 0])
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_scores_of_rows_of_weight_zero_do_not_count(k):
+    logits, labels = data(40, k)
+    weights = torch.ones(40, dtype=torch.float64, device=DEVICE)
+    weights[[4, 5, 6]] = 0
+    kept, inner = weights > 0, np.arange(1, 15) / 15
+    bad, bad_labels = logits.clone(), labels.clone()
+    bad[4], bad[5], bad[6, 0] = float("nan"), -float("inf"), float("inf")
+    bad_labels[[4, 5, 6]] = torch.tensor([-100, 2**40, 0], device=DEVICE)
+    sums, bins, is_unusual = triton.score_sums(bad, bad_labels, weights, 0.7, inner, counts=False)
+    expected, per_bin = score_sums(logits[kept], labels[kept], None, 0.7, inner, counts=False)
+    assert not is_unusual
+    np.testing.assert_allclose(sums, expected, rtol=1e-6)
+    np.testing.assert_allclose(bins, per_bin, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("k", [10, 100, 1001])
+def test_rows_without_a_score_are_noticed(k, dtype):
+    logits, labels = data(12, k, dtype)
+    inner = np.array([0.5])
+    for column, value in ((k - 1, float("nan")), (0, float("inf")), (slice(None), -float("inf"))):
+        bad = logits.clone()
+        bad[7, column] = value
+        assert triton.score_sums(bad, labels, None, 0.7, inner, counts=False)[2]
+    for label in (-1, k):
+        wrong = labels.clone()
+        wrong[7] = label
+        assert triton.score_sums(logits, wrong, None, 0.7, inner, counts=False)[2]
+    wrong = labels.clone()
+    wrong[0] = k - 1  # a masked class, whose loss is infinite
+    assert triton.score_sums(logits, wrong, None, 0.7, inner, counts=False)[2]
+
+
+@pytest.mark.parametrize("k", [10, 1000])
+def test_the_same_data_give_the_same_scores(k):
+    logits, labels = data(40, k)
+    first, second = (triton.score_sums(logits, labels, None, 0.7, np.arange(1, 15) / 15, counts=False) for _ in range(2))
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+
+
+# Sketches: from averages in extended precision.
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sums_at_nodes_are_those_of_the_definitions(seed):
+    rng = np.random.default_rng(seed)
+    z, labels, weights = random_rows(rng)
+    given = torch.tensor(z).to(DEVICE).to([torch.float64, *DTYPES][seed % 4])
+    z, said = given.double().cpu().numpy(), torch.tensor(labels, device=DEVICE)
+    grid = GRIDS[1 if INTERPRETED else seed % len(GRIDS)]
+    heavy = None if (weights == 1).all() else torch.tensor(weights, device=DEVICE)
+    found = triton.node_sums(given, said, heavy, grid.betas, grid.beyond, N_BINS, SCALE)
+    # Weights below 2^-64 of that of the top class are left out.
+    least = 1e-16 * weights.max(initial=1) ** 2 * len(z) * (1 + np.abs(z).max(initial=0)) ** 2
+    check_sums(found, z, labels, weights, grid, (seed, z.shape), least=least)
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_sums_at_nodes_leave_out_rows_of_weight_zero_and_refuse_bad_ones(k):
+    logits, labels = data(40, k)
+    weights = torch.ones(40, dtype=torch.float64, device=DEVICE)
+    weights[:7] = 0
+    grid, ones = GRIDS[1], np.ones(33)
+    bad, bad_labels = logits.clone(), labels.clone()
+    bad[4], bad[5], bad[6, 0] = float("nan"), -float("inf"), float("inf")
+    bad_labels[[4, 5, 6]] = torch.tensor([-100, 2**40, 0], device=DEVICE)
+    found = triton.node_sums(bad, bad_labels, weights, grid.betas, grid.beyond, N_BINS, SCALE)
+    check_sums(found, logits[7:].double().cpu().numpy(), labels[7:].cpu().numpy(), ones, grid, (k,), least=1e-14)
+    for change in ("nan", "inf", "-inf"):
+        bad = logits.clone()
+        bad[9, 1] = float(change)
+        assert triton.node_sums(bad, labels, weights, grid.betas, grid.beyond, N_BINS, SCALE) is None
+    for label in (-1, k):
+        wrong = labels.clone()
+        wrong[9] = label
+        assert triton.node_sums(logits, wrong, weights, grid.betas, grid.beyond, N_BINS, SCALE) is None
+
+
+@pytest.mark.parametrize("k", [10, 100])
+def test_scores_of_several_pieces_add(monkeypatch, k):
+    monkeypatch.setattr(triton, "_ROWS_OF_SCORES", 16)
+    logits, labels = data(40, k)
+    weights, inner = weights_for(40, weighted=True), np.arange(1, 15) / 15
+    weights[16:32] = 0  # all of one piece
+    sums, bins, is_unusual = triton.score_sums(logits, labels, weights, 0.7, inner, counts=False)
+    expected, per_bin = score_sums(logits, labels, weights, 0.7, inner, counts=False)
+    assert not is_unusual
+    np.testing.assert_allclose(sums, expected, rtol=1e-6)
+    np.testing.assert_allclose(bins, per_bin, rtol=1e-6, atol=1e-6)
+
+
+def test_no_rows_have_no_scores_and_nothing_for_a_sketch():
+    logits, labels = torch.empty((0, 10), device=DEVICE), torch.empty(0, dtype=torch.int64, device=DEVICE)
+    sums, bins, is_unusual = triton.score_sums(logits, labels, None, 0.7, np.array([0.5]), counts=False)
+    assert (sums == 0).all()
+    assert bins.shape == (2, 7)
+    assert not is_unusual
+    found = triton.node_sums(logits, labels, None, GRIDS[1].betas, GRIDS[1].beyond, N_BINS, SCALE)
+    assert all((each == 0).all() for each in found.arrays())
+
+
+def test_rows_of_several_pieces_add(monkeypatch):
+    logits, labels = data(40, 10)
+    logits[:2] = 0.0  # no masks
+    grid = GRIDS[1]
+    whole = triton.node_sums(logits, labels, None, grid.betas, grid.beyond, N_BINS, SCALE)
+    monkeypatch.setattr(triton, "_SUMS_OF_SKETCH", 4 * 16 * (len(grid.betas) + len(grid.beyond)))
+    parts = triton.node_sums(logits, labels, None, grid.betas, grid.beyond, N_BINS, SCALE)
+    for one, other in zip(whole.arrays(), parts.arrays(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)

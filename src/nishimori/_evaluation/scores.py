@@ -10,7 +10,7 @@ import numpy as np
 
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.resampling import KeptOutcomes
-from nishimori._kernels.scores import SCORES, ScoreTotals, score_totals, sums_scores
+from nishimori._kernels.scores import SCORES, ScoreTotals, score_totals, sums_blocks, sums_scores
 from nishimori._rows.batch import Batch
 from nishimori._sums.census import at_zeros
 from nishimori._sums.passes import Sums
@@ -227,6 +227,8 @@ class MeasureScores:
     counts: bool = False
 
     def __call__(self, batch: Batch) -> Sums:
+        if sums_blocks(batch) and self.reads_unchecked(batch) and (totals := self.of_unchecked(batch)) is not None:
+            return totals
         zeros = at_zeros(batch)
         found = predictions_after(self.maps, self.edges, batch, counts=self.counts)
         return Sums(tuple(ScoreSums.of(each, self.plan.rows(each), self.plan, zeros) for each in found))
@@ -236,7 +238,9 @@ class MeasureScores:
         if batch.clusters is not None or self.plan.score_places is None:
             return False
         betas = inverse_temperatures(self.maps)
-        return len(betas) == len(self.maps) and sums_scores(batch, betas)
+        if len(betas) < len(self.maps):
+            return False
+        return sums_scores(batch, betas, max((own.shape[1] - 1 for own in self.edges), default=0))
 
     @property
     def n_sums(self) -> int:

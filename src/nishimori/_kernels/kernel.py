@@ -19,6 +19,7 @@ import numpy as np
 
 from nishimori._kernels import array_api, native
 from nishimori._kernels.block import BlockSums, PowerSums
+from nishimori._kernels.node_sums import NodeSums
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 from nishimori.errors import InputError
@@ -48,6 +49,29 @@ class BlockSumsFunction(Protocol):
     ) -> HostArray: ...
 
 
+class ScoreSumsFunction(Protocol):
+    """What a kernel may add: the sums of native_scores.h, those per bin, and whether something has to be checked."""
+
+    def __call__(
+        self, logits: Array, labels: Array, weights: Array, beta: float, inner: HostArray, *, counts: bool
+    ) -> tuple[HostArray, HostArray, bool]: ...
+
+
+class NodeSumsFunction(Protocol):
+    """What a kernel may add: what a sketch keeps of rows; None if something has to be checked or masked."""
+
+    def __call__(
+        self,
+        logits: Array,
+        labels: Array,
+        weights: Array,
+        nodes: Sequence[float],
+        beyond: Sequence[float],
+        n_bins: int,
+        bin_scale: float,
+    ) -> NodeSums | None: ...
+
+
 def _never(logits: Array) -> bool:  # noqa: ARG001 - as of those that can
     return False
 
@@ -60,9 +84,11 @@ class Kernel:
     own: PowerSumsFunction
     fused: BlockSumsFunction | None = None
     takes_unchecked: Callable[[Array], bool] = _never
-    """Whether `block_sums` can read all of these logits at once, and notices what a check would refuse."""
+    """Whether all these sums can read all of these logits at once, and notice what a check would refuse."""
     takes_half: Callable[[Array], bool] = _never
     """Whether `power_sums` takes these logits of half precision as they are stored, computes in float64, and for every β."""
+    score_sums: ScoreSumsFunction | None = None
+    node_sums: NodeSumsFunction | None = None
 
     def power_sums(self, logits: Array, betas: Sequence[float], order: int, top_n: int = 1) -> PowerSums:
         """Σ d^j exp(βd) over the classes of each row outside the ``top_n`` largest, for j from 0 to ``order``.
@@ -93,7 +119,7 @@ class Kernel:
 def kernel_named(name: str) -> Kernel:
     """The kernel of this name. What it needs is imported when it is first used."""
     module = import_module(f"nishimori._kernels.{name}")
-    optional = {"fused": "block_sums", "takes_unchecked": "takes_unchecked", "takes_half": "takes_half"}
+    optional = {"fused": "block_sums"} | {each: each for each in ("score_sums", "node_sums", "takes_unchecked", "takes_half")}
     return Kernel(name, module.power_sums, **{k: getattr(module, v) for k, v in optional.items() if hasattr(module, v)})
 
 

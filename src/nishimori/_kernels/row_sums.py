@@ -13,7 +13,6 @@ from functools import cached_property
 
 import numpy as np
 
-from nishimori._kernels import native
 from nishimori._kernels.array_api import boltzmann
 from nishimori._kernels.block import BlockSums, PowerSums
 from nishimori._kernels.kernel import LEAST_SINGLE, Kernel, computes_in_c, kernel_for
@@ -121,10 +120,10 @@ def reads_stored(batch: Batch) -> bool:
 
 def block_sums(batch: Batch, beta_ec: float, beta_ts: float, *, exact: bool) -> BlockSums | None:
     """The sums of a pair of observables, where the kernel can do without a number per row; see `pair_sums`."""
-    if not _is_plain(batch):
+    if not is_plain(batch):
         return None
     exact = _in_double((beta_ec, beta_ts), exact)
-    return kernel_of(batch).block_sums(_as_stored(batch), batch.labels, batch.weights, beta_ec, beta_ts, exact=exact)
+    return kernel_of(batch).block_sums(as_stored(batch), batch.labels, batch.weights, beta_ec, beta_ts, exact=exact)
 
 
 def takes_unchecked(batch: Batch) -> bool:
@@ -132,11 +131,12 @@ def takes_unchecked(batch: Batch) -> bool:
     return kernel_of(batch).takes_unchecked(batch.logits)
 
 
-def _as_stored(batch: Batch) -> Array:
+def as_stored(batch: Batch) -> Array:
+    """The logits that sums are computed from."""
     return batch.stored if reads_stored(batch) else batch.logits
 
 
-def _is_plain(batch: Batch) -> bool:
+def is_plain(batch: Batch) -> bool:
     """Whether logits and labels say all: the order of classes is that of the logits, and each class has a column."""
     return batch.given is None and batch.predicted is None and not isinstance(batch, CompletedBatch)
 
@@ -147,7 +147,11 @@ def _in_double(betas: Sequence[float], exact: bool) -> bool:
 
 def gives_node_sums(batch: Batch) -> bool:
     """Whether `node_sums` can read these rows, if no logit and no label has to be checked first."""
-    return _is_plain(batch) and computes_in_c(batch.logits) and not reads_stored(batch)
+    kernel = kernel_of(batch)
+    if kernel.node_sums is None or not is_plain(batch):
+        return False
+    # On the host, half precision is counted; see `half`.
+    return kernel.name == "triton" or (computes_in_c(batch.logits) and not reads_stored(batch))
 
 
 def node_sums(batch: Batch, nodes: Sequence[float], beyond: Sequence[float], n_bins: int, bin_scale: float) -> NodeSums | None:
@@ -155,6 +159,7 @@ def node_sums(batch: Batch, nodes: Sequence[float], beyond: Sequence[float], n_b
 
     None if it cannot, or if it has found a number that has to be masked or checked. Rows of weight zero may hold anything.
     """
-    if not gives_node_sums(batch) or batch.masked:
+    own = kernel_of(batch).node_sums
+    if own is None or not gives_node_sums(batch) or batch.masked:
         return None
-    return native.node_sums(batch.logits, batch.labels, batch.weights, nodes, beyond, n_bins, bin_scale)
+    return own(as_stored(batch), batch.labels, batch.weights, nodes, beyond, n_bins, bin_scale)

@@ -1,17 +1,18 @@
 """Sums of the usual scores over rows and per bin of confidence, where a kernel makes them without a number per row.
 
-Only the C kernel does, in float64. For all else `nishimori._sums.predictions` has the numbers of each row.
+The C kernel does, in float64, and Triton, in float32, which gives metrics to 1e-6. For all else `nishimori._sums.predictions`
+has the numbers of each row.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from nishimori._kernels import native
 from nishimori._kernels.block import doublings
-from nishimori._kernels.kernel import computes_in_c
+from nishimori._kernels.kernel import LEAST_SINGLE, computes_in_c
+from nishimori._kernels.row_sums import as_stored, is_plain, kernel_of
 from nishimori._rows.batch import Batch
+from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
 
 SCORES = ("wrong", "confidence", "nll", "brier")
@@ -23,6 +24,9 @@ _MANY_CLASSES, _MANY_DOUBLINGS = 512, 3
 
 # The square of a weight of this β, and its inverse, are far from the ends of float64.
 _LEAST = 1e-100
+
+# The time of a device is proportional to the number of bins.
+_MOST_BINS_ON_DEVICE = 128
 
 
 class BinTotals(NamedTuple):
@@ -62,11 +66,24 @@ class ScoreTotals(NamedTuple):
     bins: BinTotals
 
 
-def sums_scores(batch: Batch, betas: Sequence[float]) -> bool:
-    """Whether `score_totals` takes these rows, which need not be checked, at all of these β, and is the fastest way."""
-    if not is_read_in_c(batch.logits, min(betas, default=1.0), max(betas, default=1.0)):
+def sums_scores(batch: Batch, betas: Sequence[float], n_bins: int) -> bool:
+    """Whether `score_totals` takes these rows at all of these β, and is the fastest way.
+
+    They need not be checked unless they are float64 on a device.
+    """
+    least, largest = min(betas, default=1.0), max(betas, default=1.0)
+    if is_read_in_c(batch.logits, least, largest):
+        return batch.n_classes < _MANY_CLASSES or _MANY_DOUBLINGS * len(doublings(betas)) > len(betas)
+    kernel = kernel_of(batch)
+    if kernel.name != "triton" or not (is_plain(batch) and least > LEAST_SINGLE and largest < 1 / LEAST_SINGLE):
         return False
-    return batch.n_classes < _MANY_CLASSES or _MANY_DOUBLINGS * len(doublings(betas)) > len(betas)
+    is_table = kernel.takes_unchecked(as_stored(batch)) or arrays.dtype_name(batch.logits) == "float64"
+    return is_table and n_bins <= _MOST_BINS_ON_DEVICE
+
+
+def sums_blocks(batch: Batch) -> bool:
+    """Whether blocks that were checked are summed here, too: on a device, where numbers per row would have to be copied."""
+    return kernel_of(batch).name == "triton" and not batch.masked
 
 
 def is_read_in_c(logits: Array, least: float, largest: float) -> bool:
@@ -79,9 +96,12 @@ def score_totals(batch: Batch, beta: float, inner: HostArray, *, counts: bool) -
 
     Bins have the edges ``inner`` between them; a confidence on an edge counts in the bin below.
     """
-    sums, bins, is_unusual = native.score_sums(batch.logits, batch.labels, batch.weights, beta, inner, counts=counts)
+    own = native.score_sums if computes_in_c(batch.logits) else kernel_of(batch).score_sums
+    assert own is not None, "which is asked before"
+    sums, bins, is_unusual = own(as_stored(batch), batch.labels, batch.weights, beta, inner, counts=counts)
     weight, units, *_ = sums.tolist()
     if is_unusual or not units > 0:
         return None
     totals, means, scatter = sums[2:].reshape(3, len(SCORES))
-    return ScoreTotals(int(np.count_nonzero(batch.weights)), weight, units, totals, means, scatter, BinTotals(*bins.T.copy()))
+    n_rows = batch.n_rows if batch.weights is None else int(batch.xp.count_nonzero(batch.weights))
+    return ScoreTotals(n_rows, weight, units, totals, means, scatter, BinTotals(*bins.T.copy()))

@@ -75,7 +75,7 @@ class DeviceRows(Rows):
 
     @property
     def _unchecked_batch(self) -> Batch:
-        return Batch(self.scores.array, self.labels, self.weights)
+        return Batch(self.scores.array, self.labels, self.weights, clusters=self.clusters, groups=self.groups)
 
     def sample(self, size: int) -> "DeviceRows":
         """About ``size`` of the rows at equal distances: only labels and weights are copied.
