@@ -120,6 +120,7 @@ def test_other_columns_and_classes_are_refused_with_the_file(tmp_path):
         (["parts/part-0.csv", "parts/*-0.csv"], "part-0.csv is named twice, and its rows would count twice."),
         (["parts/none-*.csv"], "There is no file that matches parts/none-*.csv."),
         (["parts/part-0.csv", "a.npz"], "is not a .csv file"),
+        (["a.npz", "z.npy"], "Pass two .npy files: scores first, labels second, and no others."),
         (["a.npz", "parts/part-0.csv"], "part-0.csv is a table, unlike the files before it."),
     ],
 )
@@ -127,6 +128,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path, files, message):
     write_shards(tmp_path, "csv")
     WRITERS["jsonl"](FRAME, tmp_path / "parts" / "part-0.jsonl")
     WRITERS["npz"](FRAME, tmp_path / "a.npz")
+    np.save(tmp_path / "z.npy", LOGITS)
     ended = shell.exactly("eval", *files, place=tmp_path)
     assert ended.code == 1
     assert message in " ".join(ended.err.split())
