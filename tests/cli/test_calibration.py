@@ -220,7 +220,10 @@ def test_nothing_is_overwritten_without_force(run):
         ("fit nowhere.npz -o c.json", "There is no file nowhere.npz."),
         ("fit val.npz -o nowhere/c.json", "There is no folder nowhere to write c.json to. Create it first."),
         ("apply nowhere.json test.npz -o p.npz", "There is no file nowhere.json."),
-        ("fit . -o c.json", ". is a folder without .parquet files. Name a file, or a folder of Parquet files."),
+        (
+            "fit . -o c.json",
+            ". is a folder without tables. Name a file, or a folder of files such as .csv, .jsonl or .parquet.",
+        ),
         ("fit val.npz -o .", ". is a folder. Choose the name of a file, such as calibration.json."),
         ("fit val.npz -o /dev/null --force", "/dev/null is not a regular file. Choose another name."),
         ("fit val.npz -o c.npz", "c.npz would hold a calibration, which is JSON. Choose a name that ends in .json."),
@@ -229,7 +232,7 @@ def test_nothing_is_overwritten_without_force(run):
             "test.npz is not a calibration. Pass the calibration first, then the file of scores: apply c.json test.npz.",
         ),
         ("demo -o val.npz", "val.npz is a file, and the demo needs a folder. Choose another name."),
-        ("fit val.npz test.npz -o c.json", "Pass one file, or two .npy files: scores first, labels second."),
+        ("fit val.npz val.npz -o c.json", "val.npz is named twice, and its rows would count twice. Name each file once."),
         ("eval test.npz --n-bins 0", "--n-bins must be a whole number from 1 to 100000, got 0."),
         (
             "fit val.npz -o c.json --top-n 4",

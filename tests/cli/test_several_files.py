@@ -82,11 +82,11 @@ def test_a_sketch_of_a_pattern_has_the_rows_of_all_files(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "place"),
-    [("csv", "line 7, column 'z_2'"), ("jsonl", "line 6, column 'z_2'"), ("parquet", "row 5 (counted from 0), col")],
+    [("csv", "line 307, column 'z_2'"), ("jsonl", "line 306, column 'z_2'"), ("parquet", "row 305 (counted from 0), col")],
 )
 def test_an_error_names_the_file_and_the_place_in_it(tmp_path, kind, place):
     frame = FRAME.copy()
-    frame.loc[315, "z_2"] = 12345.5 if kind == "jsonl" else np.inf
+    frame.loc[615, "z_2"] = 12345.5 if kind == "jsonl" else np.inf
     write_shards(tmp_path, kind, frame)
     if kind == "jsonl":
         path = tmp_path / "parts" / "part-2.jsonl"
@@ -120,6 +120,7 @@ def test_other_columns_and_classes_are_refused_with_the_file(tmp_path):
         (["parts/part-0.csv", "parts/*-0.csv"], "part-0.csv is named twice, and its rows would count twice."),
         (["parts/none-*.csv"], "There is no file that matches parts/none-*.csv."),
         (["parts/part-0.csv", "a.npz"], "is not a .csv file"),
+        (["a.npz", "z.npy"], "Pass two .npy files: scores first, labels second, and no others."),
         (["a.npz", "parts/part-0.csv"], "part-0.csv is a table, unlike the files before it."),
     ],
 )
@@ -127,6 +128,7 @@ def test_files_that_do_not_go_together_are_refused(tmp_path, files, message):
     write_shards(tmp_path, "csv")
     WRITERS["jsonl"](FRAME, tmp_path / "parts" / "part-0.jsonl")
     WRITERS["npz"](FRAME, tmp_path / "a.npz")
+    np.save(tmp_path / "z.npy", LOGITS)
     ended = shell.exactly("eval", *files, place=tmp_path)
     assert ended.code == 1
     assert message in " ".join(ended.err.split())

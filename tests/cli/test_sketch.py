@@ -178,7 +178,7 @@ def bad(place, name, row):
         ),
         ("merge old.npz -o old.npz", "old.npz exists. Pass --force to replace it."),
         (
-            "fit old.npz old.npz -o c.json",
+            "fit old.npz other.npz -o c.json",
             "Pass one sketch. To use several, merge them first: nishimori merge a.npz b.npz -o all",
         ),
         (

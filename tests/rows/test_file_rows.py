@@ -167,7 +167,10 @@ def test_columns_that_are_not_there_or_in_doubt_are_refused(tmp_path, frame, giv
 
 
 def test_a_folder_without_tables_is_refused(tmp_path):
-    with pytest.raises(FormatError, match=r"is a folder without tables\. Name a file, or a folder of \.csv, .* files\.$"):
+    with pytest.raises(
+        FormatError,
+        match=r"is a folder without tables\. Name a file, or a folder of files such as \.csv, \.jsonl or \.parquet\.$",
+    ):
         nishimori.temperatures(tmp_path)
 
 

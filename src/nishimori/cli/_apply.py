@@ -81,7 +81,7 @@ EPILOG = epilog(
     "nishimori apply calibration.json test.npz -o probabilities.npz",
     "nishimori apply calibration.json new.csv -o new-calibrated.csv",
     "nishimori apply calibration.json part-*.parquet -o all.parquet",
-    "cat new.csv | nishimori apply calibration.json - -o - | head",
+    "nishimori apply calibration.json - -o - < new.csv > new-calibrated.csv",
 )
 
 

@@ -85,8 +85,8 @@ def parse_objects(
         return None
     content: HostArray = np.frombuffer(lines if lines.endswith(b"\n") else lines + b"\n", np.uint8)
     ends = np.flatnonzero(content == _NEW_LINE)
-    # A line that is one object begins and ends so; no other line does, as objects inside objects have none of the kinds.
-    if not ((content[ends - 1] == _CLOSE).all() and content[0] == _OPEN and (content[ends[:-1] + 1] == _OPEN).all()):
+    # Where every line begins with an object, none goes over several lines, as objects inside objects have none of the kinds.
+    if content[0] != _OPEN or (content[ends[:-1] + 1] != _OPEN).any():
         return None
     arrow, reader = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.json")
     types = {

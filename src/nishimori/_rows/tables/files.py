@@ -77,7 +77,9 @@ def tables_in(folder: Path) -> list[Path]:
 def refuse_other_folder(path: Path) -> None:
     """Refuse a folder without tables."""
     if not tables_in(path):
-        raise FormatError(f"{path} is a folder without tables. Name a file, or a folder of {', '.join(ENDINGS)} files.")
+        raise FormatError(
+            f"{path} is a folder without tables. Name a file, or a folder of files such as .csv, .jsonl or .parquet."
+        )
 
 
 def _kind(path: Path) -> str:
