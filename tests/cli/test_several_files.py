@@ -3,10 +3,10 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 import reference
 import shell
+from optional import pd
 
 from nishimori._rows.tables import arrow_lines
 

@@ -6,9 +6,9 @@ import sys
 from io import BytesIO
 
 import numpy as np
-import pandas as pd
 import pytest
 import reference
+from optional import pd
 
 import nishimori
 

@@ -74,7 +74,7 @@ class JsonLines(Table):
         if {name: len(value) for name, value in first.items() if isinstance(value, list)} != self.list_lengths:
             return None
         parsed = parse_objects(lines, first, [self.names[index] for index in numbers])
-        return None if parsed is None else _ArrowBlock(self, parsed, numbers, first_line, first_row)
+        return None if parsed is None else _ParsedObjects(self, parsed, numbers, first_line, first_row)
 
     def _exact_blocks(self, file: LineFile, first: int) -> Iterator["_JsonBlock"]:
         """The objects of the lines that were given back, or of all lines if there are none."""
@@ -183,7 +183,7 @@ class _JsonBlock(Block):
                     )
 
 
-class _ArrowBlock(_JsonBlock):
+class _ParsedObjects(_JsonBlock):
     """Lines that pyarrow has parsed: the numbers of some columns, and the values of the others."""
 
     def __init__(

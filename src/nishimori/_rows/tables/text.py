@@ -89,7 +89,7 @@ class Text(Table):
         while True:
             if by_arrow and (lines := file.read(len(self.names))):
                 if (parsed := self._parse(lines, numbers)) is not None:
-                    block: Block = _ArrowBlock(self, parsed, numbers, file.number + 1, first)
+                    block: Block = _ParsedLines(self, parsed, numbers, file.number + 1, first)
                     file.number += block.n_rows
                     yield block
                     first += block.n_rows
@@ -224,7 +224,7 @@ class _TextBlock(Block):
             raise FormatError(f"{self.where(*place)}: {text!r:.60} is not a number. {remedy}") from None
 
 
-class _ArrowBlock(_TextBlock):
+class _ParsedLines(_TextBlock):
     """Lines that pyarrow has parsed: the numbers of some columns, and the text of the others."""
 
     def __init__(
