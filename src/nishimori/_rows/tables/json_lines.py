@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from nishimori._rows.tables.arrow_lines import arrow_reader, parse_objects
 from nishimori._rows.tables.block import Block, Column, Table, check_names, join_names
-from nishimori._rows.tables.lines import LineFile
+from nishimori._rows.tables.lines import LineFile, read_blocks
 from nishimori._rows.tables.text import CELLS
 from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError
@@ -40,22 +41,8 @@ class JsonLines(Table):
 
         Python reads what pyarrow would read in another way or not at all, so that both give the same numbers and errors.
         """
-        first, by_arrow = 0, arrow_reader("pyarrow.json", self.path) is not None
-        file = self._open()
-        while True:
-            if by_arrow and (lines := file.read(self._n_numbers)):
-                if (block := self._arrow_block(lines, numbers, file.number + 1, first)) is not None:
-                    file.number += block.n_rows
-                    yield block
-                    first += block.n_rows
-                    continue
-                file.give_back(lines)
-            before = first
-            for block in self._exact_blocks(file, first):
-                yield block
-                first += block.n_rows
-            if first == before:
-                break
+        parse = partial(self._parse, numbers) if arrow_reader("pyarrow.json", self.path) is not None else None
+        yield from read_blocks(self._open(), self._n_numbers, parse, self._read)
         self.close()
 
     @property
@@ -63,7 +50,7 @@ class JsonLines(Table):
         """About how many numbers a line has."""
         return len(self.names) + sum(self.list_lengths.values())
 
-    def _arrow_block(self, lines: bytes, numbers: Sequence[int], first_line: int, first_row: int) -> "_JsonBlock | None":
+    def _parse(self, numbers: Sequence[int], lines: bytes, first_line: int, first_row: int) -> "_JsonBlock | None":
         """A block that pyarrow has parsed; None where Python may read the lines in another way."""
         try:
             first = json.loads(lines[: lines.find(b"\n") + 1])
@@ -76,7 +63,7 @@ class JsonLines(Table):
         parsed = parse_objects(lines, first, [self.names[index] for index in numbers])
         return None if parsed is None else _ParsedObjects(self, parsed, numbers, first_line, first_row)
 
-    def _exact_blocks(self, file: LineFile, first: int) -> Iterator["_JsonBlock"]:
+    def _read(self, file: LineFile, first: int) -> Iterator["_JsonBlock"]:
         """The objects of the lines that were given back, or of all lines if there are none."""
         step, until_read = max(1, CELLS // self._n_numbers), file.has_given_back
         rows: list[list[Any]] = []

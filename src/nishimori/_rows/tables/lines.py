@@ -6,13 +6,14 @@ A reader that takes many lines at once gives back those that it cannot read, and
 import gzip
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from typing import IO, Any
 
+from nishimori._rows.tables.block import Block
 from nishimori.errors import FormatError
 
 # Bytes that are read at once, at least and at most: about a hundred thousand numbers. Each column of them takes a little time
@@ -162,3 +163,31 @@ class LineFile:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def read_blocks(
+    file: LineFile,
+    n_numbers: int,
+    parse: Callable[[bytes, int, int], Block | None] | None,
+    read: Callable[[LineFile, int], Iterator[Block]],
+) -> Iterator[Block]:
+    """All blocks of a file whose lines have about ``n_numbers`` numbers.
+
+    ``parse`` makes a block of many lines, given the number of the first line and of the first row, or returns None. Then those
+    lines, and without ``parse`` all of them, are read one by one: by ``read``, given the number of the first row.
+    """
+    first = 0
+    while True:
+        if parse is not None and (lines := file.read(n_numbers)):
+            if (parsed := parse(lines, file.number + 1, first)) is not None:
+                file.number += parsed.n_rows
+                yield parsed
+                first += parsed.n_rows
+                continue
+            file.give_back(lines)
+        before = first
+        for block in read(file, first):
+            yield block
+            first += block.n_rows
+        if first == before:
+            return

@@ -6,6 +6,7 @@ Nothing is inferred from the values. A number is what Python's ``float`` reads, 
 import csv
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from nishimori._rows.tables.arrow_lines import arrow_reader, parse_delimited
 from nishimori._rows.tables.block import Block, Column, Table, check_names, no_rows
-from nishimori._rows.tables.lines import LineFile
+from nishimori._rows.tables.lines import LineFile, read_blocks
 from nishimori._support.arrays import HostArray
 from nishimori.errors import FormatError, InputError, setting
 
@@ -83,25 +84,13 @@ class Text(Table):
 
         Python reads what pyarrow would read in another way or not at all, so that both give the same numbers and errors.
         """
-        first, by_arrow = 0, self._takes_arrow()
-        file = self._open()
+        file, n_rows = self._open(), 0
         next(self._rows(file))
-        while True:
-            if by_arrow and (lines := file.read(len(self.names))):
-                if (parsed := self._parse(lines, numbers)) is not None:
-                    block: Block = _ParsedLines(self, parsed, numbers, file.number + 1, first)
-                    file.number += block.n_rows
-                    yield block
-                    first += block.n_rows
-                    continue
-                file.give_back(lines)
-            before = first
-            for block in self._exact_blocks(file, first):
-                yield block
-                first += block.n_rows
-            if first == before:
-                break
-        if not first:
+        parse = partial(self._parse, numbers) if self._takes_arrow() else None
+        for block in read_blocks(file, len(self.names), parse, self._read):
+            yield block
+            n_rows += block.n_rows
+        if not n_rows:
             raise no_rows(self.path)
         self.close()
 
@@ -109,10 +98,12 @@ class Text(Table):
         """Whether pyarrow can read this; in a table of one column it would take an empty line for a row."""
         return len(self.names) > 1 and self.delimiter.isascii() and arrow_reader("pyarrow.csv", self.path) is not None
 
-    def _parse(self, lines: bytes, numbers: Sequence[int]) -> Any:
-        return parse_delimited(lines, len(self.names), numbers, delimiter=self.delimiter, decimal=self.decimal)
+    def _parse(self, numbers: Sequence[int], lines: bytes, first_line: int, first_row: int) -> "_ParsedLines | None":
+        """A block that pyarrow has parsed; None where Python may read the lines in another way."""
+        parsed = parse_delimited(lines, len(self.names), numbers, delimiter=self.delimiter, decimal=self.decimal)
+        return None if parsed is None else _ParsedLines(self, parsed, numbers, first_line, first_row)
 
-    def _exact_blocks(self, file: LineFile, first: int) -> Iterator["_TextBlock"]:
+    def _read(self, file: LineFile, first: int) -> Iterator["_TextBlock"]:
         """The rows of the lines that were given back, or of all lines if there are none."""
         step, until_read = max(1, CELLS // len(self.names)), file.has_given_back
         rows: list[list[str]] = []
