@@ -145,8 +145,8 @@ static ALWAYS_INLINE void add_energy(const double *restrict sums, const double *
     total[6] += s0, total[7] += s1, total[8] += s2, total[9] += s3, total[10] += s4, total[35] += s5;
 }
 
-/* Add the sums of products of gaps and slopes of both observables, with weights or their squares, to `products`. */
-static ALWAYS_INLINE void add_products(const pair_gaps *restrict e, const pair_gaps *restrict t,
+/* Fill `products` with the sums of products of gaps and slopes of both observables, with weights or their squares. */
+static ALWAYS_INLINE void sum_products(const pair_gaps *restrict e, const pair_gaps *restrict t,
                                        const double *restrict weights, int n, double *restrict products)
 {
     double ee = 0, tt = 0, et = 0, ss = 0, vv = 0, sv = 0, es = 0, tv = 0, ev = 0, xs = 0;
@@ -201,12 +201,12 @@ static NO_INLINE void add_rows(const double *ec, const double *ts, const double 
     if (!weights) { /* all of this without products with 1 */
         add_confidence(ec, right, NULL, n, &e, total);
         add_energy(ts, label_d, NULL, n, &t, total);
-        add_products(&e, &t, NULL, n, products);
+        sum_products(&e, &t, NULL, n, products);
         add_counts(right, label_d, NULL, n, total);
     } else {
         add_confidence(ec, right, weights, n, &e, total);
         add_energy(ts, label_d, weights, n, &t, total);
-        add_products(&e, &t, weights, n, products);
+        sum_products(&e, &t, weights, n, products);
         add_counts(right, label_d, weights, n, total);
     }
     for (int j = 0; j < 10; j++)
@@ -214,7 +214,7 @@ static NO_INLINE void add_rows(const double *ec, const double *ts, const double 
     if (weights) {
         for (int i = 0; i < n; i++)
             squared[i] = weights[i] * weights[i];
-        add_products(&e, &t, squared, n, products);
+        sum_products(&e, &t, squared, n, products);
     }
     for (int j = 0; j < 10; j++)
         total[places_squared[j]] += products[j];

@@ -10,14 +10,12 @@ read at once, and the digits are the same for any number of threads.
 
 import math
 import os
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import CDLL, Structure, byref, c_char_p, c_double, c_int, c_int64, c_void_p, cast
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, lru_cache
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +25,7 @@ from nishimori._kernels.half import takes_half
 from nishimori._kernels.node_sums import NodeSums
 from nishimori._support import arrays
 from nishimori._support.arrays import HostArray
+from nishimori._support.library import LIBRARY as _LIBRARY
 from nishimori.errors import InputError
 
 __all__ = ["block_sums", "node_sums", "power_sums", "takes_half", "takes_unchecked"]
@@ -41,10 +40,6 @@ _NO_MEMORY = -1
 _VARIABLE = "NISHIMORI_NATIVE_VARIANT"
 VARIANTS = ("avx512", "avx2", "baseline")
 """The best first."""
-
-_LIBRARY = Path(__file__).with_name(
-    {"win32": "nishimori.dll", "darwin": "libnishimori.dylib"}.get(sys.platform, "libnishimori.so")
-)
 
 _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 

@@ -1,23 +1,16 @@
 """Rows of text with numbers as Python writes them, in C where it was compiled, and there twenty times as fast."""
 
-import sys
 from collections.abc import Sequence
 from ctypes import CDLL, Structure, byref, c_char, c_char_p, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nishimori._support.arrays import HostArray
+from nishimori._support.library import LIBRARY
 
-# That of decimals.c, which is a part of the library of the kernels.
-_LIBRARY = (
-    Path(__file__).parents[1]
-    / "_kernels"
-    / {"win32": "nishimori.dll", "darwin": "libnishimori.dylib"}.get(sys.platform, "libnishimori.so")
-)
 _SMALLEST_POWER, _LARGEST_POWER = -292, 324
 
 # As many bytes as a number can take.
@@ -41,7 +34,7 @@ class Place:
 def _function() -> Any:
     """The function in C, or None where it was not compiled."""
     try:
-        found = CDLL(str(_LIBRARY)).nishimori_write_rows
+        found = CDLL(str(LIBRARY)).nishimori_write_rows
     except (OSError, AttributeError):
         return None
     found.argtypes = (c_int64, c_int64, c_void_p, c_char_p, c_int64, c_char, c_void_p, c_void_p)

@@ -55,9 +55,14 @@ def find_files(paths: Sequence[Path]) -> list[Path]:
             found += matched
         else:
             found.append(path)
-    for place, path in enumerate(found):
-        if path.exists() and any(path.samefile(other) for other in found[:place] if other.exists()):
+    known: set[tuple[int, int]] = set()  # a lookup per file, of which a pattern may have thousands
+    for path in found:
+        if not path.exists():
+            continue
+        at = path.stat()
+        if (at.st_dev, at.st_ino) in known:
             raise InputError(f"{path} is named twice, and its rows would count twice. Name each file once.")
+        known.add((at.st_dev, at.st_ino))
     return found
 
 
