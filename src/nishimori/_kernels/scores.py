@@ -7,6 +7,7 @@ has the numbers of each row.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nishimori._kernels import native
 from nishimori._kernels.block import doublings
 from nishimori._kernels.kernel import LEAST_SINGLE, computes_in_c
 from nishimori._kernels.row_sums import as_stored, is_plain, kernel_of
@@ -95,7 +96,7 @@ def score_totals(batch: Batch, beta: float, inner: HostArray, *, counts: bool) -
 
     Bins have the edges ``inner`` between them; a confidence on an edge counts in the bin below.
     """
-    own = kernel_of(batch).score_sums
+    own = native.score_sums if computes_in_c(batch.logits) else kernel_of(batch).score_sums
     assert own is not None, "which is asked before"
     sums, bins, is_unusual = own(as_stored(batch), batch.labels, batch.weights, beta, inner, counts=counts)
     weight, units, *_ = sums.tolist()
