@@ -1,0 +1,122 @@
+"""The methods that `Best` chooses from, from the simplest to the richest, and why each is there.
+
+The order is that of simplicity: a method comes before those that can do all that it does and more. What a fit costs is a
+formula in the number of samples n and of classes K, with constants that were measured once, so that the same data always have
+the same candidates: no clock decides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.methods import new_calibrator
+from nishimori.errors import InputError
+
+Suits = Literal["any", "two", "several"]
+
+MOST_SECONDS = 20.0
+"""What all fits of one candidate may cost by the formulas, on one core of 2020."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method that is worth trying, and what it costs.
+
+    Attributes
+    ----------
+    name : str
+        What the method is called.
+    why : str
+        Which fault of a model it mends.
+    per_score : float
+        Seconds that a fit takes per score, of which there are n·K.
+    classes : float
+        With so many classes a fit takes twice as long per score as with few.
+    suits : {"any", "two", "several"}
+        For how many classes it is meant.
+    """
+
+    name: str
+    why: str
+    per_score: float
+    classes: float = float("inf")
+    suits: Suits = "any"
+
+    def seconds(self, n_samples: int, n_classes: int) -> float:
+        """About how long a fit takes."""
+        return self.per_score * n_samples * n_classes * (1 + n_classes / self.classes)
+
+
+TABLE = (
+    Candidate("adaptive", "one factor for all logits: a network that is overconfident everywhere", 1e-8),
+    Candidate("ts", "the same, by the lowest log-loss", 1e-8),
+    Candidate("ec", "the same, by the mean confidence", 1e-8),
+    Candidate("group", "a temperature per predicted class, shrunk: some classes are more overconfident than others", 1e-7),
+    Candidate("platt", "a factor and a shift: classes of other frequencies than in training", 1e-7, suits="two"),
+    Candidate("bias", "a factor and a shift per class: classes of other frequencies than in training", 6e-7, 1000, "several"),
+    Candidate("beta", "two factors and a shift: scores that are distorted at one end", 1e-7, suits="two"),
+    Candidate("vector", "a factor and a shift per class, penalised: classes on different scales", 5e-7, 500),
+    Candidate("isotonic", "any increasing curve: scores that are no logits", 1.2e-7),
+    Candidate("matrix", "all factors and shifts, penalised: classes that are taken for each other", 1e-6, 200),
+)
+"""The candidates in the order of simplicity."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Unfitted calibrators by name, in the order of simplicity, and why others were left out."""
+
+    calibrators: dict[str, Calibrator]
+    left_out: dict[str, str]
+
+
+def usual_candidates(n_samples: int, n_classes: int, n_fits: int, *, keep_predictions: bool) -> Contest:
+    """The methods of the table that suit so many classes and are fitted in time."""
+    chosen, left_out = {}, {}
+    for each in TABLE:
+        if (each.suits == "two" and n_classes > 2) or (each.suits == "several" and n_classes == 2):
+            continue  # the other of the pair is there
+        made = new_calibrator(each.name, "candidates")
+        seconds = n_fits * each.seconds(n_samples, n_classes)
+        if keep_predictions and not _keeps_predictions(made):
+            left_out[each.name] = "it can change predictions"
+        elif seconds > MOST_SECONDS:
+            left_out[each.name] = (
+                f"its {n_fits} fits would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f} s; name it in `candidates` "
+                "to try it"
+            )
+        else:
+            chosen[each.name] = made
+    return Contest(chosen, left_out)
+
+
+def asked_candidates(given: Any, n_classes: int, *, keep_predictions: bool) -> Contest:
+    """The candidates that the user named, whatever they cost; refuses what cannot be one."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise InputError("candidates", "be a list of names or calibrators, such as ['ts', 'vector']", got=repr(given))
+    chosen: dict[str, Calibrator] = {}
+    for each in given:
+        made = new_calibrator(each, "candidates")
+        name = made.method_name
+        if made.is_fixed:
+            raise InputError(
+                "candidates", "be methods that learn something", got=repr(name), remedy="'none' is scored in any case."
+            )
+        if name == "best":
+            raise InputError("candidates", "be other methods than 'best' itself")
+        if made.traits is not None and made.traits.n_classes == "two" and n_classes > 2:
+            raise InputError("candidates", f"work for {n_classes} classes", got=f"{name!r}, which is for two")
+        if keep_predictions and not _keeps_predictions(made):
+            raise InputError(
+                "candidates", "keep predictions, as `keep_predictions=True` asks for", got=f"{name!r}, which can change them"
+            )
+        name = name if name not in chosen else f"{name}({str(made).partition('(')[2]}"
+        if name in chosen:
+            raise InputError("candidates", "be different from each other", got=f"{name} twice")
+        chosen[name] = made
+    return Contest(chosen, {})
+
+
+def _keeps_predictions(made: Calibrator) -> bool:
+    return bool(getattr(made, "preserve_accuracy", False)) or (made.traits is not None and made.traits.keeps_predictions)

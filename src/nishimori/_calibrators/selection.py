@@ -1,0 +1,288 @@
+"""The choice among several calibrators, by what they do to samples that they were not fitted to.
+
+Each candidate is fitted to all folds but one and gives probabilities for that one, so that every sample has a loss that the
+candidate could not prepare for. Losses of two candidates at the same sample vary together, so their mean difference is much
+surer than each mean; its standard error is that of the mean of the differences. Folds share samples to fit to, so the errors
+are somewhat too small, and no estimate from one data set is free of that (Bengio and Grandvalet 2004).
+
+The candidate of the lowest mean loss is chosen: the discrete super learner, whose expected loss exceeds that of the best
+candidate by a term that vanishes with the number of samples (van der Laan, Polley and Hubbard 2007). docs/which_calibrator.md
+has the measurements by which this rule was chosen.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal
+
+import numpy as np
+
+from nishimori._sums.binned_gaps import BinnedGaps
+from nishimori._sums.reliability import uniform_edges
+from nishimori._support.arrays import HostArray
+from nishimori._support.tables import Tabular, value_with_error
+from nishimori.errors import InputError
+from nishimori.maps.map import Map
+
+Scoring = Literal["nll", "brier", "ece"]
+
+ECE_MARGIN = 0.01
+"""By ECE, candidates are compared whose NLL exceeds the lowest by at most this share: a constant would win otherwise."""
+
+NONE = "none"
+"""The model as it is: scored for comparison, and never chosen."""
+
+_BINS = 15
+_RESAMPLES = 200
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """What one candidate does to each sample: its loss, its Brier score, its confidence and whether its prediction is right."""
+
+    nll: HostArray
+    brier: HostArray
+    confidence: HostArray
+    right: HostArray
+
+    @classmethod
+    def of(cls, map_: Map, logits: HostArray, labels: HostArray) -> "RowScores":
+        """The scores of some rows after a map."""
+        log_p = np.asarray(map_.log_probabilities(logits))
+        p, rows = np.exp(log_p), np.arange(len(labels))
+        true = p[rows, labels]
+        predicted = (logits if map_.keeps_predictions else log_p).argmax(axis=1)
+        brier = np.einsum("ij,ij->i", p, p) - 2 * true + 1
+        return cls(-log_p[rows, labels], brier, p[rows, predicted], predicted == labels)
+
+    @classmethod
+    def in_order(cls, parts: "Sequence[RowScores]", places: HostArray) -> "RowScores":
+        """The scores of several folds, each row at its place."""
+        back = np.argsort(places, kind="stable")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts])[back] for name in cls.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Units:
+    """The weight of each sample, and which samples are drawn together: clusters, or each one alone."""
+
+    weights: HostArray
+    codes: HostArray
+
+    def mean(self, values: HostArray) -> float:
+        """The weighted mean of one number per sample."""
+        return float(np.einsum("i,i", self.weights, values) / self.weights.sum())
+
+    def error(self, values: HostArray) -> float:
+        """The standard error of that mean."""
+        centred = self.weights * (values - self.mean(values))
+        sums = np.bincount(self.codes, centred)
+        return float(np.linalg.norm(sums) / self.weights.sum())
+
+
+@dataclass(frozen=True)
+class CandidateScore:
+    """One candidate of a selection.
+
+    Attributes
+    ----------
+    name : str
+        The name of the method; "none" is the model as it is.
+    score : float
+        Its out-of-fold score, lower is better.
+    difference, difference_se : float or None
+        What it exceeds the score of the chosen candidate by, and the standard error of that, which is somewhat too small.
+    nll : float
+        Its out-of-fold NLL, whatever the score is.
+    n_unsolved : int
+        In how many folds the method had no solution and smoothed targets took its place.
+    """
+
+    name: str
+    score: float
+    difference: float | None
+    difference_se: float | None
+    nll: float
+    n_unsolved: int = 0
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which calibrator was chosen among several, and by which scores. ``print`` shows a table.
+
+    Attributes
+    ----------
+    chosen : str
+        The name of the candidate with the lowest score. Its own score is optimistic, because it is the lowest of several.
+    scoring : str
+        What was compared: "nll", "brier" or "ece".
+    candidates : tuple of CandidateScore
+        All candidates from the simplest to the richest, after "none", which is never chosen.
+    left_out : dict of str to str
+        Methods that were not tried, and why.
+    n_folds, n_samples : int
+        How many folds there were, of how many samples in all.
+    """
+
+    chosen: str
+    scoring: Scoring
+    candidates: tuple[CandidateScore, ...]
+    left_out: Mapping[str, str]
+    n_folds: int
+    n_samples: int
+
+    def __getitem__(self, name: str) -> CandidateScore:
+        for each in self.candidates:
+            if each.name == name:
+                return each
+        raise InputError("The candidate", f"be one of {', '.join(each.name for each in self.candidates)}", got=repr(name))
+
+    @property
+    def table(self) -> Tabular:
+        """The scores as they are shown."""
+        title = {"nll": "NLL", "brier": "Brier score", "ece": "bias-corrected ECE"}[self.scoring]
+        return Tabular(("method", f"out-of-fold {title}", "minus the chosen"), [self._row(each) for each in self.candidates])
+
+    def _row(self, each: CandidateScore) -> tuple[str, str, str]:
+        if each.name == self.chosen:
+            told = "chosen"
+        elif each.difference is None or not isfinite(each.difference):
+            told = ""
+        else:
+            told = value_with_error(each.difference, each.difference_se)
+        return each.name, f"{each.score:.4g}", told
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be known about the table."""
+        found = [
+            f"Scored on {self.n_samples} samples in {self.n_folds} folds that the methods were not fitted to. The lowest of "
+            "several scores is optimistic: measure the chosen method on other data. Folds share samples, so the standard "
+            "errors are somewhat too small."
+        ]
+        if self.scoring == "ece":
+            found.append(f"Only methods whose NLL exceeds the lowest by at most {100 * ECE_MARGIN:g} % could be chosen.")
+        found += [
+            f"{each.name} had no solution in {each.n_unsolved} of {self.n_folds} folds: smoothed targets took its place there."
+            for each in self.candidates
+            if each.n_unsolved
+        ]
+        return (*found, *(f"{name} was left out: {why}." for name, why in self.left_out.items()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, texts, lists and dictionaries; what is not finite is None."""
+        rows = [
+            {name: None if isinstance(value, float) and not isfinite(value) else value for name, value in vars(each).items()}
+            for each in self.candidates
+        ]
+        return {
+            "chosen": self.chosen,
+            "scoring": self.scoring,
+            "candidates": rows,
+            "left_out": dict(self.left_out),
+            "n_folds": self.n_folds,
+            "n_samples": self.n_samples,
+        }
+
+    def to_text(self) -> str:
+        """The table and the notes as plain text."""
+        return "\n".join([self.table.text(), "", *self.notes])
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def _repr_html_(self) -> str:
+        return self.table.html() + Tabular(("notes",), [(each,) for each in self.notes]).html()
+
+
+def select(
+    scores: Mapping[str, RowScores],
+    units: Units,
+    scoring: Scoring,
+    *,
+    n_unsolved: Mapping[str, int],
+    left_out: Mapping[str, str],
+    n_folds: int,
+    seed: int,
+) -> Selection:
+    """The candidate of the lowest score; of equal ones the simplest, which comes first. ``scores`` has "none" too."""
+    nll = {name: units.mean(each.nll) for name, each in scores.items()}
+    by_bins = {name: _binned(each, units) for name, each in scores.items()} if scoring == "ece" else {}
+    if scoring == "ece":
+        score = {name: each.corrected for name, each in by_bins.items()}
+    else:
+        score = {name: units.mean(getattr(each, scoring)) for name, each in scores.items()}
+    able = [name for name in scores if name != NONE]
+    if scoring == "ece":
+        most = min(nll[name] for name in able) * (1 + ECE_MARGIN)
+        able = [name for name in able if nll[name] <= most] or able
+    chosen = min(able, key=lambda name: score[name])  # the first of equal ones
+    errors = _errors(scores, units, scoring, chosen, seed)
+    rows = tuple(
+        CandidateScore(
+            name,
+            score[name],
+            score[name] - score[chosen] if isfinite(score[name]) else None,
+            errors[name],
+            nll[name],
+            n_unsolved.get(name, 0),
+        )
+        for name in scores
+    )
+    return Selection(chosen, scoring, rows, dict(left_out), n_folds, len(units.weights))
+
+
+def _errors(
+    scores: Mapping[str, RowScores], units: Units, scoring: Scoring, chosen: str, seed: int
+) -> dict[str, float | None]:
+    """The standard error of what each candidate's score exceeds the chosen one's by."""
+    if scoring == "ece":
+        return _resampled_errors(scores, units, chosen, seed)
+    found: dict[str, float | None] = {}
+    own = getattr(scores[chosen], scoring)
+    for name, each in scores.items():
+        with np.errstate(invalid="ignore"):
+            error = units.error(getattr(each, scoring) - own)
+        found[name] = error if isfinite(error) else None
+    return found
+
+
+def _bins_of(confidence: HostArray) -> HostArray:
+    return np.clip(np.searchsorted(uniform_edges(_BINS)[0], confidence, side="left") - 1, 0, _BINS - 1)
+
+
+def _binned(scores: RowScores, units: Units) -> BinnedGaps:
+    """The gaps of the bins of confidence, and how they vary together."""
+    bins, total = _bins_of(scores.confidence), units.weights.sum()
+    gaps = units.weights * (scores.confidence - scores.right)
+    number = int(units.codes.max()) + 1
+    by_unit = np.zeros((number, _BINS))
+    np.add.at(by_unit, (units.codes, bins), gaps)
+    weights = np.bincount(units.codes, units.weights, number)
+    return BinnedGaps(
+        by_unit.sum(axis=0) / total,
+        by_unit.T @ by_unit / total**2,
+        by_unit.T @ weights / total**2,
+        float(weights @ weights) / total**2,
+    )
+
+
+def _resampled_errors(
+    scores: Mapping[str, RowScores], units: Units, chosen: str, seed: int
+) -> dict[str, float | None]:
+    """The standard deviation of the difference of ECEs over samples that are drawn again with replacement."""
+    rng, number = np.random.default_rng(seed), int(units.codes.max()) + 1
+    bins = {name: _bins_of(each.confidence) for name, each in scores.items()}
+    gaps = {name: units.weights * (each.confidence - each.right) for name, each in scores.items()}
+    drawn: dict[str, list[float]] = {name: [] for name in scores}
+    for _ in range(_RESAMPLES):
+        times = np.bincount(rng.integers(number, size=number), minlength=number)[units.codes]
+        total = float(times @ units.weights)
+        if total == 0:
+            continue
+        for name in scores:
+            drawn[name].append(float(np.abs(np.bincount(bins[name], times * gaps[name], _BINS)).sum()) / total)
+    own = np.array(drawn[chosen])
+    return {name: float(np.std(np.array(each) - own, ddof=1)) for name, each in drawn.items()}
+
+
