@@ -3,12 +3,13 @@
 ::
 
     NishimoriError (ValueError)
-    ├── InputError            an argument is not what it must be
-    │   └── NoRowsError       there is no row of positive weight
-    ├── NoTemperatureError    no finite positive temperature satisfies the condition asked for
-    ├── NotConvergedError     a search ended before its result was precise enough
-    ├── MergeError            two sums cannot be added, because they are of different things
-    └── FormatError           a file is damaged, of another kind, or newer than this library
+    ├── InputError                 an argument is not what it must be
+    │   ├── NoRowsError            there is no row of positive weight
+    │   └── DegenerateDataError    the data are valid, but do not determine what the method fits
+    ├── NoTemperatureError         no finite positive temperature satisfies the condition asked for
+    ├── NotConvergedError          a search ended before its result was precise enough
+    ├── MergeError                 two sums cannot be added, because they are of different things
+    └── FormatError                a file is damaged, of another kind, or newer than this library
 
     InputWarning (UserWarning)        the data can be used, but may not be what was meant
     FewErrorsWarning (UserWarning)    few samples decide the temperature, so it is uncertain
@@ -169,6 +170,10 @@ class InputError(NishimoriError):
 
 class NoRowsError(InputError):
     """The data have no row of positive weight."""
+
+
+class DegenerateDataError(InputError):
+    """The data are valid, but too few or too much alike to determine what the method fits, such as samples of one class."""
 
 
 class NoTemperatureError(NishimoriError):

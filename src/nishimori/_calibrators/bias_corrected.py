@@ -20,7 +20,7 @@ from nishimori._rows.scores import Floor, Input
 from nishimori._sums.observables import Confidence, Energy
 from nishimori._support.arrays import HostArray
 from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning, NishimoriError, NotConvergedError, setting
+from nishimori.errors import DegenerateDataError, InputError, InputWarning, NishimoriError, NotConvergedError, setting
 from nishimori.maps.affine import Affine
 
 # The sums have a table of so many rows and columns: 800 MB.
@@ -152,7 +152,7 @@ class BiasCorrected(Calibrator):
         ------
         NoTemperatureError
             If there is no temperature of ``method`` without biases, which the search starts from.
-        InputError
+        DegenerateDataError
             If a class has no samples and ``shrink`` is False: its bias would be infinite.
         NotConvergedError
             If a class can be separated perfectly and ``shrink`` is False: no finite biases fit best.
@@ -208,7 +208,7 @@ class BiasCorrected(Calibrator):
                 residual = abs(matched.receipt(_POSITIONS[self.method]).residual)
                 return Biases(point, 0.0, residual, self.method == "ec", None, sums)
         elif empty := self._names_of_classes(sums.observed == 0):
-            raise InputError(
+            raise DegenerateDataError(
                 "y",
                 f"have samples of every class with {setting('shrink', False)}",
                 got=f"none of {empty}: the bias of a class that never occurs would be infinite",

@@ -17,7 +17,7 @@ from nishimori._rows.scores import Floor, Input
 from nishimori._sums.census import CountZeros, warn_of_zeros
 from nishimori._sums.passes import together
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError, NotConvergedError, setting
+from nishimori.errors import DegenerateDataError, InputError, NotConvergedError, setting
 from nishimori.maps.map import Map
 
 
@@ -93,7 +93,9 @@ class BinaryCalibrator(Calibrator):
         Raises
         ------
         InputError
-            If there are more than two classes, if ``y`` has one class only, or if all scores are equal.
+            If there are more than two classes.
+        DegenerateDataError
+            If ``y`` has one class only, or if all scores are equal.
         NotConvergedError
             If no finite parameters have the least loss: with ``smooth_labels=False`` because the scores separate the classes
             perfectly, else because there are too few different scores.
@@ -148,14 +150,14 @@ class BinaryCalibrator(Calibrator):
         names = class_labels(self.classes, 2).tolist()
         for rows, name in ((seen.negative, names[1]), (seen.positive, names[0])):
             if not rows.n_rows:
-                raise InputError(
+                raise DegenerateDataError(
                     label_name,
                     "have samples of both classes",
                     got=f"only class {name!r}",
                     remedy="Use more validation samples.",
                 )
         if seen.is_constant:
-            raise InputError(
+            raise DegenerateDataError(
                 "X",
                 "have different scores",
                 got=(

@@ -6,7 +6,7 @@ from nishimori._rows.labels import Classes, class_labels, first_names
 from nishimori._sums.class_claims import ClassWeights
 from nishimori._support.numbers import between
 from nishimori._support.warnings import notice
-from nishimori.errors import InputError, InputWarning
+from nishimori.errors import DegenerateDataError, InputWarning
 
 # More added samples than anybody has: a typing error.
 _MOST_ADDED = 1e9
@@ -22,7 +22,7 @@ def check_samples(found: ClassWeights, classes: Classes, *, label_name: str) -> 
     labels = class_labels(classes, len(found.weights))
     present = labels[found.weights > 0].tolist()
     if len(present) == 1:
-        raise InputError(
+        raise DegenerateDataError(
             label_name,
             "hold samples of at least two classes",
             got=f"only one class, {present[0]!r}",

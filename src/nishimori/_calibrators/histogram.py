@@ -132,7 +132,7 @@ class HistogramBinning(Calibrator):
 
         Raises
         ------
-        InputError
+        DegenerateDataError
             If all samples belong to one class.
         """
         prior = checked_prior(self.prior)

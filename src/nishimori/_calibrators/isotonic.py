@@ -108,7 +108,7 @@ class Isotonic(Calibrator):
 
         Raises
         ------
-        InputError
+        DegenerateDataError
             If all samples belong to one class.
         """
         prior = checked_prior(self.prior)

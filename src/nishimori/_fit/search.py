@@ -33,7 +33,7 @@ from nishimori._sums.observables import Confidence, Observable, TopN
 from nishimori._sums.passes import together
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.roots import Point, Root, Roots, drive, increasing_root
-from nishimori.errors import InputError, NishimoriError, NotConvergedError, NoTemperatureError
+from nishimori.errors import DegenerateDataError, InputError, NishimoriError, NotConvergedError, NoTemperatureError
 
 # A sample has this share of the rows, but at least so many rows, whose answers are about 1.5 % off: one exact pass is then
 # enough. Fewer rows than the last number give no useful answer.
@@ -142,7 +142,7 @@ class Search:
         self.n_passes += 1
         scale = self.data.gather(log_scale)
         if scale.value < -_FARTHEST:
-            raise InputError(
+            raise DegenerateDataError(
                 "`logits` of the same row",
                 "differ by more than 1e-100",
                 got=f"differences around {exp(scale.value):.2g}",
@@ -183,7 +183,7 @@ class Search:
         """The point of a search, or why there will be no temperature."""
         assert self._census is not None, "counted in the first pass"
         if moments.observed == -inf:
-            return _masked_labels_error(self._census, self.label_name)
+            return masked_labels_error(self._census, self.label_name)
         refused = _refusal(moments.at(slice(1, None)), self._census) if judged else None
         return refused or in_log_beta(moments if len(moments.betas) == 1 else moments.at(slice(1)))
 
@@ -272,7 +272,8 @@ def _betas_to_judge(observable: Observable, start: float) -> tuple[float, ...]:
     return (0.0, *grid, inf)
 
 
-def _masked_labels_error(census: Census, label_name: str) -> InputError:
+def masked_labels_error(census: Census, label_name: str) -> InputError:
+    """The error that the true class of some rows is masked."""
     return InputError(
         label_name,
         "not name a masked class for temperature scaling",
@@ -283,7 +284,7 @@ def _masked_labels_error(census: Census, label_name: str) -> InputError:
 
 def refusal(moments: Moments, census: Census, label_name: str) -> NishimoriError | None:
     """Why no temperature can be found by moments at both ends and perhaps between them, or None if one can."""
-    return _masked_labels_error(census, label_name) if moments.observed == -inf else _refusal(moments, census)
+    return masked_labels_error(census, label_name) if moments.observed == -inf else _refusal(moments, census)
 
 
 def _refusal(moments: Moments, census: Census) -> NishimoriError | None:

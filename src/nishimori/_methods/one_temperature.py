@@ -3,15 +3,20 @@
 from abc import abstractmethod
 from typing import Any, Self, cast
 
+import numpy as np
+
 from nishimori._fit.match import Match, Receipt
 from nishimori._fit.search import match
+from nishimori._fit.smoothed import match_smoothed
 from nishimori._fit.top_k_bounds import BoundedMatch
 from nishimori._methods.fitted_method import FittedMethod
+from nishimori._methods.record import Record
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows, has_clusters
 from nishimori._rows.scores import Floor, Input
 from nishimori._rows.top_k_rows import TopKRows
 from nishimori._sums.observables import Confidence, Energy, Observable, TopN
+from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import Interval
 from nishimori._support.numbers import whole
 from nishimori.errors import InputError
@@ -21,9 +26,11 @@ from nishimori.maps.temperature import Temperature
 class OneTemperatureMethod(FittedMethod):
     """The search for the temperature; subclasses choose the observable."""
 
+    smooth_labels: bool = False
     receipt_: Receipt
     n_passes_: int
     temperature_bounds_: Interval | None = None
+    is_uniform_: bool
 
     @abstractmethod
     def observable_for(self, n_classes: int) -> Observable:
@@ -79,6 +86,8 @@ class OneTemperatureMethod(FittedMethod):
         """
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, ignore_index=ignore_index)
         observable = self.observable_for(data.n_classes)
+        if self._smooths():
+            return self._fit_smoothed(X, data, observable, counts=counts)
         right = observable if isinstance(observable, TopN) else None
         if isinstance(data, TopKRows):
             return self._fit_top_k(X, data, observable, counts=counts)
@@ -93,6 +102,36 @@ class OneTemperatureMethod(FittedMethod):
         self.n_passes_ = receipt.n_passes
         self.receipt_ = receipt
         self.temperature_bounds_ = None
+        self.is_uniform_ = False
+        return self
+
+    def _smooths(self) -> bool:
+        if not isinstance(self.smooth_labels, bool | np.bool_):
+            raise InputError("smooth_labels", "be True or False", got=repr(self.smooth_labels))
+        return bool(self.smooth_labels)
+
+    def _fit_smoothed(self, X: Any, data: Rows, observable: Observable, *, counts: bool) -> Self:
+        """Choose the temperature of smoothed labels, which has no standard error."""
+        assert isinstance(observable, Confidence | TopN | Energy), "only these methods have the parameter"
+        if isinstance(data, Sketch | TopKRows):
+            raise InputError("smooth_labels", "be False unless all logits of each sample are known")
+        found = match_smoothed(data, observable, label_name=self.label_name(X), counts=counts)
+        self.learn(X, data, Temperature(found.temperature), found.receipt.n_samples, found.receipt.residual)
+        self.n_passes_ = found.receipt.n_passes
+        self.receipt_ = found.receipt
+        self.temperature_bounds_ = None
+        self.is_uniform_ = found.is_uniform
+        found.warn()
+        return self
+
+    def estimates(self) -> dict[str, float] | None:
+        """Whether the temperature stands for the uniform distribution, where that may be."""
+        return {"uniform": float(self.is_uniform_)} if self.smooth_labels else super().estimates()
+
+    def restore(self, record: Record) -> Self:
+        """Become what ``record`` describes, ready to use."""
+        super().restore(record)
+        self.is_uniform_ = bool((record.provenance.estimates or {}).get("uniform"))
         return self
 
     def _fit_top_k(self, X: Any, data: TopKRows, observable: Observable, *, counts: bool) -> Self:
@@ -115,14 +154,24 @@ class OneTemperatureMethod(FittedMethod):
         self.n_passes_ = receipt.n_passes
         self.receipt_ = receipt
         self.temperature_bounds_ = found.bounds
+        self.is_uniform_ = False
         return self
 
 
 class ExpectationConsistencyMethod(OneTemperatureMethod):
     """The temperature at which mean confidence equals accuracy; the calibrator is `ExpectationConsistency`."""
 
-    def __init__(self, *, top_n: int = 1, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
+    def __init__(
+        self,
+        *,
+        top_n: int = 1,
+        smooth_labels: bool = False,
+        input: Input = "logits",
+        classes: Classes = None,
+        floor: Floor = None,
+    ) -> None:
         self.top_n = top_n
+        self.smooth_labels = smooth_labels
         self.input = input
         self.classes = classes
         self.floor = floor
@@ -136,7 +185,10 @@ class ExpectationConsistencyMethod(OneTemperatureMethod):
 class TemperatureScalingMethod(OneTemperatureMethod):
     """The temperature at which the mean cross-entropy is lowest; the calibrator is `TemperatureScaling`."""
 
-    def __init__(self, *, input: Input = "logits", classes: Classes = None, floor: Floor = None) -> None:
+    def __init__(
+        self, *, smooth_labels: bool = False, input: Input = "logits", classes: Classes = None, floor: Floor = None
+    ) -> None:
+        self.smooth_labels = smooth_labels
         self.input = input
         self.classes = classes
         self.floor = floor

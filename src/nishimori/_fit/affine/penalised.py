@@ -27,7 +27,7 @@ from nishimori._fit.affine.sums import AffinePoint, Curve, Factor, FactorSums, L
 from nishimori._rows.batch import Batch
 from nishimori._rows.rows import Rows, Sum
 from nishimori._support.arrays import HostArray
-from nishimori.errors import InputError, NotConvergedError, setting
+from nishimori.errors import DegenerateDataError, NotConvergedError, setting
 
 T = TypeVar("T", bound=Sum)
 
@@ -180,7 +180,7 @@ class AffineSearch:
         empty = np.flatnonzero(self.read(Loss(self.point(theta))).frequencies == 0)
         if len(empty):
             which = f"{self._names_of_classes(empty)} {'has' if len(empty) == 1 else 'have'}"
-            raise InputError(
+            raise DegenerateDataError(
                 "The `penalty` of the biases",
                 f"be positive where a class has no samples: {which} none",
                 remedy=f"Use {setting('penalty', 'auto')}, or more data.",
