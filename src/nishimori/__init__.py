@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nishimori import theory as theory
     from nishimori import torch as torch
     from nishimori._calibrators.adaptive import AdaptiveConsistency as AdaptiveConsistency
+    from nishimori._calibrators.best import Best as Best
     from nishimori._calibrators.beta import Beta as Beta
     from nishimori._calibrators.bias_corrected import BiasCorrected as BiasCorrected
     from nishimori._calibrators.calibrator import Calibrator as Calibrator

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from nishimori._calibrators.classifier.pair import CalibratedPair as CalibratedPair
     from nishimori._calibrators.method_table import Method as Method
     from nishimori._calibrators.method_table import MethodTable as MethodTable
+    from nishimori._calibrators.selection import CandidateScore as CandidateScore
+    from nishimori._calibrators.selection import Selection as Selection
     from nishimori._evaluation.bootstrap import Bootstrap as Bootstrap
     from nishimori._evaluation.calibration_test import CalibrationTest as CalibrationTest
     from nishimori._evaluation.checks import Check as Check
@@ -33,6 +35,7 @@ _HOME = {
     "Bootstrap": "_evaluation.bootstrap",
     "CalibratedPair": "_calibrators.classifier.pair",
     "CalibrationTest": "_evaluation.calibration_test",
+    "CandidateScore": "_calibrators.selection",
     "Check": "_evaluation.checks",
     "Comparison": "_evaluation.comparison",
     "Decomposition": "_evaluation.decomposition",
@@ -51,6 +54,7 @@ _HOME = {
     "Reliability": "_sums.reliability",
     "RequiredSamples": "_evaluation.required_samples",
     "Scorecard": "_evaluation.scorecard",
+    "Selection": "_calibrators.selection",
     "TemperatureCurve": "_evaluation.curve",
     "Temperatures": "_fit.temperatures",
 }

@@ -20,7 +20,7 @@ MOST_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateMethod:
     """A method that is worth trying, and what it costs.
 
     Attributes
@@ -49,16 +49,20 @@ class Candidate:
 
 
 TABLE = (
-    Candidate("adaptive", "one factor for all logits: a network that is overconfident everywhere", 1e-8),
-    Candidate("ts", "the same, by the lowest log-loss", 1e-8),
-    Candidate("ec", "the same, by the mean confidence", 1e-8),
-    Candidate("group", "a temperature per predicted class, shrunk: some classes are more overconfident than others", 1e-7),
-    Candidate("platt", "a factor and a shift: classes of other frequencies than in training", 1e-7, suits="two"),
-    Candidate("bias", "a factor and a shift per class: classes of other frequencies than in training", 6e-7, 1000, "several"),
-    Candidate("beta", "two factors and a shift: scores that are distorted at one end", 1e-7, suits="two"),
-    Candidate("vector", "a factor and a shift per class, penalised: classes on different scales", 5e-7, 500),
-    Candidate("isotonic", "any increasing curve: scores that are no logits", 1.2e-7),
-    Candidate("matrix", "all factors and shifts, penalised: classes that are taken for each other", 1e-6, 200),
+    CandidateMethod("adaptive", "one factor for all logits: a network that is overconfident everywhere", 1e-8),
+    CandidateMethod("ts", "the same, by the lowest log-loss", 1e-8),
+    CandidateMethod("ec", "the same, by the mean confidence", 1e-8),
+    CandidateMethod(
+        "group", "a temperature per predicted class, shrunk: some classes are more overconfident than others", 1e-7
+    ),
+    CandidateMethod("platt", "a factor and a shift: classes of other frequencies than in training", 1e-7, suits="two"),
+    CandidateMethod(
+        "bias", "a factor and a shift per class: classes of other frequencies than in training", 6e-7, 1000, "several"
+    ),
+    CandidateMethod("beta", "two factors and a shift: scores that are distorted at one end", 1e-7, suits="two"),
+    CandidateMethod("vector", "a factor and a shift per class, penalised: classes on different scales", 5e-7, 500),
+    CandidateMethod("isotonic", "any increasing curve: scores that are no logits", 1.2e-7),
+    CandidateMethod("matrix", "all factors and shifts, penalised: classes that are taken for each other", 1e-6, 200),
 )
 """The candidates in the order of simplicity."""
 
@@ -111,7 +115,7 @@ def asked_candidates(given: Any, n_classes: int, *, keep_predictions: bool) -> C
             raise InputError(
                 "candidates", "keep predictions, as `keep_predictions=True` asks for", got=f"{name!r}, which can change them"
             )
-        name = name if name not in chosen else f"{name}({str(made).partition('(')[2]}"
+        name = name if name not in chosen else f"{name}({str(made).partition('(')[2]}".removesuffix("()")
         if name in chosen:
             raise InputError("candidates", "be different from each other", got=f"{name} twice")
         chosen[name] = made

@@ -12,14 +12,16 @@ from nishimori._rows.rows import Rows, counts_in, groups_in
 from nishimori._rows.scores import Scores
 from nishimori._support.arrays import HostArray, on_host
 from nishimori._support.numbers import whole
-from nishimori.errors import InputError
+from nishimori.errors import DegenerateDataError
 from nishimori.maps.map import Map, apply_checked
 
 MOST_NUMBERS = 2**26
 """So many logits are kept in memory at most: 512 MiB of float64. Of more data, a random part of the rows is kept."""
 
 
-def fold_numbers(labels: HostArray, n_folds: int, units: HostArray | None = None, *, seed: int = 0) -> HostArray:
+def fold_numbers(
+    labels: HostArray, n_folds: int, units: HostArray | None = None, *, seed: int = 0, unit_name: str = "clusters"
+) -> HostArray:
     """The fold of each sample: each class is spread evenly over the folds, and samples that share a unit stay together.
 
     The folds are random, and the same for the same ``seed``. Classes may have fewer samples than there are folds.
@@ -34,17 +36,19 @@ def fold_numbers(labels: HostArray, n_folds: int, units: HostArray | None = None
         Which samples belong together, as any number; each is on its own by default.
     seed : int
         Another one gives other folds.
+    unit_name : str
+        What messages call the units.
 
     Raises
     ------
-    InputError
+    DegenerateDataError
         If there are fewer samples, or units, than folds.
     """
     n_folds = whole("cv", n_folds, 2)
     n_units = len(labels) if units is None else len(np.unique(units))
     if n_units < n_folds:
-        few = "samples" if units is None else "clusters"
-        raise InputError(
+        few = "samples" if units is None else unit_name
+        raise DegenerateDataError(
             "cv", f"be at most the number of {few}, {n_units}", got=n_folds, remedy=f"Use fewer folds or more {few}."
         )
     # Units that are sorted by class are dealt out like cards, so that two units of a class are never in the same fold as long

@@ -46,9 +46,9 @@ class RowScores:
     right: HostArray
 
     @classmethod
-    def of(cls, map_: Map, logits: HostArray, labels: HostArray) -> "RowScores":
+    def of(cls, map_: Map, logits: HostArray, labels: HostArray, groups: Any = None) -> "RowScores":
         """The scores of some rows after a map."""
-        log_p = np.asarray(map_.log_probabilities(logits))
+        log_p = np.asarray(map_.log_probabilities(logits, groups))
         p, rows = np.exp(log_p), np.arange(len(labels))
         true = p[rows, labels]
         predicted = (logits if map_.keeps_predictions else log_p).argmax(axis=1)
@@ -232,9 +232,7 @@ def select(
     return Selection(chosen, scoring, rows, dict(left_out), n_folds, len(units.weights))
 
 
-def _errors(
-    scores: Mapping[str, RowScores], units: Units, scoring: Scoring, chosen: str, seed: int
-) -> dict[str, float | None]:
+def _errors(scores: Mapping[str, RowScores], units: Units, scoring: Scoring, chosen: str, seed: int) -> dict[str, float | None]:
     """The standard error of what each candidate's score exceeds the chosen one's by."""
     if scoring == "ece":
         return _resampled_errors(scores, units, chosen, seed)
@@ -267,9 +265,7 @@ def _binned(scores: RowScores, units: Units) -> BinnedGaps:
     )
 
 
-def _resampled_errors(
-    scores: Mapping[str, RowScores], units: Units, chosen: str, seed: int
-) -> dict[str, float | None]:
+def _resampled_errors(scores: Mapping[str, RowScores], units: Units, chosen: str, seed: int) -> dict[str, float | None]:
     """The standard deviation of the difference of ECEs over samples that are drawn again with replacement."""
     rng, number = np.random.default_rng(seed), int(units.codes.max()) + 1
     bins = {name: _bins_of(each.confidence) for name, each in scores.items()}
@@ -284,5 +280,3 @@ def _resampled_errors(
             drawn[name].append(float(np.abs(np.bincount(bins[name], times * gaps[name], _BINS)).sum()) / total)
     own = np.array(drawn[chosen])
     return {name: float(np.std(np.array(each) - own, ddof=1)) for name, each in drawn.items()}
-
-

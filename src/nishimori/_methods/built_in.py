@@ -9,6 +9,7 @@ _PLACES = {
     "ec": "one_temperature:ExpectationConsistency",
     "ts": "one_temperature:TemperatureScaling",
     "adaptive": "adaptive:AdaptiveConsistency",
+    "best": "best:Best",
     "none": "fixed:Uncalibrated",
     "group": "groups:GroupConsistency",
     "bias": "bias_corrected:BiasCorrected",

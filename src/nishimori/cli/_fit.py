@@ -53,8 +53,8 @@ MethodOption = Annotated[
     str | None,
     typer.Option(
         help="adaptive (default): T between those of ts and ec. ec: mean confidence = accuracy. ts: lowest cross-entropy. "
-        "group: one T per predicted class, or per group of --groups. bias: T and a bias per class; vector, matrix: more. none: "
-        "T = 1. Or an installed method, or package.module:Name.",
+        "group: one T per predicted class, or per group of --groups. bias: T and a bias per class; vector, matrix: more. best: "
+        "the one of these with the lowest out-of-fold loss. none: T = 1. Or an installed method, or package.module:Name.",
         show_default=False,
         metavar="NAME",
         autocompletion=_methods,
@@ -262,6 +262,7 @@ def _show(calibrator: Any, top_n: int, output: Path, told: list[str], *, as_json
                 "temperature": calibrator.temperature_,
                 "temperature_se": getattr(calibrator, "temperature_se_", None),
                 **_attributes_of_fit(calibrator),
+                **({"selection": calibrator.selection_.to_dict()} if hasattr(calibrator, "selection_") else {}),
                 "map": {"kind": calibrator.map_.kind, "parameters": dict(calibrator.map_.parameters)},
                 "verdict": verdict(calibrator),
                 "top_n": top_n,

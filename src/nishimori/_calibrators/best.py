@@ -1,0 +1,338 @@
+"""The calibrator that chooses among others, by their losses on samples that they were not fitted to."""
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from numbers import Integral
+from typing import Any, Self, get_args
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from sklearn.base import clone
+from sklearn.model_selection import check_cv
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.candidates import Contest, asked_candidates, usual_candidates
+from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_numbers
+from nishimori._calibrators.parameters import refuse_sketch
+from nishimori._calibrators.rescue import fit_always
+from nishimori._calibrators.selection import NONE, CandidateScore, RowScores, Scoring, Selection, Units, select
+from nishimori._methods.record import Record
+from nishimori._methods.traits import Traits
+from nishimori._rows.labels import Classes
+from nishimori._rows.rows import Rows, floor_in
+from nishimori._rows.scores import Floor, Input
+from nishimori._rows.top_k_rows import TopKRows
+from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import between, whole
+from nishimori.errors import DegenerateDataError, InputError, NishimoriError
+from nishimori.maps.map import Map
+from nishimori.maps.temperature import Temperature
+
+# So many scores tell the methods apart, of at least so many samples per class: with more data, a random part is compared, and
+# the winner is fitted to everything.
+_SCORES, _PER_CLASS = 2**20, 20
+
+
+class Best(Calibrator):
+    """Choose among calibrators by their log-loss on samples that they were not fitted to.
+
+    One temperature is right for most networks, and not where a model favours some classes, as behind classes of very different
+    frequencies. Here several methods are fitted to all folds of the validation data but one and measured on that one, for each
+    fold, and the method of the lowest mean loss is fitted to all data. Predictions may change, unless ``keep_predictions``.
+
+    Parameters
+    ----------
+    candidates : list of names or calibrators, optional
+        What to choose from. By default "adaptive", "ts", "ec", "group", "platt" and "beta" (two classes) or "bias" (more),
+        "vector", "isotonic" and "matrix", without those that would take long: `selection_` tells which. Of methods with the
+        same score, the first is taken.
+    scoring : {"nll", "brier", "ece"}
+        What is compared. The ECE is not a mean over samples, and a constant has the lowest: only methods whose NLL exceeds the
+        lowest by at most 1 % take part in that comparison. It is corrected for its bias.
+    cv : int, splitter or iterable
+        How many folds, or something else that scikit-learn takes for ``cv``. Folds are stratified by class, and samples of a
+        group or cluster are in one fold.
+    keep_predictions : bool
+        Whether only methods take part that never change the predicted class.
+    max_seconds : float, optional
+        No further method is tried after this time. The result then depends on how fast the machine is.
+    random_state : int, optional
+        Another number gives other folds. The folds are the same each time by default.
+    input, classes, floor
+        As for `ExpectationConsistency`.
+
+    Attributes
+    ----------
+    selection_ : Selection
+        The out-of-fold score of each candidate, its difference from the chosen one with a standard error, and what was left
+        out and why. ``print`` shows a table. The score of the chosen method is optimistic, because it is the lowest of several.
+    chosen_ : str
+        The name of the chosen method.
+    calibrator_ : Calibrator
+        The chosen method, fitted to all data. Files do not hold it: they hold its map.
+    temperature_, temperature_se_ : float or None
+        Those of the chosen method, where it has one temperature.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_, n_passes_
+        As for `ExpectationConsistency`.
+
+    See Also
+    --------
+    compare : measure methods on test data, and say what the numbers mean.
+    CalibratedClassifier : a classifier of scikit-learn with this calibrator behind it.
+
+    Notes
+    -----
+    Of more than 1,048,576 scores, n·K for n samples of K classes, a random part decides which method is chosen, of at least 20
+    samples per class. The chosen method is fitted to all.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> best = nishimori.Best(["adaptive", "bias", "vector"]).fit(network.validation.logits, network.validation.labels)
+    >>> best.chosen_
+    'vector'
+    >>> difference = best.selection_["adaptive"]
+    >>> print(f"NLL of one temperature: higher by {difference.difference:.3f} ± {difference.difference_se:.3f}")
+    NLL of one temperature: higher by 0.085 ± 0.006
+    """
+
+    traits = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
+    selection_: Selection
+    chosen_: str
+    calibrator_: Calibrator
+    n_passes_: int | None
+
+    def __init__(
+        self,
+        candidates: Any = None,
+        *,
+        scoring: Scoring = "nll",
+        cv: Any = 5,
+        keep_predictions: bool = False,
+        max_seconds: float | None = None,
+        random_state: int | None = None,
+        input: Input = "logits",
+        classes: Classes = None,
+        floor: Floor = None,
+    ) -> None:
+        self.candidates = candidates
+        self.scoring = scoring
+        self.cv = cv
+        self.keep_predictions = keep_predictions
+        self.max_seconds = max_seconds
+        self.random_state = random_state
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose the method from validation logits ``X`` and labels ``y``, and fit it to them.
+
+        Parameters
+        ----------
+        X, y, sample_weight, counts, ignore_index
+            As for `ExpectationConsistency`.
+        groups : array of shape (n_samples,), optional
+            Samples of a group, such as a patient, are in the same fold.
+        clusters : array of shape (n_samples,), optional
+            Samples of a cluster are in the same fold too, and standard errors take clusters as independent.
+
+        Raises
+        ------
+        InputError
+            If there are fewer samples, groups or clusters than folds, or no class has two samples.
+        """
+        seed = self._check_parameters()
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        refuse_sketch(data, "Best")
+        if isinstance(data, TopKRows):
+            raise InputError("X", "hold all logits for Best", got="top-k log-probabilities", remedy="Use 'ec' or 'ts'.")
+        samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
+        folds = self._folds(samples, data.n_rows, seed)
+        contest = self._contest(data, samples, len(folds))
+        selection = self._select(contest, samples, folds, counts=counts, seed=seed)
+        chosen = clone(contest.calibrators[selection.chosen])
+        chosen.set_params(input=self.input, classes=self.classes, floor=floor_in(data))
+        chosen = fit_always(chosen, data, **_accepted(chosen, counts=counts))
+        n_samples = chosen.n_samples_
+        assert n_samples is not None
+        self.learn(X, data, chosen.map_, n_samples, chosen.residual_, chosen.temperature_se_)
+        passes = getattr(chosen, "n_passes_", None)
+        self.n_passes_ = None if passes is None else 1 + passes
+        self.selection_, self.chosen_, self.calibrator_ = selection, selection.chosen, chosen
+        return self
+
+    def _check_parameters(self) -> int:
+        """Refuse what cannot be meant; the seed of the folds."""
+        if self.scoring not in get_args(Scoring):
+            raise InputError("scoring", "be 'nll', 'brier' or 'ece'", got=repr(self.scoring))
+        if not isinstance(self.keep_predictions, bool | np.bool_):
+            raise InputError("keep_predictions", "be True or False", got=repr(self.keep_predictions))
+        if self.max_seconds is not None:
+            between("max_seconds", self.max_seconds, 0, float("inf"))
+        return 0 if self.random_state is None else whole("random_state", self.random_state, 0)
+
+    def _contest(self, data: Rows, samples: CollectedSamples, n_folds: int) -> Contest:
+        keep = bool(self.keep_predictions)
+        if self.candidates is not None:
+            return asked_candidates(self.candidates, data.n_classes, keep_predictions=keep)
+        return usual_candidates(samples.n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
+
+    def _folds(self, samples: CollectedSamples, n_rows: int | None, seed: int) -> list[tuple[HostArray, HostArray]]:
+        """Which samples are fitted to, and which are held out, in each fold."""
+        labels = samples.labels
+        if len(np.unique(labels)) == len(labels):
+            raise DegenerateDataError(
+                "y", "have two samples of some class", got="one at most of each", remedy="Use more validation samples."
+            )
+        if isinstance(self.cv, Integral) or self.cv is None:
+            number = whole("cv", 5 if self.cv is None else self.cv, 2)
+            unit_name = "clusters" if samples.groups is None else "groups"
+            numbers = fold_numbers(labels, number, _units(samples), seed=seed, unit_name=unit_name)
+            return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in range(number)]
+        return _given_folds(self.cv, samples, n_rows)
+
+    def _select(
+        self,
+        contest: Contest,
+        samples: CollectedSamples,
+        folds: list[tuple[HostArray, HostArray]],
+        *,
+        counts: bool,
+        seed: int,
+    ) -> Selection:
+        """Score all candidates on the samples that are held out, and choose."""
+        places = np.concatenate([held for _, held in folds])
+        scores = {NONE: _scores([Temperature(1.0)] * len(folds), samples, folds, places)}
+        left_out, n_unsolved = dict(contest.left_out), {}
+        start, seconds = time.perf_counter(), self.max_seconds
+        for name, each in contest.calibrators.items():
+            if seconds is not None and len(scores) > 1 and time.perf_counter() - start > seconds:
+                left_out[name] = f"{seconds:g} s had passed"
+                continue
+            copies = [clone(each) for _ in folds]
+            options = _accepted(each, counts=counts)
+            try:
+                with warnings.catch_warnings():  # those of the chosen one are shown when it is fitted to all data
+                    warnings.simplefilter("ignore")
+                    made = [
+                        fit_always(copy, samples.rows(train), **options) for copy, (train, _) in zip(copies, folds, strict=True)
+                    ]
+            except NishimoriError as error:
+                if self.candidates is not None:
+                    raise
+                left_out[name] = str(error).rstrip(".")
+                continue
+            n_unsolved[name] = sum(one is not copy for one, copy in zip(made, copies, strict=True))
+            scores[name] = _scores([one.map_ for one in made], samples, folds, places)
+        kept = np.sort(places)
+        units = Units(samples.weights[kept], np.arange(len(kept)) if samples.clusters is None else samples.clusters[kept])
+        return select(scores, units, self.scoring, n_unsolved=n_unsolved, left_out=left_out, n_folds=len(folds), seed=seed)
+
+    def estimates(self) -> dict[str, float] | None:
+        """The scores of all candidates, one number per entry."""
+        found = {f"chosen[{self.chosen_}]": 1.0}
+        found |= {"n_folds": float(self.selection_.n_folds), "n_scored": float(self.selection_.n_samples)}
+        for each in self.selection_.candidates:
+            found |= {f"{name}[{each.name}]": value for name, value in _numbers(each).items()}
+        return found
+
+    def restore(self, record: Record) -> Self:
+        """Become what ``record`` describes, ready to use: without `calibrator_`, and without the reasons in `selection_`."""
+        super().restore(record)
+        values = record.provenance.estimates or {}
+        names = [name[len("nll[") : -1] for name in values if name.startswith("nll[")]
+        rows = tuple(_restored(name, values) for name in names)
+        chosen = next((name for name in names if f"chosen[{name}]" in values), "")
+        sizes = (int(values.get(name, 0)) for name in ("n_folds", "n_scored"))
+        self.selection_, self.chosen_ = Selection(chosen, self.scoring, rows, {}, *sizes), chosen
+        self.n_passes_ = None
+        return self
+
+
+_NUMBERS = ("score", "difference", "difference_se", "nll", "n_unsolved")
+
+
+def _numbers(each: CandidateScore) -> dict[str, float]:
+    """What a file keeps of a candidate; a file holds no infinite number."""
+    known = {name: getattr(each, name) for name in _NUMBERS}
+    return {name: float(value) for name, value in known.items() if value is not None and np.isfinite(value)}
+
+
+def _restored(name: str, values: Mapping[str, float]) -> CandidateScore:
+    score, difference, error, nll, unsolved = (values.get(f"{each}[{name}]") for each in _NUMBERS)
+    infinite = float("inf")
+    return CandidateScore(
+        name, infinite if score is None else score, difference, error, infinite if nll is None else nll, int(unsolved or 0)
+    )
+
+
+def _accepted(calibrator: Calibrator, *, counts: bool) -> dict[str, Any]:
+    """What `fit` of a calibrator takes of what was said about the weights."""
+    return {"counts": True} if counts and "counts" in signature(calibrator.fit).parameters else {}
+
+
+def _scores(
+    maps: Sequence[Map], samples: CollectedSamples, folds: Sequence[tuple[HostArray, HostArray]], places: HostArray
+) -> RowScores:
+    """The scores of all samples that are held out in some fold, in their order, each after the map of its fold."""
+    parts = [
+        RowScores.of(map_, samples.logits[held].astype(np.float64), samples.labels[held], samples.groups_of(held))
+        for map_, (_, held) in zip(maps, folds, strict=True)
+    ]
+    return RowScores.in_order(parts, places)
+
+
+def _units(samples: CollectedSamples) -> HostArray | None:
+    """Which samples must be in one fold: those of a cluster, those of a group, and all that are linked by either."""
+    groups = None if samples.groups is None else samples.groups.codes
+    if groups is None or samples.clusters is None:
+        return samples.clusters if groups is None else groups
+    first, second = samples.clusters, groups + samples.clusters.max() + 1
+    size = int(second.max()) + 1
+    _, linked = connected_components(coo_array((np.ones(len(first)), (first, second)), shape=(size, size)), directed=False)
+    units: HostArray = linked[first]
+    return units
+
+
+def _given_folds(cv: Any, samples: CollectedSamples, n_rows: int | None) -> list[tuple[HostArray, HostArray]]:
+    """The folds that a splitter of scikit-learn makes, or that were listed; refuses those that cannot be scored."""
+    if samples.n_samples != n_rows:
+        raise InputError(
+            "cv",
+            "be a number where some rows have weight zero, or where the data are larger than memory",
+            got=type(cv).__name__,
+        )
+    labels = samples.labels
+    splitter = check_cv(cv, labels, classifier=True)
+    pairs = splitter.split(np.zeros((len(labels), 1)), labels, None if samples.groups is None else samples.groups.codes)
+    folds = [tuple(np.arange(len(labels))[np.asarray(part) if len(part) else slice(0)] for part in pair) for pair in pairs]
+    held = np.concatenate([test for _, test in folds]) if folds else np.zeros(0)
+    if not len(held) or any(not len(test) for _, test in folds):
+        raise InputError("cv", "hold out samples in each fold", got="a fold without any")
+    if len(np.unique(held)) < len(held):
+        raise InputError("cv", "hold out each sample at most once", got="a sample in several folds")
+    for number, (train, test) in enumerate(folds, start=1):
+        missing = np.setdiff1d(labels[test], labels[train])
+        if len(missing):
+            raise InputError(
+                "cv",
+                "leave samples of each class to fit to",
+                got=f"none of class {missing[0]} in fold {number} of {len(folds)}",
+                remedy="Use stratified folds, such as `cv=5`, or more samples of that class.",
+            )
+    return [(train, test) for train, test in folds]
