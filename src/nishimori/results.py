@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from nishimori._calibrators.method_table import Method as Method
     from nishimori._calibrators.method_table import MethodTable as MethodTable
     from nishimori._calibrators.selection import CandidateScore as CandidateScore
-    from nishimori._calibrators.selection import Selection as Selection
+    from nishimori._calibrators.selection import MethodSelection as MethodSelection
     from nishimori._evaluation.bootstrap import Bootstrap as Bootstrap
     from nishimori._evaluation.calibration_test import CalibrationTest as CalibrationTest
     from nishimori._evaluation.checks import Check as Check
@@ -54,7 +54,7 @@ _HOME = {
     "Reliability": "_sums.reliability",
     "RequiredSamples": "_evaluation.required_samples",
     "Scorecard": "_evaluation.scorecard",
-    "Selection": "_calibrators.selection",
+    "MethodSelection": "_calibrators.selection",
     "TemperatureCurve": "_evaluation.curve",
     "Temperatures": "_fit.temperatures",
 }

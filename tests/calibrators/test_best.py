@@ -193,6 +193,14 @@ def test_splitters_of_scikit_learn_make_the_folds():
     assert Best(["ts"], cv=list(StratifiedKFold(4).split(LOGITS, LABELS))).fit(LOGITS, LABELS).selection_.n_folds == 4
 
 
+def test_rows_of_weight_zero_are_in_the_folds_of_a_splitter_and_in_nothing_else():
+    weights = (np.arange(N) % 5 > 0).astype(float)
+    kept = weights > 0
+    weighted = Best(["ts"], cv=PredefinedSplit(FOLDS)).fit(LOGITS, LABELS, sample_weight=weights)
+    without = Best(["ts"], cv=PredefinedSplit(FOLDS[kept])).fit(LOGITS[kept], LABELS[kept])
+    assert weighted.selection_ == without.selection_
+
+
 @pytest.mark.parametrize(
     ("parameters", "data", "message"),
     [
@@ -219,7 +227,6 @@ def test_splitters_of_scikit_learn_make_the_folds():
         ({"keep_predictions": "yes"}, {}, "`keep_predictions` must be True or False"),
         ({"max_seconds": -1}, {}, "`max_seconds` must lie between 0 and inf"),
         ({"random_state": "zero"}, {}, "`random_state` must be"),
-        ({"cv": PredefinedSplit(FOLDS)}, {"sample_weight": np.arange(N) > 3}, "`cv` must be a number where some rows"),
     ],
 )
 def test_bad_input_says_what_to_do(parameters, data, message):
@@ -272,6 +279,8 @@ def test_of_large_data_a_part_decides_and_all_rows_are_fitted(monkeypatch):
     assert 20 < best.selection_.n_samples <= 200
     assert best.temperature_ == pytest.approx(nishimori.TemperatureScaling().fit(LOGITS, LABELS).temperature_, rel=1e-10)
     assert best.n_samples_ == N
+    with pytest.raises(InputError, match="`cv` must be a number of folds for data that are not in memory"):
+        Best(["ts"], cv=PredefinedSplit(FOLDS)).fit(LOGITS, LABELS)
 
 
 def test_data_without_a_temperature_are_calibrated_with_a_warning():

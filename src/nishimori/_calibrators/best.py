@@ -18,9 +18,10 @@ from nishimori._calibrators.candidates import Contest, asked_candidates, usual_c
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_numbers
 from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._calibrators.rescue import fit_always
-from nishimori._calibrators.selection import NONE, CandidateScore, RowScores, Scoring, Selection, Units, select
+from nishimori._calibrators.selection import NONE, CandidateScore, RowScores, Scoring, MethodSelection, Units, select
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
+from nishimori._rows.array_rows import ArrayRows
 from nishimori._rows.labels import Classes
 from nishimori._rows.rows import Rows, floor_in
 from nishimori._rows.scores import Floor, Input
@@ -66,7 +67,7 @@ class Best(Calibrator):
 
     Attributes
     ----------
-    selection_ : Selection
+    selection_ : MethodSelection
         The out-of-fold score of each candidate, its difference from the chosen one with a standard error, and what was left
         out and why. ``print`` shows a table. The score of the chosen method is optimistic, because it is the lowest of several.
     chosen_ : str
@@ -101,7 +102,7 @@ class Best(Calibrator):
     """
 
     traits = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
-    selection_: Selection
+    selection_: MethodSelection
     chosen_: str
     calibrator_: Calibrator
     n_passes_: int | None
@@ -162,7 +163,7 @@ class Best(Calibrator):
         if isinstance(data, TopKRows):
             raise InputError("X", "hold all logits for Best", got="top-k log-probabilities", remedy="Use 'ec' or 'ts'.")
         samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
-        folds = self._folds(samples, data.n_rows, seed)
+        folds = self._folds(samples, data, seed)
         contest = self._contest(data, samples, len(folds))
         selection = self._select(contest, samples, folds, counts=counts, seed=seed)
         chosen = clone(contest.calibrators[selection.chosen])
@@ -192,19 +193,22 @@ class Best(Calibrator):
             return asked_candidates(self.candidates, data.n_classes, keep_predictions=keep)
         return usual_candidates(samples.n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
 
-    def _folds(self, samples: CollectedSamples, n_rows: int | None, seed: int) -> list[tuple[HostArray, HostArray]]:
+    def _folds(self, samples: CollectedSamples, data: Rows, seed: int) -> list[tuple[HostArray, HostArray]]:
         """Which samples are fitted to, and which are held out, in each fold."""
         labels = samples.labels
         if len(np.unique(labels)) == len(labels):
             raise DegenerateDataError(
-                "y", "have two samples of some class", got="one at most of each", remedy="Use more validation samples."
+                "y",
+                "have two samples of some class",
+                got="1 sample" if len(labels) == 1 else "one sample at most of each",
+                remedy="Use more validation samples.",
             )
         if isinstance(self.cv, Integral) or self.cv is None:
             number = whole("cv", 5 if self.cv is None else self.cv, 2)
             unit_name = "clusters" if samples.groups is None else "groups"
             numbers = fold_numbers(labels, number, _units(samples), seed=seed, unit_name=unit_name)
             return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in range(number)]
-        return _given_folds(self.cv, samples, n_rows)
+        return _given_folds(self.cv, samples, data)
 
     def _select(
         self,
@@ -214,7 +218,7 @@ class Best(Calibrator):
         *,
         counts: bool,
         seed: int,
-    ) -> Selection:
+    ) -> MethodSelection:
         """Score all candidates on the samples that are held out, and choose."""
         places = np.concatenate([held for _, held in folds])
         scores = {NONE: _scores([Temperature(1.0)] * len(folds), samples, folds, places)}
@@ -259,7 +263,7 @@ class Best(Calibrator):
         rows = tuple(_restored(name, values) for name in names)
         chosen = next((name for name in names if f"chosen[{name}]" in values), "")
         sizes = (int(values.get(name, 0)) for name in ("n_folds", "n_scored"))
-        self.selection_, self.chosen_ = Selection(chosen, self.scoring, rows, {}, *sizes), chosen
+        self.selection_, self.chosen_ = MethodSelection(chosen, self.scoring, rows, {}, *sizes), chosen
         self.n_passes_ = None
         return self
 
@@ -309,25 +313,26 @@ def _units(samples: CollectedSamples) -> HostArray | None:
     return units
 
 
-def _given_folds(cv: Any, samples: CollectedSamples, n_rows: int | None) -> list[tuple[HostArray, HostArray]]:
+def _given_folds(cv: Any, samples: CollectedSamples, data: Rows) -> list[tuple[HostArray, HostArray]]:
     """The folds that a splitter of scikit-learn makes, or that were listed; refuses those that cannot be scored."""
-    if samples.n_samples != n_rows:
-        raise InputError(
-            "cv",
-            "be a number where some rows have weight zero, or where the data are larger than memory",
-            got=type(cv).__name__,
-        )
-    labels = samples.labels
-    splitter = check_cv(cv, labels, classifier=True)
-    pairs = splitter.split(np.zeros((len(labels), 1)), labels, None if samples.groups is None else samples.groups.codes)
-    folds = [tuple(np.arange(len(labels))[np.asarray(part) if len(part) else slice(0)] for part in pair) for pair in pairs]
+    weights = data.weights if isinstance(data, ArrayRows) else np.ones(samples.n_samples)
+    (kept,) = np.nonzero(weights)
+    if len(kept) != samples.n_samples or len(weights) != data.n_rows:
+        raise InputError("cv", "be a number of folds for data that are not in memory", got=type(cv).__name__)
+    # Rows of weight zero are part of the splitter's folds, and of nothing else.
+    places, labels = np.full(len(weights), -1), np.zeros(len(weights), dtype=samples.labels.dtype)
+    places[kept], labels[kept] = np.arange(len(kept)), samples.labels
+    groups = None if data.groups is None else data.groups.codes
+    pairs = check_cv(cv, labels, classifier=True).split(np.zeros((len(labels), 1)), labels, groups)
+    rows = [[places[np.asarray(part) if len(part) else slice(0)] for part in pair] for pair in pairs]
+    folds = [(train[train >= 0], test[test >= 0]) for train, test in rows]
     held = np.concatenate([test for _, test in folds]) if folds else np.zeros(0)
     if not len(held) or any(not len(test) for _, test in folds):
         raise InputError("cv", "hold out samples in each fold", got="a fold without any")
     if len(np.unique(held)) < len(held):
         raise InputError("cv", "hold out each sample at most once", got="a sample in several folds")
     for number, (train, test) in enumerate(folds, start=1):
-        missing = np.setdiff1d(labels[test], labels[train])
+        missing = np.setdiff1d(samples.labels[test], samples.labels[train])
         if len(missing):
             raise InputError(
                 "cv",
@@ -335,4 +340,4 @@ def _given_folds(cv: Any, samples: CollectedSamples, n_rows: int | None) -> list
                 got=f"none of class {missing[0]} in fold {number} of {len(folds)}",
                 remedy="Use stratified folds, such as `cv=5`, or more samples of that class.",
             )
-    return [(train, test) for train, test in folds]
+    return folds

@@ -62,7 +62,7 @@ TABLE = (
     CandidateMethod("beta", "two factors and a shift: scores that are distorted at one end", 1e-7, suits="two"),
     CandidateMethod("vector", "a factor and a shift per class, penalised: classes on different scales", 5e-7, 500),
     CandidateMethod("isotonic", "any increasing curve: scores that are no logits", 1.2e-7),
-    CandidateMethod("matrix", "all factors and shifts, penalised: classes that are taken for each other", 1e-6, 200),
+    CandidateMethod("matrix", "all factors and shifts, penalised: classes that are taken for each other", 1e-6, 200, "several"),
 )
 """The candidates in the order of simplicity."""
 

@@ -107,7 +107,7 @@ class CandidateScore:
 
 
 @dataclass(frozen=True)
-class Selection:
+class MethodSelection:
     """Which calibrator was chosen among several, and by which scores. ``print`` shows a table.
 
     Attributes
@@ -204,7 +204,7 @@ def select(
     left_out: Mapping[str, str],
     n_folds: int,
     seed: int,
-) -> Selection:
+) -> MethodSelection:
     """The candidate of the lowest score; of equal ones the simplest, which comes first. ``scores`` has "none" too."""
     nll = {name: units.mean(each.nll) for name, each in scores.items()}
     by_bins = {name: _binned(each, units) for name, each in scores.items()} if scoring == "ece" else {}
@@ -229,7 +229,7 @@ def select(
         )
         for name in scores
     )
-    return Selection(chosen, scoring, rows, dict(left_out), n_folds, len(units.weights))
+    return MethodSelection(chosen, scoring, rows, dict(left_out), n_folds, len(units.weights))
 
 
 def _errors(scores: Mapping[str, RowScores], units: Units, scoring: Scoring, chosen: str, seed: int) -> dict[str, float | None]:
