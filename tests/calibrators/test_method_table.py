@@ -59,7 +59,7 @@ def test_each_method_has_a_row():
     assert (ec.class_name, ec.traits, ec.parameters) == (
         "ExpectationConsistency",
         nishimori.ExpectationConsistency.traits,
-        ("top_n",),
+        ("top_n", "smooth_labels"),
     )
     assert ec.description == "Divide logits by the temperature at which mean confidence equals accuracy."
     assert all(each.description.endswith(".") for each in table.values())

@@ -146,7 +146,8 @@ def test_a_fit_that_fails_leaves_the_calibrator_as_it_was(make, error, X, y):
 def test_clone_copies_the_parameters_and_forgets_the_fit():
     fitted = ExpectationConsistency(top_n=2, input="logits", classes=NAMES).fit(LOGITS, np.array(NAMES)[LABELS])
     copy = clone(fitted)
-    assert copy.get_params() == {"top_n": 2, "input": "logits", "classes": NAMES, "floor": None} == fitted.get_params()
+    expected = {"top_n": 2, "smooth_labels": False, "input": "logits", "classes": NAMES, "floor": None}
+    assert copy.get_params() == expected == fitted.get_params()
     assert not hasattr(copy, "temperature_")
     assert clone(from_temperature(2.0, input="probabilities")).get_params() == {
         "temperature": 2.0,

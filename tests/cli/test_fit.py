@@ -180,7 +180,7 @@ def test_machines_get_everything_that_people_see(tmp_path):
     assert told.pop("map")["parameters"]["temperature"] == pytest.approx(T, rel=1e-8)
     assert told == {
         "method": "ec",
-        "params": {"top_n": 1},
+        "params": {"smooth_labels": False, "top_n": 1},
         "verdict": "overconfident",
         "top_n": 1,
         "n_samples": 200,

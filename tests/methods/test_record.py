@@ -79,7 +79,7 @@ def test_the_file_is_json_that_says_everything(tmp_path):
         "floor": None,
         "provenance": {
             "method": "ec",
-            "params": {"top_n": 2},
+            "params": {"smooth_labels": False, "top_n": 2},
             "classes": list(ANIMALS),
             "columns": list(ANIMALS),
             "label_column": None,

@@ -181,7 +181,10 @@ WRONG = {
     "no module": (("nowhere:Name", {}), r"^`nowhere:Name` must be importable as package\.module:Name, got ModuleNotFoundError"),
     "no attribute": (("math:nothing", {}), r"^`math:nothing` must be importable as package\.module:Name, got AttributeError"),
     "no method": (("math:pi", {}), "^`math:pi` must be an observable"),
-    "parameters": (("ts", {"top_n": 2}), "^The method 'ts' takes the parameters input, classes, floor, got top_n"),
+    "parameters": (
+        ("ts", {"top_n": 2}),
+        "^The method 'ts' takes the parameters smooth_labels, input, classes, floor, got top_n",
+    ),
 }
 
 

@@ -45,9 +45,16 @@ class OneTemperature(OneTemperatureMethod, Calibrator):
         Raises
         ------
         InputError
-            If the standard error is not known: from a sketch of one cluster, or from a file of an earlier version.
+            If the standard error is not known: of smoothed labels, from a sketch of one cluster, or from a file of an earlier
+            version.
         """
         check_is_fitted(self, "map_")
+        if self.smooth_labels:
+            raise InputError(
+                "smooth_labels",
+                "be False for a confidence interval: smoothed labels draw T towards that of chance, which a standard error "
+                "does not say",
+            )
         if self.temperature_se_ is None:
             raise InputError(
                 "`confidence_interval` needs the standard error of T, which is not known from a sketch of one cluster, nor "
@@ -67,6 +74,10 @@ class ExpectationConsistency(ExpectationConsistencyMethod, OneTemperature):
     top_n : int
         How many of the largest classes count as right, from 1 to one less than the number of classes. With N the condition is
         mean top-N probability = top-N accuracy; 1 is the usual confidence.
+    smooth_labels : bool
+        Whether half a right and half a wrong answer are added: mean confidence is then (right + ½)/(n + 1) for n samples. So
+        there is a temperature also where all samples are right. Where even that is not above chance, T is so large that all
+        classes are equally probable. There is no standard error.
     input : {"logits", "probabilities"}
         What ``X`` holds. Log-probabilities are logits; probabilities are calibrated through their logarithms.
     classes : sequence, optional
@@ -84,6 +95,8 @@ class ExpectationConsistency(ExpectationConsistencyMethod, OneTemperature):
         T, by which logits are divided before the softmax. Above 1 it makes the model less sure.
     temperature_se_ : float or None
         The standard error of T; None if it is not known. `confidence_interval` gives a range of T.
+    is_uniform_ : bool
+        Whether smoothed labels left no better answer than the same probability for all classes.
     temperature_bounds_ : Interval or None
         After a fit to a `TopK`: the temperatures that the classes that are not listed leave possible, of which `temperature_`
         is the middle. None otherwise.
@@ -129,7 +142,9 @@ class ExpectationConsistency(ExpectationConsistencyMethod, OneTemperature):
 class TemperatureScaling(TemperatureScalingMethod, OneTemperature):
     """Divide logits by the temperature at which the mean cross-entropy is lowest.
 
-    Parameters and attributes are those of `ExpectationConsistency`, without ``top_n``.
+    Parameters and attributes are those of `ExpectationConsistency`, without ``top_n``. With ``smooth_labels``, labels are
+    smoothed as by J. Platt, here for any number K of classes: a sample whose class has N samples is of that class with
+    probability (N + 1)/(N + K), and of each other class with 1/(N + K).
 
     Examples
     --------

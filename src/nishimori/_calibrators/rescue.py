@@ -1,8 +1,8 @@
 """A fitted calibrator for all valid data: smoothed labels where a method has no solution.
 
 Some data that are valid leave a method without a solution: every sample is classified correctly, the scores separate the
-classes, there are very few samples, or all scores are equal. The methods themselves raise an error then. What chooses or combines
-methods, and what must go on in a search or a cross-validation, fits them here.
+classes, there are very few samples, or all scores are equal. The methods themselves raise an error then. What chooses or
+combines methods, and what must go on in a search or a cross-validation, fits them here.
 """
 
 from inspect import signature

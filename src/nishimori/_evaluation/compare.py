@@ -287,9 +287,9 @@ def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Cal
         return method
     if type(method) is AdaptiveConsistency:
         return method.adopt(data, data, matched)
-    if type(method) is TemperatureScaling:
+    if type(method) is TemperatureScaling and not method.smooth_labels:
         return method.adopt(data, data, matched, 1)
-    if type(method) is ExpectationConsistency and method.top_n == 1:
+    if type(method) is ExpectationConsistency and method.top_n == 1 and not method.smooth_labels:
         return method.adopt(data, data, matched, 0)
     options = {"counts": counts} if "counts" in signature(method.fit).parameters else {}
     return fit_checked(method, data, **options)

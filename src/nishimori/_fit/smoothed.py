@@ -1,10 +1,10 @@
 """The temperature of smoothed labels, which exists where the labels themselves leave none: all right, separable, or very few.
 
 Expectation consistency then matches mean confidence to (right + ½)/(n + 1): half a right and half a wrong answer are added.
-Temperature scaling has the least cross-entropy against J. Platt's targets, here for any number K of classes: a sample whose class
-has N samples is of that class with probability (N + 1)/(N + K) and of each other class with 1/(N + K). Both add a constant to the
-gap of the observable, at every β alike, so that the gap still grows with β. Its zero is found by halving a bracket: that takes
-more readings than the usual search, and never fails.
+Temperature scaling has the least cross-entropy against J. Platt's targets, here for any number K of classes: a sample whose
+class has N samples is of that class with probability (N + 1)/(N + K) and of each other class with 1/(N + K). Both add a
+constant to the gap of the observable, at every β alike, so that the gap still grows with β. Its zero is found by halving a
+bracket: that takes more readings than the usual search, and never fails.
 
 Where the answers are not above chance even so, T is so large that all unmasked classes of a row are equally probable.
 """
@@ -132,7 +132,7 @@ def _widest(batch: Batch) -> _Widest:
 class SmoothEnergy:
     """The pass that gives how far smoothing moves the mean logit of the labels, downwards.
 
-    A sample with K unmasked classes, whose own class has N samples and the logit z, loses Σ(z − z_j)/(N + K) over all classes j.
+    A sample with K unmasked classes, whose own class has N samples and the logit z, loses Σ(z − z_j)/(N + K) over all classes.
 
     Attributes
     ----------

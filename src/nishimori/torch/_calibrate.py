@@ -188,7 +188,7 @@ def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":
     if isinstance(chosen, AdaptiveConsistency):
         matched = match_both(data)
         return chosen.adopt(data, data, matched), Temperatures.of(matched)
-    if isinstance(chosen, OneTemperature):
+    if isinstance(chosen, OneTemperature) and not chosen.smooth_labels:
         observable = chosen.observable_for(data.n_classes)
         wanted = [*BUILT_IN.values(), *([] if observable in BUILT_IN.values() else [observable])]
         matched = match(data, *wanted)

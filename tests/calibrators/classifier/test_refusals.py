@@ -19,12 +19,10 @@ import nishimori
 from nishimori import (
     CalibratedClassifier,
     ExpectationConsistency,
-    FixedTemperature,
     GroupConsistency,
-    Platt,
     TemperatureScaling,
 )
-from nishimori.errors import InputError, InputWarning, NoTemperatureError
+from nishimori.errors import InputError, InputWarning
 
 X, Y = three_classes()
 NAMED = named()[1]
@@ -67,10 +65,6 @@ def refusal(model, features=X, labels=Y, error=InputError, **params):
 
 
 MODEL = CalibratedClassifier(LogisticRegression(), "ts")
-NOTHING = (
-    "Such scores say nothing about a sample. Check features and labels, use another classifier, or pass `fallback='none'` to "
-    "keep such scores as they are."
-)
 SETS = {
     "a name of no method": (
         {"calibrator": "ecc"},
@@ -83,10 +77,6 @@ SETS = {
     "something else": (
         {"calibrator": LogisticRegression()},
         "`calibrator` must be the name of a method, such as 'ec', or a calibrator, got LogisticRegression().",
-    ),
-    "a fallback that is none": (
-        {"fallback": 3},
-        "`fallback` must be the name of a method, such as 'ec', or a calibrator, got 3.",
     ),
     "a calibrator of probabilities behind logits": (
         {"calibrator": ExpectationConsistency(input="probabilities")},
@@ -182,15 +172,6 @@ SETS = {
         {"estimator": Scores(["a", "b", "c"])},
         "`estimator` must give numbers, got an array of type <U1 from Scores.decision_function.",
     ),
-    "the same score for every class": (
-        {"estimator": Scores(copies=3)},
-        "The scores of the classifier cannot be calibrated. No temperature fits: every row's unmasked logits are equal, so T "
-        f"has no effect. {NOTHING}",
-    ),
-    "the same score for every sample": (
-        {"estimator": Scores([1.0, 0.0, 0.5])},
-        f"The scores of the classifier cannot be calibrated. The classifier gives every sample the same score. {NOTHING}",
-    ),
     "samples that are tested twice": (
         {"cv": RepeatedStratifiedKFold(n_splits=2, n_repeats=2)},
         "`cv` must test each sample at most once with ensemble=False, because all scores are pooled, got a sample in several "
@@ -276,71 +257,6 @@ def test_more_folds_than_samples_are_refused():
     found = refusal(MODEL, features=X[:6], labels=[0, 0, 0, 1, 1, 1])
     assert found == (
         "`cv` must be at most the number of samples of the most frequent class, 3, got 5. Use fewer folds or more samples."
-    )
-
-
-def test_a_classifier_that_cannot_do_better_than_chance_is_refused():
-    labels = np.arange(60) % 2
-    wrong = (1.0 - 2 * labels)[:, None]  # the score is positive for the class 0
-    assert refusal(CalibratedClassifier(Scores(), "ec"), wrong, labels, NoTemperatureError) == (
-        "The scores of the classifier cannot be calibrated. No temperature fits: accuracy 0 is not above chance (0.5), and "
-        "mean confidence stays above chance at every T. What the classifier learns does not hold for other samples. Check "
-        "features and labels, or use another classifier."
-    )
-
-
-def test_a_fold_without_an_error_is_named_and_the_fallback_is_used_with_a_warning():
-    features = np.r_[-np.ones(30), np.ones(30)][:, None]
-    labels = np.r_[np.zeros(30), np.ones(30)].astype(int)
-    labels[0] = 1  # one mistake, in the first fold
-    model = CalibratedClassifier(Scores(), "ts", cv=3, ensemble=True)
-    found = refusal(model, features, labels, NoTemperatureError)
-    assert found == (
-        "The scores of the classifier cannot be calibrated in fold 2 of 3. No temperature fits: the true class has the "
-        "largest logit in all 20 samples, so the loss falls all the way to T = 0. Use more samples, or pass `fallback='none'` "
-        "to keep such scores as they are. With ensemble=False all folds are calibrated together, on more samples."
-    )
-    with pytest.warns(InputWarning) as warned:
-        fitted = clone(model).set_params(fallback="none").fit(features, labels)
-    beginnings = [str(each.message).partition(":")[0] for each in warned if each.category is InputWarning]
-    assert beginnings == [f"'none' is used instead of 'ts' in fold {i} of 3, which has no solution" for i in (2, 3)]
-    methods = [pair.calibrator.method for pair in fitted.calibrated_classifiers_]
-    assert methods == ["ts", "none", "none"]
-
-
-def test_a_fallback_gets_a_floor_of_its_own():
-    features = np.r_[np.arange(30), np.arange(100, 130)][:, None].astype(float)
-    labels = np.repeat([0, 1], 30)  # every neighbour is of the true class, so that all probabilities are 0 and 1
-    with pytest.warns(InputWarning, match="'platt' is used instead of 'ec', which has no solution"):
-        fitted = CalibratedClassifier(KNeighborsClassifier(5), "ec", fallback="platt").fit(features, labels)
-    assert fitted.calibrator_.floor_ == 0.003  # it costs 0.2 with 60 samples; the next one, 0.01, costs more than 0.5
-    # Platt's targets are (30 + 1) / (30 + 2) and 1 / (30 + 2) with 30 samples of each class.
-    np.testing.assert_allclose(fitted.predict_proba(features)[:, 1], np.where(labels, 31 / 32, 1 / 32), rtol=1e-6)
-
-
-def test_copies_of_samples_in_one_cluster_do_not_make_a_fallback_more_certain():
-    rng = np.random.default_rng(0)
-    features = 3 + rng.normal(size=(400, 1))  # the first class is predicted for almost no sample, and most samples are of it
-    labels = (features[:, 0] - 4 + rng.logistic(size=400) > 0).astype(int)
-    model = CalibratedClassifier(FrozenEstimator(Scores().fit(features, labels)), "ec", fallback=Platt(smooth_labels=False))
-    slopes = []
-    for copies in (1, 4):
-        rows = np.tile(np.arange(400), copies)
-        with pytest.warns(InputWarning, match="'platt' is used instead of 'ec'"):
-            fitted = clone(model).fit(features[rows], labels[rows], clusters=rows)
-        slopes.append(fitted.calibrator_.parameters_se_["slope"])
-    assert slopes[0] == pytest.approx(slopes[1], rel=1e-6)
-    with pytest.warns(InputWarning, match="'fixed' is used instead of 'ec'"):  # whose `fit` takes no clusters
-        clone(model).set_params(fallback=FixedTemperature(2.0)).fit(features, labels, clusters=np.arange(400))
-
-
-def test_an_error_of_the_fallback_names_the_fold_and_what_can_be_done():
-    features = np.r_[-np.ones(30), np.ones(30)][:, None]
-    model = CalibratedClassifier(Scores(), "ts", cv=3, ensemble=True, fallback="ec")
-    assert refusal(model, features, np.repeat([0, 1], 30), NoTemperatureError) == (
-        "The scores of the classifier cannot be calibrated in fold 1 of 3. No temperature fits: all 20 samples are classified "
-        "correctly, so mean confidence could reach accuracy only at T = 0. Use more samples, or pass `fallback='none'` to keep "
-        "such scores as they are. With ensemble=False all folds are calibrated together, on more samples."
     )
 
 

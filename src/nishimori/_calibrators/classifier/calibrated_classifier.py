@@ -12,11 +12,10 @@ from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.classifier.calibration import Calibration, Candidate, prepare
+from nishimori._calibrators.classifier.calibration import Calibration, prepare
 from nishimori._calibrators.classifier.folds import FoldScores, folds_of, pool_test_parts, refuse_repeated, scored_folds
 from nishimori._calibrators.classifier.metadata import (
     Metadata,
-    accepted_params,
     by_name,
     calibrator_request,
     of_prediction,
@@ -60,9 +59,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         zero for a true class is an infinite loss. "auto" leaves the choice to the calibrator, which chooses a floor between
         2e-16 and 0.9 / (number of classes) by the log-loss of folds that it does not fit, as `ExpectationConsistency` does;
         its `floor_` tells. A fixed calibrator, such as "none", has none. With None only exact zeros are raised.
-    fallback : str or Calibrator, optional
-        What is used, with a warning, where the calibrator has no solution, as when every sample is classified correctly. "none"
-        keeps such scores as they are. By default there is an error.
     keep_scores : bool
         Whether to keep the scores that calibrators were fitted to, as `out_of_fold_scores_`.
     n_jobs : int, optional
@@ -83,6 +79,15 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         With ``keep_scores``, the scores that calibrators were fitted to, and which row of ``X`` each belongs to.
     n_features_in_, feature_names_in_
         As the classifier has them.
+
+    Notes
+    -----
+    That a calibrator has no solution is no error: all samples may be classified correctly, a fold may have samples of one class
+    only, or all scores may be equal. The calibrator is then replaced, with a warning, by one of smoothed labels: by
+    `ExpectationConsistency` with ``smooth_labels=True`` for that method, and by `TemperatureScaling` with it for all others.
+    The first matches mean confidence to (right + ½)/(n + 1). The second has the least cross-entropy if a sample whose class has
+    N samples is of that class with probability (N + 1)/(N + K) and of each other of K classes with 1/(N + K). Where even that
+    is not better than chance, all classes get the same probability.
 
     Examples
     --------
@@ -122,7 +127,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         ensemble: bool | str = False,
         response: Response = "auto",
         floor: Floor = "auto",
-        fallback: str | Calibrator | None = None,
         keep_scores: bool = False,
         n_jobs: int | None = None,
     ) -> None:
@@ -132,7 +136,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.ensemble = ensemble
         self.response = response
         self.floor = floor
-        self.fallback = fallback
         self.keep_scores = keep_scores
         self.n_jobs = n_jobs
 
@@ -167,14 +170,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         method = score_method(estimator, self.response)
         scorer = Scorer(method, classes_of(y, sample_weight, known_classes(estimator) if is_frozen else None))
         calibrator = prepare(self.calibrator, scorer, self.floor)
-        other = None if self.fallback is None else prepare(self.fallback, scorer, self.floor, "fallback")
         given = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters}
         metadata = self._metadata(estimator, calibrator, given, fit_params)
-        first = Candidate(calibrator, metadata.calibrator)
-        fallback = None
-        if other is not None:
-            fallback = Candidate(other, accepted_params(other, metadata.calibrator))
-        calibration = Calibration(first, fallback, y)
+        calibration = Calibration(calibrator, metadata.calibrator, y)
         if is_frozen and not is_ensemble:
             scored = [FoldScores(None, np.arange(len(y)), scorer(estimator, X))]
         else:
@@ -184,6 +182,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             params = metadata.estimator
             scored = scored_folds(estimator, scorer, X, y, folds, params, keep=is_ensemble, n_jobs=self.n_jobs)
         if is_ensemble:
+            scored = calibration.with_weight(scored)
             pairs = [CalibratedPair(part.estimator, calibration.fit_to(part), scorer) for part in scored]
         else:
             fitted = calibration.fit_to(pool_test_parts(scored))

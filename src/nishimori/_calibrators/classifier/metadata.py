@@ -72,12 +72,6 @@ def by_name(
     return Metadata(for_estimator, {} if groups is None else {"groups": groups}, for_calibrator)
 
 
-def accepted_params(calibrator: Calibrator, params: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that `fit` of a calibrator accepts: a fallback without standard errors needs no clusters."""
-    known = signature(calibrator.fit).parameters
-    return {name: value for name, value in params.items() if name in known}
-
-
 def calibrator_request(calibrator: Calibrator) -> MetadataRequest:
     """What a calibrator requests: what it was told to, and weights unless it was told not to."""
     request = get_routing_for_object(calibrator)

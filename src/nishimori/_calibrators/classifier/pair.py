@@ -39,11 +39,15 @@ class CalibratedPair:
 
     def predict_proba(self, X: Any, **groups: Any) -> HostArray:
         """Calibrated probabilities, (n, K); ``groups`` as for the calibrator."""
-        return np.asarray(self.calibrator.predict_proba(self.scores(X), **groups))
+        return np.asarray(self.calibrator.predict_proba(self.scores(X), **self._needed(groups)))
 
     def predict_log_proba(self, X: Any, **groups: Any) -> HostArray:
         """The logarithms of the calibrated probabilities, (n, K); ``groups`` as for the calibrator."""
-        return np.asarray(self.calibrator.predict_log_proba(self.scores(X), **groups))
+        return np.asarray(self.calibrator.predict_log_proba(self.scores(X), **self._needed(groups)))
+
+    def _needed(self, groups: dict[str, Any]) -> dict[str, Any]:
+        """The groups, unless the calibrator treats all alike, as one of smoothed labels does in place of one per group."""
+        return groups if self.calibrator.map_.needs_groups else {}
 
 
 def mean_probabilities(pairs: list[CalibratedPair], X: Any, **groups: Any) -> HostArray:

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from nishimori._rows.scores import Input
-from nishimori._support.arrays import HostArray
+from nishimori._support.arrays import HostArray, smallest_normal
 from nishimori.errors import InputError
 
 Response = Literal["auto", "decision_function", "predict_proba", "predict_log_proba"]
@@ -60,6 +60,8 @@ class Scorer:
                 remedy="Choose another `response`.",
             )
         _refuse_not_finite(estimator, self.method, scores, place)
+        if self.method == "predict_log_proba":  # zeros are raised as far as where they are probabilities
+            scores = np.where(scores == -np.inf, np.log(smallest_normal(scores)), scores)
         column = {label: i for i, label in enumerate(own.tolist())}
         order = [column[label] for label in self.classes.tolist()]
         return scores if order == list(range(scores.shape[1])) else scores[:, order]

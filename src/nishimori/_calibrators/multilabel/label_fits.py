@@ -73,6 +73,10 @@ def binary_method(calibrator: Any) -> Calibrator:
     return made
 
 
+# The parameters of EC and TS whose temperatures can be shrunk.
+_USUAL = {"top_n": 1, "smooth_labels": False}
+
+
 def check_parameters(parameters: Any) -> None:
     """Refuse any other word."""
     if not isinstance(parameters, str) or parameters not in get_args(Sharing):
@@ -104,7 +108,7 @@ def _fit_shared(method: Calibrator, rows: Decisions) -> LabelFit:
 
 def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
     observable = BUILT_IN.get(method.method_name)
-    if not isinstance(observable, Confidence | Energy) or method.method_params() not in ({}, {"top_n": 1}):
+    if not isinstance(observable, Confidence | Energy) or not method.method_params().items() <= _USUAL.items():
         raise InputError(
             "parameters",
             (
