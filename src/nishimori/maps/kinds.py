@@ -137,8 +137,8 @@ def described(map_: Map, n_classes: int | None = None) -> dict[str, Any]:
     Refuses a map that no file can describe: one whose class is not registered, or that its parameters do not give again.
     """
     if isinstance(map_, Tempered):
-        parameters = dict(map_.parameters) | {"inner": described(map_.inner, n_classes)}
-        return {"kind": map_.kind, "parameters": parameters}
+        inner = described(map_.inner, n_classes)
+        return {"kind": map_.kind, "parameters": dict(map_.parameters) | {"inner": inner}}
     if is_built_in(map_):
         return {"kind": map_.kind, "parameters": dict(map_.parameters)}
     kind = type(map_)
