@@ -139,8 +139,9 @@ class CollectedSamples:
 def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSamples:
     """Rows of any kind as samples in memory, in one reading.
 
-    If they have more logits than ``most_numbers``, by default `MOST_NUMBERS`, a random part of the rows is kept. Which one depends on their values alone,
-    and not on how they are cut into batches or chunks; rows with the same logits are kept or left out together.
+    If they have more logits than ``most_numbers``, by default `MOST_NUMBERS`, a random part of the rows is kept. Which one
+    depends on their values alone, and not on how they are cut into batches or chunks; rows with the same logits are kept or
+    left out together.
     """
     most_rows = max(1, (MOST_NUMBERS if most_numbers is None else most_numbers) // data.n_classes)
     found = data.gather(_Keep(most_rows, may_be_more=data.n_rows is None or data.n_rows > most_rows))

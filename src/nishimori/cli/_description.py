@@ -21,6 +21,10 @@ _NAMED = 5
 def description(calibrator: FittedMethod) -> list[str]:
     """Sentences about what was fitted, the first with its most important numbers."""
     map_ = calibrator.map_
+    if (finished := getattr(calibrator, "ec_temperature_", None)) is not None:
+        T = value_with_error(finished, getattr(calibrator, "ec_temperature_se_", None))
+        last = f"Then T = {T}, at which mean confidence equals accuracy on held-out samples  ({calibrator.method_name})"
+        return [*description(getattr(calibrator, "calibrator_")), last]  # noqa: B009 - methods of all kinds
     if calibrator.temperature_ is not None:
         error, found = getattr(calibrator, "temperature_se_", None), verdict(calibrator)
         says = "nothing was fitted" if found is None else f"the model is {found}"

@@ -102,7 +102,7 @@ _IN_PYTHON = {"True": "true", "False": "false", "None": "null"}
 _FITTED = (
     *("ec", "ts", "weight"),
     *("groups", "temperatures", "temperatures_se", "common_temperature", "spread", "used_spread", "open_groups"),
-    *("condition", "penalties", "determined", "parameters_se", "why_no_se"),
+    *("condition", "penalties", "determined", "parameters_se", "why_no_se", "ec_temperature", "ec_temperature_se"),
 )
 
 
