@@ -224,13 +224,11 @@ def test_a_sketch_is_not_measured_after_a_map_with_several_parameters(place):
 
 
 def test_a_method_is_finished_by_ec_with_the_parameters_of_both(place):
-    ended = shell.nishimori(
-        "fit t.npz -o c.json --method vector+ec --param penalty=3 --param cv=4 --preserve-accuracy", place=place
-    )
+    asked = "--method vector+ec --param penalty=3 --param cv=4"
+    ended = shell.nishimori(f"fit t.npz -o c.json {asked} --preserve-accuracy", place=place)
     assert ended.code == 0, ended.err
-    assert re.search(
-        r"Then T = \d\.\d+ ± 0\.\d+, at which mean confidence equals accuracy on held-out samples  \(vector\+ec\)", ended.out
-    )
+    shown = r"Then T = \d\.\d+ ± 0\.\d+, at which mean confidence equals accuracy on held-out samples  \(vector\+ec\)"
+    assert re.search(shown, ended.out)
     fitted = nishimori.Consistent(nishimori.VectorScaling(penalty=3, preserve_accuracy=True), cv=4).fit(LOGITS, LABELS)
     ended = shell.nishimori(f"fit t.npz -o d.json {asked} --json", place=place)
     told = json.loads(ended.out)
