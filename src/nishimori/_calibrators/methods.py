@@ -75,8 +75,8 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     >>> import nishimori
     >>> nishimori.calibrator("ec", top_n=5)
     ExpectationConsistency(top_n=5)
-    >>> nishimori.calibrator("matrix+ec", cv=10)
-    Consistent(calibrator=MatrixScaling(), cv=10)
+    >>> nishimori.calibrator("matrix+ec", cv=5)
+    Consistent(calibrator=MatrixScaling(), cv=5)
     """
     target = target_of(name)
     try:
