@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nishimori._calibrators.calibrator import Calibrator as Calibrator
     from nishimori._calibrators.classifier.calibrated_classifier import CalibratedClassifier as CalibratedClassifier
     from nishimori._calibrators.classwise import ClasswiseTemperature as ClasswiseTemperature
+    from nishimori._calibrators.consistent import Consistent as Consistent
     from nishimori._calibrators.dirichlet import Dirichlet as Dirichlet
     from nishimori._calibrators.ensemble import EnsembleTemperature as EnsembleTemperature
     from nishimori._calibrators.fixed import FixedMap as FixedMap

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nishimori
-from nishimori._calibrators.cross_fit import collect_samples, fold_numbers, mapped_logits, out_of_fold_logits
+from nishimori._calibrators.cross_fit import collect_samples, fold_maps, fold_numbers, mapped_logits, out_of_fold_logits
 from nishimori.errors import InputError
 from nishimori.maps import Affine, Temperature
 
@@ -134,11 +134,12 @@ def test_each_sample_is_mapped_by_the_fit_to_the_other_folds():
     samples = collect_samples(nishimori.rows(logits, labels))
     folds = samples.folds(3)
 
-    def fit(rows):
+    def fit(rows, where):
+        assert where in {"all but fold 1 of 3", "all but fold 2 of 3", "all but fold 3 of 3"}
         (batch,) = list(rows)
         return Temperature(1 + batch.logits.sum() ** 2)
 
-    found = out_of_fold_logits(samples, folds, fit)
+    found = out_of_fold_logits(samples, folds, fold_maps(samples, folds, fit))
     for fold in range(3):
         np.testing.assert_allclose(found[folds == fold], logits[folds == fold] / (1 + logits[folds != fold].sum() ** 2))
 

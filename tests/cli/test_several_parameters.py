@@ -221,3 +221,34 @@ def test_a_sketch_is_not_measured_after_a_map_with_several_parameters(place):
     ended = shell.nishimori("eval s.npz --calibration c.json", place=place)
     assert (ended.code, ended.out) == (1, "")
     assert "Pass logits" in ended.err
+
+
+def test_a_method_is_finished_by_ec_with_the_parameters_of_both(place):
+    asked = "--method vector+ec --param penalty=3 --param cv=4"
+    ended = shell.nishimori(f"fit t.npz -o c.json {asked} --preserve-accuracy", place=place)
+    assert ended.code == 0, ended.err
+    shown = r"Then T = \d\.\d+ ± 0\.\d+, at which mean confidence equals accuracy on held-out samples  \(vector\+ec\)"
+    assert re.search(shown, ended.out)
+    fitted = nishimori.Consistent(nishimori.VectorScaling(penalty=3, preserve_accuracy=True), cv=4).fit(LOGITS, LABELS)
+    ended = shell.nishimori(f"fit t.npz -o d.json {asked} --json", place=place)
+    told = json.loads(ended.out)
+    assert told["params"] == {"cv": 4, "penalty": 3, "preserve_accuracy": False}
+    assert told["ec_temperature"] == pytest.approx(
+        nishimori.Consistent(nishimori.VectorScaling(penalty=3), cv=4).fit(LOGITS, LABELS).ec_temperature_, rel=1e-9
+    )
+    assert shell.nishimori("apply c.json t.npz -o p.npy", place=place).code == 0
+    np.testing.assert_allclose(np.load(place / "p.npy"), fitted.predict_proba(LOGITS), rtol=1e-9)
+
+
+def test_groups_reach_the_method_that_is_finished(place):
+    ended = shell.nishimori("fit t.npz -o c.json --method group+ec --groups site --json", place=place)
+    assert ended.code == 0, ended.err
+    told = json.loads(ended.out)
+    assert told["map"]["kind"] == "group_temperatures"
+    assert told["group_column"] == "site"
+
+
+def test_an_unknown_method_that_would_be_finished_is_wrong_usage(place):
+    ended = shell.nishimori("fit t.npz -o c.json --method vectr+ec", place=place)
+    assert ended.code == 2
+    assert "Did you mean 'vector+ec'?" in in_one_line(ended.err)

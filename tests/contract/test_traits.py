@@ -122,7 +122,8 @@ def mixed(n_classes):
 
 def error_bars(calibrator):
     """All standard errors of a fitted calibrator in one array; empty if it has none."""
-    found = [getattr(calibrator, name, None) for name in ("temperature_se_", "temperatures_se_", "parameters_se_")]
+    names = ("temperature_se_", "temperatures_se_", "parameters_se_", "ec_temperature_se_")
+    found = [getattr(calibrator, name, None) for name in names]
     values = [each for one in found if one is not None for each in (one.values() if isinstance(one, dict) else [one])]
     return np.concatenate([np.ravel(each) for each in values]) if values else np.array([])
 

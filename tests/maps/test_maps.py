@@ -10,7 +10,7 @@ from optional import array_api_strict, jnp, pd, torch
 
 import nishimori
 from nishimori.errors import InputError, InputWarning
-from nishimori.maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture
+from nishimori.maps import Affine, ClassTemperatures, GroupTemperatures, LogAffine, Mixture, Tempered
 from nishimori.maps.kinds import from_parameters
 
 N, K = 700, 4
@@ -32,6 +32,7 @@ MAPS = {
     "log": LogAffine(MATRIX, BIAS),
     "log, fallback": LogAffine(MATRIX, BIAS, 2.0),
     "mixture": Mixture(2.0, [0.6, 0.3, 0.1]),
+    "mixture, tempered": Tempered(Mixture(2.0, [0.6, 0.3, 0.1]), 1.7),
 }
 
 
@@ -45,7 +46,8 @@ def expected(name, logits=LOGITS):
         if name.endswith("fallback") and u.argmax() != z.argmax():
             u = x / 2.0
         mixed = np.log(0.6 * reference.softmax(z[None], 2.0)[0] + 0.3 * reference.softmax(z[None])[0] + 0.1 / K)
-        rows.append({"class": z / BY_CLASS[z.argmax()], "group": z / BY_GROUP[group], "mixture": mixed}.get(name, u))
+        others = {"class": z / BY_CLASS[z.argmax()], "group": z / BY_GROUP[group], "mixture": mixed}
+        rows.append((others | {"mixture, tempered": mixed / 1.7}).get(name, u))
     return np.array(rows)
 
 
@@ -71,7 +73,11 @@ def test_predictions_are_those_of_the_formula(name):
 @pytest.mark.parametrize("name", MAPS)
 def test_what_keeps_predictions_says_so(name):
     kept = (expected(name).argmax(axis=1) == LOGITS.argmax(axis=1)).all()
-    assert MAPS[name].keeps_predictions == kept == (name in ("class", "group", "fallback", "log, fallback", "mixture"))
+    assert (
+        MAPS[name].keeps_predictions
+        == kept
+        == (name in ("class", "group", "fallback", "log, fallback", "mixture", "mixture, tempered"))
+    )
 
 
 @pytest.mark.parametrize("name", MAPS)
@@ -112,7 +118,7 @@ def test_a_saved_map_predicts_the_same(name, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(LOGITS, **given), fixed.predict_proba(LOGITS, **given))
     sent = pickle.loads(pickle.dumps(fixed))
     np.testing.assert_array_equal(sent.predict_proba(LOGITS, **given), fixed.predict_proba(LOGITS, **given))
-    version = 4 if name in ("log", "log, fallback", "mixture") else 3
+    version = {"log": 4, "log, fallback": 4, "mixture": 4, "mixture, tempered": 5}.get(name, 3)
     assert json.loads((tmp_path / "c.json").read_text())["format_version"] == version
 
 

@@ -314,13 +314,13 @@ def test_a_version_that_is_none_is_damage(version, tmp_path):
 
 
 def test_a_newer_version_is_refused_with_how_to_upgrade(tmp_path):
-    newer = json.loads(SECOND_VERSION) | {"format_version": 5}
+    newer = json.loads(SECOND_VERSION) | {"format_version": 6}
     newer["provenance"]["library_version"] = "9.0"
     (tmp_path / "c.json").write_text(json.dumps(newer))
     with pytest.raises(FormatError) as error:
         load(tmp_path / "c.json")
     assert str(error.value) == (
-        f"{tmp_path / 'c.json'} has format version 5, written by nishimori 9.0; this one reads up to 4. "
+        f"{tmp_path / 'c.json'} has format version 6, written by nishimori 9.0; this one reads up to 5. "
         "Run `pip install --upgrade nishimori`."
     )
 

@@ -1,6 +1,6 @@
 """Cross-fitting: samples in memory, their folds, and what maps that were fitted to the other folds make of each sample."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -119,9 +119,9 @@ class CollectedSamples:
         """Some of the samples, by a mask or by their numbers, as data to fit to: with what they say of clusters and groups."""
         return self._rows_of(self.logits[chosen], chosen)
 
-    def rows_with(self, logits: HostArray) -> ArrayRows:
-        """All samples with other logits, such as those of `out_of_fold_logits`."""
-        return self._rows_of(logits, slice(None))
+    def rows_with(self, logits: HostArray, chosen: HostArray | slice = slice(None)) -> ArrayRows:
+        """Some of the samples, or all, with other logits, such as those of `out_of_fold_logits`."""
+        return self._rows_of(logits, chosen)
 
     def groups_of(self, chosen: HostArray | slice) -> Groups | None:
         """The groups of some samples."""
@@ -140,13 +140,14 @@ class CollectedSamples:
         return found
 
 
-def collect_samples(data: Rows, most_numbers: int = MOST_NUMBERS) -> CollectedSamples:
+def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSamples:
     """Rows of any kind as samples in memory, in one reading.
 
-    If they have more logits than ``most_numbers``, a random part of the rows is kept. Which one depends on their values alone,
-    and not on how they are cut into batches or chunks; rows with the same logits are kept or left out together.
+    If they have more logits than ``most_numbers``, by default `MOST_NUMBERS`, a random part of the rows is kept. Which one
+    depends on their values alone, and not on how they are cut into batches or chunks; rows with the same logits are kept or
+    left out together.
     """
-    most_rows = max(1, most_numbers // data.n_classes)
+    most_rows = max(1, (MOST_NUMBERS if most_numbers is None else most_numbers) // data.n_classes)
     found = data.gather(_Keep(most_rows, may_be_more=data.n_rows is None or data.n_rows > most_rows))
     logits, labels, weights, clusters, groups = (np.concatenate(each) for each in zip(*found.parts, strict=True))
     named = groups_in(data)
@@ -220,12 +221,17 @@ def _draws(logits: HostArray) -> HostArray:
     return found
 
 
-def out_of_fold_logits(samples: CollectedSamples, folds: HostArray, fit: Callable[[Rows], Map]) -> HostArray:
-    """The logits of each sample, mapped in float64 by what ``fit`` makes of the rows of all other folds."""
+def fold_maps(samples: CollectedSamples, folds: HostArray, fit: Callable[[Rows, str], Map]) -> list[Map]:
+    """The map of each fold: what ``fit`` makes of the rows of all other folds, and of words for messages on which those are."""
+    n_folds = int(folds.max()) + 1
+    return [fit(samples.rows(folds != fold), f"all but fold {fold + 1} of {n_folds}") for fold in range(n_folds)]
+
+
+def out_of_fold_logits(samples: CollectedSamples, folds: HostArray, maps: Sequence[Map]) -> HostArray:
+    """The logits of each sample, mapped in float64 by the map of its fold."""
     found = np.empty((samples.n_samples, samples.n_classes))
-    for fold in range(int(folds.max()) + 1):
+    for fold, map_ in enumerate(maps):
         held = folds == fold
-        map_ = fit(samples.rows(~held))
         found[held] = mapped_logits(map_, samples.logits[held], samples.groups_of(held))
     return found
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nishimori._calibrators.calibrator import Calibrator
-from nishimori._calibrators.methods import target_of
+from nishimori._calibrators.methods import class_of, target_of
 from nishimori._calibrators.one_temperature import Matched
 from nishimori._methods import registry
 from nishimori._methods.fitted_method import own_parameters
@@ -167,7 +167,7 @@ def _method(name: str) -> Method:
         target = target_of(name)
     except InputError as error:
         return Method(name, None, "", None, why=str(error))
-    kind = target if isinstance(target, type) else type(target)
+    kind = class_of(target)
     traits = kind.traits if issubclass(kind, Calibrator) else Matched.traits
     return Method(name, kind.__name__, _description(kind), traits, own_parameters(target))
 

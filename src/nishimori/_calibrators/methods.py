@@ -2,8 +2,10 @@
 
 import os
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from inspect import isabstract
+from inspect import Parameter, Signature, isabstract
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import FIXED, FixedMap, FixedTemperature
 from nishimori._calibrators.one_temperature import Matched
 from nishimori._methods import registry
+from nishimori._methods.built_in import CONSISTENT, FINISHED
 from nishimori._methods.fitted_method import COMMON, check_constructor, own_parameters
 from nishimori._methods.record import Record, content_of
 from nishimori._sums.observables import Observable
@@ -49,6 +52,9 @@ def register(name: str, observable_or_class: Any) -> None:
     """
     if not isinstance(name, str) or not name or ":" in name or name != name.strip() or name == FIXED:
         raise InputError("name", f"be a word without a colon, and not {FIXED!r}", got=repr(name))
+    if name.endswith(FINISHED):
+        remedy = f"Every method that has a name can be finished by EC: register it as {registry.unfinished(name)!r}."
+        raise InputError("name", f"not end in {FINISHED!r}", got=repr(name), remedy=remedy)
     registry.add(name, _check_target(observable_or_class, "observable_or_class"))
 
 
@@ -58,15 +64,19 @@ def calibrator(name: str, **params: Any) -> Calibrator:
     Parameters
     ----------
     name : str
-        One of `methods`, or ``package.module:Name`` of an observable or a class of calibrators that can be imported.
+        One of `methods`, or ``package.module:Name`` of an observable or a class of calibrators that can be imported. With
+        "+ec" after it, as in "matrix+ec", the method is finished by expectation consistency, see `Consistent`.
     **params
-        Parameters of the method, such as ``top_n`` of "ec", and ``input``, ``classes`` and ``floor`` of all.
+        Parameters of the method, such as ``top_n`` of "ec", and ``input``, ``classes`` and ``floor`` of all. NAME+ec takes
+        those of NAME and those of `Consistent`.
 
     Examples
     --------
     >>> import nishimori
     >>> nishimori.calibrator("ec", top_n=5)
     ExpectationConsistency(top_n=5)
+    >>> nishimori.calibrator("matrix+ec", cv=5)
+    Consistent(calibrator=MatrixScaling(), cv=5)
     """
     target = target_of(name)
     try:
@@ -96,17 +106,61 @@ def _refuse_class(given: Any, name: str) -> None:
         raise InputError(name, "be the name of a method or a calibrator", got="a class", remedy=f"Pass `{given.__name__}()`.")
 
 
-def target_of(name: Any) -> Any:
-    """The observable or class behind a name that a user typed."""
+@dataclass(frozen=True)
+class Finished:
+    """What makes a `Consistent` of a method: it takes the parameters of both.
+
+    A parameter of the method that `Consistent` has too is called as scikit-learn would: ``calibrator__cv``.
+    """
+
+    method: Any
+
+    @property
+    def kind(self) -> type[Calibrator]:
+        """The class of what is made."""
+        kind: type[Calibrator] = registry.import_object(CONSISTENT)
+        return kind
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The parameters of `Consistent` besides the calibrator."""
+        return tuple(name for name in own_parameters(self.kind) if name != "calibrator")
+
+    @property
+    def __signature__(self) -> Signature:
+        names = (*self.own, *(inner_name(name, self.own) for name in own_parameters(self.method)), *COMMON)
+        return Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in names])
+
+    def __call__(self, **params: Any) -> Calibrator:
+        """An unfitted calibrator with these parameters."""
+        inner = {
+            name: params.pop(used) for name in own_parameters(self.method) if (used := inner_name(name, self.own)) in params
+        }
+        return self.kind(_instantiate(self.method, inner), **params)
+
+
+def inner_name(name: str, own: Sequence[str]) -> str:
+    """What a parameter of a calibrator inside another one is called, which has ``own`` ones itself."""
+    return f"calibrator__{name}" if name in own else name
+
+
+def target_of(name: Any, ending: str = "") -> Any:
+    """The observable or class behind a name that a user typed, or what makes a calibrator of one that is finished by EC.
+
+    ``ending`` is what the user typed after the name, for messages.
+    """
     _refuse_class(name, "The method")
+    if isinstance(name, str) and name.endswith(FINISHED):
+        return Finished(target_of(registry.unfinished(name), FINISHED + ending))
     if isinstance(name, str) and ":" in name:
         return _check_target(registry.import_object(name), name)
     target = registry.find(name) if isinstance(name, str) else None
     if target is None:
         close = _ELSEWHERE.get(str(name).lower()) or next(iter(get_close_matches(str(name).lower(), registry.names(), 1)), None)
-        meant = f"Did you mean {close!r}?" if close else ""
+        meant = f"Did you mean {close + ending!r}?" if close else ""
         known = ", ".join(registry.names())
-        raise InputError("The method", f"be one of {known}, or package.module:Name", got=repr(name), remedy=meant)
+        got = repr(name + ending if isinstance(name, str) else name)
+        raise InputError("The method", f"be one of {known}, or package.module:Name", got=got, remedy=meant)
     return _check_target(target, f"The method {name!r}")
 
 
@@ -123,9 +177,18 @@ def _check_target(target: Any, what: str) -> Any:
     return target
 
 
+def class_of(target: Any) -> type[Calibrator | Observable]:
+    """The class of what `target_of` gives: that of the calibrator or of the observable."""
+    if isinstance(target, Finished):
+        return target.kind
+    kind: type[Calibrator | Observable] = target if isinstance(target, type) else type(target)
+    return kind
+
+
 def _instantiate(target: Any, params: dict[str, Any]) -> Calibrator:
-    if isinstance(target, type) and issubclass(target, Calibrator):
-        return target(**params)
+    if isinstance(target, Finished) or (isinstance(target, type) and issubclass(target, Calibrator)):
+        made: Calibrator = target(**params)
+        return made
     common = {name: value for name, value in params.items() if name in COMMON}
     own = {name: value for name, value in params.items() if name not in common}
     if isinstance(target, type):
@@ -163,10 +226,10 @@ def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | Non
     """A calibrator of the file's own method, or None if that is not known here or, with a warning, cannot be used."""
     origin = record.provenance
     try:
-        target = registry.find(origin.method)
+        target = _installed(origin.method)
         if target is None:
             return None
-        made = _instantiate(_check_target(target, f"The method {origin.method!r}"), record.parameters)
+        made = _instantiate(target, record.parameters)
         if origin.n_classes is not None:
             made.check_parameters(origin.n_classes)
     except Exception as error:
@@ -180,3 +243,12 @@ def _of_method(record: Record, path: str | os.PathLike[str]) -> Calibrator | Non
         )
         return None
     return made
+
+
+def _installed(name: str) -> Any:
+    """What is behind the name of a method in a file, which is registered or installed; None if it is not. No code is named."""
+    if name.endswith(FINISHED):
+        inner = _installed(registry.unfinished(name))
+        return None if inner is None else Finished(inner)
+    target = registry.find(name)
+    return None if target is None else _check_target(target, f"The method {name!r}")

@@ -15,6 +15,7 @@ _PLACES = {
     "bias": "bias_corrected:BiasCorrected",
     "vector": "scaling:VectorScaling",
     "matrix": "scaling:MatrixScaling",
+    "vector+ec": "consistent:Consistent",
     "platt": "platt:Platt",
     "beta": "beta:Beta",
     "quadratic": "platt:Quadratic",
@@ -27,6 +28,12 @@ _PLACES = {
 
 BUILT_IN = {name: f"nishimori._calibrators.{place}" for name, place in _PLACES.items()}
 """Where the class of each method can be imported from, by the name of the method."""
+
+FINISHED = "+ec"
+"""The end of the name of a method that is finished by expectation consistency: NAME+ec, for every NAME."""
+
+CONSISTENT = BUILT_IN["vector+ec"]
+"""Where the class of all such methods is; "vector+ec" stands for them in lists."""
 
 BARE = {
     "ec": "nishimori._methods.one_temperature:ExpectationConsistencyMethod",

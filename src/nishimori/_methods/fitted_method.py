@@ -23,6 +23,7 @@ from nishimori._rows.labels import Classes, class_labels, column_names, refuse_p
 from nishimori._rows.options import RowOptions
 from nishimori._rows.rows import Rows, counts_in, floor_in, is_rows
 from nishimori._rows.scores import Floor, Input, is_auto
+from nishimori._sums.observables import Observable
 from nishimori._support.arrays import HostArray
 from nishimori.errors import InputError
 from nishimori.maps.claims import CHECKED_ROWS, check_claims, check_claims_on_random_logits
@@ -241,7 +242,7 @@ class FittedMethod(ABC):
 
 def own_parameters(target: Any) -> tuple[str, ...]:
     """The names of the parameters of a class of methods, without those that all have; an observable has its own already."""
-    taken = signature(target).parameters.values() if isinstance(target, type) else ()
+    taken = () if isinstance(target, Observable) else signature(target).parameters.values()
     return tuple(each.name for each in taken if each.name not in COMMON and each.kind is not Parameter.VAR_KEYWORD)
 
 

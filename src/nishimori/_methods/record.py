@@ -2,7 +2,7 @@
 
 Version 2 holds what is done to logits (``map``: its kind and parameters), what the input must be, and where the map comes from
 (``provenance``). Using the map needs nothing else, so a file of a method that this installation does not have still works.
-Versions 3 and 4 are the same with further kinds of maps. A file is written in the first version that has its map, so that
+Versions 3 to 5 are the same with further kinds of maps. A file is written in the first version that has its map, so that
 earlier releases read it if they can. Version 1 had one temperature at the top level; it is still read.
 """
 
@@ -23,9 +23,10 @@ from nishimori._support.json import JsonError, read_json
 from nishimori.errors import FormatError, InputError
 from nishimori.maps.kinds import described, find_kind, from_parameters
 from nishimori.maps.map import Map
+from nishimori.maps.tempered import Tempered
 
 FORMAT = "nishimori-calibration"
-VERSION = 4
+VERSION = 5
 
 MULTILABEL_FORMAT = "nishimori-multilabel"
 """What files of `MultilabelCalibrator` have in its place."""
@@ -156,7 +157,7 @@ class Record:
 
     @classmethod
     def _from_fields(cls, content: dict[str, Any], path: Path) -> "Record":
-        """The record from the fields of versions 2 to 4."""
+        """The record from the fields of versions 2 to 5."""
         refuse_missing(("map", "input", "provenance"), content, path)
         for name in ("map", "provenance"):
             if not isinstance(content[name], dict):
@@ -197,9 +198,10 @@ def content_of(path: Path) -> Any:
 
 def map_in(described: dict[str, Any], path: Path, field_name: str) -> Map:
     """The map that a field of a file describes; one of a kind that is not known here is refused with what to do."""
-    kind = described["kind"]
+    named_here = _innermost(described)
+    kind = named_here["kind"]
     if isinstance(kind, str) and find_kind(kind) is None:
-        named = described.get("class")
+        named = named_here.get("class")
         by = f" (it is the class {printable(named)[:80]})" if isinstance(named, str) else ""
         raise FormatError(
             f"{path} holds a map of the kind {reprlib.repr(kind)}{by}, which is not registered here. Import the module that "
@@ -207,9 +209,16 @@ def map_in(described: dict[str, Any], path: Path, field_name: str) -> Map:
             "command."
         )
     try:
-        return from_parameters(kind, described["parameters"])
+        return from_parameters(described["kind"], described["parameters"])
     except InputError:
         raise damage_error(path, field_name, described) from None
+
+
+def _innermost(described: dict[str, Any]) -> dict[str, Any]:
+    """What a file says of the map inside a tempered one; of another map, what it says of it."""
+    parameters = described["parameters"]
+    inner = parameters.get("inner") if described["kind"] == Tempered.kind and isinstance(parameters, dict) else None
+    return inner if isinstance(inner, dict) and "kind" in inner else described
 
 
 def as_text(content: dict[str, Any]) -> str:

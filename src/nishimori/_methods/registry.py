@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from nishimori._methods.built_in import BARE, BUILT_IN
+from nishimori._methods.built_in import BARE, BUILT_IN, FINISHED
 from nishimori._sums.observables import Observable
 from nishimori._support.optional import load_entry_point
 from nishimori.errors import InputError
@@ -35,8 +35,13 @@ def names() -> tuple[str, ...]:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether the library itself has a method of this name."""
-    return name in BUILT_IN
+    """Whether the library itself has a method of this name, or the one that NAME+ec finishes."""
+    return unfinished(name) in BUILT_IN
+
+
+def unfinished(name: str) -> str:
+    """The method that NAME+ec finishes; the name itself if it is of no such method."""
+    return name.removesuffix(FINISHED)
 
 
 def by_class_name() -> dict[str, str]:

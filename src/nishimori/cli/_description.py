@@ -32,6 +32,10 @@ def _of_selection(found: Any) -> list[str]:
 def _of_map(calibrator: FittedMethod) -> list[str]:
     """Sentences about the map of a calibrator."""
     map_ = calibrator.map_
+    if (finished := getattr(calibrator, "ec_temperature_", None)) is not None:
+        T = value_with_error(finished, getattr(calibrator, "ec_temperature_se_", None))
+        last = f"Then T = {T}, at which mean confidence equals accuracy on held-out samples  ({calibrator.method_name})"
+        return [*description(getattr(calibrator, "calibrator_")), last]  # noqa: B009 - methods of all kinds
     if calibrator.temperature_ is not None:
         error, found = getattr(calibrator, "temperature_se_", None), verdict(calibrator)
         says = "nothing was fitted" if found is None else f"the model is {found}"

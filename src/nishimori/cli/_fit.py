@@ -102,7 +102,7 @@ _IN_PYTHON = {"True": "true", "False": "false", "None": "null"}
 _FITTED = (
     *("ec", "ts", "weight"),
     *("groups", "temperatures", "temperatures_se", "common_temperature", "spread", "used_spread", "open_groups"),
-    *("condition", "penalties", "determined", "parameters_se", "why_no_se"),
+    *("condition", "penalties", "determined", "parameters_se", "why_no_se", "ec_temperature", "ec_temperature_se"),
 )
 
 
@@ -220,7 +220,7 @@ class _FitRequest:
     def _own(self, taken: Sequence[str]) -> dict[str, Any]:
         """The parameters of the method, of which only those in ``taken`` exist."""
         own: dict[str, Any] = {} if self.top_n == 1 else {"top_n": self.top_n}
-        own |= {"by": "groups"} if self.groups is not None and self.method == "group" else {}
+        own |= {"by": "groups"} if self.groups is not None and registry.unfinished(self.method) == "group" else {}
         if self.preserve_accuracy:
             if "preserve_accuracy" not in taken:
                 raise typer.BadParameter(f"the method {self.method} does not have it.", param_hint="--preserve-accuracy")

@@ -7,6 +7,7 @@ from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
 from nishimori.maps.temperature import Temperature
+from nishimori.maps.tempered import Tempered
 
 __all__ = [
     "Affine",
@@ -18,4 +19,5 @@ __all__ = [
     "Map",
     "Mixture",
     "Temperature",
+    "Tempered",
 ]

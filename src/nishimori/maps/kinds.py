@@ -23,13 +23,17 @@ from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map, apply_checked
 from nishimori.maps.mixture import Mixture
 from nishimori.maps.temperature import Temperature
+from nishimori.maps.tempered import Tempered
 
 GROUP = "nishimori.maps"
 """The entry points whose names are kinds of maps."""
 
 _BUILT_IN: dict[str, Any] = {
     each.kind: each
-    for each in (Temperature, ClassTemperatures, GroupTemperatures, Affine, LogOdds, Mixture, LogAffine, ClassCurves)
+    for each in (
+        *(Temperature, ClassTemperatures, GroupTemperatures, Affine, LogOdds, Mixture, LogAffine, ClassCurves),
+        Tempered,
+    )
 }
 
 KINDS: tuple[str, ...] = tuple(_BUILT_IN)
@@ -123,7 +127,8 @@ def is_built_in(map_: Map) -> bool:
 
 def claims_to_check(map_: Map) -> bool:
     """Whether a map of somebody's own claims to keep predictions; those of the library do so by construction."""
-    return map_.keeps_predictions and not is_built_in(map_)
+    innermost = map_.inner if isinstance(map_, Tempered) else map_
+    return map_.keeps_predictions and not is_built_in(innermost)
 
 
 def described(map_: Map, n_classes: int | None = None) -> dict[str, Any]:
@@ -131,6 +136,9 @@ def described(map_: Map, n_classes: int | None = None) -> dict[str, Any]:
 
     Refuses a map that no file can describe: one whose class is not registered, or that its parameters do not give again.
     """
+    if isinstance(map_, Tempered):
+        inner = described(map_.inner, n_classes)
+        return {"kind": map_.kind, "parameters": dict(map_.parameters) | {"inner": inner}}
     if is_built_in(map_):
         return {"kind": map_.kind, "parameters": dict(map_.parameters)}
     kind = type(map_)
@@ -153,6 +161,8 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
         wanted = {each.name for each in fields(_BUILT_IN[kind]) if each.init}
         if not isinstance(parameters, dict) or set(parameters) != wanted:
             raise InputError("parameters", f"hold {', '.join(sorted(wanted))}", got=f"{parameters!r:.60}")
+        if kind == Tempered.kind:
+            parameters = parameters | {"inner": _inner_map(parameters["inner"])}
         found: Map = _BUILT_IN[kind].from_parameters(parameters)
         return found
     if not isinstance(parameters, dict):
@@ -161,6 +171,15 @@ def from_parameters(kind: Any, parameters: Any) -> Map:
         return cls(**parameters)
     except Exception as error:  # whatever its author does with parameters
         raise InputError("parameters", f"suit {cls.__name__}", got=f"{type(error).__name__}: {error}") from None
+
+
+def _inner_map(described: Any) -> Map:
+    """The map inside another one, as the parameters of that describe it."""
+    if not isinstance(described, dict) or not {"kind", "parameters"} <= set(described):
+        raise InputError("inner", "hold kind, parameters", got=f"{described!r:.60}")
+    if described["kind"] == Tempered.kind:  # `temper` never nests them, and a file could do so without end
+        raise InputError("inner", f"be a map of another kind than {Tempered.kind!r}", got=repr(Tempered.kind))
+    return from_parameters(described["kind"], described["parameters"])
 
 
 def _plain_parameters(map_: Map) -> dict[str, Any]:

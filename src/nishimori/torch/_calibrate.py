@@ -175,7 +175,7 @@ def _new_calibrator(method: "str | Calibrator") -> "Calibrator":
 
 def _needs_groups(chosen: "Calibrator") -> bool:
     """Whether a calibrator is fitted to groups that the user passes."""
-    return getattr(chosen, "by", None) == "groups"
+    return getattr(getattr(chosen, "calibrator", chosen), "by", None) == "groups"  # or the one that it finishes
 
 
 def _fit(chosen: "Calibrator", data: Rows) -> "tuple[Calibrator, Temperatures]":

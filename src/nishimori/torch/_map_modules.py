@@ -24,6 +24,7 @@ from nishimori.maps.kinds import described, find_kind, from_parameters, is_built
 from nishimori.maps.log_odds import LogOdds
 from nishimori.maps.map import Map
 from nishimori.maps.mixture import Mixture
+from nishimori.maps.tempered import Tempered
 from nishimori.torch._logits import check_classes, last_size, wide_dtype
 
 
@@ -449,7 +450,9 @@ def encode_groups(groups: Any, logits: Tensor) -> Groups:
 
 
 class OwnMapModule(MapModule):
-    """A registered map of somebody's own, computed by its `apply`, which takes tensors as it takes arrays.
+    """A map without a module of its own, computed by its `apply`, which takes tensors as it takes arrays.
+
+    It is a registered map of somebody's own, or one with a temperature after it.
 
     Its kind and parameters are a buffer, as the bytes of JSON: every format of weights can hold it, and reading it runs no code
     but the constructor of the class that is registered under that kind.
@@ -554,7 +557,9 @@ _MODULES: dict[type[Map], type[MapModule]] = {
 def module_for(map_: Map, device: torch.device | None) -> MapModule:
     """A map as a module, with its parameters on ``device``."""
     kind = _MODULES.get(type(map_))
-    if kind is None and not is_built_in(map_):
+    if isinstance(map_, Tempered) and type(map_.inner) in _MODULES:
+        return OwnMapModule.of(map_, device)
+    if kind is None and not is_built_in(map_.inner if isinstance(map_, Tempered) else map_):
         if map_.needs_groups:
             raise InputError("The map", "not need groups, if it is one of your own", got=f"a {type(map_).__name__}")
         return OwnMapModule.of(map_, device)

@@ -35,7 +35,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator | MultilabelCalibrator:
 
 def _method(record: LabelRecord, path: Path) -> Any:
     """The method of a file, for fits in future; one that is not known here cannot be fitted again."""
-    if record.method not in registry.names():
+    if registry.unfinished(record.method) not in registry.names():
         return FIXED
     try:
         made = calibrator(record.method, **record.params)

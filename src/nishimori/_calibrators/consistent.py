@@ -1,0 +1,321 @@
+"""A calibrator that is finished by expectation consistency: one more temperature, found on samples that were held out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from math import sqrt
+from typing import Any, Self
+
+import numpy as np
+
+from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_maps, mapped_logits, out_of_fold_logits
+from nishimori._calibrators.methods import inner_name, new_calibrator
+from nishimori._calibrators.one_temperature import ExpectationConsistency
+from nishimori._calibrators.parameters import refuse_sketch
+from nishimori._methods.built_in import FINISHED
+from nishimori._methods.fitted_method import fit_checked, own_parameters, plain
+from nishimori._methods.record import Record
+from nishimori._methods.traits import Traits
+from nishimori._rows.labels import Classes
+from nishimori._rows.rows import Rows, floor_in
+from nishimori._rows.scores import Floor, Input, is_auto
+from nishimori._sums.moments import Measure
+from nishimori._sums.observables import Confidence
+from nishimori._support.arrays import HostArray
+from nishimori._support.numbers import whole
+from nishimori._support.warnings import collect_notices, notice
+from nishimori.errors import InputError, InputWarning, NoTemperatureError
+from nishimori.maps.map import Map
+from nishimori.maps.tempered import temper
+
+_PREFIX = "calibrator."
+
+
+class Consistent(Calibrator):
+    """Finish another method by EC: one more temperature, at which mean confidence equals accuracy on samples held out.
+
+    The map with the least cross-entropy need not have a mean confidence equal to its accuracy: with few samples it is
+    overconfident, and where its family cannot describe the data, the confidence is off wherever that costs little
+    cross-entropy. Here the calibrated logits are divided by one more temperature. The samples are divided into ``cv`` folds;
+    the method is fitted to all folds but one and applied to that one. Expectation consistency gives the temperature of these
+    out-of-fold predictions. The map is that of all samples, followed by this temperature, which changes no prediction.
+
+    Parameters
+    ----------
+    calibrator : str or Calibrator
+        The method to finish: its name, or an unfitted calibrator, of which a copy is fitted. ``Consistent("matrix")`` can be
+        written ``nishimori.calibrator("matrix+ec")``, and "matrix+ec" wherever a name is expected.
+    cv : int
+        The number of folds, at least 2. Each class is spread evenly over the folds, clusters stay in one fold, and the same
+        data give the same folds.
+    input, classes, floor
+        As for `ExpectationConsistency`.
+
+    Attributes
+    ----------
+    ec_temperature_ : float
+        The temperature that divides the calibrated logits of the method.
+    ec_temperature_se_ : float or None
+        Its standard error, which includes that of the method's own parameters: see the notes. None if it is not known.
+    calibrator_ : Calibrator
+        The method as it was fitted to all samples, without that temperature.
+    residual_ : float
+        Mean confidence minus accuracy of the out-of-fold predictions, with the temperature.
+    temperature_ : float or None
+        What logits are divided by in all, if the method has one temperature; None otherwise.
+    map_, classes_, n_features_in_, feature_names_in_, n_samples_
+        As for `ExpectationConsistency`.
+
+    See Also
+    --------
+    VectorScaling, MatrixScaling : methods with several parameters, which have the least cross-entropy.
+
+    Notes
+    -----
+    A map that has the least expected cross-entropy of a family in which all logits can be divided by a temperature has it at
+    a further temperature of 1: any other one can only raise it. What is gained is the calibration of the confidence;
+    docs/affine.md shows when it pays.
+
+    The maps of the folds have fewer samples than the map of all, so that log T is off by about 1/(cv − 1) of its difference
+    from that of infinitely many samples. Without penalties a map of fewer samples is more overconfident, and T is a little too
+    large; penalties keep maps of few samples close to one temperature, and T may be a little too small. docs/affine.md has
+    numbers.
+
+    The standard error is that of a jackknife over the folds. Leaving out a fold changes the maps of all others; to first order
+    this change is the one that leaving out the fold alone makes, so that no method is fitted a second time. The error has
+    cv − 1 degrees of freedom. With ``counts`` it is not known, because a row stands for several samples, and all of these are
+    in one fold.
+
+    Folds are made of samples in memory. Of more than 2²⁶ logits, a random part chooses the temperature; the method itself is
+    fitted to all samples, which are read in blocks if it can do that.
+
+    Examples
+    --------
+    >>> import nishimori
+    >>> network = nishimori.data.load("cifar10/resnet20")
+    >>> finished = nishimori.Consistent("vector").fit(network.validation.logits, network.validation.labels)
+    >>> print(f"T = {finished.ec_temperature_:.2f} ± {finished.ec_temperature_se_:.2f}")
+    T = 1.04 ± 0.02
+    >>> for fitted in (finished.calibrator_, finished):
+    ...     found = nishimori.evaluate(network.test.logits, network.test.labels, calibrator=fitted)
+    ...     print(f"{fitted.method_name}: confidence {found.confidence:.1%}, accuracy {found.accuracy:.1%}")
+    vector: confidence 87.6%, accuracy 86.8%
+    vector+ec: confidence 87.1%, accuracy 86.8%
+    """
+
+    traits = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=True)
+    calibrator_: Calibrator
+    ec_temperature_: float
+    ec_temperature_se_: float | None
+    n_passes_: int
+
+    def __init__(
+        self,
+        calibrator: str | Calibrator = "vector",
+        *,
+        cv: int = 10,
+        input: Input = "logits",
+        classes: Classes = None,
+        floor: Floor = None,
+    ) -> None:
+        self.calibrator = calibrator
+        self.cv = cv
+        self.input = input
+        self.classes = classes
+        self.floor = floor
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Self:
+        """Choose the map and the temperature after it from validation logits ``X`` and labels ``y``.
+
+        Parameters
+        ----------
+        X, y, sample_weight, clusters, counts, ignore_index
+            As for `ExpectationConsistency`. Samples of a cluster are in the same fold.
+        groups : array of shape (n_samples,), optional
+            For a method that has parameters per group, such as ``GroupConsistency(by="groups")``, the group of each sample.
+
+        Raises
+        ------
+        InputError
+            If there are fewer samples, or clusters, than folds.
+        """
+        cv = whole("cv", self.cv, 2)
+        made = self._new_calibrator()
+        if groups is not None and "groups" not in signature(made.fit).parameters:
+            raise InputError("groups", f"be left out: the method {made.method_name!r} treats all groups alike")
+        data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
+        refuse_sketch(data, self.method_name)
+        samples = replace(collect_samples(data), counts=counts)
+        folds = samples.folds(cv)
+        with collect_notices():  # the fit to all samples says what there is to say of the data
+            maps = fold_maps(samples, folds, lambda rows, _: _fit_inner(made, rows, counts=counts).map_)
+        floor = floor_in(data) if is_auto(self.floor) else self.floor
+        fitted = _fit_inner(_told(made, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
+        held_out = out_of_fold_logits(samples, folds, maps)
+        temperature, residual = _ec_temperature(samples.rows_with(held_out), counts=counts)
+        error = None
+        if not counts:
+            error = CrossFit(samples, folds, maps, held_out, fitted.map_).temperature_error(temperature)
+        self.learn(X, data, temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples, residual)
+        self.n_passes_ = 1 + getattr(fitted, "n_passes_", 1)
+        return self._describe(fitted, temperature, error)
+
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        clusters: Any = None,
+        counts: bool = False,
+        ignore_index: int | None = None,
+    ) -> Any:
+        """The calibrated logits of the data that the map is chosen from; arguments as for `fit`."""
+        given: dict[str, Any] = {"groups": groups, "clusters": clusters, "counts": counts, "ignore_index": ignore_index}
+        fitted = self.fit(X, y, sample_weight, **given)
+        return fitted.transform(X, groups if self.map_.needs_groups else None)
+
+    def _new_calibrator(self) -> Calibrator:
+        """The method, unfitted; refuses one that was told something else about the scores."""
+        made = new_calibrator(self.calibrator, "calibrator")
+        for name, usual in (("input", "logits"), ("classes", None), ("floor", None)):
+            if not _is_same(getattr(made, name), usual) and not _is_same(getattr(made, name), getattr(self, name)):
+                raise InputError(
+                    "calibrator", f"leave out `{name}`", got=repr(getattr(made, name)), remedy=f"Pass `{name}` to Consistent."
+                )
+        if made.is_fixed:
+            raise InputError(
+                "calibrator", "be a method that is fitted", got=repr(made.method_name), remedy="Use ExpectationConsistency."
+            )
+        # Rows of folds are logits, whose probabilities have been raised to the floor before.
+        return _told(made, input="logits", classes=self.classes, floor=None)
+
+    def _describe(self, fitted: Calibrator, temperature: float, error: float | None) -> Self:
+        self.calibrator_ = fitted
+        self.ec_temperature_ = temperature
+        self.ec_temperature_se_ = error
+        return self
+
+    @property
+    def method_name(self) -> str:
+        return f"{new_calibrator(self.calibrator, 'calibrator').method_name}{FINISHED}"
+
+    def method_params(self) -> dict[str, Any]:
+        """The parameters of the method inside and the number of folds."""
+        return self._params_with(new_calibrator(self.calibrator, "calibrator"))
+
+    def _params_with(self, calibrator: Calibrator) -> dict[str, Any]:
+        own = [name for name in own_parameters(type(self)) if name != "calibrator"]
+        inner = {inner_name(name, own): value for name, value in calibrator.method_params().items()}
+        return {name: plain(getattr(self, name)) for name in own} | inner
+
+    def record(self) -> Record:
+        """What a file keeps: the method that was fitted, which is another one where that of `calibrator` has no solution."""
+        found, fitted = super().record(), self.calibrator_
+        origin = replace(found.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
+        return replace(found, provenance=origin)
+
+    def check_parameters(self, n_classes: int) -> None:
+        """Refuse parameters that do not suit so many classes."""
+        whole("cv", self.cv, 2)
+        new_calibrator(self.calibrator, "calibrator").check_parameters(n_classes)
+
+    def estimates(self) -> dict[str, float] | None:
+        """The temperature and its error, and the estimates of the method inside."""
+        found = {"ec_temperature": self.ec_temperature_}
+        if self.ec_temperature_se_ is not None:
+            found["ec_temperature_se"] = self.ec_temperature_se_
+        return found | {f"{_PREFIX}{name}": value for name, value in (self.calibrator_.estimates() or {}).items()}
+
+    def restore(self, record: Record) -> Self:
+        """Become what ``record`` describes, ready to use."""
+        super().restore(record)
+        values = dict(record.provenance.estimates or {})
+        temperature, error = values.pop("ec_temperature", 1.0), values.pop("ec_temperature_se", None)
+        made = _told(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
+        inner = replace(
+            record.provenance,
+            method=made.method_name,
+            params=made.method_params(),
+            residual=None,
+            estimates={name.removeprefix(_PREFIX): value for name, value in values.items()} or None,
+        )
+        fitted = made.restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
+        return self._describe(fitted, temperature, error)
+
+
+def _told(calibrator: Calibrator, **common: Any) -> Calibrator:
+    """The calibrator with these parameters, of which one of somebody's own need not have all."""
+    known = calibrator.get_params(deep=False)
+    found: Calibrator = calibrator.set_params(**{name: value for name, value in common.items() if name in known})
+    return found
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values of a parameter are equal; they may be lists or arrays."""
+    return bool(np.array_equal(np.asarray(one, dtype=object), np.asarray(other, dtype=object)))
+
+
+def _fit_inner(calibrator: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
+    """A copy of the calibrator that is fitted to some rows."""
+    made = new_calibrator(calibrator, "calibrator")
+    options = {"counts": True} if counts and "counts" in signature(made.fit).parameters else {}
+    return fit_checked(made, data, **options)
+
+
+def _ec_temperature(data: Rows, *, counts: bool) -> tuple[float, float | None]:
+    """The temperature of expectation consistency, and the gap that is left."""
+    try:
+        found = ExpectationConsistency().fit(data, counts=counts)
+    except NoTemperatureError as error:
+        notice(f"The map is not followed by a temperature. {error.why}", InputWarning)
+        return 1.0, None
+    return found.temperature_, found.residual_
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFit:
+    """Samples in folds, the map that was fitted without each fold, the held-out logits, and the map of all samples."""
+
+    samples: CollectedSamples
+    folds: HostArray
+    maps: Sequence[Map]
+    held_out: HostArray
+    map_of_all: Map
+
+    def temperature_error(self, temperature: float) -> float | None:
+        """The standard error of the temperature of EC after the maps: a jackknife over the folds.
+
+        Without fold b, the sample i of fold k would have the logits of a map without both b and k. To first order they are
+        u₋ₖ(i) + u₋ᵦ(i) − u(i), where u₋ₖ are those of the map without fold k and u those of the map of all samples. One step of
+        Newton's method then gives the temperature without fold b.
+        """
+        samples, changes = self.samples, []
+        of_all = mapped_logits(self.map_of_all, samples.logits, samples.groups)
+        for fold, map_ in enumerate(self.maps):
+            rest = self.folds != fold
+            held_out = self.held_out[rest]
+            without = mapped_logits(map_, samples.logits[rest], samples.groups_of(rest))
+            with np.errstate(invalid="ignore"):
+                logits = held_out + (without - of_all[rest])
+            # Where a class has no probability, as curves give, there is no first order.
+            logits = np.where(np.isfinite(logits), logits, held_out)
+            rows = samples.rows_with(logits, rest)
+            (moments,) = rows.gather(Measure(((Confidence(), (1 / temperature,)),))).items
+            changes.append(float(moments.excess[0] / moments.slope[0]) * temperature)
+        if not np.isfinite(changes).all():
+            return None
+        n_folds = len(changes)
+        return temperature * sqrt((n_folds - 1) * float(np.var(changes)))
