@@ -49,6 +49,13 @@ def test_two_classes_have_one_curve_and_the_first_gets_the_rest():
     assert map_.n_classes == 2
 
 
+def test_knots_that_float64_can_hardly_tell_apart_give_probabilities_between_their_values():
+    curve = ClassCurves(((0.0, 1e-318, 1e-310, 0.5),), ((0.1, 0.2, 0.4, 0.9),), "linear")
+    logits = np.stack([np.zeros(5), np.log([4e-319, 1e-318, 5e-311, 1e-310, 1 / 3])], axis=1)
+    found = curve.probabilities(logits)[:, 1]
+    np.testing.assert_allclose(found, [0.14, 0.2, 0.3, 0.4, 0.65], atol=2e-3)
+
+
 def test_rows_without_any_probability_are_uniform_over_the_unmasked_classes():
     zero = ClassCurves([[0.5]] * 3, [[0.0]] * 3, "linear")
     np.testing.assert_allclose(zero.probabilities(np.zeros((1, 3))), [[1 / 3] * 3])

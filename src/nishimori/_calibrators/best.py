@@ -1,7 +1,6 @@
 """The calibrator that chooses among others, by their losses on samples that they were not fitted to."""
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from numbers import Integral
@@ -17,8 +16,9 @@ from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.candidates import Contest, asked_candidates, usual_candidates
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_numbers
 from nishimori._calibrators.parameters import refuse_sketch
-from nishimori._calibrators.rescue import fit_always
+from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, RowScores, Scoring, MethodSelection, Units, select
+from nishimori._methods.fitted_method import fit_checked
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.array_rows import ArrayRows
@@ -28,6 +28,7 @@ from nishimori._rows.scores import Floor, Input
 from nishimori._rows.top_k_rows import TopKRows
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import between, whole
+from nishimori._support.warnings import collect_notices
 from nishimori.errors import DegenerateDataError, InputError, NishimoriError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature
@@ -168,7 +169,7 @@ class Best(Calibrator):
         selection = self._select(contest, samples, folds, counts=counts, seed=seed)
         chosen = clone(contest.calibrators[selection.chosen])
         chosen.set_params(input=self.input, classes=self.classes, floor=floor_in(data))
-        chosen = fit_always(chosen, data, **_accepted(chosen, counts=counts))
+        chosen = _fit_chosen(chosen, data, counts=counts)
         n_samples = chosen.n_samples_
         assert n_samples is not None
         self.learn(X, data, chosen.map_, n_samples, chosen.residual_, chosen.temperature_se_)
@@ -231,8 +232,7 @@ class Best(Calibrator):
             copies = [clone(each) for _ in folds]
             options = _accepted(each, counts=counts)
             try:
-                with warnings.catch_warnings():  # those of the chosen one are shown when it is fitted to all data
-                    warnings.simplefilter("ignore")
+                with collect_notices():
                     made = [
                         fit_always(copy, samples.rows(train), **options) for copy, (train, _) in zip(copies, folds, strict=True)
                     ]
@@ -283,6 +283,19 @@ def _restored(name: str, values: Mapping[str, float]) -> CandidateScore:
     return CandidateScore(
         name, infinite if score is None else score, difference, error, infinite if nll is None else nll, int(unsolved or 0)
     )
+
+
+def _fit_chosen(chosen: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
+    """The chosen method after its fit to all data.
+
+    What methods warn of, such as few samples of a class, has been measured out of fold; that there is no solution is told.
+    """
+    options = _accepted(chosen, counts=counts)
+    try:
+        with collect_notices():
+            return fit_checked(chosen, data, **options)
+    except NO_SOLUTION as error:
+        return rescue(chosen, error, data, **options)
 
 
 def _accepted(calibrator: Calibrator, *, counts: bool) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class ClassCurves(Map):
     def _curve(self, place: int) -> Callable[[HostArray], HostArray]:
         knots, values = self.knots[place], self.values[place]
         if self.interpolation == "linear":
-            return lambda claimed: np.interp(claimed, knots, values)
+            return lambda claimed: _interpolate(claimed, knots, values)
         return lambda claimed: values[bin_of(claimed, knots)]
 
 
@@ -120,6 +120,17 @@ def class_probabilities(logits: Array) -> tuple[HostArray, HostArray]:
     """The softmax of the logits in float64 on the host, and which classes are masked: what curves are fitted to and read at."""
     host = on_host(in_double(logits))
     return softmax_of_drops(host - row_max(host)), host == -inf
+
+
+def _interpolate(claimed: HostArray, knots: HostArray, values: HostArray) -> HostArray:
+    """The values of a curve that is linear between its knots."""
+    found: HostArray = np.interp(claimed, knots, values)
+    lost = ~np.isfinite(found)  # between knots so close to zero that the slope overflows
+    if lost.any():
+        high = np.clip(np.searchsorted(knots, claimed[lost], side="right"), 1, len(knots) - 1)
+        share = (claimed[lost] - knots[high - 1]) / (knots[high] - knots[high - 1])
+        found[lost] = values[high - 1] + np.clip(share, 0, 1) * (values[high] - values[high - 1])
+    return found
 
 
 def bin_of(claimed: HostArray, edges: HostArray) -> HostArray:

@@ -44,7 +44,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         Any classifier with ``decision_function`` or ``predict_proba``. Wrap a fitted one in ``FrozenEstimator``: it is not
         fitted again, and all data are used to calibrate it. Default: ``LinearSVC(random_state=0)``, as in scikit-learn.
     calibrator : str or Calibrator
-        The name of a method, one of `nishimori.methods`, or a calibrator. Its ``input`` and ``classes`` are set here.
+        The name of a method, one of `nishimori.methods`, or a calibrator. Its ``input`` and ``classes`` are set here. "best"
+        chooses the method of the lowest out-of-fold loss, see `Best`, which may change predictions; "adaptive" is one
+        temperature, which does not.
     cv : int, splitter or iterable
         How many stratified folds, or something else that scikit-learn takes for ``cv``.
     ensemble : bool or "auto"
@@ -121,7 +123,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def __init__(
         self,
         estimator: Any = None,
-        calibrator: str | Calibrator = "adaptive",
+        calibrator: str | Calibrator = "best",
         *,
         cv: Any = 5,
         ensemble: bool | str = False,
@@ -157,7 +159,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         sample_weight : array of shape (n_samples,), optional
             For the calibrator, and for the classifier if it takes weights.
         groups : array of shape (n_samples,), optional
-            For a splitter that keeps groups together, such as ``GroupKFold``.
+            For a splitter that keeps groups together, such as ``GroupKFold``, and for "best", which does the same.
         clusters : array of shape (n_samples,), optional
             Which samples belong together, for the standard errors of the calibrator.
         **fit_params

@@ -9,6 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object, process_routing
 from sklearn.utils.validation import has_fit_parameter
 
+from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning
@@ -41,7 +42,7 @@ def route_metadata(owner: Any, given: dict[str, Any]) -> Metadata:
 def by_name(
     estimator: Any, calibrator: Calibrator, sample_weight: Any, groups: Any, clusters: Any, params: dict[str, Any]
 ) -> Metadata:
-    """The arguments of `fit` without routing: weights to both, groups to the splitter, clusters to the calibrator."""
+    """The arguments of `fit` without routing: weights to both, groups to the splitter and to `Best`, clusters to the calibrator."""
     if getattr(calibrator, "by", None) == "groups":
         raise InputError(
             "calibrator",
@@ -69,14 +70,18 @@ def by_name(
         if "clusters" not in signature(calibrator.fit).parameters:
             raise InputError("clusters", f"be left out: {type(calibrator).__name__}.fit does not take it")
         for_calibrator["clusters"] = clusters
+    if groups is not None and isinstance(calibrator, Best):
+        for_calibrator["groups"] = groups
     return Metadata(for_estimator, {} if groups is None else {"groups": groups}, for_calibrator)
 
 
 def calibrator_request(calibrator: Calibrator) -> MetadataRequest:
-    """What a calibrator requests: what it was told to, and weights unless it was told not to."""
+    """What a calibrator requests: what it was told to, and weights and the groups of `Best` unless it was told not to."""
     request = get_routing_for_object(calibrator)
-    if request.fit.requests.get("sample_weight", False) is None:
-        request.fit.add_request(param="sample_weight", alias=True)
+    # Groups that the splitter keeps together must stay together where methods are compared.
+    for name in ("sample_weight", "groups") if isinstance(calibrator, Best) else ("sample_weight",):
+        if request.fit.requests.get(name, False) is None:
+            request.fit.add_request(param=name, alias=True)
     return request
 
 
