@@ -244,6 +244,7 @@ def test_keep_predictions_leaves_predictions_as_they_are():
     best = Best(keep_predictions=True).fit(LOGITS, LABELS)
     np.testing.assert_array_equal(best.predict(LOGITS), LOGITS.argmax(axis=1))
     assert best.selection_.left_out["vector"] == "it can change predictions"
+    assert {"adaptive", "group"} <= {each.name for each in best.selection_.candidates}
     assert (Best().fit(LOGITS, LABELS).predict(LOGITS) != LOGITS.argmax(axis=1)).any()
 
 
@@ -252,16 +253,19 @@ def test_two_and_more_classes_have_their_own_candidates():
     several = [each.name for each in Best().fit(LOGITS, LABELS).selection_.candidates]
     assert {"platt", "beta"} <= set(binary)
     assert "bias" not in binary
-    assert "bias" in several
+    assert "matrix" not in binary  # which is the same map as "vector"
+    assert {"bias", "matrix"} <= set(several)
     assert not {"platt", "beta"} & set(several)
 
 
 def test_what_would_take_long_is_left_out_by_a_formula_and_named(monkeypatch):
     matrix = next(each for each in TABLE if each.name == "matrix")
     assert 6 * matrix.seconds(5000, 100) < candidates.MOST_SECONDS < 6 * matrix.seconds(20_000, 1000)
+    assert "matrix" not in Best().fit(LOGITS, LABELS).selection_.left_out
     monkeypatch.setattr(candidates, "MOST_SECONDS", 6 * matrix.seconds(N, K) * 0.99)
     left_out = Best().fit(LOGITS, LABELS).selection_.left_out
-    assert list(left_out) == ["matrix"]
+    assert list(left_out) == ["isotonic", "matrix"]
+    assert left_out["isotonic"] == "it needs 1000 samples"
     assert "name it in `candidates`" in left_out["matrix"]
     assert Best(["matrix"]).fit(LOGITS, LABELS).chosen_ == "matrix"
 

@@ -49,8 +49,8 @@ class Best(Calibrator):
     ----------
     candidates : list of names or calibrators, optional
         What to choose from. By default "adaptive", "ts", "ec", "group", "platt" and "beta" (two classes) or "bias" (more),
-        "vector", "isotonic" and "matrix", without those that would take long: `selection_` tells which. Of methods with the
-        same score, the first is taken.
+        "vector", "isotonic" (from 1,000 samples on) and "matrix" (more than two classes), without those that would take long:
+        `selection_` tells which. Of methods with the same score, the first is taken.
     scoring : {"nll", "brier", "ece"}
         What is compared. The ECE is not a mean over samples, and a constant has the lowest: only methods whose NLL exceeds the
         lowest by at most 1 % take part in that comparison. It is corrected for its bias.

@@ -35,6 +35,8 @@ class CandidateMethod:
         With so many classes a fit takes twice as long per score as with few.
     suits : {"any", "two", "several"}
         For how many classes it is meant.
+    least_samples : int
+        With fewer samples it does more harm than good.
     """
 
     name: str
@@ -42,6 +44,7 @@ class CandidateMethod:
     per_score: float
     classes: float = float("inf")
     suits: Suits = "any"
+    least_samples: int = 0
 
     def seconds(self, n_samples: int, n_classes: int) -> float:
         """About how long a fit takes."""
@@ -61,7 +64,7 @@ TABLE = (
     ),
     CandidateMethod("beta", "two factors and a shift: scores that are distorted at one end", 1e-7, suits="two"),
     CandidateMethod("vector", "a factor and a shift per class, penalised: classes on different scales", 5e-7, 500),
-    CandidateMethod("isotonic", "any increasing curve: scores that are no logits", 1.2e-7),
+    CandidateMethod("isotonic", "any increasing curve: scores that are no logits", 1.2e-7, least_samples=1000),
     CandidateMethod("matrix", "all factors and shifts, penalised: classes that are taken for each other", 1e-6, 200, "several"),
 )
 """The candidates in the order of simplicity."""
@@ -85,6 +88,8 @@ def usual_candidates(n_samples: int, n_classes: int, n_fits: int, *, keep_predic
         seconds = n_fits * each.seconds(n_samples, n_classes)
         if keep_predictions and not _keeps_predictions(made):
             left_out[each.name] = "it can change predictions"
+        elif n_samples < each.least_samples:
+            left_out[each.name] = f"it needs {each.least_samples} samples"
         elif seconds > MOST_SECONDS:
             left_out[each.name] = (
                 f"its {n_fits} fits would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f} s; name it in `candidates` "
