@@ -53,6 +53,24 @@ def test_groups_may_be_a_tensor_of_numbers():
     assert calibrated.map.groups == (0, 1, 2)
 
 
+def test_labels_are_smoothed_where_the_calibrator_says_so():
+    right = LOGITS.argmax(axis=1)
+    for smooth in (nishimori.TemperatureScaling(smooth_labels=True), nishimori.ExpectationConsistency(smooth_labels=True)):
+        calibrated = calibrate(nn.Identity(), (Z, torch.tensor(right)), method=smooth)
+        assert calibrated.temperature == pytest.approx(smooth.fit(LOGITS, right).temperature_, rel=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning")
+def test_scores_that_are_worse_than_chance_give_equal_probabilities_in_any_precision(dtype):
+    smooth = nishimori.TemperatureScaling(smooth_labels=True)
+    calibrated = calibrate(nn.Identity(), (Z, torch.tensor(LOGITS.argmin(axis=1))), method=smooth).to(dtype)
+    logits = Z.to(dtype, copy=True)
+    logits[:, 0] = -torch.inf  # masked classes stay so
+    expected = torch.tensor([0.0, 1 / 3, 1 / 3, 1 / 3], dtype=dtype).expand(600, 4)
+    assert torch.allclose(calibrated.predict_proba(logits), expected, rtol=1e-2 if dtype.itemsize == 2 else 1e-5)
+
+
 def test_a_calibrator_is_copied_before_it_is_fitted():
     mine = nishimori.ExpectationConsistency(top_n=2)
     calibrated = calibrate(nn.Identity(), (Z, Y), method=mine)

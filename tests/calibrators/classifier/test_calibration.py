@@ -129,7 +129,7 @@ def test_searches_ensembles_and_cross_validation_never_stop():
         model, {"calibrator": names, "ensemble": [False, True]}, cv=2, scoring="neg_log_loss", error_score="raise"
     )
     assert np.isfinite(search.fit(features, labels).cv_results_["mean_test_score"]).all()
-    parts = [("ec", model), ("nb", CalibratedClassifier(GaussianNB(), "platt" if False else "matrix", cv=2, floor=1e-3))]
+    parts = [("ec", model), ("nb", CalibratedClassifier(GaussianNB(), "matrix", cv=2, floor=1e-3))]
     for joint in (VotingClassifier(parts, voting="soft"), StackingClassifier(parts, cv=2)):
         assert np.isfinite(joint.fit(features, labels).predict_proba(features)).all()
 
@@ -140,9 +140,9 @@ def test_a_classifier_without_mistakes_has_the_confidence_of_half_a_mistake_more
     with pytest.warns(InputWarning) as warned:
         fitted = CalibratedClassifier(FirstFeature(), "ec").fit(features, labels)
     assert [str(each.message) for each in warned] == [
-        "The method 'ec' has no solution. No temperature fits: all 60 samples are classified correctly, so mean confidence could "
-        f"reach accuracy only at T = 0. The logits are divided by T = {fitted.calibrator_.temperature_:.4g} instead, at which mean "
-        "confidence is (right + ½)/(n + 1) for n samples."
+        "The method 'ec' has no solution. No temperature fits: all 60 samples are classified correctly, so mean confidence "
+        f"could reach accuracy only at T = 0. The logits are divided by T = {fitted.calibrator_.temperature_:.4g} instead, at "
+        "which mean confidence is (right + ½)/(n + 1) for n samples."
     ]
     assert fitted.predict_proba(features).max(axis=1).mean() == pytest.approx(60.5 / 61, rel=1e-9)
     assert (fitted.predict(features) == labels).all()
@@ -177,15 +177,17 @@ def test_a_classifier_that_is_worse_than_chance_gets_equal_probabilities():
 def test_the_same_score_for_every_sample_becomes_the_frequency_of_the_classes(method, ensemble):
     features, labels = np.zeros((100, 1)), np.repeat([0, 1], [60, 40])  # 40 is no multiple of 3, so frequencies differ by fold
     model = CalibratedClassifier(DummyClassifier(strategy="prior"), method, cv=3, ensemble=ensemble)
-    place = " in fold 1 of 3" if ensemble else ""
-    why = f"^The method '{method}' has no solution{place}. The classifier gives every sample the same score."
+    place = " in fold . of 3" if ensemble else ""
+    why = rf"^The method '{method}' has no solution{place}\. The classifier gives every sample the same score\."
     with pytest.warns(InputWarning, match=why):
         fitted = model.fit(features, labels)
     np.testing.assert_allclose(fitted.predict_proba(features)[:, 1], 0.4, atol=0.02)
 
 
 def test_a_search_that_did_not_converge_is_told_of():
-    why = r"^The method '.*:Unfinished' has no solution\. The search did not converge\. There are too few different scores\. The logits"
+    why = (
+        r"^The method '.*:Unfinished' has no solution\. The search did not converge\. There are too few different scores\. The"
+    )
     with pytest.warns(InputWarning, match=why):
         fitted = CalibratedClassifier(LogisticRegression(), Unfinished(), cv=3, keep_scores=True).fit(X, Y)
     expected = TemperatureScaling(smooth_labels=True).fit(fitted.out_of_fold_scores_, Y)
@@ -198,7 +200,7 @@ def test_folds_whose_test_part_has_one_class_are_calibrated(method):
     order = np.argsort(labels, kind="stable")
     features, labels = features[order], labels[order]
     ends = [(np.r_[20:60], np.r_[:20]), (np.r_[:40], np.r_[40:60]), (np.r_[:20, 40:60], np.r_[20:40])]
-    with pytest.warns(InputWarning, match=f"^The method '{method}' has no solution in fold 1 of 3"):
+    with pytest.warns(InputWarning, match=f"^The method '{method}' has no solution in fold [12] of 3"):
         fitted = CalibratedClassifier(LogisticRegression(), method, cv=ends, ensemble=True).fit(features, labels)
     kinds = [type(pair.calibrator).__name__ for pair in fitted.calibrated_classifiers_]
     assert kinds == ["TemperatureScaling", "TemperatureScaling", type(nishimori.calibrator(method)).__name__]
@@ -224,7 +226,7 @@ def test_a_fold_without_weight_is_left_out():
     alone = clone(model).set_params(cv=halves[:1]).fit(X, Y, weights)
     np.testing.assert_array_equal(fitted.predict_proba(X), alone.predict_proba(X))
     with pytest.raises(
-        InputError, match=r"at least one row of positive weight, got none\. This is about the test part of fold 1 of 1\.$"
+        InputError, match=r"be positive for some sample, got only zeros\. This is about the test part of fold 1"
     ):
         clone(model).set_params(cv=halves[1:]).fit(X, Y, weights)
 

@@ -243,6 +243,11 @@ REFUSED = {
         "`parameters` must be 'shared' or 'per_label' for the method 'bias': only the temperatures of 'ec' and 'ts' can be "
         "shrunk.",
     ),
+    "smoothed labels, which cannot be shrunk": (
+        lambda: MultilabelCalibrator(nishimori.TemperatureScaling(smooth_labels=True)).fit(X, Y),
+        "`parameters` must be 'shared' or 'per_label' for the method 'ts' with such parameters: only the temperatures of 'ec' "
+        "and 'ts' can be shrunk.",
+    ),
     "no calibrator": (
         lambda: MultilabelCalibrator(2.0).fit(X, Y),
         "`calibrator` must be the name of a method, such as 'ec', or a calibrator, got 2.0.",

@@ -109,12 +109,9 @@ def _fit_shared(method: Calibrator, rows: Decisions) -> LabelFit:
 def _fit_shrunk(method: Calibrator, rows: Decisions) -> LabelFit:
     observable = BUILT_IN.get(method.method_name)
     if not isinstance(observable, Confidence | Energy) or not method.method_params().items() <= _USUAL.items():
+        which = f"the method {method.method_name!r}" + (" with such parameters" if observable is not None else "")
         raise InputError(
-            "parameters",
-            (
-                f"be 'shared' or 'per_label' for the method {method.method_name!r}: only the temperatures of 'ec' and "
-                "'ts' can be shrunk"
-            ),
+            "parameters", f"be 'shared' or 'per_label' for {which}: only the temperatures of 'ec' and 'ts' can be shrunk"
         )
     found = _fit_to_all(method, rows)
     common = found.temperature_
