@@ -7,7 +7,8 @@ Logits are normal, and labels are drawn from a distribution that vector scaling 
 same, with logits that are larger for one half of the samples than for the other). For each of many data sets of n samples,
 `Consistent` gives T, from maps of parts of the samples. The probability of each class is known, so that a large set of other
 samples gives, almost without noise, the T that the map of all n samples needs, by how much more the maps of all folds but one
-need, and T of infinitely many samples.
+need, and T of infinitely many samples. (The first two are measured on the same 4,000 samples, so that their difference is
+precise; compared with T of infinitely many samples, which 40,000 samples give, they are uncertain by about 0.01 in log T.)
 
 Errors: the standard deviation of log T over data sets, the root mean square of its standard errors (the jackknife over folds,
 and the error of EC with maps taken as given), and how often intervals of 90 and 95 % hold T of infinitely many samples, with

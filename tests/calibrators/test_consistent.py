@@ -84,7 +84,7 @@ def test_two_classes_and_flat_scores():
     finished = Consistent("platt").fit(scores, labels)
     assert finished.predict_proba(scores).shape == (400, 2)
     pairs = np.stack([np.zeros(400), scores], axis=1)
-    expected = held_out(nishimori.Platt, pairs, labels, fold_numbers(labels, finished.cv))
+    expected = held_out(nishimori.Platt, pairs, labels, fold_numbers(labels, 10))
     assert finished.ec_temperature_ == pytest.approx(plain_temperature(expected, labels), rel=1e-7)
 
 
@@ -182,7 +182,7 @@ def test_parameters_and_errors_of_the_method_inside_are_in_the_file(tmp_path):
     fitted.save(tmp_path / "c.json")
     provenance = json.loads((tmp_path / "c.json").read_text())["provenance"]
     assert provenance["method"] == "vector+ec"
-    assert provenance["params"] == {"cv": fitted.cv, "penalty": None, "preserve_accuracy": False}
+    assert provenance["params"] == {"cv": None, "penalty": None, "preserve_accuracy": False}
     loaded = nishimori.load(tmp_path / "c.json")
     assert loaded.calibrator.penalty is None
     np.testing.assert_array_equal(loaded.calibrator_.parameters_se_["scale"], fitted.calibrator_.parameters_se_["scale"])
@@ -310,6 +310,8 @@ def test_the_map_of_a_linear_method_stays_linear_and_others_are_tempered():
     [
         (Consistent(cv=1), (LOGITS, LABELS), "`cv` must be a whole number of at least 2, got 1."),
         (Consistent(cv=5), (LOGITS[:3], LABELS[:3]), "`cv` must be at most the number of samples, 3, got 5."),
+        (Consistent(cv="5"), (LOGITS, LABELS), "`cv` must be a whole number of at least 2, got '5'."),
+        (Consistent(), (LOGITS[:1], LABELS[:1]), "must have at least two samples, one of which is held out, got 1 sample."),
         (Consistent("nonsense"), (LOGITS, LABELS), "got 'nonsense'"),
         (Consistent(VectorScaling), (LOGITS, LABELS), "got a class. Pass `VectorScaling()`."),
         (Consistent("none"), (LOGITS, LABELS), "`calibrator` must be a method that is fitted, got 'none'."),
@@ -348,3 +350,13 @@ def test_samples_that_are_all_right_have_no_temperature_and_a_warning():
     with pytest.warns(InputWarning):
         finished = Consistent("isotonic").fit(easy, LABELS)
     assert np.isfinite(finished.predict_proba(easy)).all()
+
+
+@pytest.mark.filterwarnings("ignore::nishimori.errors.FewErrorsWarning", "ignore::nishimori.errors.InputWarning")
+def test_fewer_samples_or_clusters_than_ten_are_as_many_folds():
+    labels = np.arange(8) % K
+    few = 2.0 * np.eye(K)[labels] + 0.1 * LOGITS[:8], np.append(labels[:6], labels[:2])  # the last two are wrong
+    assert Consistent("ts").fit(*few).ec_temperature_ == Consistent("ts", cv=8).fit(*few).ec_temperature_
+    clusters = np.arange(N) % 6
+    found = [Consistent("ts", cv=cv).fit(LOGITS, LABELS, clusters=clusters).ec_temperature_ for cv in (None, 6)]
+    assert found[0] == found[1]

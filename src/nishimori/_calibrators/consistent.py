@@ -10,6 +10,7 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_maps, mapped_logits, out_of_fold_logits
+from nishimori._calibrators.fixed import Uncalibrated
 from nishimori._calibrators.methods import inner_name, new_calibrator
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.parameters import refuse_sketch
@@ -29,6 +30,10 @@ from nishimori.errors import InputError, InputWarning, NoTemperatureError
 from nishimori.maps.map import Map
 from nishimori.maps.tempered import temper
 
+FOLDS = 10
+"""How many folds there are where nobody says: with fewer, the standard error of the temperature would be too uncertain."""
+
+# What the estimates of the method inside are called in a file, before their own names.
 _PREFIX = "calibrator."
 
 
@@ -46,9 +51,9 @@ class Consistent(Calibrator):
     calibrator : str or Calibrator
         The method to finish: its name, or an unfitted calibrator, of which a copy is fitted. ``Consistent("matrix")`` can be
         written ``nishimori.calibrator("matrix+ec")``, and "matrix+ec" wherever a name is expected.
-    cv : int
-        The number of folds, at least 2. Each class is spread evenly over the folds, clusters stay in one fold, and the same
-        data give the same folds.
+    cv : int, optional
+        The number of folds, at least 2; by default 10, or the number of samples, or of clusters, if it is smaller. Each class
+        is spread evenly over the folds, clusters stay in one fold, and the same data give the same folds.
     input, classes, floor
         As for `ExpectationConsistency`.
 
@@ -114,7 +119,7 @@ class Consistent(Calibrator):
         self,
         calibrator: str | Calibrator = "vector",
         *,
-        cv: int = 10,
+        cv: int | None = None,
         input: Input = "logits",
         classes: Classes = None,
         floor: Floor = None,
@@ -148,26 +153,27 @@ class Consistent(Calibrator):
         Raises
         ------
         InputError
-            If there are fewer samples, or clusters, than folds.
+            If there are fewer samples, or clusters, than folds that were asked for, or only one.
         """
-        cv = whole("cv", self.cv, 2)
+        self.check_folds()
         made = self._new_calibrator()
         if groups is not None and "groups" not in signature(made.fit).parameters:
             raise InputError("groups", f"be left out: the method {made.method_name!r} treats all groups alike")
         data, counts = self.rows_to_fit(X, y, sample_weight, clusters, counts, groups, ignore_index=ignore_index)
         refuse_sketch(data, self.method_name)
         samples = replace(collect_samples(data), counts=counts)
-        folds = samples.folds(cv)
+        folds = samples.folds(self._n_folds(samples))
         with collect_notices():  # the fit to all samples says what there is to say of the data
             maps = fold_maps(samples, folds, lambda rows, _: _fit_inner(made, rows, counts=counts).map_)
         floor = floor_in(data) if is_auto(self.floor) else self.floor
         fitted = _fit_inner(_told(made, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
         held_out = out_of_fold_logits(samples, folds, maps)
-        temperature, residual = _ec_temperature(samples.rows_with(held_out), counts=counts)
-        error = None
-        if not counts:
+        last = _fit_ec(samples.rows_with(held_out), counts=counts)
+        temperature, error = last.temperature_, None
+        assert temperature is not None, "all that may take the place of EC has one"
+        if not counts and last.temperature_se_ is not None:
             error = CrossFit(samples, folds, maps, held_out, fitted.map_).temperature_error(temperature)
-        self.learn(X, data, temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples, residual)
+        self.learn(X, data, temper(fitted.map_, temperature), fitted.n_samples_ or samples.n_samples, last.residual_)
         self.n_passes_ = 1 + getattr(fitted, "n_passes_", 1)
         return self._describe(fitted, temperature, error)
 
@@ -227,9 +233,23 @@ class Consistent(Calibrator):
         origin = replace(found.provenance, method=f"{fitted.method_name}{FINISHED}", params=self._params_with(fitted))
         return replace(found, provenance=origin)
 
+    def check_folds(self) -> None:
+        """Refuse what cannot be a number of folds."""
+        if self.cv is not None:
+            whole("cv", self.cv, 2)
+
+    def _n_folds(self, samples: CollectedSamples) -> int:
+        """The number of folds; refuses data of which nothing can be held out."""
+        what = "samples" if samples.clusters is None else "clusters"
+        if samples.n_units < 2:
+            raise InputError(
+                "X", f"have at least two {what}, one of which is held out", got=f"1 {what[:-1]}", remedy=f"Add {what}."
+            )
+        return min(FOLDS, samples.n_units) if self.cv is None else self.cv
+
     def check_parameters(self, n_classes: int) -> None:
         """Refuse parameters that do not suit so many classes."""
-        whole("cv", self.cv, 2)
+        self.check_folds()
         new_calibrator(self.calibrator, "calibrator").check_parameters(n_classes)
 
     def estimates(self) -> dict[str, float] | None:
@@ -275,14 +295,13 @@ def _fit_inner(calibrator: Calibrator, data: Rows, *, counts: bool) -> Calibrato
     return fit_checked(made, data, **options)
 
 
-def _ec_temperature(data: Rows, *, counts: bool) -> tuple[float, float | None]:
-    """The temperature of expectation consistency, and the gap that is left."""
+def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:
+    """Expectation consistency for held-out predictions; where it has no temperature, T = 1 and a warning."""
     try:
-        found = ExpectationConsistency().fit(data, counts=counts)
+        return ExpectationConsistency().fit(data, counts=counts)
     except NoTemperatureError as error:
         notice(f"The map is not followed by a temperature. {error.why}", InputWarning)
-        return 1.0, None
-    return found.temperature_, found.residual_
+        return Uncalibrated().fit(data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,8 +333,8 @@ class CrossFit:
             logits = np.where(np.isfinite(logits), logits, held_out)
             rows = samples.rows_with(logits, rest)
             (moments,) = rows.gather(Measure(((Confidence(), (1 / temperature,)),))).items
+            if not moments.slope[0] > 0:  # a temperature has no effect on these logits
+                return None
             changes.append(float(moments.excess[0] / moments.slope[0]) * temperature)
-        if not np.isfinite(changes).all():
-            return None
         n_folds = len(changes)
         return temperature * sqrt((n_folds - 1) * float(np.var(changes)))

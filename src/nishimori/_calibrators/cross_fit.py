@@ -111,6 +111,11 @@ class CollectedSamples:
     def n_classes(self) -> int:
         return int(self.logits.shape[1])
 
+    @property
+    def n_units(self) -> int:
+        """How many clusters there are, or samples, if those are on their own: as many folds are possible."""
+        return self.n_samples if self.clusters is None else len(np.unique(self.clusters))
+
     def folds(self, n_folds: int, *, seed: int = 0) -> HostArray:
         """The fold of each sample, see `fold_numbers`; those of a cluster stay together."""
         return fold_numbers(self.labels, n_folds, self.clusters, seed=seed)
