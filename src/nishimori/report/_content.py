@@ -71,6 +71,21 @@ def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str,
     return format_measurement(row[name], row[f"{name}_se"]), ""
 
 
+def advice(results: Mapping[str, Any]) -> list[str]:
+    """What to do, a paragraph each; reports that were made before they had a recommendation have one text."""
+    found = results.get("recommendation")
+    said = [] if found is None else found["sentences"]
+    return said if said and results["verdict"]["advice"] == " ".join(said) else [results["verdict"]["advice"]]
+
+
+def tags(results: Mapping[str, Any], method: str) -> list[str]:
+    """What the tables mark a method as."""
+    best = results.get("best")
+    if "best" not in results:  # reports that were made before they had one
+        return ["recommended"] if method == results["recommended"] else []
+    return ["simplest"] * (method == results["recommended"]) + ["best"] * (method == best)
+
+
 def tiles(results: Mapping[str, Any]) -> list[dict[str, str]]:
     """The four numbers below the verdict."""
     methods = {each["method"]: each for each in results["methods"]}
