@@ -46,7 +46,7 @@ _BY_GROUP: dict[str, By] = {"class temperatures": "prediction", "group temperatu
 # Methods that change predictions and are fitted unasked, where samples × classes² is at most this: each then takes about a
 # second at most on one core.
 _CHANGING = ("bias", "vector")
-_MOST_WORK = 5 * 10**7
+_MOST_WORK = 10**8
 
 
 @dataclass(frozen=True)
