@@ -92,7 +92,7 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
         "best": None if advised.best is None else advised.best.method,
         "recommendation": asdict(advised),
         "temperatures": [_temperature(each) for each in methods if each["method"] in _ONE_TEMPERATURE[1:]],
-        "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics)],
+        "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics, error=found.predictions_differ)],
         "methods": methods,
         "slider": _slider(data, found, list(chosen.values()), one, asked),
         "classes": _classes(found, shown, fitted) if by_rows else None,
@@ -124,10 +124,10 @@ def _changing_fitted(
     """
     wanted = [name for name in _CHANGING if name not in without]
     n, k = validation.n_rows, validation.n_classes
-    if n is None or n * k**2 > _MOST_WORK:
-        why = "the number of samples is not known before they are read"
-        if n is not None:
-            why = f"they take time in proportion to samples × classes², here {n * k**2:.0e}, and more than {_MOST_WORK:.0e}"
+    if n is None:  # as of a stream that nothing before could be fitted to
+        return {}, []
+    if n * k**2 > _MOST_WORK:
+        why = f"they take time in proportion to samples × classes², here {n * k**2:.0e}, and more than {_MOST_WORK:.0e}"
         remedy = f"ask for them with --methods {','.join(wanted)}, or methods= in Python"
         return {}, [{"what": f"The methods {' and '.join(wanted)}", "why": f"{why}; {remedy}"}] if wanted else []
     maps, left_out = {}, []
@@ -173,9 +173,9 @@ def _further_methods(asked: Asked, *, by_groups: bool) -> "Mapping[str, str | Ca
     return found
 
 
-def _shown(metrics: Sequence[Metric]) -> list[Metric]:
-    """The metrics that depend on T, and those that were asked for; the accuracy stands beside them once."""
-    return [each for each in in_tables(metrics) if not (each.of_predictions and each.by_default)]
+def _shown(metrics: Sequence[Metric], *, error: bool = False) -> list[Metric]:
+    """The metrics that depend on T, and those that were asked for; the ``error`` where predictions differ between methods."""
+    return [each for each in in_tables(metrics) if error or not (each.of_predictions and each.by_default)]
 
 
 def _about_metric(metric: Metric) -> dict[str, Any]:

@@ -13,11 +13,11 @@ TITLES = {
     "none": "No calibration",
     "ts": "Temperature scaling (TS)",
     "ec": "Expectation consistency (EC)",
-    "adaptive": "Between EC and TS (adaptive)",
-    "class temperatures": "A temperature per predicted class (class temperatures)",
-    "group temperatures": "A temperature per group (group temperatures)",
-    "bias": "One temperature and a bias per class (bias)",
-    "vector": "A factor and a bias per class (vector)",
+    "adaptive": "Adaptive",
+    "class temperatures": "Class temperatures",
+    "group temperatures": "Group temperatures",
+    "bias": "Bias correction (bias)",
+    "vector": "Vector scaling (vector)",
 }
 """The methods of the page by the names that the dictionary has for them."""
 
