@@ -113,7 +113,7 @@ def compare(
     >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
     T 1.61, ECE 0.070 to 0.010
 
-    What a calibrator changes on new data, and whether that is more than chance:
+    What a calibrator changes on new data, and whether that is significant:
 
     >>> calibrator = nishimori.ExpectationConsistency().fit(*validation)
     >>> found = nishimori.compare(*test, methods=(1.0, calibrator))
