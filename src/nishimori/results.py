@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from nishimori._evaluation.metrics.metric import Estimate as Estimate
     from nishimori._evaluation.multilabel import LabelScore as LabelScore
     from nishimori._evaluation.multilabel import MultilabelScorecard as MultilabelScorecard
+    from nishimori._evaluation.recommendation import Recommendation as Recommendation
+    from nishimori._evaluation.recommendation import RecommendedMethod as RecommendedMethod
     from nishimori._evaluation.required_samples import RequiredSamples as RequiredSamples
     from nishimori._evaluation.scorecard import Scorecard as Scorecard
     from nishimori._fit.match import Receipt as Receipt
@@ -51,6 +53,8 @@ _HOME = {
     "MultilabelScorecard": "_evaluation.multilabel",
     "ProbabilityBounds": "_rows.top_k",
     "Receipt": "_fit.match",
+    "Recommendation": "_evaluation.recommendation",
+    "RecommendedMethod": "_evaluation.recommendation",
     "Reliability": "_sums.reliability",
     "RequiredSamples": "_evaluation.required_samples",
     "Scorecard": "_evaluation.scorecard",

@@ -36,8 +36,11 @@ def test_json_has_the_numbers_of_the_library(place, files):
     ended = shell.nishimori(f"compare {files} --json", place=place)
     assert ended.code == 0, ended.err
     told = json.loads(ended.out)
-    expected = nishimori.compare(LOGITS[:600], LABELS[:600], LOGITS[600:], LABELS[600:]).to_dict()
+    classes, labels = (list("abcd"), np.array(list("abcd"))[LABELS]) if ".csv" in files else (None, LABELS)
+    expected = nishimori.compare(LOGITS[:600], labels[:600], LOGITS[600:], labels[600:], classes=classes).to_dict()
     assert told["verdicts"] == expected["verdicts"]
+    assert told["recommendation"]["sentences"] == expected["verdicts"][:2]
+    assert told["recommendation"]["simplest"]["method"] == "adaptive"
     for mine, theirs in zip(told["methods"], expected["methods"], strict=True):
         assert numbers(mine) == pytest.approx(numbers(theirs), rel=1e-6, nan_ok=True)
     assert (told["n_validation"], told["n_test"], told["is_test"]) == (600, 600, True)

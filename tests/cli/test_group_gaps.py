@@ -170,7 +170,9 @@ def test_compare_takes_groups_by_name(place):
     assert found["methods"][2]["nll"] == pytest.approx(expected["group"].scorecard.nll)
     assert found["methods"][2]["nll"] < found["methods"][1]["nll"] - 0.02
     assert found["methods"][2]["temperature"] is None
-    assert any(each.startswith("After group no predicted class is off") for each in found["verdicts"])
+    assert found["recommendation"]["best"]["method"] == "group"
+    assert expected.about_groups in found["verdicts"]
+    assert "; after group none of 2 gaps is significant (the largest, group " in expected.about_groups
     (place / "east.csv").write_text((place / "t.csv").read_text().replace(",site", ",hospital", 1))
     ended = shell.nishimori("compare t.csv east.csv --classes ant,bee,cat --groups site --methods none,group", place=place)
     assert (ended.code, ended.out) == (1, "")

@@ -57,34 +57,41 @@ def test_differences_are_paired_and_from_the_first_method(found):
 
 def test_verdicts_say_what_the_tests_found(found):
     assert list(found.tests) == ["score_test", "temperature_test", "required_samples"]
-    first, second, third, *others = found.verdicts
     p = reference.softmax(VALIDATION[0])
-    gap = p.max(axis=1).mean() - (p.argmax(axis=1) == VALIDATION[1]).mean()
-    assert re.match(rf"T = 1 is rejected \(p = .*\): mean confidence is {abs(gap):.2g} (above|below) accuracy\.$", first)
-    assert second.startswith("EC and TS differ by ")
-    assert second.endswith("one temperature is not rejected.")  # labels were drawn from one
+    gap = 100 * (p.max(axis=1).mean() - (p.argmax(axis=1) == VALIDATION[1]).mean())
+    side = "above" if gap > 0 else "below"
+    first, second, third = found.verdicts[-3:]
+    start = f"On the validation data mean confidence before calibration is {abs(gap):.2g} points {side} accuracy, which is "
+    assert re.fullmatch(re.escape(start) + r"significant \(p = .*\)\.", first)
+    temperatures = f"{found['ec'].temperature:.4g} and {found['ts'].temperature:.4g}"
+    # Labels were drawn from one temperature.
+    assert second.startswith(f"The temperatures of EC and TS, {temperatures}, do not differ significantly (p = ")
     n = 1500 * (found["ec"].temperature_se / found["ec"].temperature / 0.02) ** 2
     assert third == f"{np.ceil(n) - 1500:,.0f} more validation samples would bring T of ec within 2 % (one standard error)."
-    best = min(found, key=lambda each: each.scorecard.nll).method
-    assert others[0].startswith(f"The NLL is lowest after {best}; after none it is higher by more than chance; ")
+    simplest, best, classes, nll, ece = found.verdicts[:-3]
+    assert (simplest, best) == found.recommendation.sentences
+    assert classes == found.about_classes
+    lowest = min(found, key=lambda each: each.scorecard.nll).method
+    assert nll.startswith(f"The NLL is lowest after {lowest}; after none it is significantly higher; after ")
+    assert nll.endswith(" it is not significantly higher.")
     lowest = min(found, key=lambda each: each.scorecard.ece).method
-    assert others[1].startswith(f"The ECE is lowest after {lowest}; after none it is higher by more than chance; ")
-    assert others[2] == f"After {best} no predicted class is off by more than noise."  # labels were drawn from one temperature
-    assert len(others) == 3
+    assert ece.startswith(f"The ECE is lowest after {lowest}; after none it is significantly higher; after ")
 
 
-def test_a_difference_within_chance_is_called_that():
+def test_a_difference_that_is_not_significant_is_called_that():
     near = nishimori.compare(*VALIDATION, *TEST, methods=("ts", "ec"))
     sentences = [each for each in near.verdicts if each.startswith("The NLL")]
     best, other = sorted(near, key=lambda each: each.scorecard.nll)
-    assert sentences == [f"The NLL is lowest after {best.method}; after {other.method} it is not higher by more than chance."]
+    assert sentences == [f"The NLL is lowest after {best.method}; after {other.method} it is not significantly higher."]
 
 
 def test_without_test_data_the_validation_data_are_measured_and_that_is_said():
     found = compare(*VALIDATION, methods=("none", "ec"))
     assert (found.is_test, found.n_test) == (False, 1500)
     assert found["ec"].scorecard.nll == pytest.approx(reference.nll(*VALIDATION, found["ec"].temperature))
-    assert "All methods were measured on the data that they were fitted to, which flatters them." in found.verdicts
+    assert found.flatters
+    assert found.verdicts[0] == "All methods were measured on the data that they were fitted to, which flatters them."
+    assert not compare(*VALIDATION, *TEST, methods=("none", "ec")).flatters
 
 
 def test_a_method_without_a_temperature_says_why_and_the_others_go_on():
@@ -94,7 +101,8 @@ def test_a_method_without_a_temperature_says_why_and_the_others_go_on():
     assert found["ec"].temperature is found["ec"].scorecard is None
     assert "all 300 samples are classified correctly" in found["ec"].why
     assert any(each.startswith("ec could not be fitted. No temperature fits:") for each in found.verdicts)
-    assert "T = 1 is rejected" in found.verdicts[0]  # the score test exists where no temperature does
+    # The test of the model as it is exists where no temperature does.
+    assert any("mean confidence before calibration is" in each and "which is significant" in each for each in found.verdicts)
     assert list(found.tests) == ["score_test"]
     assert found.table.rows[1] == ("ec", "-", "", "", "", "")
     with pytest.raises(nishimori.errors.NoTemperatureError, match="ec: No temperature fits: all 300 samples"):
@@ -170,7 +178,7 @@ def test_the_level_is_that_of_intervals_and_of_tests():
     row = found.to_dict()["methods"][1]
     assert (row["nll_low"], row["nll_high"]) == found["ec"].scorecard.interval("nll", 0.5)
     p = found.tests["temperature_test"].p_value
-    for level, says in ((1 - 1.1 * p, "does not describe this model"), (1 - 0.9 * p, "is not rejected")):
+    for level, says in ((1 - 1.1 * p, ", differ significantly"), (1 - 0.9 * p, "do not differ significantly")):
         sentences = compare(*VALIDATION, *TEST, methods=("none", "ec"), level=level).verdicts
         assert any(says in each for each in sentences), (level, sentences)
     assert 1.1 * p < 1
@@ -296,31 +304,27 @@ def test_the_error_is_shown_and_judged_where_predictions_change():
     assert found.difference_table.headers[1] == "error in points"
     assert found.difference_table.rows[0][1] == "0"
     assert found.difference_table.rows[1][1] == f"{100 * error.value:.1f} ± {100 * error.se:.1f}"
-    assert "no predicted class is off" in found.verdicts[-2]
     points = f"{100 * change.mean():.2f} points"
-    assert found.verdicts[-1] == f"The error is higher than after none by more than chance after {name} ({points})."
+    assert f"After {name} ({points}) the error is significantly higher than after none." in found.verdicts
     turned = compare(*VALIDATION, *TEST, methods=(Shifted(by=3.0), "none", "ts"))
-    assert turned.verdicts[-1] == (
-        f"The error is lower than after {name} by more than chance after none ({points}) and ts ({points})."
-    )
+    assert f"After none ({points}) and ts ({points}) the error is significantly lower than after {name}." in turned.verdicts
 
 
-def test_a_change_of_the_error_within_chance_is_called_that():
+def test_a_change_of_the_error_that_is_not_significant_is_called_that():
     found = compare(*VALIDATION, *TEST, methods=("none", Shifted(by=0.05)))
     change = (after_shift(TEST[0], 0.05).argmax(axis=1) != TEST[1]).astype(float) - (TEST[0].argmax(axis=1) != TEST[1])
     assert abs(change.mean()) < 1.9 * change.std() / np.sqrt(1500)
     assert change.any()
     name = "small_calibrators:Shifted"
-    assert found.verdicts[-1] == (
-        f"After {name} some predictions are not those after none, but the error does not differ by more than chance."
-    )
+    said = f"After {name} some predictions differ from those after none, but the error does not differ significantly."
+    assert said in found.verdicts
 
 
 def test_the_error_is_not_shown_where_all_predictions_are_the_same(found):
     assert "error" not in found.table.headers
     kept = compare(*VALIDATION, *TEST, methods=("none", Shifted(preserve_accuracy=True)))
     assert "error" not in kept.table.headers
-    assert not any("error is" in each or "predictions" in each for each in (*kept.verdicts, *found.verdicts))
+    assert not any("error" in each and "standard error" not in each for each in (*kept.verdicts, *found.verdicts))
 
 
 def class_gaps(p, labels):
@@ -344,14 +348,15 @@ def test_single_classes_that_are_off_are_counted_and_named():
         cells = dict(zip(found.table.headers, found.table.rows[list(found).index(each)], strict=True))
         value, error = map(float, re.fullmatch(r"(.*) ± (.*) %", cells["class gap"]).groups())
         assert (value, error) == pytest.approx((100 * np.abs(gaps).mean(), 100 * row["class_gap_se"]), rel=0.02)
-    best = min(found, key=lambda each: each.scorecard.nll)
-    gaps = class_gaps(reference.softmax(logits, best.temperature), labels)
-    assert found.verdicts[-1] == (
-        f"After {best.method} 3 of 3 predicted classes are off by more than noise, class cat most: its mean confidence is "
-        f"{100 * gaps[2]:.1f} points above its accuracy. The methods group and bias correct single classes."
+    gaps = class_gaps(reference.softmax(logits, found["ec"].temperature), labels)
+    assert found.about_classes == (
+        "Predicted classes, with Holm's correction: after ec 3 of 3 gaps are significant (the largest, class cat: confidence "
+        f"{100 * gaps[2]:.1f} points above accuracy). The methods group, bias and vector correct single classes."
     )
-    named = compare(logits, names[labels], methods=("none", "group"), classes=names)
-    assert named.verdicts[-1] == "After group no predicted class is off by more than noise."
+    assert found.about_classes in found.verdicts
+    named = compare(logits, names[labels], methods=("none", "ec", "group"), classes=names)
+    assert "; after group none of 3 gaps is significant (the largest, class " in named.about_classes
+    assert named.about_classes.endswith("accuracy).")
     assert named["group"].by_class.mean_abs_gap < 0.2 * found["ec"].by_class.mean_abs_gap
 
 

@@ -92,6 +92,64 @@ def test_a_model_that_is_wrong_in_both_directions_is_right_on_average_and_wrong_
     assert Report(logits, labels).to_dict()["verdict"]["status"] == "uneven"
 
 
+def test_the_verdict_recommends_what_the_table_shows_to_be_best():
+    rng = np.random.default_rng(0)
+    truth = 2 * rng.normal(size=(3000, 4))
+    logits, labels = truth + np.array([2.0, 0, 0, -2]), (truth + rng.gumbel(size=truth.shape)).argmax(axis=1)
+    report = Report(logits[:1500], labels[:1500], logits[1500:], labels[1500:])
+    told = report.to_dict()
+    rows = {each["method"]: each for each in told["methods"]}
+    assert list(rows) == ["none", "ts", "ec", "adaptive", "class temperatures", "bias", "vector"]
+    X, Y = logits[1500:], labels[1500:]
+    vector = nishimori.VectorScaling().fit(logits[:1500], labels[:1500])
+    p = vector.predict_proba(X)
+    assert rows["vector"]["nll"] == pytest.approx(-np.log(p[np.arange(1500), Y]).mean(), rel=1e-6)
+    moved = (p.argmax(axis=1) != X.argmax(axis=1)).mean()
+    assert rows["vector"]["changed_predictions"] == pytest.approx(moved)
+    best = min(("bias", "vector"), key=lambda name: rows[name]["nll"])
+    assert (told["recommended"], told["best"]) == ("adaptive", best)
+    simplest, better = told["recommendation"]["sentences"]
+    assert told["verdict"]["advice"] == f"{simplest} {better}"
+    percent = 100 * (rows[best]["nll"] / rows["none"]["nll"] - 1)
+    points = 100 * (rows[best]["error"] - rows["none"]["error"])
+    assert max(points, percent) < -10  # which are shown without decimals
+    assert better.startswith(f"Best: {best}, error −{-points:.0f} points, NLL −{-percent:.0f} %, ECE −")
+    assert told["metrics"][0]["name"] == "error"
+    assert f"{best} none of 4 gaps is significant" in told["verdict"]["classes"]
+    page, text = report.to_html(), report.to_markdown()
+    assert f'<p class="advice">{better}</p>' in page
+    assert page.count('<span class="tag">best</span>') == 2
+    assert page.count('<span class="tag">simplest</span>') == 3
+    assert better in text
+    assert told["verdict"]["classes"].replace("'", "&#39;") in page
+
+
+def test_data_that_methods_were_fitted_to_are_mentioned_first():
+    found = Report(X, Y)
+    said = "All methods were measured on the data that they were fitted to, which flatters them. Mean confidence is "
+    assert found.to_dict()["verdict"]["summary"].startswith(said)
+    assert found.to_dict()["verdict"]["sentences"][0] == said.removesuffix(" Mean confidence is ")
+    assert "flatters" not in str(made())
+
+
+def test_methods_that_would_take_long_are_left_out_by_name_unless_they_are_asked_for(monkeypatch):
+    assert {"bias", "vector"} <= {each["method"] for each in made().to_dict()["methods"]}
+    monkeypatch.setattr("nishimori.report._results._MOST_WORK", 600 * 4**2 - 1)
+    told = made().to_dict()
+    assert not {"bias", "vector"} & {each["method"] for each in told["methods"]}
+    ((what, why),) = ((each["what"], each["why"]) for each in told["absent"])
+    assert what == "The methods bias and vector"
+    assert why.startswith("they take time in proportion to samples × classes², here 1e+04, and more than 1e+04; ask for them ")
+    some = made(methods=["vector", nishimori.BiasCorrected(shrink=False)]).to_dict()
+    assert [each["method"] for each in some["methods"]][-2:] == ["vector", "bias"]
+    assert some["absent"] == []
+
+
+def test_the_worst_group_is_part_of_the_verdict(results):
+    assert results["verdict"]["groups"].startswith("Groups, with Holm's correction: after adaptive ")
+    assert made().to_dict()["verdict"]["groups"] == ""
+
+
 def test_classes_are_sorted_by_how_far_they_are_off(results):
     rows = results["classes"]["rows"]
     predicted = X.argmax(axis=1)

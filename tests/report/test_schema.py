@@ -122,7 +122,7 @@ def refusal(found, shown):
 
 
 # A value elsewhere may refer to what was damaged.
-REFER = {"slider.start", "slider.places", "recommended", "methods"}
+REFER = {"slider.start", "slider.places", "recommended", "best", "methods"}
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
@@ -148,6 +148,9 @@ def test_a_refusal_names_the_place_what_it_must_be_and_what_it_is(results):
         (("slider", "places", 1, "temperature"), 2, "slider.places must be a list of which one has the temperature 1, got [0"),
         (("methods", 0, "method"), "x", "methods must be a list of which one has the method 'none', got ['x'"),
         (("recommended",), "x", "recommended must be None or one of the methods that have a temperature, 'ts', "),
+        (("best",), "x", "best must be None or one of the methods 'none', 'ts', "),
+        (("recommendation", "action"), "x", "recommendation.action must be one of 'calibrate', 'nothing', "),
+        (("recommendation", "simplest", "changed_predictions"), 2, "recommendation.simplest.changed_predictions must be a n"),
         (("classes", "rows", 0, "before", "gap"), None, "classes.rows[0].before.gap must be a finite number, got None."),
         (("verdict", "sentences"), "x", "verdict.sentences must be a list, got 'x'."),
         (("level",), 2, "level must be a number from 0 to 1, got 2."),
@@ -218,3 +221,14 @@ def test_a_report_that_calls_the_adaptive_method_auto_is_read():
     assert now["recommended"] == "adaptive"
     before = json.loads(json.dumps(now).replace('"adaptive"', '"auto"'))
     assert Report.from_dict(before).to_dict() == now
+
+
+def test_a_report_that_was_made_before_there_was_a_recommendation_is_read(results, shown):
+    before = {name: each for name, each in results.items() if name not in ("best", "recommendation")}
+    before["verdict"] = {name: each for name, each in results["verdict"].items() if name != "groups"}
+    before["verdict"]["advice"] = "Divide the logits by T = 1.6."
+    again = Report.from_dict(before)
+    assert again.to_dict() == before
+    shown(again)
+    assert '<span class="tag">recommended</span>' in again.to_html()
+    assert '<p class="advice">Divide the logits by T = 1.6.</p>' in again.to_html()

@@ -16,12 +16,14 @@ from nishimori._calibrators.fixed import Uncalibrated, from_temperature
 from nishimori._calibrators.methods import calibrator
 from nishimori._calibrators.one_temperature import ExpectationConsistency, TemperatureScaling
 from nishimori._evaluation.calibrated import check_groups
-from nishimori._evaluation.calibration_test import calibration_test, temperatures_test
+from nishimori._evaluation.calibration_test import CalibrationTest, calibration_test, temperatures_test
 from nishimori._evaluation.comparison import Compared, Comparison
 from nishimori._evaluation.differences import Differences, differences_of
 from nishimori._evaluation.group_gaps import GroupGaps, gaps_in, names_of_groups, tally_of
 from nishimori._evaluation.metrics.metric import Difference, Metric
 from nishimori._evaluation.metrics.table import asked_metrics
+from nishimori._evaluation.p_value import format_p_value, is_rejected
+from nishimori._evaluation.recommendation import recommend
 from nishimori._evaluation.required_samples import RequiredSamples, required_samples
 from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.adaptive import match_both
@@ -33,18 +35,23 @@ from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in, floor_in, groups_in, is_rows
 from nishimori._rows.scores import is_auto
 from nishimori._sums.census import verdict_on_zeros
+from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.numbers import between
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 from nishimori.maps.map import Map
-from nishimori.maps.temperature import temperature_of
 
 Methods = Sequence[str | float | Calibrator] | Mapping[str, str | float | Calibrator]
 """What `compare` compares; a float is a temperature."""
 
 # The first of these that has a standard error is the one that the number of samples is estimated for.
 _PILOTS = ("ec", "adaptive", "ts")
+
+FLATTERS = "All methods were measured on the data that they were fitted to, which flatters them."
+"""The first verdict where it is so."""
+
+_NO_ERRORS = "A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods."
 
 # The arguments that speak of test data.
 _OF_TEST_DATA = ("test_logits", "test_labels", "test_weight", "test_clusters", "test_groups")
@@ -106,7 +113,7 @@ def compare(
     >>> print(f"T {found['ec'].temperature:.2f}, ECE {found['none'].scorecard.ece:.3f} to {found['ec'].scorecard.ece:.3f}")
     T 1.61, ECE 0.070 to 0.010
 
-    What a calibrator changes on new data, and whether that is more than chance:
+    What a calibrator changes on new data, and whether that is significant:
 
     >>> calibrator = nishimori.ExpectationConsistency().fit(*validation)
     >>> found = nishimori.compare(*test, methods=(1.0, calibrator))
@@ -153,21 +160,39 @@ def _compare_methods(
     measured = _MeasuredMethod(test or validation, maps, how, classes, level, groups_name=groups_name)
     tests = _tests(validation, matched, fitted, target, counts=counts)
     caveat = _about_zeros(matched, None if test is None else next(iter(measured.cards.values())))
-    return Comparison(
-        methods=tuple(_row(name, fitted.get(name), why.get(name), measured, level) for name in methods),
+    rows = [_row(name, fitted.get(name), why.get(name), measured, level) for name in methods]
+    score_test = tests.get("score_test")
+    found = Comparison(
+        methods=tuple(rows),
         n_validation=matched.census.n_rows,
         n_test=next(iter(measured.cards.values())).n_samples,
         is_test=test is not None,
         level=level,
-        verdicts=(
-            *filter(None, [caveat]),
-            *(each.verdict if isinstance(each, RequiredSamples) else each.sentence(level) for each in tests.values()),
-            *measured.verdicts(level, flatters=flatters),
-            *(f"{name} could not be fitted. {text}" for name, text in why.items()),
-        ),
+        verdicts=(),
         tests=tests,
         floor=floor_in(validation),
         caveat=caveat,
+        flatters=flatters,
+        recommendation=recommend(
+            [each for each in rows if each.scorecard is not None],
+            measured.difference,
+            level,
+            off_in_validation=score_test is not None and is_rejected(score_test.p_value, level),
+        ),
+    )
+    of_several = len(measured.cards) > 1
+    return replace(
+        found,
+        verdicts=(
+            *([FLATTERS] if flatters and of_several else []),
+            *filter(None, [caveat]),
+            *([_NO_ERRORS] if isinstance(measured.data, Sketch) and of_several else []),
+            *(found.recommendation.sentences if found.recommendation else ()),
+            *filter(None, [found.about_classes, found.about_groups] if of_several else []),
+            *(measured.about_scores(level) if of_several else []),
+            *(_about_test(each, level) for each in tests.values()),
+            *(f"{name} could not be fitted. {text}" for name, text in why.items()),
+        ),
     )
 
 
@@ -335,82 +360,70 @@ class _MeasuredMethod:
         *,
         groups_name: str,
     ) -> None:
-        self._data, self._maps, self.metrics = data, maps, how.metrics
+        self.data, self._maps, self.metrics = data, maps, how.metrics
         _check_groups(data, maps, groups_name)
         self._options: dict[str, Any] = vars(how)
         self.cards: dict[str, Scorecard]
         self.by_class: dict[str, GroupGaps] = {}
+        self.by_group: dict[str, GroupGaps] = {}
+        self.changed = dict.fromkeys(maps, 0.0)  # which a sketch, of which only temperatures are measured, leaves so
         self._pairs: Differences | None = None  # which a sketch does not tell
         if isinstance(data, Sketch):
             self.cards = dict(zip(maps, scorecards(data, list(maps.values()), **self._options), strict=True))
         else:
             self._read(names_of_groups(data, "prediction", classes), level, counts=how.counts)
-        self._known: dict[str, dict[str, dict[str, Difference]]] = {}  # by the method that others are compared with
+        self._known: dict[tuple[str, str, str], Difference] = {}  # by two methods and a metric
+        self.differences = self._differences_from_first()
 
-    @property
-    def differences(self) -> dict[str, dict[str, Difference]]:
-        """What all other methods differ by from the first one."""
-        return self.differences_from(next(iter(self._maps)))
-
-    def _read(self, classes: list[Any], level: float, *, counts: bool) -> None:
-        """Scorecards, what any two methods differ by, and the gaps of each predicted class after each method."""
-        pairs, maps = list(permutations(range(len(self._maps)), 2)), list(self._maps.values())
-        tally = tally_of(self._data, "prediction", classes, counts=counts)
-        cards, self._pairs = differences_of(self._data, maps, pairs, tally=tally, **self._options)
-        self.cards = dict(zip(self._maps, cards, strict=True))
-        gaps = (gaps_in("prediction", classes, each, level) for each in self._pairs.groups)
-        self.by_class = dict(zip(self._maps, gaps, strict=True))
-
-    def differences_from(self, first: str) -> dict[str, dict[str, Difference]]:
-        """What all other methods differ by from this one; nothing from a sketch."""
+    def _differences_from_first(self) -> dict[str, dict[str, Difference]]:
+        """What all other methods differ by from the first one; nothing from a sketch."""
+        first, *others = self._maps
         if self._pairs is None:
             return {}
-        if first not in self._known:
-            place = {name: i for i, name in enumerate(self._maps)}
-            others = [name for name in self._maps if name != first]
-            self._known[first] = {name: self._pairs.between(place[first], place[name]) for name in others}
-        return self._known[first]
+        found = {name: self._pairs.between(0, place) for place, name in enumerate(others, 1)}
+        self._known |= {(first, name, metric): each for name, its in found.items() for metric, each in its.items()}
+        return found
 
-    def verdicts(self, level: float, *, flatters: bool) -> list[str]:
-        """Which method has the lowest loss and the lowest calibration error, and which ones are as good.
+    def difference(self, first: str, second: str, metric: str) -> Difference | None:
+        """What the second method differs by from the first in one metric; None from a sketch."""
+        if self._pairs is None:
+            return None
+        if (first, second, metric) not in self._known:
+            names = list(self._maps)
+            found = self._pairs.in_metric(names.index(first), names.index(second), metric)
+            self._known[first, second, metric] = found
+        return self._known[first, second, metric]
 
-        ``flatters`` if some were fitted to the data that they are measured on.
-        """
-        if len(self.cards) < 2:
-            return []
-        said = ["All methods were measured on the data that they were fitted to, which flatters them."] if flatters else []
-        if isinstance(self._data, Sketch):
-            said.append("A sketch does not tell the errors of NLL and Brier score, nor those of differences between methods.")
+    def _read(self, classes: list[Any], level: float, *, counts: bool) -> None:
+        """Scorecards, what any two methods differ by, changed predictions, and the gaps of classes and groups after each."""
+        pairs, maps = list(permutations(range(len(self._maps)), 2)), list(self._maps.values())
+        names: dict[By, list[Any]] = {"prediction": classes}
+        if groups_in(self.data) is not None:
+            names["groups"] = names_of_groups(self.data, "groups", None)
+        tallies = [tally_of(self.data, by, each, counts=counts) for by, each in names.items()]
+        cards, self._pairs = differences_of(self.data, maps, pairs, tallies=tallies, **self._options)
+        self.cards = dict(zip(self._maps, cards, strict=True))
+        self.changed = dict(zip(self._maps, self._pairs.changed, strict=True))
+        for (by, each), sums in zip(names.items(), self._pairs.groups, strict=True):
+            gaps = (gaps_in(by, each, own, level) for own in sums)
+            found = dict(zip(self._maps, gaps, strict=True))
+            self.by_class, self.by_group = (found, self.by_group) if by == "prediction" else (self.by_class, found)
+
+    def about_scores(self, level: float) -> list[str]:
+        """Which method has the lowest NLL and the lowest ECE, which ones have a significantly higher one, and the error."""
+        said = []
         for metric, title in (("nll", "NLL"), ("ece", "ECE")):
             best = min(self.cards, key=lambda name: getattr(self.cards[name], metric))
-            others = self.differences_from(best)
-            p_values = ((name, each[metric].p_value) for name, each in others.items())
-            known = {name: p for name, p in p_values if p is not None}
+            others = {name: self.difference(best, name, metric) for name in self.cards if name != best}
+            known = {name: each.p_value for name, each in others.items() if each is not None and each.p_value is not None}
             worse = [name for name, p in known.items() if p < 1 - level]
             as_good = [name for name, p in known.items() if p >= 1 - level]
-            parts = [f"after {_join_names(worse)} it is higher by more than chance"] if worse else []
-            parts += [f"after {_join_names(as_good)} it is not higher by more than chance"] if as_good else []
+            parts = [f"after {_join_names(worse)} it is significantly higher"] if worse else []
+            parts += [f"after {_join_names(as_good)} it is not significantly higher"] if as_good else []
             said.append(f"The {title} is lowest after {best}" + "".join(f"; {part}" for part in parts) + ".")
-        return said + self._about_classes() + self._about_predictions(level)
+        return said + self._about_error(level)
 
-    def _about_classes(self) -> list[str]:
-        """Whether the method of the lowest loss leaves single predicted classes off."""
-        best = min(self.cards, key=lambda name: self.cards[name].nll)
-        if best not in self.by_class:
-            return []
-        found = self.by_class[best]
-        if not found.off:
-            return [f"After {best} no predicted class is off by more than noise."]
-        worst = found[found.off[0]]
-        size = f"{100 * abs(worst.gap):.1f} points {'above' if worst.gap > 0 else 'below'} its accuracy"
-        said = (
-            f"After {best} {len(found.off)} of {len(found)} predicted classes are off by more than noise, class {worst.name} "
-            f"most: its mean confidence is {size}."
-        )
-        one = all(temperature_of(map_) is not None for map_ in self._maps.values())
-        return [said + (" The methods group and bias correct single classes." if one else "")]
-
-    def _about_predictions(self, level: float) -> list[str]:
+    def _about_error(self, level: float) -> list[str]:
         """Whether the error is another one where predictions are not those of the first method."""
         first, said = next(iter(self._maps)), []
         sure: dict[str, list[str]] = {"lower": [], "higher": []}
@@ -424,10 +437,10 @@ class _MeasuredMethod:
             else:
                 sure["lower" if found.value < 0 else "higher"].append(f"{name} ({100 * abs(found.value):.2f} points)")
         for word, names in sure.items():
-            said += [f"The error is {word} than after {first} by more than chance after {_join_names(names)}."] if names else []
+            said += [f"After {_join_names(names)} the error is significantly {word} than after {first}."] if names else []
         if unsure:
-            differ = f"After {_join_names(unsure)} some predictions are not those after {first}"
-            said.append(f"{differ}, but the error does not differ by more than chance.")
+            differ = f"After {_join_names(unsure)} some predictions differ from those after {first}"
+            said.append(f"{differ}, but the error does not differ significantly.")
         return said
 
 
@@ -454,9 +467,36 @@ def _row(name: str, fitted: Calibrator | None, why: str | None, measured: _Measu
     error = getattr(fitted, "temperature_se_", None)
     interval = fitted.confidence_interval(level) if error and hasattr(fitted, "confidence_interval") else None
     differences = measured.differences.get(name, {})
-    by_class = measured.by_class.get(name)
-    card, metrics = measured.cards[name], measured.metrics
-    return Compared(name, fitted.temperature_, error, interval, card, differences, by_class=by_class, metrics=metrics)
+    return Compared(
+        method=name,
+        temperature=fitted.temperature_,
+        temperature_se=error,
+        interval=interval,
+        scorecard=measured.cards[name],
+        differences=differences,
+        by_class=measured.by_class.get(name),
+        by_group=measured.by_group.get(name),
+        changed_predictions=measured.changed[name],
+        metrics=measured.metrics,
+    )
+
+
+def _about_test(test: CalibrationTest | RequiredSamples, level: float) -> str:
+    """What a test found, in words that say nothing about which method to use: that is for the recommendation."""
+    if isinstance(test, RequiredSamples):
+        return test.verdict
+    significant, p = is_rejected(test.p_value, level), format_p_value(test.p_value)
+    if test.statistic != "temperatures":
+        side = "above" if test.value >= 0 else "below"
+        source = ", with the standard error from the sample" if test.se_from == "sample" else ""
+        return (
+            f"On the validation data mean confidence before calibration is {100 * abs(test.value):.2g} points {side} accuracy, "
+            f"which is {'' if significant else 'not '}significant ({p}{source})."
+        )
+    if not test.se:
+        return "EC and TS are the same condition on these data, so their temperatures are equal."
+    differ = "differ significantly" if significant else "do not differ significantly"
+    return f"The temperatures of EC and TS, {test.ec:.4g} and {test.ts:.4g}, {differ} ({p})."
 
 
 def _tests(data: Rows, matched: Match, fitted: Mapping[str, Calibrator], target: float, *, counts: bool) -> dict[str, Any]:

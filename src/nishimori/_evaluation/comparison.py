@@ -9,6 +9,7 @@ from typing import Any
 from nishimori._evaluation.group_gaps import GroupGaps
 from nishimori._evaluation.metrics.metric import Difference, Estimate, Metric
 from nishimori._evaluation.metrics.table import in_tables
+from nishimori._evaluation.recommendation import Recommendation, is_as_is
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.escape import markdown_text, printable
 from nishimori._support.intervals import Interval
@@ -35,8 +36,12 @@ class Compared:
         Paired differences from the first method of the comparison, by metric: negative where this method is lower.
     why : str or None
         Why the method could not be fitted.
-    by_class : GroupGaps or None
-        Confidence minus accuracy of each predicted class; None where the method could not be fitted, and from a sketch.
+    by_class, by_group : GroupGaps or None
+        Confidence minus accuracy of each predicted class, and of each group that was named; None where the method could not be
+        fitted, from a sketch, and where no groups were named.
+    changed_predictions : float or None
+        The weighted share of samples for which another class is predicted than without calibration; None where the method could
+        not be fitted.
     metrics : tuple of Metric
         What was measured.
     """
@@ -49,6 +54,8 @@ class Compared:
     differences: Mapping[str, Difference]
     why: str | None = None
     by_class: GroupGaps | None = None
+    by_group: GroupGaps | None = None
+    changed_predictions: float | None = None
     metrics: tuple[Metric, ...] = ()
 
     def numbers(self, level: float) -> dict[str, Any]:
@@ -63,15 +70,24 @@ class Compared:
             low, high = (None, None) if estimate is None or error is None else estimate.interval(level)
             found |= {each.label: None if estimate is None else estimate.value, f"{each.label}_se": error}
             found |= {f"{each.label}_low": low, f"{each.label}_high": high}
-        gaps = self.by_class
-        found |= dict.fromkeys(("class_gap", "class_gap_se", "class_gap_low", "class_gap_high", "class_gap_corrected"))
-        if gaps is not None:
-            low, high = gaps.interval()
-            found |= {"class_gap": gaps.mean_abs_gap, "class_gap_se": gaps.mean_abs_gap_se}
-            found |= {"class_gap_low": low, "class_gap_high": high, "class_gap_corrected": gaps.mean_abs_gap_corrected}
+        found |= _gap_numbers("class_gap", self.by_class)
+        found |= {} if self.by_group is None else _gap_numbers("group_gap", self.by_group)
+        found["changed_predictions"] = self.changed_predictions
         for name, its in self.differences.items():
             found |= {f"{name}_difference": its.value, f"{name}_difference_se": its.se, f"{name}_difference_p": its.p_value}
         return found | {"why": self.why}
+
+
+def _gap_numbers(name: str, gaps: GroupGaps | None) -> dict[str, float | None]:
+    """The mean absolute gap of classes or groups with its error and interval; None if there are no gaps."""
+    low, high = (None, None) if gaps is None else gaps.interval()
+    return {
+        name: None if gaps is None else gaps.mean_abs_gap,
+        f"{name}_se": None if gaps is None else gaps.mean_abs_gap_se,
+        f"{name}_low": low,
+        f"{name}_high": high,
+        f"{name}_corrected": None if gaps is None else gaps.mean_abs_gap_corrected,
+    }
 
 
 @dataclass(frozen=True)
@@ -97,8 +113,12 @@ class Comparison:
     floor : float or None
         The floor of probabilities that was used: the one that was passed, or that ``floor="auto"`` chose.
     caveat : str
-        What has to be known before the numbers are read: that zeros at true classes decide some of them. It is the first of
-        the verdicts; empty if there is nothing.
+        What has to be known before the numbers are read: that zeros at true classes decide some of them. It comes before all
+        verdicts about the numbers; empty if there is nothing.
+    flatters : bool
+        Whether methods were measured on the data that they were fitted to, which is then the first of the verdicts.
+    recommendation : Recommendation or None
+        The simplest method and the best one, with what they change: what the first verdicts say in words.
     """
 
     methods: tuple[Compared, ...]
@@ -110,6 +130,8 @@ class Comparison:
     tests: Mapping[str, Any]
     floor: float | None = None
     caveat: str = ""
+    flatters: bool = False
+    recommendation: Recommendation | None = None
 
     def __getitem__(self, method: str) -> Compared:
         for each in self.methods:
@@ -125,6 +147,42 @@ class Comparison:
         """Whether some method predicts other classes than the first one."""
         errors = [each.differences["error"] for each in self.methods if each.differences]
         return any(each.value != 0 or each.se not in (None, 0) for each in errors)
+
+    @property
+    def about_classes(self) -> str:
+        """The worst predicted class after the recommended methods, as a sentence; empty if it is not known."""
+        found = [(each, each.by_class) for each in self._recommended if each.by_class is not None]
+        return self._about_gaps(
+            "Predicted classes", "class", found, "The methods group, bias and vector correct single classes."
+        )
+
+    @property
+    def about_groups(self) -> str:
+        """The worst named group after the recommended methods, as a sentence; empty if no groups were named."""
+        found = [(each, each.by_group) for each in self._recommended if each.by_group is not None]
+        return self._about_gaps("Groups", "group", found, "The method group gives each group a temperature of its own.")
+
+    @property
+    def _recommended(self) -> list[Compared]:
+        return [] if self.recommendation is None else [self[name] for name in self.recommendation.methods]
+
+    def _about_gaps(self, title: str, noun: str, found: Sequence[tuple[Compared, GroupGaps]], remedy: str) -> str:
+        """How many gaps are significant after each of some methods, and the largest of them.
+
+        The remedy is named where gaps are left, and no method has more than one temperature.
+        """
+        if not found:
+            return ""
+        parts = []
+        for row, gaps in found:
+            when = "as it is" if is_as_is(row) else f"after {row.method}"
+            worst, number = gaps.worst_first[0], f"{len(gaps.off) or 'none'} of {len(gaps)} gaps"
+            are = "are" if len(gaps.off) > 1 else "is"
+            side = "above" if worst.gap >= 0 else "below"
+            largest = f"{noun} {worst.name}: confidence {100 * abs(worst.gap):.1f} points {side} accuracy"
+            parts.append(f"{when} {number} {are} significant (the largest, {largest})")
+        left = found[-1][1].off and all(each.temperature is not None or each.why for each in self.methods)
+        return f"{title}, with Holm's correction: {'; '.join(parts)}." + (f" {remedy}" if left else "")
 
     @property
     def table(self) -> Tabular:
@@ -192,6 +250,7 @@ class Comparison:
                 "floor": self.floor,
                 "methods": [each.numbers(self.level) for each in self.methods],
                 "tests": {name: _test_in_files(name, each) for name, each in self.tests.items()},
+                "recommendation": self.recommendation,
                 "verdicts": list(self.verdicts),
             }
         )

@@ -1,4 +1,4 @@
-"""What two calibrations of the same rows differ by, and whether that is more than chance.
+"""What two calibrations of the same rows differ by, and whether that is significant.
 
 Scores of the same rows vary together, so the difference of two metrics is much surer than each of them: its error is that of
 the mean of the differences row by row.
@@ -16,7 +16,7 @@ from nishimori._rows.rows import Rows
 from nishimori._sums.census import at_zeros, warn_of_zeros
 from nishimori._sums.group_tally import GroupTally, TallyGroups
 from nishimori._sums.passes import Sums
-from nishimori._sums.predictions import predictions_after
+from nishimori._sums.predictions import Predictions, predictions_after
 from nishimori._sums.reliability import Strategy, check_bins
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
@@ -51,12 +51,12 @@ def differences_of(
     n_bins: int = 15,
     strategy: Strategy = "uniform",
     counts: bool = False,
-    tally: TallyGroups | None = None,
+    tallies: Sequence[TallyGroups] = (),
     metrics: tuple[Metric, ...] | None = None,
 ) -> tuple[list[Scorecard], "Differences"]:
     """A scorecard for each map, and what the second of each pair of places differs by from the first, all from one reading.
 
-    With ``tally`` the sums of groups of rows after each map come from the same reading.
+    With ``tallies`` the sums of groups of rows after each map come from the same reading.
     """
     if isinstance(data, Sketch):
         raise InputError(
@@ -71,41 +71,47 @@ def differences_of(
     for metric in plan.metrics:
         metric.check(data)
     edges = edges_for(data, tuple(maps), n_bins, strategy)
-    sums, together, groups = (
-        each.items for each in data.gather(_Compare(tuple(maps), edges, tuple(pairs), plan, counts, tally)).items
-    )
+    found = data.gather(_Compare(tuple(maps), edges, tuple(pairs), plan, counts, tuple(tallies)))
+    sums, together, changed, groups = (each.items for each in found.items)
     warn_of_zeros(sums[0].n_at_zeros, sums[0].n_rows, "the loss")
     cards = [card_of(each, temperature_of(map_), plan) for map_, each in zip(maps, sums, strict=True)]
-    return cards, Differences(plan, sums, dict(zip(pairs, together, strict=True)), groups)
+    shares = [weight / own.weight for weight, own in zip(changed, sums, strict=True)]
+    return cards, Differences(plan, sums, dict(zip(pairs, together, strict=True)), shares, [each.items for each in groups])
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What pairs of maps differ by, computed when it is asked for: p-values take as long as ten thousand rows.
+    """What pairs of maps differ by, computed when it is asked for: p-values of the ECE take as long as ten thousand rows.
 
-    ``groups`` are the sums of groups after each map, if they were wanted.
+    ``changed`` are the weighted shares of rows for which each map predicts another class than the model as it is. ``groups``
+    are the sums of groups after each map, a list of them for each tally.
     """
 
     plan: MetricPlan
     sums: Sequence[ScoreSums]
     pairs: Mapping[tuple[int, int], PairSums]
-    groups: Sequence[GroupTally]
+    changed: Sequence[float]
+    groups: Sequence[Sequence[GroupTally]]
 
     def between(self, first: int, second: int) -> dict[str, Difference]:
         """What the second map differs by from the first, by the name of the metric."""
         return self.pairs[first, second].differences(self.sums[first], self.sums[second], self.plan)
 
+    def in_metric(self, first: int, second: int, metric: str) -> Difference:
+        """What the second map differs by from the first in one metric."""
+        return self.pairs[first, second].differences(self.sums[first], self.sums[second], self.plan, metric)[metric]
+
 
 @dataclass(frozen=True, eq=False)
 class _Compare:
-    """The pass that sums the metrics of each map, of pairs of maps together and, if wanted, of groups after each map."""
+    """The pass that sums the metrics of each map and of pairs of maps, changed predictions, and groups after each map."""
 
     maps: tuple[Map, ...]
     edges: tuple[HostArray, ...]
     pairs: tuple[tuple[int, int], ...]
     plan: MetricPlan
     counts: bool
-    tally: TallyGroups | None
+    tallies: tuple[TallyGroups, ...]
 
     def __call__(self, batch: Batch) -> Sums:
         zeros, plan = at_zeros(batch), self.plan
@@ -113,5 +119,14 @@ class _Compare:
         rows = [plan.rows(each) for each in found]
         sums = Sums(tuple(ScoreSums.of(each, own, plan, zeros) for each, own in zip(found, rows, strict=True)))
         pairs = Sums(tuple(PairSums.of(found[a], found[b], (rows[a], rows[b]), plan) for a, b in self.pairs))
-        groups = () if self.tally is None else (self.tally.sums_of(each.gibbs) for each in found)
-        return Sums((sums, pairs, Sums(tuple(groups))))
+        changed = Sums(tuple(_changed_weight(map_, each, batch) for map_, each in zip(self.maps, found, strict=True)))
+        groups = (Sums(tuple(tally.sums_of(each.gibbs) for each in found)) for tally in self.tallies)
+        return Sums((sums, pairs, changed, Sums(tuple(groups))))
+
+
+def _changed_weight(map_: Map, predictions: Predictions, batch: Batch) -> float:
+    """The weight of the rows for which another class is predicted after a map than before it."""
+    if map_.keeps_predictions:
+        return 0.0
+    # Before the map the rows are those of the batch: of equal maxima both take the first.
+    return batch.total(batch.xp.astype(predictions.gibbs.predicted != batch.top, batch.weights.dtype))

@@ -116,6 +116,13 @@ def in_points(gap: float, error: float) -> str:
     return f"{100 * gap:+.{decimals}f} ± {100 * error:.{decimals}f}"
 
 
+def signed(value: float) -> str:
+    """A change in percent or points with a real minus sign: "−28", "−3.0", "+0.12"; "0" if nothing changes."""
+    decimals = 0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2
+    text = f"{value:+.{decimals}f}".replace("-", "−")
+    return text if float(text[1:]) else "0"
+
+
 def decimals_of(error: float) -> int:
     """How many decimals show two digits of a positive error."""
     return max(0, 1 - int(f"{error:.1e}".partition("e")[2]))

@@ -66,9 +66,26 @@ def difference_table(results: Mapping[str, Any]) -> dict[str, Any]:
 
 def _difference(row: Mapping[str, Any], metric: Mapping[str, Any]) -> tuple[str, str]:
     name = f"{metric['name']}_difference"
+    if row[name] == 0 and row.get(f"{name}_se") == 0:  # as the error where no prediction differs
+        return "0", ""
     if metric["in_percent"]:
         return points(row[name]), interval(row, name, "points")
     return format_measurement(row[name], row[f"{name}_se"]), ""
+
+
+def advice(results: Mapping[str, Any]) -> list[str]:
+    """What to do, a paragraph each; reports that were made before they had a recommendation have one text."""
+    found = results.get("recommendation")
+    said = [] if found is None else found["sentences"]
+    return said if said and results["verdict"]["advice"] == " ".join(said) else [results["verdict"]["advice"]]
+
+
+def tags(results: Mapping[str, Any], method: str) -> list[str]:
+    """What the tables mark a method as."""
+    best = results.get("best")
+    if "best" not in results:  # reports that were made before they had one
+        return ["recommended"] if method == results["recommended"] else []
+    return ["simplest"] * (method == results["recommended"]) + ["best"] * (method == best)
 
 
 def tiles(results: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -175,7 +192,7 @@ def _about(table: Mapping[str, Any], noun: str, *, several: bool) -> str:
         found = table[name]
         limits = f"({100 * found['low']:.2f} to {100 * found['high']:.2f})"
         off = f"{found['n_off']} of {found['n']}"
-        return f"{off} {plural} are off by more than noise; the mean gap is {100 * found['mean_abs_gap']:.2f} points {limits}."
+        return f"{off} {plural} have a significant gap; the mean gap is {100 * found['mean_abs_gap']:.2f} points {limits}."
 
     text = f"As it is, {sentence_about('before')} With one temperature, {sentence_about('one')}"
     if several:

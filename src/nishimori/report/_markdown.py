@@ -15,10 +15,11 @@ _ROWS = 20
 def markdown(results: Mapping[str, Any]) -> str:
     """The whole text."""
     verdict, about = results["verdict"], results["data"]
+    top = [verdict["summary"], verdict["advice"], verdict["classes"], verdict.get("groups", "")]
     fitted = f", fitted to {whole(about['n_validation'])} validation samples" if about["measured_on"] == "test" else ""
     parts = [
         f"# Calibration report: {markdown_text(results['title'])}",
-        f"**{markdown_text(verdict['headline'])}.** {markdown_text(verdict['summary'])} {markdown_text(verdict['advice'])}",
+        f"**{markdown_text(verdict['headline'])}.** {' '.join(markdown_text(each) for each in top if each)}",
         f"{whole(about['n_measured'])} {about['measured_on']} samples{fitted}, {whole(about['n_classes'])} classes. "
         f"Intervals have a level of {level(results['level'])}.",
         "## Temperatures",

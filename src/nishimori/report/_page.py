@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -26,6 +26,8 @@ def page(results: Mapping[str, Any]) -> str:
         template.render(
             results=results,
             start=places[results["slider"]["start"]],
+            advice=_content.advice(results),
+            tags=partial(_content.tags, results),
             tiles=_content.tiles(results),
             buttons=_content.buttons(results),
             scores=_content.scores(results),

@@ -7,39 +7,46 @@ listed under "absent" with the reason.
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, cast
 
 import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import FixedMap
 from nishimori._calibrators.groups import GroupConsistency
+from nishimori._calibrators.methods import calibrator
 from nishimori._evaluation.compare import Methods, calibrators_by_name, compare
 from nishimori._evaluation.comparison import Comparison
-from nishimori._evaluation.group_gaps import gaps_after, names_of_groups
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._evaluation.metrics.table import default_metrics, in_tables
 from nishimori._evaluation.scorecard import Scorecard
+from nishimori._methods.fitted_method import fit_checked
 from nishimori._rows.labels import class_labels
 from nishimori._rows.rows import Rows, groups_in
 from nishimori._sums.groups import By
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.intervals import normal_quantile, wilson_limits
-from nishimori.errors import InputError, InputWarning, NishimoriError
+from nishimori.errors import FewErrorsWarning, InputError, InputWarning, NishimoriError
 from nishimori.maps.map import Map
-from nishimori.maps.temperature import Temperature
 from nishimori.report._group_classes import groups_of_one_class
 from nishimori.report._mistakes import worst_mistakes
 from nishimori.report._rows import group_table, method_rows, mistake_rows
 from nishimori.report._scores_over_t import scores_over_t
-from nishimori.report._verdict import recommended_method, verdict_of
+from nishimori.report._verdict import verdict_of
 
 FORMAT = 1
 """The version of the dictionary."""
 
 _MISTAKES = 20
 _ONE_TEMPERATURE = ("none", "ts", "ec", "adaptive")
+
+_BY_GROUP: dict[str, By] = {"class temperatures": "prediction", "group temperatures": "groups"}
+
+# Methods that change predictions and are fitted unasked, where samples × classes² is at most this: each then takes about a
+# second at most on one core.
+_CHANGING = ("bias", "vector")
+_MOST_WORK = 10**8
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,11 @@ class Asked:
     methods: Methods = ()
     metrics: Sequence[Any] | None = None
 
+    @property
+    def meaning(self) -> dict[str, Any]:
+        """What the scores are."""
+        return {"input": self.input, "classes": self.classes, "floor": self.floor}
+
 
 def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> dict[str, Any]:
     """The dictionary: fits to the validation data, and what they do to the test data or, without these, to the same data."""
@@ -62,9 +74,13 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
     by_rows = not isinstance(validation, Sketch) and not isinstance(data, Sketch)
     fitted = _groups_fitted(validation, asked) if by_rows else {}
     maps = {name: each.map_ for name, each in fitted.items()}
-    found = _compare(validation, test, maps, asked)
-    best = recommended_method(found)
-    one = 1.0 if best is None else best.temperature or 1.0
+    further = _further_methods(asked, by_groups=groups_in(validation) is not None)
+    changing, left_out = _changing_fitted(validation, asked, without=further) if by_rows else ({}, [])
+    found = _compare(validation, test, maps | changing, further, asked)
+    advised = found.recommendation
+    assert advised is not None, "which every comparison has"
+    simplest = advised.simplest
+    one, shown = (1.0, "none") if simplest is None else (simplest.temperature or 1.0, simplest.method)
     chosen = {each.method: each.temperature for each in found if each.temperature is not None and each.method != "none"}
     methods = method_rows(found)
     return {
@@ -72,62 +88,94 @@ def results_of(validation: Rows, test: Rows | None, ids: Any, asked: Asked) -> d
         "verdict": verdict_of(found),
         "data": _about(found, data),
         "level": asked.level,
-        "recommended": None if best is None else best.method,
+        "recommended": None if simplest is None else simplest.method,
+        "best": None if advised.best is None else advised.best.method,
+        "recommendation": asdict(advised),
         "temperatures": [_temperature(each) for each in methods if each["method"] in _ONE_TEMPERATURE[1:]],
-        "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics)],
+        "metrics": [_about_metric(each) for each in _shown(found.methods[0].metrics, error=found.predictions_differ)],
         "methods": methods,
         "slider": _slider(data, found, list(chosen.values()), one, asked),
-        "classes": _classes(found, best.method if best else "none", fitted.get("class temperatures")) if by_rows else None,
-        "groups": _groups(data, one, fitted.get("group temperatures"), asked) if by_rows else None,
+        "classes": _classes(found, shown, fitted) if by_rows else None,
+        "groups": _groups(data, found, shown, fitted) if by_rows else None,
         "mistakes": _mistakes(data, one, ids, asked) if by_rows else None,
-        "absent": _absent(validation, data),
+        "absent": [*_absent(validation, data), *left_out],
         "tests": found.to_dict()["tests"],
     }
 
 
 def _groups_fitted(validation: Rows, asked: Asked) -> dict[str, GroupConsistency]:
     """Temperatures per predicted class, and per group where groups are named, as far as they can be fitted."""
-    kinds: dict[str, By] = {"class temperatures": "prediction"}
-    if groups_in(validation) is not None:
-        kinds["group temperatures"] = "groups"
     fitted = {}
-    for name, by in kinds.items():
-        calibrator = GroupConsistency(by=by, input=asked.input, classes=asked.classes, floor=asked.floor)
-        # What is wrong with the data is said by `compare`, and a temperature that does not exist by its table. Groups that
-        # are too small for a temperature of their own are no reason to warn those who did not ask for one.
-        with suppress(NishimoriError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", InputWarning)
-            fitted[name] = calibrator.fit(validation, counts=asked.counts)
+    for name, by in _BY_GROUP.items():
+        if by == "groups" and groups_in(validation) is None:
+            continue
+        # What is wrong with the data is said by `compare`, and a temperature that does not exist by its table.
+        with suppress(NishimoriError):
+            fitted[name] = cast("GroupConsistency", _fit_unasked(GroupConsistency(by=by, **asked.meaning), validation, asked))
     return fitted
 
 
-def _compare(validation: Any, test: Any, maps: Mapping[str, Map], asked: Asked) -> Comparison:
-    meaning: dict[str, Any] = {"input": asked.input, "classes": asked.classes, "floor": asked.floor}
+def _changing_fitted(
+    validation: Rows, asked: Asked, *, without: Mapping[str, Any]
+) -> tuple[dict[str, Map], list[dict[str, str]]]:
+    """Maps of methods that change predictions, and what is said about those that are left out.
+
+    They are there so that the verdict can say what is best. Those that the user asks for, ``without``, are fitted anyway.
+    """
+    wanted = [name for name in _CHANGING if name not in without]
+    n, k = validation.n_rows, validation.n_classes
+    if n is None:  # as of a stream that nothing before could be fitted to
+        return {}, []
+    if n * k**2 > _MOST_WORK:
+        why = f"they take time in proportion to samples × classes², here {n * k**2:.0e}, and more than {_MOST_WORK:.0e}"
+        remedy = f"ask for them with --methods {','.join(wanted)}, or methods= in Python"
+        return {}, [{"what": f"The methods {' and '.join(wanted)}", "why": f"{why}; {remedy}"}] if wanted else []
+    maps, left_out = {}, []
+    for name in wanted:
+        try:
+            made = calibrator(name, input=asked.input, classes=asked.classes, floor=asked.floor)
+            maps[name] = _fit_unasked(made, validation, asked).map_
+        except NishimoriError as error:
+            left_out.append({"what": f"The method {name}", "why": str(error).removesuffix(".")})
+    return maps, left_out
+
+
+def _fit_unasked(method: Calibrator, validation: Rows, asked: Asked) -> Calibrator:
+    """Fit without warnings, such as those of small classes, which are for those who asked for the method."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)
+        warnings.simplefilter("ignore", FewErrorsWarning)
+        return fit_checked(method, validation, **({"counts": True} if asked.counts else {}))
+
+
+def _compare(
+    validation: Any, test: Any, maps: Mapping[str, Map], further: "Mapping[str, str | Calibrator]", asked: Asked
+) -> Comparison:
+    meaning = asked.meaning
     methods: dict[str, str | Calibrator] = {name: name for name in _ONE_TEMPERATURE}
     methods |= {name: FixedMap(each, method=name, **meaning) for name, each in maps.items()}
-    methods |= _further_methods(asked.methods, meaning, taken=set(methods), by_groups=groups_in(validation) is not None)
+    methods |= further
     options: dict[str, Any] = {"level": asked.level, "n_bins": asked.n_bins, "metrics": asked.metrics}
     return compare(validation, test_logits=test, methods=methods, **meaning, **options)
 
 
-def _further_methods(
-    given: Any, meaning: Mapping[str, Any], *, taken: set[str], by_groups: bool
-) -> "Mapping[str, str | Calibrator]":
+def _further_methods(asked: Asked, *, by_groups: bool) -> "Mapping[str, str | Calibrator]":
     """Calibrators that the user asks for, besides those that every page has."""
+    given: Any = asked.methods
     if not given:
         return {}
     if isinstance(given, Sequence) and not isinstance(given, str):
         given = [each for each in given if each not in _ONE_TEMPERATURE]
-    found = calibrators_by_name(given, meaning, by_groups=by_groups, of_rows=True) if given else {}
+    found = calibrators_by_name(given, asked.meaning, by_groups=by_groups, of_rows=True) if given else {}
     for name in found:
-        if name in taken:
+        if name in (*_ONE_TEMPERATURE, *_BY_GROUP):
             raise InputError("methods", "have names that no other method of the page has", got=repr(name))
     return found
 
 
-def _shown(metrics: Sequence[Metric]) -> list[Metric]:
-    """The metrics that depend on T, and those that were asked for; the accuracy stands beside them once."""
-    return [each for each in in_tables(metrics) if not (each.of_predictions and each.by_default)]
+def _shown(metrics: Sequence[Metric], *, error: bool = False) -> list[Metric]:
+    """The metrics that depend on T, and those that were asked for; the ``error`` where predictions differ between methods."""
+    return [each for each in in_tables(metrics) if error or not (each.of_predictions and each.by_default)]
 
 
 def _about_metric(metric: Metric) -> dict[str, Any]:
@@ -181,23 +229,21 @@ def _place(card: Scorecard, names: list[str], level: float) -> dict[str, Any]:
     }
 
 
-def _classes(found: Comparison, best: str, fitted: GroupConsistency | None) -> dict[str, Any]:
+def _classes(found: Comparison, one: str, fitted: Mapping[str, GroupConsistency]) -> dict[str, Any]:
     """The table of predicted classes."""
-    names = {"before": "none", "one": best, "several": "class temperatures"}
+    names = {"before": "none", "one": one, "several": "class temperatures"}
     rows = {each.method: each.by_class for each in found}
-    return group_table({key: rows.get(name) for key, name in names.items()}, fitted)
+    return group_table({key: rows.get(name) for key, name in names.items()}, fitted.get("class temperatures"))
 
 
-def _groups(data: Rows, one: float, fitted: GroupConsistency | None, asked: Asked) -> dict[str, Any] | None:
+def _groups(data: Rows, found: Comparison, one: str, fitted: Mapping[str, GroupConsistency]) -> dict[str, Any] | None:
     """The table of groups, if groups are named."""
     if groups_in(data) is None:
         return None
-    maps: dict[str, Map] = {"before": Temperature(1.0), "one": Temperature(one)}
-    if fitted is not None:
-        maps["several"] = fitted.map_
-    names = names_of_groups(data, "groups", None)
-    gaps = gaps_after(data, list(maps.values()), "groups", names, asked.level, counts=asked.counts)
-    return {**group_table(dict(zip(maps, gaps, strict=True)), fitted), "of_one_class": groups_of_one_class(data)}
+    names = {"before": "none", "one": one, "several": "group temperatures"}
+    rows = {each.method: each.by_group for each in found}
+    table = group_table({key: rows.get(name) for key, name in names.items()}, fitted.get("group temperatures"))
+    return {**table, "of_one_class": groups_of_one_class(data)}
 
 
 def _mistakes(data: Rows, one: float, ids: Any, asked: Asked) -> list[dict[str, Any]]:

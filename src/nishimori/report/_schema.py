@@ -34,7 +34,7 @@ def with_present_names(value: Any, key: str = "") -> Any:
         return {name: with_present_names(each, name) for name, each in value.items()}
     if isinstance(value, list):
         return [with_present_names(each, key) for each in value]
-    return present_name(value) if key in ("method", "recommended", "names") else value
+    return present_name(value) if key in ("method", "recommended", "best", "names") else value
 
 
 def check_results(results: Mapping[str, Any]) -> None:
@@ -43,7 +43,10 @@ def check_results(results: Mapping[str, Any]) -> None:
     _REPORT(dict(results), "")
     _check_metrics(results)
     _check_slider(results["slider"])
-    _check_recommended(results["recommended"], {each["method"]: each for each in results["methods"]})
+    methods = {each["method"]: each for each in results["methods"]}
+    _check_recommended(results["recommended"], methods)
+    if results.get("best") is not None and results["best"] not in methods:
+        _refuse("best", f"None or one of the methods {', '.join(map(repr, methods))}", results["best"])
 
 
 def _refuse(place: str, wanted: str, value: Any) -> NoReturn:
@@ -223,10 +226,30 @@ _MISTAKE = _record(
     }
 )
 _METRIC = _record({**_same("name title", _text), "in_percent": _flag, "direction": _or_none(_one_of("lower", "higher"))})
+_CHOSEN = _record(
+    {
+        "method": _text,
+        "temperature": _or_none(_positive),
+        **_same("temperature_se nll_percent nll_p_value error_points error_p_value ece_points ece_p_value", _UNKNOWN),
+        "changed_predictions": _between(0, 1),
+    }
+)
+_RECOMMENDATION = _record(
+    {
+        "reference": _text,
+        "as_is": _or_none(_text),
+        **_same("simplest best", _or_none(_CHOSEN)),
+        "p_value": _UNKNOWN,
+        "action": _or_none(_one_of("calibrate", "nothing", "leave", "open")),
+        "sentences": _list(_text),
+    }
+)
 _REPORT = _record(
     {
         **_same("title code", _text),
-        "verdict": _record({**_same("status headline summary advice classes", _text), "sentences": _list(_text)}),
+        "verdict": _record(
+            {**_same("status headline summary advice classes", _text), "sentences": _list(_text)}, {"groups": _text}
+        ),
         "data": _record(
             {
                 **_same("n_validation n_measured n_classes", _COUNT),
@@ -254,7 +277,7 @@ _REPORT = _record(
         ),
         "warnings": _list(_text),
     },
-    {"metrics": _list(_METRIC)},
+    {"metrics": _list(_METRIC), "best": _or_none(_text), "recommendation": _RECOMMENDATION},
 )
 
 

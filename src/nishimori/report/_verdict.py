@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from nishimori._evaluation.comparison import Compared, Comparison
+from nishimori._evaluation.compare import FLATTERS
+from nishimori._evaluation.comparison import Comparison
+from nishimori._evaluation.recommendation import miscalibration
 from nishimori._evaluation.scorecard import Scorecard
 from nishimori._support.intervals import normal_quantile
 from nishimori._support.tables import value_with_error
@@ -12,34 +14,39 @@ TITLES = {
     "ts": "Temperature scaling (TS)",
     "ec": "Expectation consistency (EC)",
     "adaptive": "Adaptive",
-    "class temperatures": "A temperature per predicted class",
-    "group temperatures": "A temperature per group",
+    "class temperatures": "Class temperatures",
+    "group temperatures": "Group temperatures",
+    "bias": "Bias correction (bias)",
+    "vector": "Vector scaling (vector)",
 }
 """The methods of the page by the names that the dictionary has for them."""
 
-
-_CHOSEN_BY = {"adaptive": "the adaptive method", "ec": "expectation consistency", "ts": "temperature scaling"}
-
-
-def recommended_method(found: Comparison) -> Compared | None:
-    """The method to use: the adaptive one, or EC or TS where it could not be fitted."""
-    fitted = {each.method: each for each in found if each.temperature is not None}
-    return next((fitted[name] for name in ("adaptive", "ec", "ts") if name in fitted), None)
+_NO_TEMPERATURE = "No temperature could be fitted; the table below says why."
 
 
 def verdict_of(found: Comparison) -> dict[str, Any]:
     """A status, a headline, what to do, and further sentences."""
-    card = found["none"].scorecard
+    card, advised = found["none"].scorecard, found.recommendation
     assert card is not None, "the model as it is needs no fit"
+    assert advised is not None, "which every comparison has"
     gap, error = (card.gap, card.gap_se)
-    status = _status(card, gap, error, found.level)
+    status = _status(found)
+    headline = _HEADLINES[status]
+    if status == "calibrated" and advised.action == "open":  # the validation data say otherwise
+        headline += " on the test data"
+    advice = " ".join(advised.sentences)
+    if advised.simplest is None:
+        advice = " ".join(filter(None, (_NO_TEMPERATURE, advice)))
+    # The page says these at its top.
+    shown = {*advised.sentences, found.about_classes, found.about_groups}
     return {
         "status": status,
-        "headline": f"Zeros at true classes; {_HEADLINES[status].lower()}" if found.caveat else _HEADLINES[status],
-        "summary": " ".join(filter(None, (found.caveat, _summary(card, gap, error)))),
-        "advice": _advice(found, status),
-        "classes": _about_classes(found),
-        "sentences": list(found.verdicts),
+        "headline": f"Zeros at true classes; {headline.lower()}" if found.caveat else headline,
+        "summary": " ".join(filter(None, (FLATTERS if found.flatters else "", found.caveat, _summary(card, gap, error)))),
+        "advice": advice,
+        "classes": found.about_classes,
+        "groups": found.about_groups,
+        "sentences": [each for each in found.verdicts if each not in shown],
         "gap": gap,
         "gap_se": error,
     }
@@ -54,12 +61,16 @@ _HEADLINES = {
 }
 
 
-def _status(card: Scorecard, gap: float, error: float | None, level: float) -> str:
-    if error is None:
+def _status(found: Comparison) -> str:
+    """What the model as it is shows, in agreement with what is recommended."""
+    card, advised = found["none"].scorecard, found.recommendation
+    assert card is not None, "the model as it is needs no fit"
+    if card.gap_se is None:
         return "unknown"
-    if abs(gap) > normal_quantile(level) * error:
-        return "overconfident" if gap > 0 else "underconfident"
-    return "uneven" if card.interval("ece", level).low > 0 else "calibrated"
+    if abs(card.gap) > normal_quantile(found.level) * card.gap_se:
+        return "overconfident" if card.gap > 0 else "underconfident"
+    helps = advised is not None and advised.action == "calibrate"
+    return "uneven" if helps or miscalibration(found["none"], found.level) else "calibrated"
 
 
 def _summary(card: Scorecard, gap: float, error: float | None) -> str:
@@ -69,30 +80,4 @@ def _summary(card: Scorecard, gap: float, error: float | None) -> str:
     return (
         f"Mean confidence is {100 * card.confidence:.1f} %, accuracy is {100 * card.accuracy:.1f} %: confidence is {size} "
         f"points {side} accuracy."
-    )
-
-
-def _advice(found: Comparison, status: str) -> str:
-    best, before = recommended_method(found), found["none"].scorecard
-    if best is None or best.scorecard is None or before is None:
-        return "No temperature could be fitted; the table below says why."
-    T = value_with_error(best.temperature or 1.0, best.temperature_se)
-    about = "about " if best.by_class is None else ""  # a sketch interpolates it
-    change = f"the ECE goes from {100 * before.ece:.2f} % to {about}{100 * best.scorecard.ece:.2f} %"
-    title = _CHOSEN_BY[best.method]
-    if status == "calibrated":
-        return f"Nothing has to be done. With T = {T}, which {title} chooses, {change}."
-    return f"Divide the logits by T = {T}, which {title} chooses: {change}."
-
-
-def _about_classes(found: Comparison) -> str:
-    """What one temperature leaves to be done for single classes, or nothing if that is little."""
-    best, several = recommended_method(found), {each.method: each.by_class for each in found}.get("class temperatures")
-    one = None if best is None else best.by_class
-    if one is None or several is None or not one.off or several.interval().high >= one.interval().low:
-        return ""
-    return (
-        f"One temperature is not enough: after it, {len(one.off)} of {len(one)} predicted classes are off by more than noise, "
-        f"and the mean gap of classes is {100 * one.mean_abs_gap:.2f} points. With a temperature per predicted class it is "
-        f"{100 * several.mean_abs_gap:.2f} points."
     )

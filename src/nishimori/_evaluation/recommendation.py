@@ -1,0 +1,301 @@
+"""Which of the compared methods to use: the simplest one, and the best one if that is another.
+
+This is the one place where a comparison becomes advice: the verdicts of `compare`, the report, the shell and JSON all take it
+from here, so that none of them can contradict another. Methods are told apart by what was measured; only the order of
+simplicity knows names.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Literal
+
+from nishimori._evaluation.metrics.metric import Difference
+from nishimori._evaluation.p_value import format_p_value
+from nishimori._support.intervals import normal_quantile
+from nishimori._support.tables import signed, value_with_error
+
+if TYPE_CHECKING:
+    from nishimori._evaluation.comparison import Compared
+
+SIMPLEST_FIRST = ("adaptive", "ec", "ts")
+"""The order in which methods of one temperature are recommended."""
+
+Action = Literal["calibrate", "nothing", "leave", "open"]
+"""Whether to calibrate: "calibrate" if some method has a significantly lower NLL than no calibration; "nothing" if none has,
+and nothing is wrong with the model as it is; "leave" if the simplest method makes it worse; "open" if the tests disagree."""
+
+PairedDifference = Callable[[str, str, str], Difference | None]
+"""Gives the paired difference of a second method from a first one in a metric; None from a sketch."""
+
+
+@dataclass(frozen=True)
+class RecommendedMethod:
+    """A method, and what it changes compared with the reference of the recommendation.
+
+    Attributes
+    ----------
+    method : str
+        The name of the method.
+    temperature, temperature_se : float or None
+        T and its standard error, if it has one.
+    nll_percent, nll_p_value : float or None
+        The relative difference of the NLL in percent, and the p-value of the difference; None where they are not known, and of
+        the reference itself.
+    error_points, error_p_value : float or None
+        The same of the error, in percentage points.
+    ece_points, ece_p_value : float or None
+        The same of the ECE, in percentage points.
+    changed_predictions : float
+        The weighted share of samples for which it predicts another class than the model as it is.
+    """
+
+    method: str
+    temperature: float | None
+    temperature_se: float | None
+    nll_percent: float | None
+    nll_p_value: float | None
+    error_points: float | None
+    error_p_value: float | None
+    ece_points: float | None
+    ece_p_value: float | None
+    changed_predictions: float
+
+    def changes(self, level: float) -> str:
+        """The changes in words, such as "error −3.0 points, NLL −28 %"; empty if none is known."""
+        numbers = (
+            ("error", self.error_points if self.changed_predictions else None, self.error_p_value, "points"),
+            ("NLL", self.nll_percent, self.nll_p_value, "%"),
+            ("ECE", self.ece_points, self.ece_p_value, "points"),
+        )
+        return ", ".join(
+            f"{name} {signed(value)} {unit}{' (not significant)' if p is not None and p >= 1 - level else ''}"
+            for name, value, p, unit in numbers
+            if value is not None
+        )
+
+    @property
+    def about_predictions(self) -> str:
+        """How many predictions it changes, in words."""
+        if not self.changed_predictions:
+            return "it changes no prediction"
+        share = 100 * self.changed_predictions
+        return f"it changes {share:{'.0f' if share >= 10 else '.2g'}} % of the predictions"
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to do, from the NLL of all compared methods and from the tests of the model as it is.
+
+    Attributes
+    ----------
+    reference : str
+        The method that all changes are compared with: no calibration if it is among the methods, otherwise the first one.
+    as_is : str or None
+        The name of no calibration, if it is among the methods.
+    simplest : RecommendedMethod or None
+        The method of one temperature, which never changes a prediction: the adaptive method if it is among the methods, else
+        EC, else TS, else the first one that has a temperature.
+    best : RecommendedMethod or None
+        The method of the lowest NLL if that is significantly lower than the NLL of the simplest one, otherwise the simplest
+        one. No method has a significantly lower NLL. None where differences are not known, and if no calibration is better.
+    p_value : float or None
+        That of the difference between the NLLs of `best` and `simplest`; None if they are the same, and where it is not known.
+    action : {"calibrate", "nothing", "leave", "open"} or None
+        Whether to calibrate. "calibrate": some method has a significantly lower NLL than no calibration. "nothing": none has,
+        and confidence does not differ significantly from accuracy, neither over all samples nor in bins, predicted classes and
+        named groups. "leave": no calibration has a significantly lower NLL than the simplest method, and none has a lower one.
+        "open": no NLL is significantly lower, but confidence differs from accuracy. None where it is not known.
+    sentences : tuple of str
+        The same in words.
+    """
+
+    reference: str
+    as_is: str | None
+    simplest: RecommendedMethod | None
+    best: RecommendedMethod | None
+    p_value: float | None
+    action: Action | None
+    sentences: tuple[str, ...]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods to speak about: what is recommended, simplest first."""
+        if self.action in ("nothing", "leave") and self.as_is is not None:
+            return (self.as_is,)
+        return tuple(dict.fromkeys(each.method for each in (self.simplest, self.best) if each is not None))
+
+
+def recommend(
+    rows: "Sequence[Compared]", difference: PairedDifference, level: float, *, off_in_validation: bool
+) -> Recommendation:
+    """The recommendation from the methods that could be fitted.
+
+    ``off_in_validation`` if the confidence of the model as it is differs significantly from its accuracy on validation data.
+    """
+    found = _Choice({each.method: each for each in rows}, difference, level)
+    as_is = next((each.method for each in rows if is_as_is(each)), None)
+    candidates = [each for each in rows if not is_as_is(each)]
+    simple = _simplest([each for each in candidates if each.temperature is not None])
+    reference = rows[0].method if as_is is None else as_is
+    simplest = None if simple is None else found.advice(simple, reference)
+    end = found.best(simple or as_is, [*filter(None, [as_is]), *(each.method for each in candidates)])
+    action = None
+    if as_is is not None and found.knows(as_is):
+        action = "leave" if simple and end == as_is else found.action(as_is, off_in_validation=off_in_validation)
+    best = None if end in (None, as_is) else found.advice(end, reference)
+    p_value = None if best is None or simple in (None, best.method) else found.p_value(simple or "", best.method)
+    made = Recommendation(reference, as_is, simplest, best, p_value, action, ())
+    sentences = tuple(_sentences(made, found)) if len(rows) > 1 else ()
+    return Recommendation(reference, as_is, simplest, best, p_value, action, sentences)
+
+
+def is_as_is(row: "Compared") -> bool:
+    """Whether a method leaves the model as it is, whatever it is called."""
+    return row.temperature == 1 and row.temperature_se is None
+
+
+def miscalibration(row: "Compared", level: float) -> str:
+    """What is significantly wrong with the confidence after a method, in words; empty if nothing is."""
+    card = row.scorecard
+    assert card is not None, "which every fitted method has"
+    if card.gap_se is not None and abs(card.gap) > normal_quantile(level) * card.gap_se:
+        return "mean confidence differs significantly from accuracy"
+    if card.ece_se is not None and card.interval("ece", level).low > 0:
+        return "the ECE is significantly larger than that of a calibrated model"
+    if row.by_class is not None and row.by_class.off:
+        return "the confidence of some predicted classes differs significantly from their accuracy"
+    if row.by_group is not None and row.by_group.off:
+        return "the confidence of some groups differs significantly from their accuracy"
+    return ""
+
+
+def _simplest(rows: "Sequence[Compared]") -> str | None:
+    names = [each.method for each in rows]
+    return next((name for name in (*SIMPLEST_FIRST, *names) if name in names), None)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What the paired differences between methods say at a level."""
+
+    rows: "Mapping[str, Compared]"
+    difference: PairedDifference
+    level: float
+
+    def p_value(self, first: str, second: str, metric: str = "nll") -> float | None:
+        found = self.difference(first, second, metric)
+        return None if found is None else found.p_value
+
+    def knows(self, first: str) -> bool:
+        """Whether the difference of at least one method from this one is known."""
+        return any(self.p_value(first, name) is not None for name in self.rows if name != first)
+
+    def lower(self, first: str, others: Sequence[str]) -> list[str]:
+        """Those whose NLL is significantly lower than that of the first, the lowest first."""
+        known = {name: self.difference(first, name, "nll") for name in others if name != first}
+        found = [
+            (its.value, name)
+            for name, its in known.items()
+            if its is not None and its.value < 0 and its.p_value is not None and its.p_value < 1 - self.level
+        ]
+        return [name for _, name in sorted(found)]
+
+    def best(self, start: str | None, names: Sequence[str]) -> str | None:
+        """The method that no other one has a significantly lower NLL than, reached from the simplest one.
+
+        The lowest NLL of all need not be significantly lower than that of the simplest method while another one is. A step to
+        the lowest that is, repeated, ends where none is.
+        """
+        place = start or names[0]
+        if not self.knows(place):
+            return None
+        while lower := self.lower(place, names):
+            place = lower[0]
+        return place
+
+    def action(self, as_is: str, *, off_in_validation: bool) -> Action:
+        if self.lower(as_is, list(self.rows)):
+            return "calibrate"
+        return "open" if off_in_validation or miscalibration(self.rows[as_is], self.level) else "nothing"
+
+    def advice(self, name: str, reference: str) -> RecommendedMethod:
+        """What a method changes compared with the reference."""
+        row, before = self.rows[name], self.rows[reference].scorecard
+        after = row.scorecard
+        assert after is not None, "which every fitted method has"
+        assert before is not None, "which every fitted method has"
+        known = name != reference
+        nll = 100 * (after.nll / before.nll - 1) if known and before.nll > 0 and isfinite(before.nll) else None
+        error, ece = (100 * (after[each].value - before[each].value) if known else None for each in ("error", "ece"))
+        p_values = [self.p_value(reference, name, each) if known else None for each in ("nll", "error", "ece")]
+        return RecommendedMethod(
+            method=name,
+            temperature=row.temperature,
+            temperature_se=row.temperature_se,
+            nll_percent=nll if nll is not None and isfinite(nll) else None,
+            nll_p_value=p_values[0],
+            error_points=error,
+            error_p_value=p_values[1],
+            ece_points=ece,
+            ece_p_value=p_values[2],
+            changed_predictions=row.changed_predictions or 0.0,
+        )
+
+
+# The same in words
+
+
+def _sentences(made: Recommendation, found: _Choice) -> list[str]:
+    """What to do, the simplest method and the best one, as far as they are known."""
+    # The first sentence that has changes says what they are compared with.
+    reference = "no calibration" if made.reference == made.as_is else made.reference
+    simplest, best = made.simplest, made.best
+    first = "" if simplest is None else simplest.changes(found.level)
+    second = "" if best is None else best.changes(found.level)
+    first, second = (f"; compared with {reference}: {first}", f", {second}") if first else ("", second)
+    if second and not first:
+        second = f"; compared with {reference}: {second}"
+    said = [_about_action(made, found)]
+    if simplest is not None and simplest.temperature is not None:
+        T = value_with_error(simplest.temperature, simplest.temperature_se)
+        said.append(f"Simplest: {simplest.method}, T = {T}{first}.")
+    if made.action not in ("nothing", "leave"):
+        said.append(_about_best(made, found, second))
+    return list(filter(None, said))
+
+
+def _about_action(made: Recommendation, found: _Choice) -> str:
+    """That nothing has to be done, or why that is not said where no method has a significantly lower NLL."""
+    if made.action == "nothing":
+        return (
+            "Nothing has to be done: no method has a significantly lower NLL than no calibration, and confidence does not "
+            "differ significantly from accuracy."
+        )
+    if made.action == "leave" and made.simplest is not None:
+        return (
+            "Leave the model as it is: no calibration has a significantly lower NLL than "
+            f"{made.simplest.method}, and no method has a significantly lower one."
+        )
+    if made.action == "open" and made.as_is is not None:
+        why = miscalibration(found.rows[made.as_is], found.level)
+        why = why or "mean confidence differs significantly from accuracy on the validation data"
+        return f"No method has a significantly lower NLL than no calibration, although {why}."
+    return ""
+
+
+def _about_best(made: Recommendation, found: _Choice, changes: str) -> str:
+    best, simplest = made.best, made.simplest
+    if best is None:
+        return "" if simplest is None else "Best: not known, because the differences between methods have no standard errors."
+    if simplest is not None and best.method == simplest.method:
+        return "Best: the same; no other method has a significantly lower NLL."
+    said = f"Best: {best.method}{changes}; {best.about_predictions}."
+    if simplest is None:
+        return said
+    if made.p_value is not None and made.p_value < 1 - found.level:
+        said += f" Its NLL is significantly lower than that of {simplest.method} ({format_p_value(made.p_value)})."
+    ece = found.difference(simplest.method, best.method, "ece")
+    if ece is not None and ece.value > 0 and ece.p_value is not None and ece.p_value < 1 - found.level:
+        said += f" But its ECE is significantly higher than that of {simplest.method}, by {100 * ece.value:.2g} points."
+    return said
