@@ -25,6 +25,7 @@ from adaptive_tables import KINDS, Numbers, standard_error, table
 from nishimori.data import Labelled, Network
 
 SHARES = {"t²/(t² + 1)": "t²/(t² + c) | 1", "t⁴/(t⁴ + 2²)": "t⁴/(t⁴ + c²) | 2", "EC": "ec", "TS": "ts"}
+NEW_AND_OLD = tuple(SHARES)[:2]
 HELD = 5000  # rows to draw validation sets from, and as many to test with
 
 
@@ -172,15 +173,14 @@ def largest(numbers, labels):
     return [[title, *(f"{v:.2f}" for v in numbers.largest(name, labels))] for title, name in SHARES.items()]
 
 
-def differences(numbers, metric, digits):
-    """t²/(t² + 1) minus t⁴/(t⁴ + 2²), mean over networks with its standard error."""
-    new, old = list(SHARES.values())[:2]
+def differences(numbers, one, other, metric="ece", digits=3):
+    """One share minus another, mean over networks with its standard error."""
     rows = []
     for labels, title in KINDS.items():
-        paired = numbers.of(new, labels, metric) - numbers.of(old, labels, metric)
+        paired = numbers.of(SHARES[one], labels, metric) - numbers.of(SHARES[other], labels, metric)
         cells = zip(paired.mean(axis=0), standard_error(paired), strict=True)
         rows.append([title, *(f"{v:+.{digits}f} ± {s:.{digits}f}" for v, s in cells)])
-    return rows
+    return table(["labels", *(f"n = {n}" for n in numbers.sizes)], rows)
 
 
 def report(found, networks):
@@ -208,8 +208,9 @@ def report(found, networks):
             f"## Largest regret of one network, {title}\n\n{table(head, largest(numbers, labels))}"
             for labels, title in KINDS.items()
         ),
-        "## ECE: t²/(t² + 1) minus t⁴/(t⁴ + 2²)\n\n" + table(["labels", *head[1:]], differences(numbers, "ece", 3)),
-        "## NLL: t²/(t² + 1) minus t⁴/(t⁴ + 2²)\n\n" + table(["labels", *head[1:]], differences(numbers, "nll", 4)),
+        f"## ECE: t²/(t² + 1) minus t⁴/(t⁴ + 2²)\n\n{differences(numbers, *NEW_AND_OLD)}",
+        f"## NLL: t²/(t² + 1) minus t⁴/(t⁴ + 2²)\n\n{differences(numbers, *NEW_AND_OLD, 'nll', 4)}",
+        f"## ECE: EC minus TS\n\n{differences(numbers, 'EC', 'TS', digits=2)}",
     ]
     return "\n\n".join(sections) + "\n"
 

@@ -63,6 +63,20 @@ def shrunk(logs, C):
     return (t**2 * logs[0] + logs[1]) / (t**2 + 1)
 
 
+def test_the_temperature_of_ts_does_not_vary_with_the_difference_if_the_labels_are_drawn_at_one():
+    """Hausman's lemma, which the share rests on: TS is then efficient. With label noise it is not."""
+    logits, labels = reference.drawn(20_000, 5)
+
+    def follow(labels):
+        kept = fitted(logits, labels).estimates()
+        variance = kept["ec_variance"] + kept["ts_variance"] - 2 * kept["covariance"]
+        return (kept["covariance"] - kept["ts_variance"]) / variance
+
+    assert abs(follow(labels)) < 0.05
+    rng = np.random.default_rng(0)
+    assert follow(np.where(rng.random(20_000) < 0.3, rng.integers(5, size=20_000), labels)) < -0.1
+
+
 WEIGHTS = np.random.default_rng(3).uniform(0, 3, 700).round(1)
 
 

@@ -66,7 +66,7 @@ class Report:
     >>> validation, test = network.validation, network.test
     >>> report = nishimori.Report(validation.logits, validation.labels, test.logits, test.labels, title="ResNet-20")
     >>> print(report)
-    Overconfident. Mean confidence is 90.6 %, accuracy is 83.7 %: confidence is 6.87 ± 0.32 points above accuracy. Divide the logits by T = 1.595 ± 0.040, which the adaptive method chooses: the ECE goes from 6.99 % to 1.01 %.
+    Overconfident. Mean confidence is 90.6 %, accuracy is 83.7 %: confidence is 6.87 ± 0.32 points above accuracy. Divide the logits by T = 1.601 ± 0.039, which the adaptive method chooses: the ECE goes from 6.99 % to 1.03 %.
     """  # noqa: E501 - one line is printed
 
     @takes_rows()
