@@ -267,8 +267,12 @@ def test_a_file_of_another_share_keeps_its_temperature_and_has_the_share_that_be
     np.testing.assert_allclose(loaded.predict_proba(LOGITS), reference.softmax(LOGITS, 3.1794967066930195), rtol=1e-10)
     # The interval is about T_EC, which both estimate, and not about T.
     assert loaded.confidence_interval(0.95) == pytest.approx(now.confidence_interval(0.95), rel=1e-6)
-    low, high = loaded.confidence_interval(1e-6)
-    assert low <= loaded.temperature_ <= high
+    of_one = {"log_ec": 1.14, "ec_variance": 0.006}
+    for values, T in ((loaded.estimates(), loaded.temperature_), (loaded.estimates(), 2.0), (of_one, 5.0)):
+        kept = Adapted.from_estimates(values, T)  # also with a T that somebody has typed
+        assert kept.temperature == pytest.approx(T, rel=1e-12)
+        low, high = kept.interval(0.5)
+        assert low <= kept.temperature <= high
     loaded.save(tmp_path / "again.json")
     again = nishimori.load(tmp_path / "again.json")
     assert (again.temperature_, again.weight_) == (loaded.temperature_, loaded.weight_)

@@ -99,6 +99,17 @@ def test_a_method_without_a_temperature_says_why_and_the_others_go_on():
         compare(logits, right, methods=("ec",))
 
 
+def test_differences_are_from_the_first_method_that_was_fitted():
+    logits = LOGITS[:300]
+    right = logits.argmax(axis=1)
+    found = compare(logits, right, methods=("adaptive", "none", 0.5))
+    assert found["adaptive"].scorecard is None
+    assert found.difference_table.headers[0] == "minus none"
+    assert [each[0] for each in found.difference_table.rows] == ["T=0.5"]
+    changed = reference.nll(logits, right, 0.5) - reference.nll(logits, right, 1.0)
+    assert found["T=0.5"].differences["nll"].value == pytest.approx(changed)
+
+
 def test_the_table_shows_numbers_with_their_errors(found):
     row = found["ec"]
     cells = dict(zip(found.table.headers, found.table.rows[3], strict=True))
