@@ -61,7 +61,13 @@ def measured(fits, scores, target):
     """Mean scores of each method over those validation sets that have both temperatures."""
     exist = fits.exist
     logs, delta = fits.logs[exist, 1], fits.delta[exist]
-    result = {"without": int((~exist).sum()), "t": float(np.median(np.abs(delta) / np.sqrt(fits.variance[exist])))}
+    C, variance = fits.covariance[exist], fits.variance[exist]
+    result = {
+        "without": int((~exist).sum()),
+        "t": float(np.median(np.abs(delta) / np.sqrt(variance))),
+        # Cov(log T_TS, δ)/Var(δ), zero if TS is efficient.
+        "follow": float(np.median((C[:, 0, 1] - C[:, 1, 1]) / variance)),
+    }
     for name, share in shares(fits).items():
         found = logs + share[exist] * delta
         ece, nll = scores.at(found)
@@ -70,11 +76,10 @@ def measured(fits, scores, target):
 
 
 class NetworkSubject:
-    """A bundled network: validation sets are drawn from its validation images."""
+    """A network: validation sets are drawn from its validation images."""
 
-    def __init__(self, name, seed):
-        network = data.load(name)
-        self.name, self.rng = name, np.random.default_rng([seed, *name.encode()])
+    def __init__(self, network, seed):
+        self.name, self.rng = network.name, np.random.default_rng([seed, *network.name.encode()])
         self.labels, self.n_classes = network.validation.labels, network.validation.logits.shape[1]
         self.pool = Pool(network.validation.logits)
         chosen = self.rng.permutation(len(network.test.labels))[:N_TEST]
@@ -182,7 +187,7 @@ def run(options, path):
         print(what, flush=True)
 
     for name in names:
-        subject = NetworkSubject(name, options.seed)
+        subject = NetworkSubject(data.load(name), options.seed)
         found["networks"][name] = {labels: study(subject, labels, sizes, draws) for labels in LABELS}
         if name in COVERED:
             cells = [(labels, n) for labels in ("clean", "half", "noisy") for n in sizes if n in (200, 400, 2000)]

@@ -60,9 +60,9 @@ def interval(numbers, pyplot):
     """How much of δ is kept, and the coverage of intervals, both against δ in units of its standard deviation."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
     t = np.linspace(0, 6, 400)
-    left.plot(t, kept_share(t, 1.0), color=HUES["black"], label="adaptive: t⁴/(t⁴ + 2²)")
+    left.plot(t, kept_share(t, 1.0), color=HUES["black"], label="adaptive: t²/(t² + 1)")
     left.plot(t, np.maximum(0, 1 - 1 / np.maximum(t, 1e-9) ** 2), "--", color=HUES["grey"], label="1 - 1/t², not below 0")
-    left.plot(t, t**2 / (t**2 + 2), ":", color=HUES["grey"], label="t²/(t² + 2)")
+    left.plot(t, t**4 / (t**4 + 4), ":", color=HUES["grey"], label="t⁴/(t⁴ + 2²)")
     left.set(
         xlabel="t = |log T_EC - log T_TS| / standard deviation", ylabel="share of the difference that is kept", xlim=(0, 6)
     )

@@ -16,7 +16,7 @@ class Numbers:
         self.sizes = [str(n) for n in found["sizes"]]
         self.networks = list(found["networks"])
         first = found["networks"][self.networks[0]]["clean"][self.sizes[0]]
-        self.methods = [name for name in first if name not in ("without", "t")]
+        self.methods = [name for name in first if name not in ("without", "t", "follow")]
         self.forms = [name for name in self.methods if name not in NAMES]
 
     def of(self, method, labels, metric="ece", networks=None):
@@ -36,6 +36,15 @@ class Numbers:
         """By how much the mean ECE exceeds that of the better one of EC and TS, for each size."""
         means = {name: self.of(name, labels, networks=networks).mean(axis=0) for name in (method, "ec", "ts")}
         return means[method] - np.minimum(means["ec"], means["ts"])
+
+    def largest(self, method, labels):
+        """The largest regret of one network, for each size."""
+        better = np.minimum(self.of("ec", labels), self.of("ts", labels))
+        return (self.of(method, labels) - better).max(axis=0)
+
+    def follow(self, labels):
+        """Cov(log T_TS, δ)/Var(δ), median over validation sets, of shape (networks, sizes)."""
+        return np.array([[self.found["networks"][name][labels][n]["follow"] for n in self.sizes] for name in self.networks])
 
     def worst(self, method, networks=None):
         """The larger one of the regrets with clean and with noisy labels, for each size."""
@@ -76,6 +85,26 @@ def regret_table(numbers):
     """The larger regret of clean and noisy labels, for each size."""
     rows = [[title, *(f"{v:.2f}" for v in numbers.worst(name))] for name, title in NAMES.items()]
     return table(["worst regret, points", *numbers.sizes], rows)
+
+
+def largest_table(numbers):
+    """The largest regret of one network, for each kind of labels and each size."""
+    rows = [
+        [f"{title}, {KINDS[labels]}", *(f"{v:.2f}" for v in numbers.largest(name, labels))]
+        for labels in KINDS
+        for name, title in NAMES.items()
+    ]
+    return table(["largest regret, points", *numbers.sizes], rows)
+
+
+def follow_table(numbers):
+    """Cov(log T_TS, δ)/Var(δ): mean over networks, least and largest."""
+    rows = []
+    for labels, title in KINDS.items():
+        found = numbers.follow(labels)
+        cells = zip(found.mean(axis=0), found.min(axis=0), found.max(axis=0), strict=True)
+        rows.append([title, *(f"{mean:+.2f} ({low:+.2f} to {high:+.2f})" for mean, low, high in cells)])
+    return table(["labels", *numbers.sizes], rows)
 
 
 def forms_table(numbers):
@@ -205,6 +234,9 @@ def report(found):
         f"{missing_line(numbers)}.",
         *(f"## Test ECE, {title}\n\n{scores_table(numbers, labels, 'ece', 2)}" for labels, title in KINDS.items()),
         f"## Worst regret over clean labels and Table 2's noise\n\n{regret_table(numbers)}\n\n{verdict(numbers)}",
+        f"## Largest regret of one network\n\n{largest_table(numbers)}",
+        "## How log T_TS and δ vary together\n\nCov(log T_TS, δ)/Var(δ), 0 if TS is efficient: mean over networks, and "
+        f"the least and largest network, of medians over validation sets.\n\n{follow_table(numbers)}",
         *(f"## NLL, {title}\n\n{scores_table(numbers, labels, 'nll', 4)}" for labels, title in KINDS.items()),
         *(
             f"## Mean of 100·|log T − log T_EC of the population|, {title}\n\n"
@@ -212,7 +244,7 @@ def report(found):
             for labels, title in KINDS.items()
         ),
         "## Forms and c\n\nThe worst regret over clean and noisy labels, in points of ECE, with t² = δ²/Var(δ). The method "
-        "adaptive is t⁴/(t⁴ + c²) with c = 2. Last: the largest regret of a teacher, mean over sizes.\n\n"
+        "adaptive is t²/(t² + c) with c = 1. Last: the largest regret of a teacher, mean over sizes.\n\n"
         f"{forms_table(numbers)}",
         "## Chosen without the networks that are reported\n\nRegret of the mean ECE, in points. Chosen when leaving out "
         f"{told}. Half of the noise was never used to choose.\n\n{left}",

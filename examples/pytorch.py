@@ -5,7 +5,7 @@
 
 import torch
 
-from nishimori import ExpectationConsistency, data, evaluate
+from nishimori import AdaptiveConsistency, data, evaluate
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 network = data.load("cifar10/resnet20")
@@ -14,7 +14,7 @@ val_logits, val_labels, test_logits, test_labels = (
 )
 val_logits.requires_grad_()  # logits straight from a network require gradients too
 
-calibrator = ExpectationConsistency().fit(val_logits, val_labels)
+calibrator = AdaptiveConsistency().fit(val_logits, val_labels)
 print(f"T = {calibrator.temperature_:.3f} in {calibrator.n_passes_} passes")
 for name, temperature in (("before", 1.0), ("after", calibrator.temperature_)):
     card = evaluate(test_logits, test_labels, temperature=temperature)

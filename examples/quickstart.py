@@ -3,19 +3,19 @@
 For a model of your own, replace the bundled logits and labels with yours.
 """
 
-from nishimori import ExpectationConsistency, TemperatureScaling, data, evaluate
+from nishimori import AdaptiveConsistency, ExpectationConsistency, TemperatureScaling, data, evaluate
 
 network = data.load("cifar10/resnet20")
 val, test = network.validation, network.test
 print(f"{network.name}: {len(val.labels)} images to calibrate with, {len(test.labels)} to test")
 
 before = evaluate(test.logits, test.labels)  # every metric, from one reading of the data
-print(f"uncalibrated   accuracy {before.accuracy:.2%}  confidence {before.confidence:.2%}  ECE {before.ece:.2%}")
-for calibrator in (ExpectationConsistency(), TemperatureScaling()):
+print(f"uncalibrated         accuracy {before.accuracy:.2%}  confidence {before.confidence:.2%}  ECE {before.ece:.2%}")
+for calibrator in (AdaptiveConsistency(), ExpectationConsistency(), TemperatureScaling()):
     calibrator.fit(val.logits, val.labels)
     after = evaluate(test.logits, test.labels, calibrator=calibrator)
-    print(f"{calibrator.method.upper()}  T = {calibrator.temperature_:.3f}", end="  ")
+    print(f"{calibrator.method:8}  T = {calibrator.temperature_:.3f}", end="  ")
     print(f"accuracy {after.accuracy:.2%}  confidence {after.confidence:.2%}  ECE {after.ece:.2%}")
 
-probabilities = ExpectationConsistency().fit(val.logits, val.labels).predict_proba(test.logits)
+probabilities = AdaptiveConsistency().fit(val.logits, val.labels).predict_proba(test.logits)
 print(f"calibrated probabilities of the first image: {probabilities[0].round(3)}")

@@ -76,6 +76,7 @@ trainer = Trainer(
 trainer.remove_callback(PrinterCallback)
 trainer.train()
 
+# With "ec" clusters change the standard error and not T, so that both can be compared.
 calibrated = calibrate(trainer.model, trainer.get_eval_dataloader(), method="ec", shift_labels=True, ignore_index=-100)
 T = calibrated.temperature.item()
 

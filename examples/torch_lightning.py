@@ -22,7 +22,7 @@ warnings.filterwarnings("ignore", module="lightning")  # advice on workers and l
 class TemperatureCallback(lightning.Callback):
     """Stores the calibrated module as ``calibrated``; ``method`` is that of `nishimori.torch.calibrate`."""
 
-    def __init__(self, method="ec"):
+    def __init__(self, method="adaptive"):
         self.method = method
         self.calibrated = None
 

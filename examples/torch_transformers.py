@@ -20,7 +20,7 @@ transformers.set_seed(0)
 class TemperatureCallback(TrainerCallback):
     """Stores the calibrated model as ``calibrated``; ``method`` is that of `nishimori.torch.calibrate`."""
 
-    def __init__(self, method="ec"):
+    def __init__(self, method="adaptive"):
         self.method = method
         self.calibrated = None
 

@@ -54,3 +54,13 @@ def test_the_quick_study_writes_tables_and_pictures(tmp_path):
         "adaptive-interval.png",
     }
     assert "| adaptive - EC |" in (tmp_path / "adaptive.md").read_text(encoding="utf-8")
+
+
+def test_the_quick_study_of_new_networks_writes_tables(tmp_path):
+    pytest.importorskip("torch")
+    line = [sys.executable, str(BENCH / "adaptive_new_networks.py"), "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    written = (tmp_path / "adaptive_new_networks.md").read_text(encoding="utf-8")
+    assert "| teacher, 10 classes | 10 | 5000 |" in written
+    assert "| t²/(t² + 1) |" in written

@@ -106,7 +106,7 @@ def test_a_sketch_is_compared_without_differences(place):
     assert ended.code == 0, ended.err
     told = json.loads(ended.out)
     assert "nll_difference" not in told["methods"][1]
-    assert told["methods"][2]["temperature"] == pytest.approx(nishimori.temperatures(LOGITS[:600], LABELS[:600]).ec, rel=1e-5)
+    assert told["methods"][3]["temperature"] == pytest.approx(nishimori.temperatures(LOGITS[:600], LABELS[:600]).ec, rel=1e-5)
 
 
 def test_an_error_names_the_file_and_the_line(place):

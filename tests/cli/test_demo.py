@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference
 
-from nishimori import BiasCorrected, data
+from nishimori import AdaptiveConsistency, BiasCorrected, data
 
 
 def test_the_demo_calibrates_a_bundled_network_and_draws_it(run, tmp_path):
@@ -14,10 +14,14 @@ def test_the_demo_calibrates_a_bundled_network_and_draws_it(run, tmp_path):
     assert code == 0
     network = data.load("cifar10/resnet20")
     table = json.loads(out)
-    assert list(table) == ["before", "after EC", "after TS", "after bias"]
+    assert list(table) == ["before", "after adaptive", "after EC", "after TS", "after bias"]
     validation = (network.validation.logits, network.validation.labels)
     assert table["after EC"]["temperature"] == pytest.approx(reference.ec_temperature(*validation, low=0.1, high=10), rel=1e-8)
     assert table["after TS"]["temperature"] == pytest.approx(reference.ts_temperature(*validation, low=0.1, high=10), rel=1e-8)
+    assert table["after TS"]["temperature"] < table["after adaptive"]["temperature"] < table["after EC"]["temperature"]
+    default = AdaptiveConsistency().fit(*validation)  # whose T is compared with the formula elsewhere
+    assert table["after adaptive"]["temperature"] == pytest.approx(default.temperature_, rel=1e-9)
+    assert table["after adaptive"]["temperature_se"] == pytest.approx(default.temperature_se_, rel=1e-9)
     assert table["before"]["error"] == pytest.approx(network.provenance["test_error"])
     assert table["before"]["confidence"] > 1 - table["before"]["error"] + 0.02
     assert table["after EC"]["ece"] < table["before"]["ece"] / 2
@@ -54,7 +58,7 @@ def test_a_bias_is_left_out_where_classes_are_masked(run):
     data.save(data.Network("mine", *parts), "mine.npz")
     code, out, _ = run("demo --network mine.npz --json")
     assert code == 0
-    assert list(json.loads(out)) == ["before", "after EC", "after TS"]
+    assert list(json.loads(out)) == ["before", "after adaptive", "after EC", "after TS"]
 
 
 def test_the_demo_keeps_existing_files_unless_told_to(run, tmp_path):

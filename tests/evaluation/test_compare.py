@@ -23,7 +23,7 @@ def found():
 
 
 def test_every_method_has_the_temperature_of_its_own_fit(found):
-    assert [each.method for each in found] == ["none", "ts", "ec", "adaptive"]
+    assert [each.method for each in found] == ["adaptive", "none", "ts", "ec"]
     assert (found["none"].temperature, found["none"].temperature_se, found["none"].interval) == (1, None, None)
     for name in ("ts", "ec", "adaptive"):
         fitted = nishimori.calibrator(name).fit(*VALIDATION)
@@ -43,13 +43,11 @@ def test_metrics_are_those_of_the_test_data(found):
 
 
 def test_differences_are_paired_and_from_the_first_method(found):
-    assert found["none"].differences == {}
+    assert found["adaptive"].differences == {}
     rows = np.arange(1500)
-    losses = {
-        name: -np.log(reference.softmax(TEST[0], found[name].temperature)[rows, TEST[1]]) for name in ("none", "ts", "ec")
-    }
-    for name in ("ts", "ec"):
-        by_row = losses[name] - losses["none"]
+    losses = {each.method: -np.log(reference.softmax(TEST[0], each.temperature)[rows, TEST[1]]) for each in found}
+    for name in ("none", "ts", "ec"):
+        by_row = losses[name] - losses["adaptive"]
         assert found[name].differences["nll"].value == pytest.approx(by_row.mean())
         assert found[name].differences["nll"].se == pytest.approx(by_row.std() / np.sqrt(1500), rel=1e-3)
         assert found[name].differences["error"].value == 0
@@ -109,18 +107,29 @@ def test_a_method_without_a_temperature_says_why_and_the_others_go_on():
         compare(logits, right, methods=("ec",))
 
 
+def test_differences_are_from_the_first_method_that_was_fitted():
+    logits = LOGITS[:300]
+    right = logits.argmax(axis=1)
+    found = compare(logits, right, methods=("adaptive", "none", 0.5))
+    assert found["adaptive"].scorecard is None
+    assert found.difference_table.headers[0] == "minus none"
+    assert [each[0] for each in found.difference_table.rows] == ["T=0.5"]
+    changed = reference.nll(logits, right, 0.5) - reference.nll(logits, right, 1.0)
+    assert found["T=0.5"].differences["nll"].value == pytest.approx(changed)
+
+
 def test_the_table_shows_numbers_with_their_errors(found):
     row = found["ec"]
-    cells = dict(zip(found.table.headers, found.table.rows[2], strict=True))
+    cells = dict(zip(found.table.headers, found.table.rows[3], strict=True))
     value, error = map(float, cells["T"].split(" ± "))
     assert (value, error) == pytest.approx((row.temperature, row.temperature_se), rel=0.02)
     low, high = row.scorecard.interval("ece")
     assert cells["ECE, 95 % interval"] == f"{100 * row.scorecard.ece:.2f} % ({100 * low:.2f} to {100 * high:.2f})"
-    assert found.difference_table.headers[0] == "minus none"
-    assert [each[0] for each in found.difference_table.rows] == ["ts", "ec", "adaptive"]
+    assert found.difference_table.headers[0] == "minus adaptive"
+    assert [each[0] for each in found.difference_table.rows] == ["none", "ts", "ec"]
     low, high = (100 * each for each in row.differences["ece"].interval())
     assert found.difference_table.headers[1] == "ECE in points, 95 % interval"
-    assert found.difference_table.rows[1][1] == f"{100 * row.differences['ece'].value:.2f} ({low:.2f} to {high:.2f})"
+    assert found.difference_table.rows[2][1] == f"{100 * row.differences['ece'].value:.2f} ({low:.2f} to {high:.2f})"
 
 
 def test_all_forms_have_the_same_numbers(found):
@@ -131,7 +140,7 @@ def test_all_forms_have_the_same_numbers(found):
         assert row["nll"] == each.scorecard.nll == frame.loc[each.method, "nll"]
         assert (row["ece_low"], row["ece_high"]) == each.scorecard.interval("ece")
         assert row["why"] is None
-    assert told["methods"][2]["nll_difference"] == found["ec"].differences["nll"].value
+    assert told["methods"][3]["nll_difference"] == found["ec"].differences["nll"].value
     assert told["tests"]["temperature_test"]["p_value"] == found.tests["temperature_test"].p_value
     assert told["verdicts"] == list(found.verdicts)
     text, markdown, latex, html = str(found), found.to_markdown(), found.to_latex(), found._repr_html_()
@@ -260,7 +269,7 @@ def test_bad_arguments_are_named(arguments, options, message):
 
 
 def test_an_unknown_row_is_refused(found):
-    with pytest.raises(InputError, match="The method must be one of none, ts, ec, adaptive, got 'isotonic'"):
+    with pytest.raises(InputError, match="The method must be one of adaptive, none, ts, ec, got 'isotonic'"):
         found["isotonic"]
 
 

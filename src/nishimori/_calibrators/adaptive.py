@@ -14,7 +14,7 @@ class AdaptiveConsistency(AdaptiveMethod, Calibrator):
 
     T of temperature scaling (TS) varies less from one small validation set to another; T of expectation consistency (EC) makes
     mean confidence equal to accuracy. With δ = log T_EC − log T_TS and its variance, both from the same sums,
-    log T = log T_TS + w·δ, where w = δ⁴/(δ⁴ + (2·Var(δ))²). If δ is within its own noise, T is nearly that of TS. The more
+    log T = log T_TS + w·δ, where w = δ²/(δ² + Var(δ)). If δ is well within its own noise, T is nearly that of TS. The more
     samples there are, the closer T is to that of EC.
 
     A weight of w counts a sample w times as much, but it stays one sample. T depends on how many there are, so two equal
@@ -61,10 +61,10 @@ class AdaptiveConsistency(AdaptiveMethod, Calibrator):
     >>> labels = np.where(rng.random(1000) < 0.1, rng.integers(5, size=1000), truth)  # a tenth of them replaced
     >>> few = AdaptiveConsistency().fit(logits[:100], labels[:100])
     >>> print(f"EC {few.ec_:.2f}, TS {few.ts_:.2f}, share {few.weight_:.2f}: T = {few.temperature_:.2f}")
-    EC 2.47, TS 3.31, share 0.89: T = 2.55
+    EC 2.47, TS 3.31, share 0.85: T = 2.58
     >>> many = AdaptiveConsistency().fit(logits, labels)
     >>> print(f"EC {many.ec_:.2f}, TS {many.ts_:.2f}, share {many.weight_:.2f}: T = {many.temperature_:.2f}")
-    EC 2.34, TS 2.61, share 0.94: T = 2.36
+    EC 2.34, TS 2.61, share 0.88: T = 2.37
     >>> low, high = many.confidence_interval()
     >>> print(f"{low:.2f} to {high:.2f}")
     2.10 to 2.67

@@ -166,7 +166,8 @@ def bootstrap(
         As for `temperatures`. Where there are clusters, these are resampled with all of their samples.
     method : str, Observable or Calibrator
         The name of a method, an observable of your own, or a calibrator. The temperatures of methods that match one observable,
-        such as "ec" and "ts", are found for all resamples together. Every other calibrator is fitted ``n_draws`` times.
+        such as "ec" and "ts", are found for all resamples together. Every other calibrator is fitted ``n_draws`` times,
+        which is why the default is "ec" and not "adaptive".
     top_n : int
         With "ec": how many of the largest classes count as right.
     n_draws : int

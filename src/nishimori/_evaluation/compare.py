@@ -64,7 +64,7 @@ def compare(
     test_logits: Any = None,
     test_labels: Any = None,
     *,
-    methods: Methods = ("none", "ts", "ec", "adaptive"),
+    methods: Methods = ("adaptive", "none", "ts", "ec"),
     test_weight: Any = None,
     test_clusters: Any = None,
     test_groups: Any = None,

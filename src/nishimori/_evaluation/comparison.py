@@ -206,14 +206,15 @@ class Comparison:
 
     @property
     def difference_table(self) -> Tabular | None:
-        """Paired differences from the first method as they are shown; None if there are none."""
+        """Paired differences from the first method that was fitted, as they are shown; None if there are none."""
         rows = [
             (each.method, *(self._difference(each.differences[metric.label], metric) for metric in self._shown))
             for each in self.methods
             if each.differences
         ]
         names = (self._header(each, " in points" if each.in_percent else "") for each in self._shown)
-        return Tabular((f"minus {self.methods[0].method}", *names), rows) if rows else None
+        first = next(each.method for each in self.methods if each.scorecard is not None)
+        return Tabular((f"minus {first}", *names), rows) if rows else None
 
     def _row(self, each: Compared, length: int) -> tuple[str, ...]:
         temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)

@@ -2,13 +2,13 @@
 
 T_TS varies less from one validation set to another, and T_EC is where mean confidence equals accuracy. Their difference in
 log T, δ, has a variance that is known from the same sums. If δ is far outside its own noise, nearly all of it is kept; if it is
-within its noise, nearly none.
+well within its noise, nearly none.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, inf, sqrt
+from math import exp, inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -25,12 +25,12 @@ from nishimori._support.roots import Root
 from nishimori._support.warnings import notice
 from nishimori.errors import InputError, InputWarning, NishimoriError
 
-# The larger, the longer T stays near that of TS. Chosen by the study in docs/adaptive.md.
-CAUTION = 2.0
-
 # Draws of δ are replaced by a grid over so many standard deviations on either side: the rest of the normal distribution is
 # below the precision of a float. A sum over an equidistant grid is very precise for functions as smooth as these.
 _REACH, _NODES = 8.5, 801
+
+# What a file has of `Adapted`.
+_ESTIMATES = ("log_ec", "log_ts", "ec_variance", "ts_variance", "covariance")
 
 # exp of more is infinite.
 _LARGEST_LOG = 700.0
@@ -40,11 +40,14 @@ _HALVINGS = 50
 
 
 def kept_share(delta: HostArray, variance: float) -> HostArray:
-    """The share of each difference that is kept, δ⁴/(δ⁴ + (2·Var)²): near 0 within its noise, near 1 far outside."""
+    """The share of each difference that is kept, δ²/(δ² + Var): a half at one standard deviation, near 1 far outside.
+
+    T_TS is nearly efficient, so it hardly varies together with δ (Hausman 1978). Then log T_TS + w·δ has the least mean squared
+    error about log T_EC with w = δ₀²/(δ₀² + Var), and δ₀², which nobody knows, is replaced by δ². docs/adaptive.md derives it.
+    """
     square = np.square(delta)
-    noise = np.full_like(square, np.inf)
-    np.divide(CAUTION * variance, square, out=noise, where=square > 0)
-    share: HostArray = 1 / (1 + np.square(noise))
+    total = square + variance
+    share: HostArray = np.divide(square, total, out=np.zeros_like(square), where=total > 0)
     return share
 
 
@@ -97,6 +100,8 @@ class Adapted:
         Logarithms of the temperatures; None if one does not exist, and then the other is used as it is.
     ec_variance, ts_variance, covariance : float or None
         Those of the logarithms; None where they are not known.
+    log_saved : float or None
+        The logarithm of the temperature of a file that was written when another share was kept; None where the share decides.
     """
 
     log_ec: float | None
@@ -104,6 +109,7 @@ class Adapted:
     ec_variance: float | None = None
     ts_variance: float | None = None
     covariance: float | None = None
+    log_saved: float | None = None
 
     @classmethod
     def of(cls, matched: Match) -> "Adapted":
@@ -140,12 +146,17 @@ class Adapted:
         """Which share of log T_EC − log T_TS is kept: 0 is temperature scaling, 1 expectation consistency."""
         if self.log_ec is None or self.log_ts is None:
             return 0.0 if self.log_ec is None else 1.0
+        delta = self.log_ec - self.log_ts
+        if self.log_saved is not None and delta != 0:
+            return (self.log_saved - self.log_ts) / delta
         assert self.delta_variance is not None
-        return float(kept_share(np.asarray(self.log_ec - self.log_ts), self.delta_variance))
+        return float(kept_share(np.asarray(delta), self.delta_variance))
 
     @property
     def log_temperature(self) -> float:
         """The logarithm of the temperature between both."""
+        if self.log_saved is not None:
+            return self.log_saved
         if self.log_ec is None or self.log_ts is None:
             only = self.log_ts if self.log_ec is None else self.log_ec
             assert only is not None
@@ -201,20 +212,29 @@ class Adapted:
         return Draws(weights / weights.sum(), centres, width)
 
     def estimates(self) -> dict[str, float]:
-        """What a file keeps, so that intervals can be had again."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        """What a file keeps beside its temperature, so that intervals can be had again."""
+        values = {name: getattr(self, name) for name in _ESTIMATES}
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
-    def from_estimates(cls, values: Mapping[str, float]) -> "Adapted | None":
-        """Both temperatures and the one between them, from a file; None if it has not what `estimates` gives."""
+    def from_estimates(cls, values: Mapping[str, float], temperature: float | None = None) -> "Adapted | None":
+        """Both temperatures and the one between them, from a file; None if it has not what `estimates` gives.
+
+        ``temperature`` is that of the file, which stays what it is: files that were written when another share was kept have
+        another one than would follow from their estimates today.
+        """
         known: dict[str, float | None] = {"log_ec": None, "log_ts": None}
-        known |= {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        known |= {name: values[name] for name in _ESTIMATES if name in values}
         logs = [known[name] for name in ("log_ec", "log_ts") if known[name] is not None]
-        is_whole = len(known) == len(fields(cls)) if len(logs) == 2 else len(logs) == 1
-        are_logs = all(log is not None and abs(log) < _LARGEST_LOG for log in logs)
+        is_whole = len(known) == len(_ESTIMATES) if len(logs) == 2 else len(logs) == 1
+        are_logs = all(each is not None and abs(each) < _LARGEST_LOG for each in logs)
         are_variances = all((known.get(name) or 0) >= 0 for name in ("ec_variance", "ts_variance"))
-        return cls(**known) if is_whole and are_logs and are_variances else None
+        if not (is_whole and are_logs and are_variances):
+            return None
+        found = cls(**known)
+        if temperature is None or temperature == found.temperature:
+            return found
+        return replace(found, log_saved=log(temperature))
 
 
 def _warn_of_one(ec: Root | NishimoriError, ts: Root | NishimoriError) -> None:

@@ -68,7 +68,7 @@ class AdaptiveMethod(FittedMethod):
     def restore(self, record: Record) -> Self:
         """Become what ``record`` describes, ready to use."""
         super().restore(record)
-        return self._keep(Adapted.from_estimates(record.provenance.estimates or {}))
+        return self._keep(Adapted.from_estimates(record.provenance.estimates or {}, self.temperature_))
 
     def estimates(self) -> dict[str, float] | None:
         """Both temperatures and their covariance, in logarithms: from these the interval can be had again."""

@@ -59,7 +59,7 @@ EPILOG = epilog(
 
 def compare(
     files: DataSets,
-    methods: MethodsOption = "none,ts,ec,adaptive",
+    methods: MethodsOption = "adaptive,none,ts,ec",
     metrics: MetricsOption = None,
     level: TestLevelOption = 0.95,
     target: TargetOption = 0.02,

@@ -12,7 +12,7 @@ import nishimori
 from nishimori import data, plot
 from nishimori._evaluation.curve import temperature_curve
 from nishimori._evaluation.scorecard import Scorecard, scorecards
-from nishimori._fit.temperatures import Temperatures, temperatures
+from nishimori._fit.temperatures import temperatures
 from nishimori._rows.entry import open_rows
 from nishimori._support.disk import check_folder, check_target, new_file
 from nishimori._support.optional import require
@@ -28,11 +28,12 @@ from nishimori.maps.temperature import Temperature
 class Demo:
     """A network's logits, the temperatures of its validation images, and the scores of its test images before and after.
 
-    A temperature with a bias per class is measured too, where it can be fitted.
+    The default method comes first, then both that it lies between, and a temperature with a bias per class where it can be
+    fitted. ``errors`` are standard errors of T.
     """
 
     network: Network
-    found: Temperatures
+    errors: dict[str, float | None]
     cards: dict[str, Scorecard]
 
 
@@ -68,12 +69,12 @@ def demo(
     for path in (validation, test, picture):
         check_target(path, overwrite=force)
     note(description(result.network))
-    errors = {"after EC": result.found.ec_se, "after TS": result.found.ts_se}
-    table = {name: as_row(card) | {"temperature_se": errors.get(name)} for name, card in result.cards.items()}
+    table = {name: as_row(card) | {"temperature_se": result.errors.get(name)} for name, card in result.cards.items()}
     if as_json:
         print_json(table)
     else:
-        print_table(table, title=f"{len(result.network.test.labels):,} test images; T from {result.found.n_samples:,} others")
+        counts = [len(part.labels) for part in (result.network.test, result.network.validation)]
+        print_table(table, title="{:,} test images; T from {:,} others".format(*counts))
     save(result.network.validation, validation, overwrite=force)
     save(result.network.test, test, overwrite=force)
     note(f"Wrote {validation} and {test}")
@@ -86,15 +87,20 @@ def demo(
 
 
 def run(name: str) -> Demo:
-    """Load a bundled network, find both temperatures, and biases of classes, and measure what they do."""
+    """Load a bundled network, find its temperatures, and biases of classes, and measure what they do."""
     network = data.load(name)
-    found = temperatures(network.validation.logits, network.validation.labels)
-    chosen = {"before": 1.0, "after EC": found.ec, "after TS": found.ts}
-    maps: dict[str, Map] = {when: Temperature(T) for when, T in chosen.items() if T is not None}
+    validation = network.validation.logits, network.validation.labels
+    found = temperatures(*validation)
+    maps: dict[str, Map] = {"before": Temperature(1.0)}
+    errors = {"after EC": found.ec_se, "after TS": found.ts_se}
     with suppress(NishimoriError):
-        maps["after bias"] = nishimori.calibrator("bias").fit(network.validation.logits, network.validation.labels).map_
+        default = nishimori.calibrator("adaptive").fit(*validation)
+        maps["after adaptive"], errors["after adaptive"] = default.map_, default.temperature_se_
+    maps |= {when: Temperature(T) for when, T in {"after EC": found.ec, "after TS": found.ts}.items() if T is not None}
+    with suppress(NishimoriError):
+        maps["after bias"] = nishimori.calibrator("bias").fit(*validation).map_
     cards = scorecards(open_rows(network.test.logits, network.test.labels), list(maps.values()))
-    return Demo(network, found, dict(zip(maps, cards, strict=True)))
+    return Demo(network, errors, dict(zip(maps, cards, strict=True)))
 
 
 def description(network: Network) -> str:
@@ -121,8 +127,8 @@ def draw(result: Demo, path: Path, *, overwrite: bool) -> None:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 5), width_ratios=(4, 5), layout="constrained")
     try:
         test, validation = result.network.test, result.network.validation
-        shown: dict[str, Scorecard] = {when: result.cards[when] for when in ("before", "after EC") if when in result.cards}
-        plot.reliability_diagram(shown, ax=left)
+        names = {"before": "before", "after adaptive": "after"}
+        plot.reliability_diagram({names[when]: card for when, card in result.cards.items() if when in names}, ax=left)
         plot.temperature_curve(temperature_curve(validation.logits, validation.labels), ax=right)
         title = f"{len(test.labels):,} test images (left), {len(validation.labels):,} validation images (right)"
         figure.suptitle(f"{result.network.name}: {title}", fontsize="medium")

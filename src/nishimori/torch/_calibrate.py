@@ -85,7 +85,7 @@ def calibrate(
     >>> x = 3 * rng.normal(size=(2000, 5))
     >>> y = (x / 2 + rng.gumbel(size=x.shape)).argmax(axis=1)  # drawn at T = 2
     >>> print(calibrate(torch.nn.Identity(), (torch.tensor(x), torch.tensor(y))).extra_repr())
-    temperature=1.978, method='adaptive'
+    temperature=1.979, method='adaptive'
     """
     axis = model.class_axis if class_axis == -1 and isinstance(model, Calibrated) else class_axis
     rule = Rule(labels, forward, clusters=clusters, class_axis=axis)

@@ -42,7 +42,8 @@ class MultilabelCalibrator(ClassifierMixin, TransformerMixin, BaseEstimator):
     parameters : {"shrunk", "shared", "per_label"}
         "shared" fits one map to the decisions about all labels, "per_label" one map to those about each label. "shrunk" is for
         "ec" and "ts": a temperature per label that is moved from the common one only as far as the data tell the labels
-        apart, by the random-effects model of `GroupConsistency`.
+        apart, by the random-effects model of `GroupConsistency`. It needs one condition for all labels, so it has no
+        "adaptive", whose share of EC is another one for each label.
     labels : sequence, optional
         The name of each label, in the order of the columns. By default the column names of ``y`` or of ``X`` if they are data
         frames, else 0, 1, ...
