@@ -11,8 +11,8 @@ four fifths of the pooled scores, and in test rows. These are kept, so that any 
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from nishimori.errors import NishimoriError
 
 # As log_loss of scikit-learn, which would otherwise be infinite for the zeros of its own isotonic regression.
 LEAST = float(np.finfo(float).eps)
-REPEATS, REPEATED = 3, 5  # random divisions of the pooled scores into folds, in the first splits; one in the others
+REPEATS, REPEATED = 3, 2  # random divisions of the pooled scores into folds, in the first splits; one in the others
 
 PEERS = {
     f"sklearn {method}, {'ensemble' if ensemble else 'pooled'}": (method, ensemble)
@@ -39,7 +39,7 @@ PEERS = {
 # In order of simplicity: parameters for K classes are 1, 1, 1, at most K, K, 2, 3, 2K - 1 or so, steps, and K².
 CANDIDATES = ("adaptive", "ts", "ec", "group", "bias", "platt", "beta", "vector", "isotonic", "matrix")
 OTHERS = ("none", "quadratic", "classwise", "dirichlet", "histogram")
-NUMBERS = ("nll", "brier", "ece", "accuracy", "seconds", "failed")
+NUMBERS = ("nll", "brier", "ece", "accuracy", "zeros", "seconds", "failed")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Measures:
     names : list of str
         The contestants.
     numbers : array of shape (n_contestants, len(NUMBERS))
-        Those of the test rows; seconds are those of `fit` without the classifiers; failed is 1 where `fit` raised an error.
+        Those of the test rows; zeros are true classes of a probability below `LEAST`, seconds are those of the calibration
+        without the classifiers, failed is 1 where `fit` raised an error and the scores were taken as they are.
     candidates : list of str
         The columns of what follows; the last is "none".
     held_out : array of shape (n_repeats, n_train, n_candidates)
@@ -73,6 +74,51 @@ class Measures:
     def value(self, name: str, number: str) -> float:
         """One number of one contestant."""
         return float(self.numbers[self.names.index(name), NUMBERS.index(number)])
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Scores that calibrators are fitted to: logits, or probabilities with the floor that all calibrators take."""
+
+    scores: np.ndarray
+    labels: np.ndarray
+    is_probability: bool = False
+    floor: float | None = None
+
+    @classmethod
+    def of(cls, scores: Scores, rows: Any) -> "Pooled":
+        """Some of the out-of-fold scores, with the floor that `CalibratedClassifier` chooses for floor="auto"."""
+        given, labels, floor = scores.out_of_fold[rows], scores.train_labels[rows], None
+        if scores.is_probability:
+            floor = choose_floor(open_rows(given, labels, input="probabilities"))
+        return cls(given, labels, scores.is_probability, floor)
+
+    def some(self, rows: np.ndarray) -> "Pooled":
+        """Some rows, with the same floor."""
+        return replace(self, scores=self.scores[rows], labels=self.labels[rows])
+
+    def log_true(self, name: str, new: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """The log-probabilities of the true classes of new scores, by a calibrator that is fitted to these."""
+        calibrator = nishimori.calibrator(name).set_params(input="probabilities" if self.is_probability else "logits")
+        if name != "none":
+            calibrator.set_params(floor=self.floor)
+        try:
+            log = calibrator.fit(self.scores, self.labels).predict_log_proba(new)
+        except (NishimoriError, ValueError, np.linalg.LinAlgError):
+            log = np.log(uncalibrated(new, len(self.labels), is_probability=self.is_probability))
+        return log[np.arange(len(labels)), labels]
+
+    def held_out(self, names: list[str], n_repeats: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """The log-probabilities of the true classes out of fold, (n_repeats, n, n_names), and the seconds of each name."""
+        found, seconds = np.empty((n_repeats, len(self.labels), len(names))), np.zeros(len(names))
+        for repeat in range(n_repeats):
+            folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=repeat)
+            for rest, fold in folds.split(self.labels, self.labels):
+                for column, name in enumerate(names):
+                    start = time.perf_counter()
+                    found[repeat, fold, column] = self.some(rest).log_true(name, self.scores[fold], self.labels[fold])
+                    seconds[column] += (time.perf_counter() - start) / n_repeats
+        return found, seconds
 
 
 def load_measures(cell: Cell, split: int, cache: Path, kind: str) -> Measures:
@@ -110,19 +156,19 @@ def measure_ours(scores: Scores, n_repeats: int) -> dict[str, Any]:
     names = [name for name in (*CANDIDATES, *OTHERS, "best") if name in nishimori.methods() and suits(name, n_classes)]
     candidates = [*(name for name in names if name in CANDIDATES), "none"]
     start = time.perf_counter()
-    floor = _floor(scores, slice(None))
+    pooled = Pooled.of(scores, slice(None))
     to_choose = time.perf_counter() - start
-    floors = [_floor(scores, unseen) for _, unseen in scores.folds]
+    own = [Pooled.of(scores, unseen) for _, unseen in scores.folds]
     found, on_test = {}, {}
     for name in names:
-        fixed = {} if name == "none" or floor is None else {"floor": floor}
+        fixed = {} if name == "none" or pooled.floor is None else {"floor": pooled.floor}
         found[name], fitted = _contest(
             lambda n=name, f=fixed: CalibratedClassifier(scores.estimator(), n, cv=scores.folds, ensemble=False, **f), scores
         )
         found[name][NUMBERS.index("seconds")] += to_choose if fixed else 0.0
         if name in candidates:
-            on_test[name] = _on_test(name, fitted, scores, floors)
-    held_out, seconds = _held_out(candidates, scores, floor, n_repeats)
+            on_test[name] = _on_test(name, fitted, scores, own)
+    held_out, seconds = pooled.held_out(candidates, n_repeats)
     return _arrays(found, candidates, held_out, np.stack([on_test[name] for name in candidates], axis=2), seconds)
 
 
@@ -165,7 +211,7 @@ def metrics_of(p: np.ndarray, labels: np.ndarray) -> list[float]:
     right = np.mean(p.argmax(axis=1) == labels)
     total = p.sum(axis=1, keepdims=True)
     ece = nishimori.metrics.ece(p / total, labels, n_bins=15, input="probabilities")
-    return [-np.mean(np.log(np.maximum(truth, LEAST))), brier, ece, right]
+    return [-np.mean(np.log(np.maximum(truth, LEAST))), brier, ece, right, np.sum(truth < LEAST)]
 
 
 def uncalibrated(scores: np.ndarray, n: int, *, is_probability: bool) -> np.ndarray:
@@ -178,7 +224,7 @@ def uncalibrated(scores: np.ndarray, n: int, *, is_probability: bool) -> np.ndar
     return p / p.sum(axis=1, keepdims=True)
 
 
-def _on_test(name: str, fitted: Any, scores: Scores, floors: list[float | None]) -> np.ndarray:
+def _on_test(name: str, fitted: Any, scores: Scores, own: list[Pooled]) -> np.ndarray:
     """The log-probabilities of the true classes of test rows, in three ways: see `Measures`."""
     labels = scores.test_labels
     if fitted is None:
@@ -187,50 +233,6 @@ def _on_test(name: str, fitted: Any, scores: Scores, floors: list[float | None])
     else:
         rows = [fitted.calibrator_.predict_log_proba(each) for each in scores.on_test]
     shared = [each[np.arange(len(each)), labels] for each in rows]
-    own = [
-        _log_true(name, scores, floor, unseen, test, labels)
-        for (_, unseen), floor, test in zip(scores.folds, floors, scores.on_test, strict=False)
-    ]
-    means = [np.logaddexp.reduce(each, axis=0) - np.log(N_FOLDS) for each in (own, shared[:-1])]
+    each_own = [part.log_true(name, test, labels) for part, test in zip(own, scores.on_test[:-1], strict=True)]
+    means = [np.logaddexp.reduce(each, axis=0) - np.log(N_FOLDS) for each in (each_own, shared[:-1])]
     return np.stack([shared[-1], *means])
-
-
-def _floor(scores: Scores, rows: Any) -> float | None:
-    """What `CalibratedClassifier` chooses for floor="auto": the same for all methods, so that once is enough."""
-    if not scores.is_probability:
-        return None
-    return choose_floor(open_rows(scores.out_of_fold[rows], scores.train_labels[rows], input="probabilities"))
-
-
-def _held_out(candidates: list[str], scores: Scores, floor: float | None, n_repeats: int) -> tuple[np.ndarray, np.ndarray]:
-    """The log-probabilities of the true classes of training rows out of fold, and seconds: see `Measures`."""
-    found = np.empty((n_repeats, len(scores.train), len(candidates)))
-    seconds = np.zeros(len(candidates))
-    for repeat in range(n_repeats):
-        for rest, fold in folds_of(scores.train_labels, repeat):
-            for column, name in enumerate(candidates):
-                start = time.perf_counter()
-                found[repeat, fold, column] = _log_true(
-                    name, scores, floor, rest, scores.out_of_fold[fold], scores.train_labels[fold]
-                )
-                seconds[column] += (time.perf_counter() - start) / n_repeats
-    return found, seconds
-
-
-def folds_of(labels: np.ndarray, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Stratified folds of the pooled scores."""
-    return StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(labels, labels)
-
-
-def _log_true(
-    name: str, scores: Scores, floor: float | None, rows: np.ndarray, new: np.ndarray, labels: np.ndarray
-) -> np.ndarray:
-    """The log-probabilities of the true classes of new scores, by a calibrator that is fitted to some pooled scores."""
-    calibrator = nishimori.calibrator(name).set_params(input="probabilities" if scores.is_probability else "logits")
-    if name != "none":
-        calibrator.set_params(floor=floor)
-    try:
-        log = calibrator.fit(scores.out_of_fold[rows], scores.train_labels[rows]).predict_log_proba(new)
-    except (NishimoriError, ValueError, np.linalg.LinAlgError):
-        log = np.log(uncalibrated(new, len(rows), is_probability=scores.is_probability))
-    return log[np.arange(len(labels)), labels]

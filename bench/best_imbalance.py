@@ -1,0 +1,59 @@
+"""Few samples of a rare class: how often a rule that chooses among calibrators does much worse than Platt scaling.
+
+One sample in 51 is of the second class, and the score of a sample is normal with mean 1 or -1 and variance 1, by its class, so
+that its true log-odds are 2·score - ln 50. The classifier says slope·score + shift. Calibrators are fitted to 200 samples and
+measured on many.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from best_contestants import CANDIDATES, Pooled
+from best_rules import RULES, members, mixture_loss
+
+N, N_TEST, ODDS = 200, 20_000, 50
+LEAST_POSITIVE = 2  # in a draw, so that no training part is without them
+WORSE = 0.05
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """What the classifier says about a score."""
+
+    slope: float
+    shift: float
+
+
+CLASSIFIERS = {
+    "trained on balanced classes": Classifier(2.0, 0.0),
+    "right on average, overconfident": Classifier(4.0, -2 * float(np.log(ODDS))),
+    "calibrated": Classifier(2.0, -float(np.log(ODDS))),
+}
+
+
+def _draw(n: int, rng: np.random.Generator, model: Classifier) -> tuple[np.ndarray, np.ndarray]:
+    labels = (rng.random(n) < 1 / (1 + ODDS)).astype(int)
+    scores = 2 * labels - 1 + rng.standard_normal(n)
+    return model.slope * scores + model.shift, labels
+
+
+def simulate(model: Classifier, n_draws: int, which: str = "all") -> dict[str, np.ndarray]:
+    """The log-ratio of the test losses of each rule and of Platt scaling, one number per draw."""
+    rng, found = np.random.default_rng(0), {}
+    test, test_labels = _draw(N_TEST, rng, model)
+    names = members(which, CANDIDATES)
+    platt = np.eye(len(names))[names.index("platt")]
+    for _ in range(n_draws):
+        scores, labels = _draw(N, rng, model)
+        while labels.sum() < LEAST_POSITIVE:
+            scores, labels = _draw(N, rng, model)
+        pooled = Pooled(scores, labels)
+        (held_out,), _ = pooled.held_out(names)
+        on_test = np.stack([pooled.log_true(name, test, test_labels) for name in names], axis=1)
+        reference = mixture_loss(on_test, platt)
+        singles = {f"always {name}": np.eye(len(names))[i] for i, name in enumerate(names) if name in ("adaptive", "ts", "ec")}
+        chosen = {name: rule(held_out, names) for name, rule in RULES.items()} | singles
+        for name, weights in chosen.items():
+            found.setdefault(name, []).append(np.log(mixture_loss(on_test, weights) / reference))
+    return {name: np.array(values) for name, values in found.items()}
