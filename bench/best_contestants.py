@@ -29,7 +29,7 @@ from nishimori.errors import NishimoriError
 
 # As log_loss of scikit-learn, which would otherwise be infinite for the zeros of its own isotonic regression.
 LEAST = float(np.finfo(float).eps)
-REPEATS, REPEATED = 3, 2  # random divisions of the pooled scores into folds, in the first splits; one in the others
+REPEATS = 3  # random divisions of the pooled scores into folds in the first split; one in the others
 
 PEERS = {
     f"sklearn {method}, {'ensemble' if ensemble else 'pooled'}": (method, ensemble)
@@ -57,9 +57,9 @@ class Measures:
         The columns of what follows; the last is "none".
     held_out : array of shape (n_repeats, n_train, n_candidates)
         Logarithm of the probability of the true class, by a candidate that was fitted to other rows.
-    on_test : array of shape (3, n_test, n_candidates)
-        The same for test rows: one classifier and one calibrator; the mean over folds of classifiers with their own
-        calibrators; the mean over folds of classifiers with the calibrator of the pooled scores.
+    on_test : array of shape (2, n_test, n_candidates)
+        The same for test rows: by the classifier of all training rows, and by the mean over the classifiers of the folds, in
+        both cases behind the calibrator of the pooled scores.
     seconds : array of shape (n_candidates,)
         What each candidate took for one division into folds.
     """
@@ -86,9 +86,9 @@ class Pooled:
     floor: float | None = None
 
     @classmethod
-    def of(cls, scores: Scores, rows: Any) -> "Pooled":
-        """Some of the out-of-fold scores, with the floor that `CalibratedClassifier` chooses for floor="auto"."""
-        given, labels, floor = scores.out_of_fold[rows], scores.train_labels[rows], None
+    def of(cls, scores: Scores) -> "Pooled":
+        """All out-of-fold scores, with the floor that `CalibratedClassifier` chooses for floor="auto"."""
+        given, labels, floor = scores.out_of_fold, scores.train_labels, None
         if scores.is_probability:
             floor = choose_floor(open_rows(given, labels, input="probabilities"))
         return cls(given, labels, scores.is_probability, floor)
@@ -130,7 +130,7 @@ def load_measures(cell: Cell, split: int, cache: Path, kind: str) -> Measures:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # zeros, few samples of a class: their loss is in the tables
             scores = load_scores(cell, split, cache)
-            arrays = measure_peers(scores) if kind == "peers" else measure_ours(scores, REPEATS if split < REPEATED else 1)
+            arrays = measure_peers(scores) if kind == "peers" else measure_ours(scores, REPEATS if split == 0 else 1)
             np.savez(unfinished, **arrays)
         unfinished.replace(path)
     with np.load(path) as arrays:
@@ -156,9 +156,8 @@ def measure_ours(scores: Scores, n_repeats: int) -> dict[str, Any]:
     names = [name for name in (*CANDIDATES, *OTHERS, "best") if name in nishimori.methods() and suits(name, n_classes)]
     candidates = [*(name for name in names if name in CANDIDATES), "none"]
     start = time.perf_counter()
-    pooled = Pooled.of(scores, slice(None))
+    pooled = Pooled.of(scores)
     to_choose = time.perf_counter() - start
-    own = [Pooled.of(scores, unseen) for _, unseen in scores.folds]
     found, on_test = {}, {}
     for name in names:
         fixed = {} if name == "none" or pooled.floor is None else {"floor": pooled.floor}
@@ -167,7 +166,7 @@ def measure_ours(scores: Scores, n_repeats: int) -> dict[str, Any]:
         )
         found[name][NUMBERS.index("seconds")] += to_choose if fixed else 0.0
         if name in candidates:
-            on_test[name] = _on_test(name, fitted, scores, own)
+            on_test[name] = _on_test(fitted, scores)
     held_out, seconds = pooled.held_out(candidates, n_repeats)
     return _arrays(found, candidates, held_out, np.stack([on_test[name] for name in candidates], axis=2), seconds)
 
@@ -224,15 +223,12 @@ def uncalibrated(scores: np.ndarray, n: int, *, is_probability: bool) -> np.ndar
     return p / p.sum(axis=1, keepdims=True)
 
 
-def _on_test(name: str, fitted: Any, scores: Scores, own: list[Pooled]) -> np.ndarray:
-    """The log-probabilities of the true classes of test rows, in three ways: see `Measures`."""
-    labels = scores.test_labels
+def _on_test(fitted: Any, scores: Scores) -> np.ndarray:
+    """The log-probabilities of the true classes of test rows, in two ways: see `Measures`."""
     if fitted is None:
         n, is_probability = len(scores.train), scores.is_probability
         rows = [np.log(uncalibrated(each, n, is_probability=is_probability)) for each in scores.on_test]
     else:
         rows = [fitted.calibrator_.predict_log_proba(each) for each in scores.on_test]
-    shared = [each[np.arange(len(each)), labels] for each in rows]
-    each_own = [part.log_true(name, test, labels) for part, test in zip(own, scores.on_test[:-1], strict=True)]
-    means = [np.logaddexp.reduce(each, axis=0) - np.log(N_FOLDS) for each in (each_own, shared[:-1])]
-    return np.stack([shared[-1], *means])
+    truth = [each[np.arange(len(each)), scores.test_labels] for each in rows]
+    return np.stack([truth[-1], np.logaddexp.reduce(truth[:-1], axis=0) - np.log(N_FOLDS)])

@@ -13,10 +13,10 @@ from best_contestants import NUMBERS, PEERS, Measures, load_measures
 from best_rules import RULES, SETS, argmin, members, mixture_loss
 
 # How a calibrator is used: the rows of `Measures.on_test`.
-WAYS = ("", ", ensemble", ", ensemble with one calibrator")
+WAYS = ("", ", mean over the classifiers of the folds")
 # Two classes have the first method, more have the second.
 PAIRS = {f"{two} or {more}": (two, more) for two in ("platt", "beta") for more in ("bias", "vector", "matrix")}
-ONCE, REPEATED = "argmin of 5 folds, first splits", "argmin of 3×5 folds, first splits"
+ONCE, REPEATED = "argmin of 5 folds, first split", "argmin of 3×5 folds, first split"
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Results:
     def singles(self, cells: Sequence[Cell]) -> list[str]:
         """Our methods that work in all these cells, pairs of them included; not what is only there for comparison."""
         others = {*PEERS, "none", "best"}
-        return [name for name in self.numbers if name not in others and "|" not in name and self.has(name, cells)]
+        return [name for name in self.numbers if name not in others and ": " not in name and self.has(name, cells)]
 
 
 def collect(cells: Iterable[Cell], n_splits: int, cache: Path, *, fit: bool) -> Results:
@@ -93,7 +93,7 @@ def _rules(ours: Measures) -> list[tuple[str, np.ndarray]]:
             for way, on_test in zip(WAYS, ours.on_test, strict=True):
                 if way and (which, rule) not in (("all", "argmin"), ("all", "stacking")):
                     continue
-                found.append((f"{rule} | {which}{way}", _numbers(ours, names, weights, on_test, is_one=not way)))
+                found.append((f"{rule}: {which}{way}", _numbers(ours, names, weights, on_test, is_one=not way)))
     return found
 
 
