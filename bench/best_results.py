@@ -130,16 +130,16 @@ def non_inferiority(ratios: np.ndarray, data: Sequence[str], margin: float, othe
     """The test for one contestant; ``data`` names the data set of each cell, because cells that share it are alike."""
     kinds = sorted(set(data))
     means = np.array([np.mean([each for each, kind in zip(ratios, data, strict=True) if kind == name]) for name in kinds])
-    p, by_data = (_p_value(each, margin) for each in (ratios, means))
-    error = float(ratios.std(ddof=1) / np.sqrt(len(ratios)))
+    (error, p), (_, by_data) = (_error_and_p(each, margin) for each in (ratios, means))
     return NonInferiority(other, float(ratios.mean()), error, float(ratios.max()), p, by_data)
 
 
-def _p_value(ratios: np.ndarray, margin: float) -> float:
+def _error_and_p(ratios: np.ndarray, margin: float) -> tuple[float, float]:
+    """The standard error of the mean, and p of the test; not numbers if there is one ratio only."""
     if len(ratios) < 2:
-        return float("nan")
-    error = ratios.std(ddof=1) / np.sqrt(len(ratios))
-    return float(stats.t.cdf((ratios.mean() - margin) / max(error, 1e-300), len(ratios) - 1))
+        return float("nan"), float("nan")
+    error = float(ratios.std(ddof=1) / np.sqrt(len(ratios)))
+    return error, float(stats.t.cdf((ratios.mean() - margin) / max(error, 1e-300), len(ratios) - 1))
 
 
 def holm(p: Sequence[float]) -> list[float]:
