@@ -13,13 +13,12 @@ other. The bundled networks and a simulation of a rare class come last. Writes b
 import argparse
 import shutil
 import time
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
 from best_cells import CELLS, Cell
 from best_contestants import load_measures
-from best_imbalance import CLASSIFIERS, simulate
+from best_imbalance import CLASSIFIERS, load_draws
 from best_networks import QUICK, load_network
 from best_results import collect
 from best_tables import report
@@ -54,22 +53,20 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="measure our methods again")
     parser.add_argument("--tables-only", action="store_true", help="from what the cache has")
     parser.add_argument("--splits", type=int, default=20, help="at most so many per cell")
-    parser.add_argument("--draws", type=int, default=300, help="of the simulation of a rare class")
+    parser.add_argument("--draws", type=int, default=150, help="of the simulation of a rare class")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the page")
     options = parser.parse_args()
     cells, n_splits, names, draws = CELLS, options.splits, data.names(), options.draws
     if options.quick:
         cells, n_splits, names, draws = list(QUICK_CELLS), 2, QUICK, 2
     if options.again:
-        for kind in ("ours", "networks"):
+        for kind in ("ours", "networks", "imbalance"):
             shutil.rmtree(options.cache / kind, ignore_errors=True)
     if not options.tables_only:
         measure(cells, n_splits, options.cache)
     results = collect(cells, n_splits, options.cache, fit=not options.tables_only)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # few samples of a class
-        networks = {name: load_network(name, options.cache) for name in names}
-        simulated = {name: simulate(model, draws) for name, model in CLASSIFIERS.items()}
+    networks = {name: load_network(name, options.cache) for name in names}
+    simulated = {kind: load_draws(kind, draws, options.cache) for kind in CLASSIFIERS}
     (options.out / "best.md").write_text(report(results, networks, simulated), encoding="utf-8")
 
 

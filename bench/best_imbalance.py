@@ -5,7 +5,9 @@ that its true log-odds are 2·score - ln 50. The classifier says slope·score + 
 measured on many.
 """
 
+import warnings
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -26,8 +28,9 @@ class Classifier:
 
 
 CLASSIFIERS = {
-    "trained on balanced classes": Classifier(2.0, 0.0),
-    "right on average, overconfident": Classifier(4.0, -2 * float(np.log(ODDS))),
+    "log-odds 1.5 too high": Classifier(2.0, 1.5 - float(np.log(ODDS))),
+    "trained on equal classes": Classifier(2.0, 0.0),
+    "log-odds twice too large": Classifier(4.0, -2 * float(np.log(ODDS))),
     "calibrated": Classifier(2.0, -float(np.log(ODDS))),
 }
 
@@ -36,6 +39,21 @@ def _draw(n: int, rng: np.random.Generator, model: Classifier) -> tuple[np.ndarr
     labels = (rng.random(n) < 1 / (1 + ODDS)).astype(int)
     scores = 2 * labels - 1 + rng.standard_normal(n)
     return model.slope * scores + model.shift, labels
+
+
+def load_draws(kind: str, n_draws: int, cache: Path) -> dict[str, np.ndarray]:
+    """The numbers of one classifier, from a simulation if the folder ``cache`` does not have them."""
+    path = cache / "imbalance" / f"{kind.replace(' ', '-')}__{n_draws}.npz"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # fewer samples of a class than folds
+            found = simulate(CLASSIFIERS[kind], n_draws)
+        unfinished = path.with_suffix(".part.npz")
+        np.savez(unfinished, **found)
+        unfinished.replace(path)
+    with np.load(path) as arrays:
+        return dict(arrays)
 
 
 def simulate(model: Classifier, n_draws: int, which: str = "all") -> dict[str, np.ndarray]:
