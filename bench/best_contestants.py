@@ -39,6 +39,7 @@ PEERS = {
 # In order of simplicity: parameters for K classes are 1, 1, 1, at most K, K, 2, 3, 2K - 1 or so, steps, and K².
 CANDIDATES = ("adaptive", "ts", "ec", "group", "bias", "platt", "beta", "vector", "isotonic", "matrix")
 OTHERS = ("none", "quadratic", "classwise", "dirichlet", "histogram")
+OURS = tuple(name for name in (*CANDIDATES, *OTHERS, "best") if name in nishimori.methods())
 NUMBERS = ("nll", "brier", "ece", "accuracy", "zeros", "seconds", "failed")
 
 
@@ -153,7 +154,7 @@ def measure_peers(scores: Scores) -> dict[str, Any]:
 def measure_ours(scores: Scores, n_repeats: int) -> dict[str, Any]:
     """Each of our methods, and all that rules need about the candidates."""
     n_classes = len(np.unique(scores.train_labels))
-    names = [name for name in (*CANDIDATES, *OTHERS, "best") if name in nishimori.methods() and suits(name, n_classes)]
+    names = [name for name in OURS if suits(name, n_classes)]
     candidates = [*(name for name in names if name in CANDIDATES), "none"]
     start = time.perf_counter()
     pooled = Pooled.of(scores)

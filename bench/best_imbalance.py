@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from best_contestants import CANDIDATES, Pooled
-from best_rules import RULES, members, mixture_loss
+from best_rules import RULES, SET, members, mixture_loss
 
 N, N_TEST, ODDS = 200, 20_000, 50
 LEAST_POSITIVE = 2  # in a draw, so that no training part is without them
@@ -56,12 +56,12 @@ def load_draws(kind: str, n_draws: int, cache: Path) -> dict[str, np.ndarray]:
         return dict(arrays)
 
 
-def simulate(model: Classifier, n_draws: int, which: str = "all") -> dict[str, np.ndarray]:
+def simulate(model: Classifier, n_draws: int) -> dict[str, np.ndarray]:
     """The log-ratio of the test losses of each rule and of Platt scaling, one number per draw."""
     rng, found = np.random.default_rng(0), {}
     test, test_labels = _draw(N_TEST, rng, model)
-    names = members(which, CANDIDATES)
-    platt = np.eye(len(names))[names.index("platt")]
+    names = members("all", CANDIDATES, N)
+    one = dict(zip(names, np.eye(len(names)), strict=True))
     for _ in range(n_draws):
         scores, labels = _draw(N, rng, model)
         while labels.sum() < LEAST_POSITIVE:
@@ -69,9 +69,13 @@ def simulate(model: Classifier, n_draws: int, which: str = "all") -> dict[str, n
         pooled = Pooled(scores, labels)
         (held_out,), _ = pooled.held_out(names)
         on_test = np.stack([pooled.log_true(name, test, test_labels) for name in names], axis=1)
-        reference = mixture_loss(on_test, platt)
-        singles = {f"always {name}": np.eye(len(names))[i] for i, name in enumerate(names) if name in ("adaptive", "ts", "ec")}
-        chosen = {name: rule(held_out, names) for name, rule in RULES.items()} | singles
-        for name, weights in chosen.items():
-            found.setdefault(name, []).append(np.log(mixture_loss(on_test, weights) / reference))
+        weights = {f"always {name}": one[name] for name in names if name != "platt"}
+        for which in ("all", SET):
+            some = members(which, CANDIDATES, N)
+            places = [names.index(name) for name in some]
+            for name, rule in RULES.items():
+                weights[f"{name}: {which}"] = rule(held_out[:, places], some) @ np.eye(len(names))[places]
+        reference = mixture_loss(on_test, one["platt"])
+        for name, each in weights.items():
+            found.setdefault(name, []).append(np.log(mixture_loss(on_test, each) / reference))
     return {name: np.array(values) for name, values in found.items()}

@@ -10,10 +10,12 @@ from scipy import stats
 
 from best_cells import Cell
 from best_contestants import NUMBERS, PEERS, Measures, load_measures
-from best_rules import RULES, SETS, argmin, members, mixture_loss
+from best_rules import RULE, RULES, SET, SETS, argmin, members, mixture_loss
 
 # How a calibrator is used: the rows of `Measures.on_test`.
 WAYS = ("", ", mean over the classifiers of the folds")
+# Sets of candidates with which all rules are tried.
+WITH_ALL_RULES = ("all", SET)
 # Two classes have the first method, more have the second.
 PAIRS = {f"{two} or {more}": (two, more) for two in ("platt", "beta") for more in ("bias", "vector", "matrix")}
 ONCE, REPEATED = "argmin of 5 folds, first split", "argmin of 3×5 folds, first split"
@@ -21,7 +23,7 @@ ONCE, REPEATED = "argmin of 5 folds, first split", "argmin of 3×5 folds, first 
 
 @dataclass
 class Results:
-    """Numbers by contestant and cell, one row per split; and how often each candidate has the lowest out-of-fold loss."""
+    """Numbers by contestant and cell, one row per split; and how often the rule takes each candidate."""
 
     cells: list[Cell] = field(default_factory=list)
     numbers: dict[str, dict[Cell, np.ndarray]] = field(default_factory=dict)
@@ -64,8 +66,8 @@ def collect(cells: Iterable[Cell], n_splits: int, cache: Path, *, fit: bool) -> 
             peers, ours = (load_measures(cell, split, cache, kind) for kind in ("peers", "ours"))
             for name, numbers in [*_contestants(peers, ours, cell.n_classes), *_rules(ours)]:
                 rows.setdefault(name, {}).setdefault(cell, []).append(numbers)
-            names = members("all", ours.candidates)
-            weights = argmin(_columns(ours.held_out[0], ours, names), names)
+            names = members(SET, ours.candidates, ours.held_out.shape[1])
+            weights = RULES[RULE](_columns(ours.held_out[0], ours, names), names)
             found.wins.setdefault(cell, Counter())[names[int(weights.argmax())]] += 1
         if cell in found.wins:
             found.cells.append(cell)
@@ -83,15 +85,16 @@ def _rules(ours: Measures) -> list[tuple[str, np.ndarray]]:
     """All rules with all candidates, and the first with other sets of them and other ways."""
     found = []
     for which in SETS:
-        names = members(which, ours.candidates)
+        names = members(which, ours.candidates, ours.held_out.shape[1])
         held_out = _columns(ours.held_out[0], ours, names)
-        chosen = {rule: RULES[rule](held_out, names) for rule in (RULES if which == "all" else ("argmin", "stacking"))}
+        tried = RULES if which in WITH_ALL_RULES else ("argmin", "stacking")
+        chosen = {rule: RULES[rule](held_out, names) for rule in tried}
         if which == "all" and len(ours.held_out) > 1:
             chosen[ONCE] = chosen["argmin"]
             chosen[REPEATED] = argmin(_columns(ours.held_out.mean(axis=0), ours, names), names)
         for rule, weights in chosen.items():
             for way, on_test in zip(WAYS, ours.on_test, strict=True):
-                if way and (which, rule) not in (("all", "argmin"), ("all", "stacking")):
+                if way and not (which in WITH_ALL_RULES and rule in ("argmin", "stacking")):
                     continue
                 found.append((f"{rule}: {which}{way}", _numbers(ours, names, weights, on_test, is_one=not way)))
     return found

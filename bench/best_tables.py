@@ -8,11 +8,9 @@ import numpy as np
 from best_cells import CHOOSING, Cell
 from best_contestants import CANDIDATES, NUMBERS, PEERS, Measures
 from best_imbalance import WORSE
-from best_results import ONCE, REPEATED, WAYS, Results, holm, non_inferiority
-from best_rules import RULES, SETS, members, mixture_loss
+from best_results import ONCE, REPEATED, WAYS, WITH_ALL_RULES, Results, holm, non_inferiority
+from best_rules import RULE, RULES, SET, SETS, members, mixture_loss
 
-# What `nishimori.Best` does, chosen on the first half of the cells.
-RULE, SET = "argmin", "all"
 CHOSEN = f"{RULE}: {SET}"
 MARGIN, NETWORK_MARGIN = float(np.log(1.02)), float(np.log(1.01))
 
@@ -44,7 +42,7 @@ def report(results: Results, networks: dict[str, Measures], draws: dict[str, dic
         lines += ["## Against scikit-learn, on all cells", "", *_against_peers(results, results.cells)]
         lines += ["## Against our best single method", "", *_against_ours(results, halves)]
     lines += ["## Other numbers", "", *_other_numbers(results)]
-    lines += ["## Which candidates have the lowest out-of-fold loss", "", *_wins(results)]
+    lines += ["## Which candidates the rule takes", "", *_wins(results)]
     lines += ["## Cells in which the rule is more than 2 % worse than the best of the six", "", *_losses(results)]
     lines += ["## Few samples of a rare class", "", *_imbalance(draws)] if draws else []
     lines += ["## Networks", "", *_networks(networks)] if networks else []
@@ -101,15 +99,15 @@ def _rules(results: Results, cells: Sequence[Cell]) -> list[str]:
                 f"{(best > MARGIN).sum()} of {len(cells)}",
             )
 
-    rules = [f"{rule}: all" for rule in RULES]
-    sets = [f"{rule}: {which}" for rule in ("argmin", "stacking") for which in SETS if which != "all"]
-    ways = [f"{rule}: all{way}" for rule in ("argmin", "stacking") for way in WAYS[1:]]
+    rules = [f"{rule}: {which}" for which in WITH_ALL_RULES for rule in RULES]
+    sets = [f"{rule}: {which}" for rule in ("argmin", "stacking") for which in SETS if which not in WITH_ALL_RULES]
+    ways = [f"{rule}: {which}{way}" for which in WITH_ALL_RULES for rule in ("argmin", "stacking") for way in WAYS[1:]]
     lines = [
         f"{len(cells)} cells. The strongest variant of scikit-learn here is {strongest}, our strongest single method {single}.",
         "",
         *table(headers, rows([*rules, *sets, *ways, *results.singles(cells), *PEERS, "none"])),
     ]
-    if results.has(REPEATED, cells) or results.has(f"{REPEATED}: all", cells):
+    if results.has(f"{REPEATED}: all", cells):
         ratios = results.log_ratios(f"{REPEATED}: all", f"{ONCE}: all", cells)
         lines += [
             f"Three random divisions into folds instead of one, in the first split of each cell: {percent(ratios)} %.",
@@ -245,7 +243,7 @@ def _error(results: Results, cell: Cell) -> float:
 def reason(results: Results, cell: Cell) -> str:
     """Why the rule is worse than the best peer in a cell, as far as other contestants tell."""
     peer = results.mean(results.best_of(PEERS, cell), cell)
-    candidates = [name for name in members(SET, list(results.numbers)) if cell in results.numbers.get(name, {})]
+    candidates = members(SET, [name for name in CANDIDATES if cell in results.numbers.get(name, {})], cell.n_train)
     found = []
     if np.log(results.mean(CHOSEN, cell) / peer) < 2 * _error(results, cell):
         found.append("few rows")
@@ -278,7 +276,7 @@ def _networks(networks: dict[str, Measures]) -> list[str]:
     wins: Counter[str] = Counter()
     seconds: dict[int, list[float]] = {}
     for measures in networks.values():
-        names = members(SET, measures.candidates)
+        names = members(SET, measures.candidates, measures.held_out.shape[1])
         places = [measures.candidates.index(name) for name in names]
         held_out, on_test = measures.held_out[0][:, places], measures.on_test[0][:, places]
         ts = mixture_loss(on_test, np.eye(len(names))[names.index("ts")])

@@ -121,8 +121,10 @@ def test_candidates_are_those_that_work_for_the_classes(bench):
     rules, contestants = bench("best_rules"), bench("best_contestants")
     two = contestants.CANDIDATES
     more = [name for name in two if contestants.suits(name, 3)]
-    assert rules.members("small", two) == ["adaptive", "platt", "vector", "matrix"]
-    assert rules.members("small", more) == ["adaptive", "bias", "vector", "matrix"]
+    assert rules.members("small", two, 100) == ["adaptive", "platt", "vector", "matrix"]
+    assert rules.members("small", more, 100) == ["adaptive", "bias", "vector", "matrix"]
+    with_few, with_more = (rules.members("isotonic from 1,000 rows", two, n) for n in (999, 1000))
+    assert set(with_more) - set(with_few) == {"isotonic"}
 
 
 def test_non_inferiority_is_a_one_sided_t_test_corrected_by_holm(bench):
