@@ -86,11 +86,12 @@ def test_the_floor_that_is_chosen_once_is_that_of_each_classifier(bench, tmp_pat
 
 
 def test_metrics_are_those_of_their_formulas(bench):
-    p = np.array([[0.5, 0.3, 0.2], [0.0, 0.9, 0.1]])
-    nll, brier, _, accuracy, zeros = bench("best_contestants").metrics_of(p, np.array([0, 0]))
-    assert nll == pytest.approx((np.log(2) - np.log(np.finfo(float).eps)) / 2)
-    assert brier == pytest.approx((0.25 + 0.09 + 0.04 + 1 + 0.81 + 0.01) / 2)
-    assert (accuracy, zeros) == (0.5, 1)
+    p = np.array([[0.5, 0.3, 0.2], [0.0, 0.9, 0.1], [0.25, 0.0, 0.75]])
+    nll, brier, _, accuracy, zeros = bench("best_contestants").metrics_of(p, np.array([0, 0, 2]))
+    assert nll == pytest.approx((np.log(2) - np.log(np.finfo(float).eps) + np.log(4 / 3)) / 3)
+    assert brier == pytest.approx((0.25 + 0.09 + 0.04 + 1 + 0.81 + 0.01 + 2 * 0.0625) / 3)
+    assert accuracy == pytest.approx(2 / 3)
+    assert zeros == 1
 
 
 def test_rules_choose_the_best_and_the_simplest_that_is_as_good(bench, held_out):
