@@ -1,0 +1,321 @@
+"""The page of results of the benchmark of "best"."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from best_cells import CHOOSING, Cell
+from best_contestants import CANDIDATES, NUMBERS, PEERS, Measures
+from best_imbalance import WORSE
+from best_results import ONCE, REPEATED, WAYS, WITH_ALL_RULES, Results, holm, non_inferiority
+from best_rules import RULE, RULES, SET, SETS, members, mixture_loss
+
+CHOSEN = f"{RULE}: {SET}"
+MARGIN, NETWORK_MARGIN = float(np.log(1.02)), float(np.log(1.01))
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown, and an empty one."""
+    return [f"| {' | '.join(headers)} |", "|---" * len(headers) + "|", *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def percent(ratios: np.ndarray, error: bool = True) -> str:
+    """The mean of log-ratios as a change in percent, with its standard error over cells."""
+    shown = f"{100 * np.expm1(ratios.mean()):+.1f}"
+    return f"{shown} ± {100 * ratios.std(ddof=1) / np.sqrt(len(ratios)):.1f}" if error and len(ratios) > 1 else shown
+
+
+def report(results: Results, networks: dict[str, Measures], draws: dict[str, dict[str, np.ndarray]]) -> str:
+    """The whole page."""
+    halves = {
+        "the half on which rules are chosen": [cell for cell in results.cells if cell in CHOOSING],
+        "the other half": [cell for cell in results.cells if cell not in CHOOSING],
+    }
+    lines = _introduction(results)
+    for title, cells in halves.items():
+        if len(cells) > 1:
+            lines += [f"## Rules on {title}", "", *_rules(results, cells)]
+    told = halves["the other half"]
+    if len(told) > 1:
+        lines += ["## Against scikit-learn, on the other half", "", *_against_peers(results, told)]
+        lines += ["## Against scikit-learn, on all cells", "", *_against_peers(results, results.cells)]
+        lines += ["## Against our best single method", "", *_against_ours(results, halves)]
+    lines += ["## Other numbers", "", *_other_numbers(results)]
+    lines += ["## Which candidates the rule takes", "", *_wins(results)]
+    lines += ["## Cells in which the rule is more than 2 % worse than the best of the six", "", *_losses(results)]
+    lines += ["## Few samples of a rare class", "", *_imbalance(draws)] if draws else []
+    lines += ["## Networks", "", *_networks(networks)] if networks else []
+    lines += ["## All cells", "", *_all_cells(results)]
+    return "\n".join(lines)
+
+
+def _introduction(results: Results) -> list[str]:
+    splits = sorted({len(results.numbers[CHOSEN][cell]) for cell in results.cells})
+    zeros = {name: sum(results.mean(name, cell, "zeros") > 0 for cell in results.cells) for name in PEERS}
+    errors = {name: _total(results, name, "failed") for name in results.numbers if ": " not in name}
+    failed = ", ".join(f"{name} {int(n)}" for name, n in errors.items() if n and " or " not in name) or "none"
+    return [
+        "# A rule that chooses among calibrators",
+        "",
+        "Written by `python bench/best.py --cache FOLDER`.",
+        "",
+        f"{len(results.cells)} cells, each a data set and a classifier, with {splits[0]} to {splits[-1]} random splits. "
+        "In each split the same classifiers, fitted to the same five folds, are calibrated by all contestants. Our methods are "
+        'fitted to the pooled out-of-fold scores (`ensemble=False`, `floor="auto"`). A rule sees what probability each '
+        "candidate gives to the true class of these rows when it is fitted to four fifths of them.",
+        "",
+        "Log-losses count a probability of zero as 2.2e-16, for all contestants, as scikit-learn's `log_loss` does. Cells in "
+        "which a true class of a test row has such a probability: "
+        + "; ".join(f"{name} {n}" for name, n in zeros.items() if n)
+        + f". Fits that raised an error, whose scores are taken as they are: {failed}.",
+        "",
+        "Changes are differences of the logarithms of mean test losses, averaged over cells, in percent, with standard errors "
+        "over cells; negative numbers are in favour of the first.",
+        "",
+    ]
+
+
+def _total(results: Results, name: str, number: str) -> float:
+    return sum(rows[:, NUMBERS.index(number)].sum() for rows in results.numbers[name].values())
+
+
+def _rules(results: Results, cells: Sequence[Cell]) -> list[str]:
+    """Rules with all candidates; sets of candidates; ways of use."""
+    strongest = results.strongest(PEERS, cells)
+    single = results.strongest(results.singles(cells), cells)
+    headers = ("", f"against {strongest}", "against the best of the six in each cell", f"against {single}", "cells > 2 % worse")
+
+    def rows(names: Iterable[str]) -> Iterable[tuple[str, ...]]:
+        for name in names:
+            if not results.has(name, cells):
+                continue
+            best = _from_best_peer(results, name, cells)
+            yield (
+                f"**{name}**" if name == CHOSEN else name,
+                percent(results.log_ratios(name, strongest, cells)),
+                percent(best),
+                percent(results.log_ratios(name, single, cells)),
+                f"{(best > MARGIN).sum()} of {len(cells)}",
+            )
+
+    rules = [f"{rule}: {which}" for which in WITH_ALL_RULES for rule in RULES]
+    sets = [f"{rule}: {which}" for rule in ("argmin", "stacking") for which in SETS if which not in WITH_ALL_RULES]
+    ways = [f"{rule}: {which}{way}" for which in WITH_ALL_RULES for rule in ("argmin", "stacking") for way in WAYS[1:]]
+    lines = [
+        f"{len(cells)} cells. The strongest variant of scikit-learn here is {strongest}, our strongest single method {single}.",
+        "",
+        *table(headers, rows([*rules, *sets, *ways, *results.singles(cells), *PEERS, "none"])),
+    ]
+    if results.has(f"{REPEATED}: all", cells):
+        ratios = results.log_ratios(f"{REPEATED}: all", f"{ONCE}: all", cells)
+        lines += [
+            f"Three random divisions into folds instead of one, in the first split of each cell: {percent(ratios)} %.",
+            "",
+        ]
+    return lines
+
+
+def _from_best_peer(results: Results, name: str, cells: Iterable[Cell]) -> np.ndarray:
+    """The log-ratio of the losses of a contestant and of the best variant of scikit-learn in each cell."""
+    return np.array([np.log(results.mean(name, cell) / results.mean(results.best_of(PEERS, cell), cell)) for cell in cells])
+
+
+def _against_peers(results: Results, cells: Sequence[Cell]) -> list[str]:
+    data = [cell.data for cell in cells]
+    contestants = [name for name in (CHOSEN, f"{CHOSEN}{WAYS[1]}", "best") if results.has(name, cells)]
+    lines = [
+        f"{len(cells)} cells. One-sided t-tests that the mean log-ratio is below log 1.02, cells as units; p by Holm's method "
+        "for six comparisons. The last column has data sets as units, because cells of the same data are alike.",
+        "",
+    ]
+    for name in contestants:
+        tests = [non_inferiority(results.log_ratios(name, peer, cells), data, MARGIN, peer) for peer in PEERS]
+        adjusted, by_data = holm([each.p for each in tests]), holm([each.by_data for each in tests])
+        strongest = results.strongest(PEERS, cells)
+        rows = [
+            (
+                f"**{each.other}**" if each.other == strongest else each.other,
+                f"{100 * np.expm1(each.mean):+.1f} ± {100 * each.error:.1f}",
+                f"{100 * np.expm1(each.largest):+.1f}",
+                _small(p),
+                _small(q),
+            )
+            for each, p, q in zip(tests, adjusted, by_data, strict=True)
+        ]
+        lines += table((name, "change, %", "largest", "p", "p, data sets"), rows)
+    return lines
+
+
+def _small(p: float) -> str:
+    return f"{p:.1e}" if p < 0.001 else f"{p:.3f}"
+
+
+def _against_ours(results: Results, halves: dict[str, list[Cell]]) -> list[str]:
+    """The rule against each of our methods on the halves and on all cells, by ratios and by plain means of losses."""
+    parts = {**halves, "all cells": results.cells}
+    rows = []
+    for single in results.singles(results.cells):
+        ratios = [percent(results.log_ratios(CHOSEN, single, cells)) for cells in parts.values()]
+        rows.append((single, *ratios, f"{_plain(results, single):.4f}"))
+    rows.sort(key=lambda row: float(row[-1]))
+    headers = ("the rule against", *parts, "mean loss, all cells")
+    return [f"The mean loss of the rule over all cells is {_plain(results, CHOSEN):.4f}.", "", *table(headers, rows)]
+
+
+def _plain(results: Results, name: str, number: str = "nll") -> float:
+    return float(np.mean([results.mean(name, cell, number) for cell in results.cells]))
+
+
+def _other_numbers(results: Results) -> list[str]:
+    names = [CHOSEN, "best", *PEERS, *results.singles(results.cells), "none"]
+    rows = [
+        (
+            f"**{name}**" if name == CHOSEN else name,
+            f"{_plain(results, name):.4f}",
+            f"{np.exp(np.mean([np.log(results.mean(name, cell)) for cell in results.cells])):.4f}",
+            f"{_plain(results, name, 'brier'):.4f}",
+            f"{100 * _plain(results, name, 'ece'):.2f}",
+            f"{100 * _plain(results, name, 'accuracy'):.2f}",
+            f"{_plain(results, name, 'seconds'):.3f}",
+        )
+        for name in names
+        if results.has(name, results.cells)
+    ]
+    headers = ("", "log-loss", "its geometric mean", "Brier", "ECE, %", "accuracy, %", "seconds")
+    return [
+        "Means over cells. ECE has 15 bins of equal width, without correction. Seconds are those of the calibration in one "
+        "thread of a busy machine, without the classifiers; those of the rule are the sum over all candidates.",
+        "",
+        *table(headers, rows),
+    ]
+
+
+def _wins(results: Results) -> list[str]:
+    two, more = Counter[str](), Counter[str]()
+    for cell, wins in results.wins.items():
+        (two if cell.n_classes == 2 else more).update(wins)
+    rows = [
+        (name, *(f"{100 * c[name] / max(c.total(), 1):.1f}" if c[name] else "" for c in (two, more))) for name in CANDIDATES
+    ]
+    return [
+        "Percent of splits. With two classes `matrix` is the same map as `vector`, which comes first.",
+        "",
+        *table(("", f"two classes ({two.total()} splits)", f"more ({more.total()} splits)"), rows),
+    ]
+
+
+def _losses(results: Results) -> list[str]:
+    ratios = dict(zip(results.cells, _from_best_peer(results, CHOSEN, results.cells), strict=True))
+    worse = sorted((cell for cell in results.cells if ratios[cell] > MARGIN), key=lambda cell: -ratios[cell])
+    rows = [
+        (
+            cell.name,
+            f"{cell.n_train:,}",
+            str(cell.n_classes),
+            f"{results.mean(CHOSEN, cell):.4f}",
+            results.best_of(PEERS, cell).removeprefix("sklearn "),
+            f"{results.mean(results.best_of(PEERS, cell), cell):.4f}",
+            f"{100 * np.expm1(ratios[cell]):+.1f} ± {100 * _error(results, cell):.1f}",
+            reason(results, cell),
+        )
+        for cell in worse
+    ]
+    headers = ("cell", "n", "K", "rule", "best of the six", "its loss", "worse by, %", "reason")
+    return [
+        f"{len(worse)} of {len(results.cells)} cells. The best of six is chosen with the test rows, after the fact. Standard "
+        "errors are over splits. Reasons: *few rows*: the difference is within two of them; *ensemble*: the "
+        "same choice, its calibrator behind the mean of the five classifiers of the folds, is not worse by 2 %; *choice*: "
+        "another candidate would not have been worse by 2 %; *candidates*: none of them does as well.",
+        "",
+        *table(headers, rows),
+    ]
+
+
+def _error(results: Results, cell: Cell) -> float:
+    """The standard error over splits of the log-ratio to the best peer."""
+    column = NUMBERS.index("nll")
+    ours, theirs = (results.numbers[name][cell][:, column] for name in (CHOSEN, results.best_of(PEERS, cell)))
+    differences = ours / ours.mean() - theirs / theirs.mean()
+    return float(differences.std(ddof=1) / np.sqrt(len(differences))) if len(differences) > 1 else float("nan")
+
+
+def reason(results: Results, cell: Cell) -> str:
+    """Why the rule is worse than the best peer in a cell, as far as other contestants tell."""
+    peer = results.mean(results.best_of(PEERS, cell), cell)
+    candidates = members(SET, [name for name in CANDIDATES if cell in results.numbers.get(name, {})], cell.n_train)
+    found = []
+    if np.log(results.mean(CHOSEN, cell) / peer) < 2 * _error(results, cell):
+        found.append("few rows")
+    if np.log(results.mean(f"{CHOSEN}{WAYS[1]}", cell) / peer) <= MARGIN:
+        found.append("ensemble")
+    best = results.best_of(candidates, cell)
+    if np.log(results.mean(best, cell) / peer) <= MARGIN:
+        found.append(f"choice ({best} {results.mean(best, cell):.4f})")
+    elif "ensemble" not in found:
+        found.append("candidates")
+    return ", ".join(found)
+
+
+def _imbalance(draws: dict[str, dict[str, np.ndarray]]) -> list[str]:
+    rules = list(next(iter(draws.values())))
+    shares = {name: [f"{100 * np.mean(found[name] > np.log1p(WORSE)):.0f}" for found in draws.values()] for name in rules}
+    means = {name: [f"{100 * np.expm1(found[name].mean()):+.1f}" for found in draws.values()] for name in rules}
+    rows = [(name, *(f"{a} ({b})" for a, b in zip(shares[name], means[name], strict=True))) for name in rules]
+    n = len(next(iter(next(iter(draws.values())).values())))
+    return [
+        f"Percent of {n} draws of 200 samples, one in 51 of the second class, in which a rule is more than 5 % worse than "
+        "Platt scaling in test log-loss; in brackets its mean change in percent. `best_imbalance.py` has the distribution.",
+        "",
+        *table(("", *draws), rows),
+    ]
+
+
+def _networks(networks: dict[str, Measures]) -> list[str]:
+    found: dict[str, list[float]] = {}
+    wins: Counter[str] = Counter()
+    seconds: dict[int, list[float]] = {}
+    for measures in networks.values():
+        names = members(SET, measures.candidates, measures.held_out.shape[1])
+        places = [measures.candidates.index(name) for name in names]
+        held_out, on_test = measures.held_out[0][:, places], measures.on_test[0][:, places]
+        ts = mixture_loss(on_test, np.eye(len(names))[names.index("ts")])
+        for name, rule in RULES.items():
+            found.setdefault(f"{name}: {SET}", []).append(np.log(mixture_loss(on_test, rule(held_out, names)) / ts))
+        for i, name in enumerate(names):
+            found.setdefault(name, []).append(np.log(mixture_loss(on_test, np.eye(len(names))[i]) / ts))
+        wins[names[int(RULES[RULE](held_out, names).argmax())]] += 1
+        seconds.setdefault(len(measures.candidates), []).append(float(measures.seconds[places].sum()))
+    rows = []
+    for name, ratios in found.items():
+        test = non_inferiority(np.array(ratios), list(networks), NETWORK_MARGIN)
+        shown = f"**{name}**" if name == CHOSEN else name
+        rows.append((shown, percent(np.array(ratios)), f"{100 * np.expm1(test.largest):+.2f}", _small(test.p)))
+    return [
+        f"{len(networks)} networks, 5,000 validation images to fit to, and their test images. Changes of the NLL against "
+        f'temperature scaling; p is that of non-inferiority with a margin of 1 %. "{RULE}" chooses '
+        + ", ".join(f"{name} {n} times" for name, n in wins.most_common())
+        + ".",
+        "",
+        *table(("", "change, %", "largest", "p"), rows),
+    ]
+
+
+def _all_cells(results: Results) -> list[str]:
+    rows = [
+        (
+            cell.name,
+            "choosing" if cell in CHOOSING else "",
+            f"{cell.n_train:,}",
+            str(cell.n_classes),
+            str(len(results.numbers[CHOSEN][cell])),
+            f"{results.mean(CHOSEN, cell):.4f}",
+            results.wins[cell].most_common(1)[0][0],
+            f"{results.mean(results.best_of(PEERS, cell), cell):.4f}",
+            results.best_of(PEERS, cell).removeprefix("sklearn "),
+            f"{100 * (results.mean(CHOSEN, cell) / results.mean(results.best_of(PEERS, cell), cell) - 1):+.1f}",
+        )
+        for cell in sorted(results.cells, key=lambda cell: (cell.n_classes, cell.n_train, cell.name))
+    ]
+    headers = ("cell", "half", "n", "K", "splits", "rule", "most often", "best of six", "which", "change, %")
+    return table(headers, rows)
