@@ -302,9 +302,17 @@ def test_masked_classes_leave_out_what_cannot_mask():
     labels = np.where((LABELS == 3) & (np.arange(N) < 50), 0, LABELS)
     best = Best().fit(masked, labels)
     assert best.predict_proba(masked)[:50, 3].max() == 0
-    for name in best.selection_.left_out:
-        with pytest.raises(InputError):
+    assert {"bias", "vector", "matrix"} <= set(best.selection_.left_out)
+    for name in ("bias", "vector", "matrix"):
+        with pytest.raises(InputError) as refused:
             nishimori.calibrator(name).fit(masked, labels)
+        assert str(refused.value).rstrip(".") == best.selection_.left_out[name]
+
+
+def test_compare_says_what_was_chosen():
+    found = nishimori.compare(LOGITS, LABELS, methods=("adaptive", "best"))
+    chosen = Best().fit(LOGITS, LABELS).chosen_
+    assert f"The method best chose {chosen}, by its losses on folds of the validation data." in found.verdicts
 
 
 def test_a_file_keeps_the_map_and_the_scores(tmp_path):

@@ -17,7 +17,7 @@ from nishimori._calibrators.candidates import Contest, asked_candidates, usual_c
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_numbers
 from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
-from nishimori._calibrators.selection import NONE, CandidateScore, RowScores, Scoring, MethodSelection, Units, select
+from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
 from nishimori._methods.fitted_method import fit_checked
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits

@@ -11,6 +11,7 @@ from typing import Any, Unpack, cast
 from sklearn.base import clone
 
 from nishimori._calibrators.adaptive import AdaptiveConsistency
+from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.fixed import Uncalibrated, from_temperature
 from nishimori._calibrators.methods import calibrator
@@ -188,12 +189,18 @@ def _compare_methods(
             *filter(None, [caveat]),
             *([_NO_ERRORS] if isinstance(measured.data, Sketch) and of_several else []),
             *(found.recommendation.sentences if found.recommendation else ()),
+            *(_about_choice(name, each) for name, each in fitted.items() if isinstance(each, Best)),
             *filter(None, [found.about_classes, found.about_groups] if of_several else []),
             *(measured.about_scores(level) if of_several else []),
             *(_about_test(each, level) for each in tests.values()),
             *(f"{name} could not be fitted. {text}" for name, text in why.items()),
         ),
     )
+
+
+def _about_choice(name: str, best: Best) -> str:
+    """Which method `Best` has chosen."""
+    return f"The method {name} chose {best.chosen_}, by its losses on folds of the validation data."
 
 
 def calibrators_by_name(methods: Any, meaning: Mapping[str, Any], *, by_groups: bool, of_rows: bool) -> dict[str, Calibrator]:

@@ -42,7 +42,7 @@ def route_metadata(owner: Any, given: dict[str, Any]) -> Metadata:
 def by_name(
     estimator: Any, calibrator: Calibrator, sample_weight: Any, groups: Any, clusters: Any, params: dict[str, Any]
 ) -> Metadata:
-    """The arguments of `fit` without routing: weights to both, groups to the splitter and to `Best`, clusters to the calibrator."""
+    """The arguments of `fit` without routing: weights for both, groups for splitter and `Best`, clusters for the calibrator."""
     if getattr(calibrator, "by", None) == "groups":
         raise InputError(
             "calibrator",
