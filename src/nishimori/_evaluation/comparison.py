@@ -212,9 +212,11 @@ class Comparison:
             for each in self.methods
             if each.differences
         ]
+        if not rows:
+            return None
         names = (self._header(each, " in points" if each.in_percent else "") for each in self._shown)
         first = next(each.method for each in self.methods if each.scorecard is not None)
-        return Tabular((f"minus {first}", *names), rows) if rows else None
+        return Tabular((f"minus {first}", *names), rows)
 
     def _row(self, each: Compared, length: int) -> tuple[str, ...]:
         temperature = "" if each.temperature is None else value_with_error(each.temperature, each.temperature_se)
