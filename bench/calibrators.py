@@ -16,7 +16,7 @@ PYTHON is an interpreter that has probmetrics 1.3 (by default the running one, i
 scaling are then fitted to the same rows. Without it that part is left out.
 
 Writes calibrators.csv (one line per method and data set), calibrators_peers.csv and calibrators.md (tables) to the folder of
-results, and calibrators.png and which-calibrator.png to the folder of images.
+results, and calibrators.png to the folder of images.
 """
 
 import argparse
@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 
 import nishimori
-from calibrators_decision import decision
 from calibrators_peers import CHOSEN, SKIPPED, PeerRow, agreement, interpreter, section
 from calibrators_pictures import picture
 from calibrators_rows import Table, read
@@ -245,7 +244,6 @@ def main() -> None:
     rows.sort(key=lambda row: list(METHODS).index(row.method))  # the order of the tables
     (options.out / "calibrators.md").write_text(report(rows, section(peers)), encoding="utf-8")
     picture(rows, options.images / "calibrators.png")
-    decision(rows, options.images / "which-calibrator.png")
 
 
 if __name__ == "__main__":

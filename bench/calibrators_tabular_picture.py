@@ -8,7 +8,6 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 
-from calibrators_decision import signed
 from calibrators_tabular_tables import Divisions, against_none
 from nishimori.plot._style import COLORS, HUES
 
@@ -57,3 +56,9 @@ def draw(ax: Any, values: np.ndarray, methods: Sequence[str], models: Sequence[s
     ax.tick_params(which="minor", length=0)
     for spine in ax.spines.values():
         spine.set_visible(False)
+
+
+def signed(value: float, digits: int) -> str:
+    """With a minus sign that is as wide as a plus sign; zero without a sign."""
+    text = f"{value:+.{digits}f}".replace("-", "−")
+    return f"{0:.{digits}f}" if float(text[1:]) == 0 else text

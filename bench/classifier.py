@@ -45,14 +45,14 @@ FLOORS = {"chosen": "auto", "0.05": 0.05, "0.01": 0.01, "1e-6": 1e-6, "2e-16": 2
 def variants(name, model):
     """What is compared, by name."""
     made = {
-        "pooled": CalibratedClassifier(model),
-        "ensemble": CalibratedClassifier(model, ensemble=True),
+        "pooled": CalibratedClassifier(model, "adaptive"),
+        "ensemble": CalibratedClassifier(model, "adaptive", ensemble=True),
         "scikit-learn, pooled": CalibratedClassifierCV(model, method="temperature", ensemble=False),
         "scikit-learn, ensemble": CalibratedClassifierCV(model, method="temperature", ensemble=True),
     }
     if name in WITH_PROBABILITIES:
         floors = {each: value for each, value in FLOORS.items() if each != "chosen"}
-        made |= {f"floor {each}": CalibratedClassifier(model, floor=f) for each, f in floors.items()}
+        made |= {f"floor {each}": CalibratedClassifier(model, "adaptive", floor=f) for each, f in floors.items()}
     return made
 
 
