@@ -23,6 +23,7 @@ from sklearn.model_selection import StratifiedKFold
 import nishimori
 from best_cells import N_FOLDS, Cell, Scores, load_scores
 from nishimori import CalibratedClassifier
+from nishimori._calibrators.rescue import fit_always
 from nishimori._fit.floors import choose_floor
 from nishimori._rows.entry import open_rows
 from nishimori.errors import NishimoriError
@@ -103,10 +104,7 @@ class Pooled:
         calibrator = nishimori.calibrator(name).set_params(input="probabilities" if self.is_probability else "logits")
         if name != "none":
             calibrator.set_params(floor=self.floor)
-        try:
-            log = calibrator.fit(self.scores, self.labels).predict_log_proba(new)
-        except (NishimoriError, ValueError, np.linalg.LinAlgError):
-            log = np.log(uncalibrated(new, len(self.labels), is_probability=self.is_probability))
+        log = fit_always(calibrator, self.scores, self.labels).predict_log_proba(new)
         return log[np.arange(len(labels)), labels]
 
     def held_out(self, names: list[str], n_repeats: int = 1) -> tuple[np.ndarray, np.ndarray]:
