@@ -443,7 +443,7 @@ def test_it_runs_in_every_command_of_the_shell(module, place):
     told = run("report val.npz test.npz --methods vector,margin_temperature:MarginScaling --json")
     rows = {each["title"]: each for each in json.loads(told.out)["methods"]}
     assert rows["margin"]["nll"] == pytest.approx(expected, rel=1e-6)
-    assert {"No calibration", "vector"} < rows.keys()
+    assert {"No calibration", "Vector scaling (vector)"} < rows.keys()
 
 
 def test_it_is_in_the_tables_of_the_report(fitted, module):

@@ -273,6 +273,16 @@ def test_an_unknown_row_is_refused(found):
         found["isotonic"]
 
 
+def test_an_infinite_loss_is_not_called_the_lowest():
+    masked = LOGITS.copy()
+    masked[0, LABELS[0]] = -np.inf
+    found = compare(masked, LABELS, methods=("none", "ec"))
+    assert np.isinf(found["none"].scorecard.nll)
+    assert not any(each.startswith("The NLL is lowest") for each in found.verdicts)
+    assert found.recommendation.simplest.nll_percent is None
+    assert found.recommendation.best is found.recommendation.action is None
+
+
 def test_temperature_scaling_alone_is_a_comparison_of_one():
     found = compare(*VALIDATION, methods=(TemperatureScaling(),))
     assert [each.method for each in found] == ["ts"]

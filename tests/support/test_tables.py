@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from nishimori._support.tables import Tabular, value_with_error
+from nishimori._support.tables import Tabular, signed, value_with_error
 
 TABLE = Tabular(("method", "T", "ECE"), (("none", "1", "7 %"), ("a|b_c", "1.61 ± 0.04", "<1 & $2 \\x")))
 
@@ -60,3 +60,11 @@ def test_html_shows_markup_as_text():
 )
 def test_digits_follow_the_error(value, error, text):
     assert value_with_error(value, error) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-28.4, "−28"), (-3.04, "−3.0"), (12.6, "+13"), (0.123, "+0.12"), (-0.021, "−0.02"), (0.0, "0"), (-0.001, "0")],
+)
+def test_a_change_has_a_sign_and_few_digits(value, text):
+    assert signed(value) == text

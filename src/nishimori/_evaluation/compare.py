@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import signature
 from itertools import permutations
+from math import isfinite
 from numbers import Real
 from typing import Any, Unpack, cast
 
@@ -420,7 +421,10 @@ class _MeasuredMethod:
         """Which method has the lowest NLL and the lowest ECE, which ones have a significantly higher one, and the error."""
         said = []
         for metric, title in (("nll", "NLL"), ("ece", "ECE")):
-            best = min(self.cards, key=lambda name: getattr(self.cards[name], metric))
+            values = {name: card[metric].value for name, card in self.cards.items() if isfinite(card[metric].value)}
+            if not values:  # as of losses where a true class is masked
+                continue
+            best = min(values, key=lambda name: values[name])
             others = {name: self.difference(best, name, metric) for name in self.cards if name != best}
             known = {name: each.p_value for name, each in others.items() if each is not None and each.p_value is not None}
             worse = [name for name, p in known.items() if p < 1 - level]

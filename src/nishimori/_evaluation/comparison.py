@@ -176,7 +176,7 @@ class Comparison:
         parts = []
         for row, gaps in found:
             when = "as it is" if is_as_is(row) else f"after {row.method}"
-            worst, number = gaps.worst_first[0], f"{len(gaps.off) or 'none'} of {len(gaps)} gaps"
+            worst, number = gaps.worst_first[0], f"{len(gaps.off) or 'none'} of {len(gaps)} gap{'s' * (len(gaps) > 1)}"
             are = "are" if len(gaps.off) > 1 else "is"
             side = "above" if worst.gap >= 0 else "below"
             largest = f"{noun} {worst.name}: confidence {100 * abs(worst.gap):.1f} points {side} accuracy"
