@@ -95,8 +95,9 @@ def test_two_classes_have_the_targets_of_platt():
 def test_masked_classes_have_no_share_of_the_smoothed_labels_and_no_probability():
     masked = LOGITS.copy()
     masked[np.arange(0, 60, 3), LOGITS.argmin(axis=1)[::3]] = -np.inf
-    ts = TemperatureScaling(smooth_labels=True).fit(masked, RIGHT)
-    assert ts.temperature_ == pytest.approx(smoothed_ts(masked, RIGHT), rel=1e-6)
+    labels = np.where(np.isinf(masked[np.arange(60), LABELS]), RIGHT, LABELS)
+    ts = TemperatureScaling(smooth_labels=True).fit(masked, labels)
+    assert ts.temperature_ == pytest.approx(smoothed_ts(masked, labels), rel=1e-6)
     assert (ts.predict_proba(masked)[np.isinf(masked)] == 0).all()
     wrong = np.where(np.isinf(masked).any(axis=1), np.isinf(masked).argmax(axis=1), (RIGHT + 1) % 4)
     with pytest.raises(InputError, match="not name a masked class"):
