@@ -334,3 +334,10 @@ except ModuleNotFoundError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ("nishimori.torch needs torch, which is not installed. Run `pip install 'nishimori[torch]'`.")
+
+
+def test_a_network_is_calibrated_by_a_method_that_is_finished_by_ec():
+    calibrated = calibrate(nn.Identity(), LOADER, method="vector+ec")
+    fitted = nishimori.Consistent("vector").fit(LOGITS, LABELS)
+    assert calibrated.method == "vector+ec"
+    np.testing.assert_allclose(calibrated.predict_proba(Z), fitted.predict_proba(LOGITS), atol=1e-6)
