@@ -345,11 +345,28 @@ def test_a_class_that_some_folds_do_not_have_is_no_obstacle():
     assert np.isfinite(finished.predict_log_proba(LOGITS)).all()
 
 
-def test_samples_that_are_all_right_have_no_temperature_and_a_warning():
-    easy = 5.0 * np.eye(K)[LABELS] + 0.1 * LOGITS
-    with pytest.warns(InputWarning):
-        finished = Consistent("isotonic").fit(easy, LABELS)
-    assert np.isfinite(finished.predict_proba(easy)).all()
+EASY = 5.0 * np.eye(K)[LABELS] + 0.1 * LOGITS
+HARD = [(EASY, LABELS), (EASY[:20], LABELS[:20]), (LOGITS, (LOGITS.argmax(axis=1) + 1) % K), (np.zeros((40, K)), LABELS[:40])]
+
+
+@pytest.mark.parametrize("name", ["vector", "matrix", "isotonic", "ensemble", "ec", "bias"])
+@pytest.mark.parametrize("data", HARD, ids=["all right", "few", "all wrong", "equal scores"])
+@pytest.mark.filterwarnings("ignore::nishimori.errors.InputWarning", "ignore::nishimori.errors.FewErrorsWarning")
+def test_valid_data_are_never_refused(name, data, tmp_path):
+    finished = Consistent(name).fit(*data)
+    p = finished.predict_proba(data[0])
+    assert np.isfinite(p).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    finished.save(tmp_path / "c.json")
+    np.testing.assert_array_equal(nishimori.load(tmp_path / "c.json").predict_proba(data[0]), p)
+
+
+def test_where_all_held_out_samples_are_right_confidence_is_almost_that_and_a_warning_says_so():
+    with pytest.warns(InputWarning, match="'ec' has no solution in the predictions for held-out samples"):
+        finished = Consistent("isotonic").fit(EASY, LABELS)
+    expected = held_out(nishimori.Isotonic, EASY, LABELS, fold_numbers(LABELS, 10))
+    confidence = reference.softmax(expected, finished.ec_temperature_).max(axis=1).mean()
+    assert confidence == pytest.approx((N + 0.5) / (N + 1), rel=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::nishimori.errors.FewErrorsWarning", "ignore::nishimori.errors.InputWarning")
@@ -360,3 +377,14 @@ def test_fewer_samples_or_clusters_than_ten_are_as_many_folds():
     clusters = np.arange(N) % 6
     found = [Consistent("ts", cv=cv).fit(LOGITS, LABELS, clusters=clusters).ec_temperature_ for cv in (None, 6)]
     assert found[0] == found[1]
+
+
+def test_a_single_sample_is_rescued_where_folds_of_a_classifier_are_calibrated():
+    features = np.random.default_rng(0).normal(size=(30, 3))
+    labels = (features[:, 0] + np.random.default_rng(1).normal(size=30) > 0).astype(int)
+    pairs = [(np.delete(np.arange(30), [i]), np.array([i])) for i in range(3)]
+    with pytest.warns(InputWarning):
+        classifier = CalibratedClassifier(LogisticRegression(), calibrator="vector+ec", cv=pairs, ensemble=True).fit(
+            features, labels
+        )
+    assert np.isfinite(classifier.predict_proba(features)).all()

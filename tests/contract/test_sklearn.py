@@ -218,9 +218,7 @@ EXPECTED_FAILURES = {
     | {"check_n_features_in_after_fitting": OPEN, "check_positive_only_tag_during_fit": OPEN},
     VectorScaling: OF_AFFINE,
     MatrixScaling: OF_AFFINE,
-    Consistent: OF_AFFINE
-    | {"check_transformer_data_not_an_array": CHANCE, "check_transformer_general": CHANCE}
-    | {"check_transformer_preserve_dtypes": CHANCE, "check_sample_weight_equivalence_on_dense_data": FOLDS},
+    Consistent: OF_ALL | {"check_sample_weight_equivalence_on_dense_data": FOLDS},
     BiasCorrected: OF_BOTH_METHODS
     | {"check_fit2d_1sample": CHANCE, "check_fit_idempotent": CHANCE, "check_sample_weight_equivalence_on_dense_data": COPIES}
     | {"check_n_features_in_after_fitting": CHANCE, "check_classifiers_one_label_sample_weights": LEARNS}

@@ -10,12 +10,12 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_maps, mapped_logits, out_of_fold_logits
-from nishimori._calibrators.fixed import Uncalibrated
 from nishimori._calibrators.methods import inner_name, new_calibrator
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.parameters import refuse_sketch
+from nishimori._calibrators.rescue import fit_always
 from nishimori._methods.built_in import FINISHED
-from nishimori._methods.fitted_method import fit_checked, own_parameters, plain
+from nishimori._methods.fitted_method import own_parameters, plain
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
@@ -25,8 +25,8 @@ from nishimori._sums.moments import Measure
 from nishimori._sums.observables import Confidence
 from nishimori._support.arrays import HostArray
 from nishimori._support.numbers import whole
-from nishimori._support.warnings import collect_notices, notice
-from nishimori.errors import InputError, InputWarning, NoTemperatureError
+from nishimori._support.warnings import collect_notices
+from nishimori.errors import DegenerateDataError, InputError
 from nishimori.maps.map import Map
 from nishimori.maps.tempered import temper
 
@@ -91,6 +91,10 @@ class Consistent(Calibrator):
     this change is the one that leaving out the fold alone makes, so that no method is fitted a second time. The error has
     cv − 1 degrees of freedom. With ``counts`` it is not known, because a row stands for several samples, and all of these are
     in one fold.
+
+    Valid data are never refused. Where the method has no solution, temperature scaling with smoothed labels takes its place,
+    and is `calibrator_`; where EC has none, as where all held-out samples are right, mean confidence is (right + ½)/(n + 1);
+    and where the answers are not better than chance, all classes are equally probable. A warning says so.
 
     Folds are made of samples in memory. Of more than 2²⁶ logits, a random part chooses the temperature; the method itself is
     fitted to all samples, which are read in blocks if it can do that.
@@ -164,7 +168,7 @@ class Consistent(Calibrator):
         samples = replace(collect_samples(data), counts=counts)
         folds = samples.folds(self._n_folds(samples))
         with collect_notices():  # the fit to all samples says what there is to say of the data
-            maps = fold_maps(samples, folds, lambda rows, _: _fit_inner(made, rows, counts=counts).map_)
+            maps = fold_maps(samples, folds, lambda rows, where: _fit_inner(made, rows, where, counts=counts).map_)
         floor = floor_in(data) if is_auto(self.floor) else self.floor
         fitted = _fit_inner(_told(made, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
         held_out = out_of_fold_logits(samples, folds, maps)
@@ -242,7 +246,7 @@ class Consistent(Calibrator):
         """The number of folds; refuses data of which nothing can be held out."""
         what = "samples" if samples.clusters is None else "clusters"
         if samples.n_units < 2:
-            raise InputError(
+            raise DegenerateDataError(
                 "X", f"have at least two {what}, one of which is held out", got=f"1 {what[:-1]}", remedy=f"Add {what}."
             )
         return min(FOLDS, samples.n_units) if self.cv is None else self.cv
@@ -288,20 +292,16 @@ def _is_same(one: Any, other: Any) -> bool:
     return bool(np.array_equal(np.asarray(one, dtype=object), np.asarray(other, dtype=object)))
 
 
-def _fit_inner(calibrator: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
-    """A copy of the calibrator that is fitted to some rows."""
+def _fit_inner(calibrator: Calibrator, data: Rows, where: str = "", *, counts: bool) -> Calibrator:
+    """A copy of the calibrator that is fitted to some rows, or one of smoothed labels where it has no solution."""
     made = new_calibrator(calibrator, "calibrator")
     options = {"counts": True} if counts and "counts" in signature(made.fit).parameters else {}
-    return fit_checked(made, data, **options)
+    return fit_always(made, data, where=where, **options)
 
 
 def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:
-    """Expectation consistency for held-out predictions; where it has no temperature, T = 1 and a warning."""
-    try:
-        return ExpectationConsistency().fit(data, counts=counts)
-    except NoTemperatureError as error:
-        notice(f"The map is not followed by a temperature. {error.why}", InputWarning)
-        return Uncalibrated().fit(data)
+    """Expectation consistency for held-out predictions, with smoothed labels where it has no temperature."""
+    return fit_always(ExpectationConsistency(), data, where="the predictions for held-out samples", counts=counts)
 
 
 @dataclass(frozen=True, eq=False)
