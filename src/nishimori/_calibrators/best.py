@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from inspect import signature
 from numbers import Integral
 from typing import Any, Self, get_args
 
@@ -15,10 +14,11 @@ from sklearn.model_selection import check_cv
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.candidates import Contest, asked_candidates, usual_candidates
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_numbers
+from nishimori._calibrators.methods import set_common
 from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._calibrators.rescue import NO_SOLUTION, fit_always, rescue
 from nishimori._calibrators.selection import NONE, CandidateScore, MethodSelection, RowScores, Scoring, Units, select
-from nishimori._methods.fitted_method import fit_checked
+from nishimori._methods.fitted_method import counts_option, fit_checked
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.array_rows import ArrayRows
@@ -168,7 +168,7 @@ class Best(Calibrator):
         contest = self._contest(data, samples, len(folds))
         selection = self._select(contest, samples, folds, counts=counts, seed=seed)
         chosen = clone(contest.calibrators[selection.chosen])
-        chosen.set_params(input=self.input, classes=self.classes, floor=floor_in(data))
+        chosen = set_common(chosen, input=self.input, classes=self.classes, floor=floor_in(data))
         chosen = _fit_chosen(chosen, data, counts=counts)
         n_samples = chosen.n_samples_
         assert n_samples is not None
@@ -230,7 +230,7 @@ class Best(Calibrator):
                 left_out[name] = f"{seconds:g} s had passed"
                 continue
             copies = [clone(each) for _ in folds]
-            options = _accepted(each, counts=counts)
+            options = counts_option(each, counts=counts)
             try:
                 with collect_notices():
                     made = [
@@ -290,17 +290,12 @@ def _fit_chosen(chosen: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
 
     What methods warn of, such as few samples of a class, has been measured out of fold; that there is no solution is told.
     """
-    options = _accepted(chosen, counts=counts)
+    options = counts_option(chosen, counts=counts)
     try:
         with collect_notices():
             return fit_checked(chosen, data, **options)
     except NO_SOLUTION as error:
         return rescue(chosen, error, data, **options)
-
-
-def _accepted(calibrator: Calibrator, *, counts: bool) -> dict[str, Any]:
-    """What `fit` of a calibrator takes of what was said about the weights."""
-    return {"counts": True} if counts and "counts" in signature(calibrator.fit).parameters else {}
 
 
 def _scores(

@@ -10,12 +10,12 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_maps, mapped_logits, out_of_fold_logits
-from nishimori._calibrators.methods import inner_name, new_calibrator
+from nishimori._calibrators.methods import inner_name, new_calibrator, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._calibrators.rescue import fit_always
 from nishimori._methods.built_in import FINISHED
-from nishimori._methods.fitted_method import own_parameters, plain
+from nishimori._methods.fitted_method import counts_option, own_parameters, plain
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
@@ -170,7 +170,7 @@ class Consistent(Calibrator):
         with collect_notices():  # the fit to all samples says what there is to say of the data
             maps = fold_maps(samples, folds, lambda rows, where: _fit_inner(made, rows, where, counts=counts).map_)
         floor = floor_in(data) if is_auto(self.floor) else self.floor
-        fitted = _fit_inner(_told(made, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
+        fitted = _fit_inner(set_common(made, input=self.input, classes=self.classes, floor=floor), data, counts=counts)
         held_out = out_of_fold_logits(samples, folds, maps)
         last = _fit_ec(samples.rows_with(held_out), counts=counts)
         temperature, error = last.temperature_, None
@@ -210,7 +210,7 @@ class Consistent(Calibrator):
                 "calibrator", "be a method that is fitted", got=repr(made.method_name), remedy="Use ExpectationConsistency."
             )
         # Rows of folds are logits, whose probabilities have been raised to the floor before.
-        return _told(made, input="logits", classes=self.classes, floor=None)
+        return set_common(made, input="logits", classes=self.classes, floor=None)
 
     def _describe(self, fitted: Calibrator, temperature: float, error: float | None) -> Self:
         self.calibrator_ = fitted
@@ -268,7 +268,7 @@ class Consistent(Calibrator):
         super().restore(record)
         values = dict(record.provenance.estimates or {})
         temperature, error = values.pop("ec_temperature", 1.0), values.pop("ec_temperature_se", None)
-        made = _told(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
+        made = set_common(new_calibrator(self.calibrator, "calibrator"), **record.common_parameters)
         inner = replace(
             record.provenance,
             method=made.method_name,
@@ -280,13 +280,6 @@ class Consistent(Calibrator):
         return self._describe(fitted, temperature, error)
 
 
-def _told(calibrator: Calibrator, **common: Any) -> Calibrator:
-    """The calibrator with these parameters, of which one of somebody's own need not have all."""
-    known = calibrator.get_params(deep=False)
-    found: Calibrator = calibrator.set_params(**{name: value for name, value in common.items() if name in known})
-    return found
-
-
 def _is_same(one: Any, other: Any) -> bool:
     """Whether two values of a parameter are equal; they may be lists or arrays."""
     return bool(np.array_equal(np.asarray(one, dtype=object), np.asarray(other, dtype=object)))
@@ -295,8 +288,7 @@ def _is_same(one: Any, other: Any) -> bool:
 def _fit_inner(calibrator: Calibrator, data: Rows, where: str = "", *, counts: bool) -> Calibrator:
     """A copy of the calibrator that is fitted to some rows, or one of smoothed labels where it has no solution."""
     made = new_calibrator(calibrator, "calibrator")
-    options = {"counts": True} if counts and "counts" in signature(made.fit).parameters else {}
-    return fit_always(made, data, where=where, **options)
+    return fit_always(made, data, where=where, **counts_option(made, counts=counts))
 
 
 def _fit_ec(data: Rows, *, counts: bool) -> Calibrator:

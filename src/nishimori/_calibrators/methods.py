@@ -100,6 +100,13 @@ def new_calibrator(given: Any, name: str) -> Calibrator:
     raise InputError(name, "be the name of a method, such as 'ec', or a calibrator", got=f"{given!r:.60}")
 
 
+def set_common(calibrator: Calibrator, **common: Any) -> Calibrator:
+    """The calibrator with other common parameters, such as ``input``, of which one of somebody's own need not have all."""
+    known = calibrator.get_params(deep=False)
+    found: Calibrator = calibrator.set_params(**{name: value for name, value in common.items() if name in known})
+    return found
+
+
 def _refuse_class(given: Any, name: str) -> None:
     """Refuse a class of calibrators where one of its calibrators is meant."""
     if isinstance(given, type) and issubclass(given, Calibrator):

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from inspect import signature
 from itertools import permutations
 from math import isfinite
 from numbers import Real
@@ -31,7 +30,7 @@ from nishimori._evaluation.scorecard import Scorecard, scorecards
 from nishimori._fit.adaptive import match_both
 from nishimori._fit.floors import MAY_BE_AUTO, open_rows_to_fit, with_floor
 from nishimori._fit.match import Match
-from nishimori._methods.fitted_method import check_constructor, fit_checked
+from nishimori._methods.fitted_method import check_constructor, counts_option, fit_checked
 from nishimori._rows.labels import Classes
 from nishimori._rows.options import RowOptions, takes_rows
 from nishimori._rows.rows import Rows, counts_in, floor_in, groups_in, is_rows
@@ -324,8 +323,7 @@ def _fit(method: Calibrator, data: Rows, matched: Match, *, counts: bool) -> Cal
         return method.adopt(data, data, matched, 1)
     if type(method) is ExpectationConsistency and method.top_n == 1 and not method.smooth_labels:
         return method.adopt(data, data, matched, 0)
-    options = {"counts": counts} if "counts" in signature(method.fit).parameters else {}
-    return fit_checked(method, data, **options)
+    return fit_checked(method, data, **counts_option(method, counts=counts))
 
 
 def _fit_methods(

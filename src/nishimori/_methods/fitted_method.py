@@ -271,6 +271,11 @@ def fit_checked(method: M, *data: Any, **options: Any) -> M:
     return cast("M", found)
 
 
+def counts_option(method: FittedMethod, *, counts: bool) -> dict[str, bool]:
+    """What `fit` of a method is told if weights are numbers of samples: nothing where it has no standard error."""
+    return {"counts": True} if counts and "counts" in signature(method.fit).parameters else {}
+
+
 @dataclass(frozen=True)
 class _CheckClaims:
     """The pass that checks what a map claims, and sums nothing."""
