@@ -271,7 +271,7 @@ def fit_checked(method: M, *data: Any, **options: Any) -> M:
     return cast("M", found)
 
 
-def counts_option(method: FittedMethod, *, counts: bool) -> dict[str, bool]:
+def counts_option(method: FittedMethod, *, counts: bool) -> dict[str, Any]:
     """What `fit` of a method is told if weights are numbers of samples: nothing where it has no standard error."""
     return {"counts": True} if counts and "counts" in signature(method.fit).parameters else {}
 
