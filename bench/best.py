@@ -13,7 +13,7 @@ other. The bundled networks and a simulation of a rare class come last. Writes b
 import argparse
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from best_cells import CELLS, Cell
@@ -33,13 +33,13 @@ QUICK_CELLS = (
 )
 
 
-def measure(cells: Iterable[Cell], n_splits: int, cache: Path) -> None:
+def measure(cells: Iterable[Cell], n_splits: int, cache: Path, kinds: Sequence[str] = ("peers", "ours")) -> None:
     """Fit what the folder ``cache`` does not have."""
     start, done = time.perf_counter(), 0
     for until in [each for each in ROUNDS if each < n_splits] + [n_splits]:
         for cell in cells:
             for split in range(done, min(until, cell.n_splits)):
-                for kind in ("peers", "ours"):
+                for kind in kinds:
                     load_measures(cell, split, cache, kind)
             print(f"{time.perf_counter() - start:.0f} s: {cell.name}, {min(until, cell.n_splits)} splits", flush=True)
         done = until
@@ -51,6 +51,9 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True, help="folder of scores and measured values")
     parser.add_argument("--quick", action="store_true", help="a few cells, splits and draws")
     parser.add_argument("--again", action="store_true", help="measure our methods again")
+    parser.add_argument(
+        "--peers-only", action="store_true", help="fit classifiers and peers, for later runs, and write nothing"
+    )
     parser.add_argument("--tables-only", action="store_true", help="from what the cache has")
     parser.add_argument("--splits", type=int, default=20, help="at most so many per cell")
     parser.add_argument("--draws", type=int, default=150, help="of the simulation of a rare class")
@@ -59,6 +62,9 @@ def main() -> None:
     cells, n_splits, names, draws = CELLS, options.splits, data.names(), options.draws
     if options.quick:
         cells, n_splits, names, draws = list(QUICK_CELLS), 2, QUICK, 2
+    if options.peers_only:
+        measure(cells, n_splits, options.cache, ("peers",))
+        return
     if options.again:
         for kind in ("ours", "networks", "imbalance"):
             shutil.rmtree(options.cache / kind, ignore_errors=True)
