@@ -1,6 +1,7 @@
 """The choice among calibrators, compared with cross-validation that is written out by hand."""
 
 import json
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -332,10 +333,18 @@ def test_the_table_shows_what_was_chosen_and_what_it_is_worth():
     assert lines[0].split()[0] == "method"
     assert [line.split()[0] for line in lines[2:5]] == ["none", "ts", "vector"]
     assert lines[4].endswith("chosen")
+    assert "vector: a factor and a shift per class, penalised: classes on different scales." in str(selection)
     assert "optimistic" in str(selection)
     assert "<table>" in selection._repr_html_()
     with pytest.raises(InputError, match="The candidate must be one of none, ts, vector"):
         selection["ec"]
+
+
+def test_the_page_about_choosing_a_method_names_all_candidates_in_their_order():
+    page = (Path(__file__).parents[2] / "docs" / "which_calibrator.md").read_text(encoding="utf-8")
+    table = page.partition("## What")[2].partition("## ")[0]
+    places = [table.index(f'`"{each.name}"`') for each in TABLE]
+    assert places == sorted(places)
 
 
 def test_one_temperature_keeps_its_standard_error():

@@ -70,6 +70,11 @@ TABLE = (
 """The candidates in the order of simplicity."""
 
 
+def reason(name: str) -> str:
+    """Which fault of a model a candidate mends; empty for a method that is not in the table."""
+    return next((each.why for each in TABLE if each.name == name), "")
+
+
 @dataclass(frozen=True)
 class Contest:
     """Unfitted calibrators by name, in the order of simplicity, and why others were left out."""

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from nishimori._calibrators.candidates import reason
 from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.reliability import uniform_edges
 from nishimori._support.arrays import HostArray
@@ -155,7 +156,8 @@ class MethodSelection:
     @property
     def notes(self) -> tuple[str, ...]:
         """What has to be known about the table."""
-        found = [
+        found = [f"{self.chosen}: {why}." for why in [reason(self.chosen)] if why]
+        found += [
             f"Scored on {self.n_samples} samples in {self.n_folds} folds that the methods were not fitted to. The lowest of "
             "several scores is optimistic: measure the chosen method on other data. Folds share samples, so the standard "
             "errors are somewhat too small."
