@@ -71,6 +71,41 @@ def test_parameters_are_as_many_as_published(name, n_classes):
     assert round(found / 1e6, 2) == millions
 
 
+def test_a_wider_resnet_has_multiples_of_the_channels():
+    network = models.build("resnet20", n_classes=10, width=3)
+    assert [network.get_parameter(f"layer{i}.0.conv2.weight").shape[0] for i in (1, 2, 3)] == [48, 96, 192]
+    assert network(drawn(2, 3, 32, 32)).shape == (2, 10)
+
+
+def test_dropout_is_in_every_block_and_before_the_linear_layer_in_training_only():
+    network = models.build("resnet20", n_classes=10, dropout=0.3)
+    assert sum(isinstance(each, nn.Dropout) for each in network.modules()) == 10
+    assert list(network.state_dict()) == list(models.build("resnet20", n_classes=10).state_dict())
+    images = drawn(2, 3, 32, 32)
+    with torch.inference_mode():
+        network.train()
+        assert not torch.equal(network(images), network(images))
+        network.eval()
+        assert torch.equal(network(images), network(images))
+    block = network.layer1[0]
+    seen = []
+    block.conv2.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    network.train()(images)
+    kept = seen[0][seen[0] > 0]
+    block.drop.eval()
+    network(images)
+    assert 0.2 < 1 - len(kept) / (seen[1] > 0).sum() < 0.4
+
+
+def test_a_variation_is_refused_where_there_is_none():
+    with pytest.raises(InputError, match="Only ResNets have a width, and 'vgg19' is none"):
+        models.build("vgg19", n_classes=10, width=2)
+    with pytest.raises(InputError, match="`width` must be a whole number of at least 1"):
+        models.build("resnet20", n_classes=10, width=0)
+    with pytest.raises(InputError, match="`dropout` must lie between 0 and 1"):
+        models.build("resnet20", n_classes=10, dropout=1.5)
+
+
 @pytest.mark.parametrize("n_classes", [2, 100])
 @pytest.mark.parametrize("name", models.names())
 def test_every_network_gives_a_row_of_finite_logits_for_each_image(name, n_classes):

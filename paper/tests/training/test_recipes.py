@@ -63,6 +63,16 @@ def test_the_recipes_are_those_of_the_papers_code():
         )
 
 
+def test_settings_of_the_papers_networks_are_those_that_their_files_hold():
+    """Files of logits written before there was label smoothing must still be recognised."""
+    old = {"dataset", "model", "epochs", "batch", "learning_rate", "momentum", "nesterov", "weight_decay"}
+    old |= {"schedule", "warmup", "augment", "fraction"}
+    assert all(set(each.settings()) == old for each in recipes())
+    other = replace(recipe("cifar10", "resnet20"), mixup=0.2, width=2)
+    assert set(other.settings()) == old | {"mixup", "width"}
+    assert other.variation == {"width": 2}
+
+
 def test_every_recipe_names_a_network_that_there_is():
     assert len(recipes()) == 9
     for each in recipes():

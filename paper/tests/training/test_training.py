@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import beta, kstest
 from small_training import CPU, RECIPE, all_seen, bits, image_set, run, same, seen
 from torch import nn
 from torch.nn import functional
@@ -37,18 +38,24 @@ def unstopped():
         Recipe("svhn", "resnet20", epochs=2, batch=16, augment=False, learning_rate=0.02),
         Recipe("cifar10", "resnet20", epochs=2, batch=16, learning_rate=0.02, weight_decay=0.1),
         Recipe("cifar100", "resnet20-conv", epochs=2, batch=8, nesterov=True, schedule="cosine", warmup=1, learning_rate=0.02),
+        Recipe("svhn", "resnet20", epochs=2, batch=16, learning_rate=0.02, label_smoothing=0.3, width=2),
+        Recipe("cifar10", "resnet20-conv", epochs=1, batch=16, learning_rate=0.02, label_smoothing=0.1, mixup=0.5),
     ],
-    ids=lambda each: each.name,
+    ids=lambda each: f"{each.name}-{each.mixup}",
 )
 def test_training_is_a_plain_loop(a_recipe):
     of = image_set(38, name=a_recipe.dataset)
     training = Training(a_recipe, of, seed=3, settings=Settings())
-    network = models.build(a_recipe.model, n_classes=10)
+    network = models.build(a_recipe.model, n_classes=10, **a_recipe.variation)
     network.load_state_dict(training.network.state_dict())
     shown = []
     training.run(
         lambda at: shown.append(
-            (at.order.clone(), Views(at.views.top.clone(), at.views.left.clone(), at.views.mirrored.clone()))
+            (
+                at.order.clone(),
+                Views(at.views.top.clone(), at.views.left.clone(), at.views.mirrored.clone()),
+                at.shares.tolist(),
+            )
         )
     )
 
@@ -63,16 +70,19 @@ def test_training_is_a_plain_loop(a_recipe):
     )
     steps = 38 // a_recipe.batch
     rates = iter(a_recipe.learning_rates(steps))
-    for (order, views), epoch in zip(shown, training.progress.epochs, strict=True):
+    for (order, views, shares), epoch in zip(shown, training.progress.epochs, strict=True):
         assert order.shape == (steps, a_recipe.batch)
         network.train()
         losses, right = [], []
-        for index in order:
+        assert len(set(shares)) == (steps if a_recipe.mixup else 1)
+        for index, share in zip(order, shares, strict=True):
             x = torch.from_numpy(all_seen(of.train.pixels[index], a_recipe.dataset, views[index]))
             y = torch.from_numpy(of.train.labels[index])
+            target = (1 - a_recipe.label_smoothing) * functional.one_hot(y, 10) + a_recipe.label_smoothing / 10
+            x, target = (share * each + (1 - share) * torch.flip(each, (0,)) for each in (x, target))
             optimiser.param_groups[0]["lr"] = next(rates)
             found = network(x)
-            loss = functional.cross_entropy(found, y)
+            loss = -(target * found.log_softmax(1)).sum(1).mean()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -89,6 +99,20 @@ def test_training_is_a_plain_loop(a_recipe):
     expected = network.state_dict()  # a few steps amplify the last bits of float32
     for name, each in training.network.state_dict().items():
         torch.testing.assert_close(each, expected[name], rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_shares_of_a_mixture_follow_the_beta_distribution():
+    training = Training(replace(RECIPE, batch=1, mixup=0.4), image_set(2000), seed=0, settings=Settings())
+    training._replay = training._step  # no step is needed
+    training.begin_epoch(0)
+    shares = training.shares.numpy().copy()
+    assert len(shares) == 2000
+    assert shares.min() >= 0.5
+    # The larger of the two shares is at most t with the probability that Beta gives to the interval from 1 − t to t.
+    found = kstest(shares, lambda t: 2 * beta.cdf(t, 0.4, 0.4) - 1)
+    assert found.pvalue > 0.001
+    training.begin_epoch(1)
+    assert not np.array_equal(training.shares.numpy(), shares)
 
 
 def test_an_epoch_shows_every_image_once_except_an_incomplete_batch():

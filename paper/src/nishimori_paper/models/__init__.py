@@ -8,6 +8,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from torch import nn
 
@@ -20,7 +21,7 @@ from nishimori_paper.models._vgg import Vgg
 __all__ = ["DenseNet", "RepVgg", "ResNet", "Vgg", "build", "check", "n_parameters", "names"]
 
 _DEPTHS = (20, 32, 44, 56, 110)
-_BUILDERS: dict[str, Callable[[int], nn.Module]] = {
+_BUILDERS: dict[str, Callable[..., nn.Module]] = {
     **{f"resnet{depth}": partial(ResNet, depth) for depth in _DEPTHS},
     **{f"resnet{depth}-conv": partial(ResNet, depth, shortcut="conv") for depth in _DEPTHS},
     "densenet121": DenseNet,
@@ -35,7 +36,7 @@ def names() -> Sequence[str]:
     return list(_BUILDERS)
 
 
-def build(name: str, *, n_classes: int) -> nn.Module:
+def build(name: str, *, n_classes: int, **variation: Any) -> nn.Module:
     """A network with random weights, drawn from PyTorch's global generator.
 
     Parameters
@@ -45,9 +46,13 @@ def build(name: str, *, n_classes: int) -> nn.Module:
         DenseNet with ``-linear`` has no ReLU in its transitions, as in the code of the paper's authors.
     n_classes : int
         Number of logits.
+    **variation
+        For a ResNet, ``width`` and ``dropout``, as for `ResNet`.
     """
     check(name)
-    return _BUILDERS[name](n_classes)
+    if variation and not name.startswith("resnet"):
+        raise InputError(f"Only ResNets have a {' or '.join(variation)}, and {name!r} is none. Leave it out.")
+    return _BUILDERS[name](n_classes, **variation)
 
 
 def check(name: str) -> None:

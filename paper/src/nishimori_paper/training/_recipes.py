@@ -20,6 +20,10 @@ NORMALISATION: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
 }
 
 
+# A file of logits names the settings of its network, and files written before there were these do not know them.
+_UNUSED = ("label_smoothing", "mixup", "width", "dropout")
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Stochastic gradient descent with momentum on some or all training images of a data set.
@@ -36,6 +40,13 @@ class Recipe:
         ``"cosine"`` rises linearly to the learning rate in the first ``warmup`` epochs and then falls to zero.
     augment : bool
         Whether training images are shifted by up to 4 pixels and mirrored at random.
+    label_smoothing : float
+        The share of a label that is spread evenly over all classes (Szegedy et al., arXiv:1512.00567).
+    mixup : float
+        Each image is mixed with another one of its batch, and so are the labels; the shares are drawn from Beta(mixup, mixup)
+        for each batch (Zhang et al., arXiv:1710.09412). Images are not mixed at 0.
+    width, dropout : int, float
+        Of a ResNet: `nishimori_paper.models.ResNet`.
     """
 
     dataset: str
@@ -50,6 +61,10 @@ class Recipe:
     warmup: int = 0
     augment: bool = True
     fraction: float | None = None
+    label_smoothing: float = 0.0
+    mixup: float = 0.0
+    width: int = 1
+    dropout: float = 0.0
 
     @property
     def name(self) -> str:
@@ -65,9 +80,15 @@ class Recipe:
         fall = [0.5 * (1 + math.cos(math.pi * i / (total - rise))) for i in range(total - rise)]
         return [self.learning_rate * each for each in [*((i + 1) / rise for i in range(rise)), *fall]]
 
+    @property
+    def variation(self) -> dict[str, Any]:
+        """In what the network differs from the usual one with its name."""
+        return {key: getattr(self, key) for key in ("width", "dropout") if getattr(self, key) != getattr(Recipe, key)}
+
     def settings(self) -> dict[str, Any]:
-        """All settings, as plain JSON."""
-        return asdict(self)
+        """All settings, as plain JSON; those that no network of the paper has are named only where they are in use."""
+        unused = {key for key in _UNUSED if getattr(self, key) == getattr(Recipe, key)}
+        return {key: value for key, value in asdict(self).items() if key not in unused}
 
 
 # The public networks (github.com/chenyaofo/pytorch-cifar-models) were trained differently; this recipe takes minutes on a GPU.

@@ -8,7 +8,7 @@ epoch, so a run that is stopped after any epoch and resumed gives the same bits 
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,7 +27,7 @@ from nishimori_paper.training._recipes import Recipe
 Precision = Literal["bfloat16", "float32"]
 
 # Purposes of random numbers, so that no two draws of a run use the same seed.
-_WEIGHTS, _EPOCH, _VIEWS, _DROPOUT, _TRIAL = range(5)
+_WEIGHTS, _EPOCH, _VIEWS, _DROPOUT, _TRIAL, _MIXUP = range(6)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Training:
         self.labels = torch.from_numpy(chosen.labels).to(self.device)
         self.validation, self.test = (_Held(each, recipe.dataset, self.device) for each in (images.validation, images.test))
         with _seeded(self.device, seed, _WEIGHTS, 0):
-            network = models.build(recipe.model, n_classes=images.n_classes)
+            network = models.build(recipe.model, n_classes=images.n_classes, **recipe.variation)
         self.network = network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._prepare()
 
@@ -102,6 +102,7 @@ class Training:
         self.views = Views.straight(len(self.pixels), self.device)
         self.at, self.clock = (torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(2))
         self.sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        self.shares = torch.ones(self.steps, device=self.device)  # of each image in a mixture
         self.rates = torch.tensor(self.recipe.learning_rates(self.steps), device=self.device)
         self.rate = torch.zeros((), device=self.device)
         parameters = list(self.network.parameters())
@@ -118,48 +119,84 @@ class Training:
         self.momenta = [torch.zeros_like(each) for each in parameters]
         for each, momentum in zip(parameters, self.momenta, strict=True):
             self.optimiser.state[each]["momentum_buffer"] = momentum
-        self.forward = torch.compile(self.network) if self.settings.compiled else self.network
+        self.forward = torch.compile(self.network, dynamic=False) if self.settings.compiled else self.network
         self._replay: Callable[[], None] | None = None
 
     def run(self, after: Callable[["Training"], None] = lambda _: None) -> None:
         """Train to the end of the recipe and call ``after`` after every epoch."""
-        with _arithmetic(self.settings, self.device), self._current():
+        with self.arithmetic():
             while len(self.progress.epochs) < self.recipe.epochs:
                 self._epoch(len(self.progress.epochs))
                 after(self)
 
-    def _current(self) -> Any:
-        """Make this the current CUDA device, because streams, graphs and generators belong to the current one."""
-        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """The context in which epochs are begun, stepped through and ended."""
+        # Streams, graphs and generators belong to the current CUDA device.
+        current = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+        with _arithmetic(self.settings, self.device), current:
+            yield
 
     def _epoch(self, number: int) -> None:
         start = time.perf_counter()
+        self.begin_epoch(number)
+        with self.randomness(number):
+            for _ in range(self.steps):
+                self.step()
+        # The test accuracy is only written down, to show how much the result depends on the epoch at which training ends.
+        accuracies = map(self.accuracy, (self.validation, self.test))
+        self.progress.epochs.append(Epoch(number + 1, *self.end_epoch(), *accuracies))
+        self.progress.seconds += time.perf_counter() - start
+
+    def begin_epoch(self, number: int) -> None:
+        """Bring to the device what the steps of an epoch need; epochs are numbered from 0."""
         generator = _generator(self.seed, _EPOCH, number)
         order = torch.randperm(len(self.pixels), generator=generator)[: self.steps * self.batch]
         self.order.copy_(order.view(self.steps, self.batch))
         if self.recipe.augment:
             self.views.copy_(Views.random(len(self.pixels), self.device, generator))
+        if alpha := self.recipe.mixup:
+            shares = np.random.default_rng(_seed(self.seed, _MIXUP, number)).beta(alpha, alpha, self.steps)
+            # Two images that change places give the same mixtures, so the first can always be the larger part.
+            self.shares.copy_(torch.from_numpy(np.maximum(shares, 1 - shares)))
         self.network.train()
-        with _seeded(self.device, self.seed, _TRIAL, number):
-            step = self._replay or self._capture()
+        if self._replay is None:
+            with _seeded(self.device, self.seed, _TRIAL, number):
+                self._replay = self._capture()
         self.at.zero_()
         self.clock.fill_(number * self.steps)
         self.sums.zero_()
-        with _seeded(self.device, self.seed, _DROPOUT, number):
-            for _ in range(self.steps):
-                step()
+
+    def randomness(self, number: int) -> AbstractContextManager[None]:
+        """What a network draws in the steps of an epoch, such as dropout, follows from the seed inside this context."""
+        return _seeded(self.device, self.seed, _DROPOUT, number)
+
+    def step(self) -> None:
+        """One step of the epoch that was begun."""
+        assert self._replay is not None, "`begin_epoch` comes first"
+        self._replay()
+
+    def end_epoch(self) -> tuple[float, float]:
+        """Training loss and accuracy of the epoch."""
         loss, right = (self.sums / (self.steps * self.batch)).tolist()
-        # The test accuracy is only written down, to show how much the result depends on the epoch at which training ends.
-        self.progress.epochs.append(Epoch(number + 1, loss, right, *map(self.accuracy, (self.validation, self.test))))
-        self.progress.seconds += time.perf_counter() - start
+        return loss, right
 
     def _loss(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Mean loss and number of right answers on a batch."""
-        labels = self.labels[index]
+        labels, images = self.labels[index], self.pixels.batch(index, self.views[index])
+        share = self.shares.index_select(0, self.at)[0] if self.recipe.mixup else None
+        if share is not None:
+            # The order of a batch is random, so its reverse pairs the images at random.
+            images = share * images + (1 - share) * images.flip(0)
         with self._autocast():
-            logits = self.forward(self.pixels.batch(index, self.views[index]))
+            logits = self.forward(images)
         logits = logits.float()
-        return functional.cross_entropy(logits, labels), (logits.argmax(1) == labels).sum()
+        right = (logits.argmax(1) == labels).sum()
+        loss = functional.cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
+        if share is not None:
+            other = functional.cross_entropy(logits, labels.flip(0), label_smoothing=self.recipe.label_smoothing)
+            loss = share * loss + (1 - share) * other
+        return loss, right
 
     def _autocast(self) -> Any:
         if self.settings.precision == "float32":
@@ -181,7 +218,6 @@ class Training:
     def _capture(self) -> Callable[[], None]:
         """A function that does one step; on CUDA it replays a captured graph."""
         if self.device.type != "cuda":
-            self._replay = self._step
             return self._step
         changed = [*self.network.state_dict(keep_vars=True).values(), *self.momenta, self.at, self.clock, self.sums]
         before = [each.detach().clone() for each in changed]
@@ -194,12 +230,13 @@ class Training:
                 self._step()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # On the stream of the trial steps, because cuBLAS has a workspace for each stream: graphs that were captured on one
+        # stream, and are replayed at the same time, would overwrite each other's results.
+        with torch.cuda.graph(graph, stream=side):
             self._step()
         with torch.no_grad():
             for each, value in zip(changed, before, strict=True):
                 each.copy_(value)
-        self._replay = graph.replay
         return graph.replay
 
     def accuracy(self, held: "_Held") -> float:
