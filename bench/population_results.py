@@ -302,7 +302,10 @@ def main():
     parser.add_argument("--numbers", type=Path, default=ROOT / "paper" / "population_results.json")
     chosen = parser.parse_args()
     folder = chosen.packs.with_name(f"{chosen.packs.name}-measured")
-    found = results(Population(read(chosen.packs), folder), declaration())
+    declared = declaration()
+    networks, order = read(chosen.packs), [kind["name"] for kind in declared["kinds"]]
+    content = {name: each for kind in order for name, each in sorted(networks.items()) if each[0]["kind"] == kind}
+    found = results(Population(content, folder), declared)
     chosen.numbers.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     chosen.page.write_text(page(found), encoding="utf-8")
 
