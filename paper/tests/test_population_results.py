@@ -36,7 +36,7 @@ def test_the_mixed_model_is_restricted_maximum_likelihood():
     from population_model import intercept
 
     rng = np.random.default_rng(1)
-    groups = [list(rng.normal(rng.normal(0.3, 0.5), 0.4, size=n)) for n in (5, 3, 2, 3, 2, 4)]
+    groups = [list(rng.normal(rng.normal(0.3, 1.0), 0.3, size=n)) for n in (5, 3, 2, 3, 2, 4)]
     y, sizes = np.concatenate(groups), [len(each) for each in groups]
     member = np.repeat(np.eye(len(sizes)), sizes, axis=0)
 
