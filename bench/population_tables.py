@@ -1,0 +1,226 @@
+"""The page about the population of networks, from its numbers."""
+
+METHODS = ("none", "ts", "ec", "adaptive", "best", "vector", "vector+ec", "matrix", "matrix+ec")
+SIGN = {"below": "<", "above": ">", "within": "within ±"}
+UNITS = {"H3a": "points of ECE", "H3b": "points of ECE", "H4b": "points of ECE", "H5a": "points of ECE"}
+UNITS |= {
+    "H8a": "points of ECE",
+    "H8b": "points of ECE",
+    "H4a": "NLL",
+    "H5b": "NLL",
+    "H1": "log T",
+    "H6a": "log T",
+    "H6b": "log T",
+}
+UNITS |= {"H2a": "mean square", "H2b": "mean square", "H7": "mean square", "H6c": "r²"}
+
+
+def page(found):
+    """The page as Markdown."""
+    parts = [
+        "# A population of networks",
+        "Written by `bench/population_results.py` from networks that `bench/population.py` has trained. What was trained, "
+        "measured and tested was declared before in [paper/population.toml](../../paper/population.toml), which also says how "
+        "errors are computed. All numbers are in `paper/population_results.json`. ECE in percent, 15 bins of equal mass; 5,000 "
+        f"validation images, 10,000 test images. {len(found['networks'])} networks of {len(found['kinds'])} kinds.",
+        "## Hypotheses",
+        tests(found),
+        "## EC and TS",
+        "The mean over kinds (mixed model, REML). Its standard error is that of the images, and of kinds and seeds, together.",
+        means(found),
+        kinds(found),
+        f"The first-order formula of log T_TS/T_EC, fitted to the test images, is off by at most {found['formula'][0]:.4f}.",
+        "## All methods",
+        scores(found, "ece", 2),
+        scores(found, "nll", 4),
+        choices(found),
+        "## Epochs",
+        "Means over the networks of a kind. T is fitted to the test images. Gap: root mean square over margins, before → after "
+        "EC, in percent.",
+        epochs(found),
+        "## After interpolation",
+        grown(found),
+        "## Bayesian baselines",
+        bayes(found),
+        "## Gap by margin after EC",
+        "In percent, in 15 bins of equal numbers of test images, from small to large margins, and the mean standard error.",
+        margins(found),
+    ]
+    return "\n\n".join(each for each in parts if each) + "\n"
+
+
+def table(head, rows):
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def with_error(value, error, digits):
+    """A number and its standard error."""
+    return f"{value:+.{digits}f} ± {error:.{digits}f}"
+
+
+def tests(found):
+    """One row per hypothesis."""
+    rows = []
+    for name, each in found["hypotheses"].items():
+        if "estimate" not in each:
+            rows.append([name, each["says"], "", "", "", "", each["verdict"]])
+            continue
+        value, error = each["estimate"]["value"], each["estimate"]["error"]
+        shown = f"{value:+.3g} ± {error:.2g} {UNITS[name]}"
+        rows.append(
+            [
+                name,
+                each["says"],
+                shown,
+                f"{SIGN[each['compare']]} {each['bound']:.3g}",
+                p(each["p"]),
+                p(each["holm"]),
+                each["verdict"],
+            ]
+        )
+    return table(["", "says", "estimate", "predicted", "p", "p after Holm", "verdict"], rows)
+
+
+def p(value):
+    """A p-value."""
+    return f"{value:.3f}" if value >= 0.001 else "< 0.001"
+
+
+def means(found):
+    """One row per mean over kinds."""
+    rows = [
+        [
+            "log T_TS − log T_EC" if name == "log_ratio" else name,
+            f"{each['value']:+.4f} ± {each['error']:.4f}",
+            f"{each['low']:+.4f} to {each['high']:+.4f}",
+            f"{each['error_of_images']:.4f}",
+            f"{each['sd_between']:.4f}",
+            f"{each['sd_within']:.4f}",
+        ]
+        for name, each in found["means"].items()
+    ]
+    return table(["", "mean over kinds", "95 %", "error of images", "sd between kinds", "sd of seeds"], rows)
+
+
+def kinds(found):
+    """One row per kind."""
+    rows = []
+    for kind, each in found["kinds"].items():
+        value = {key: number["mean"] for key, number in each["values"].items()}
+        last = [*each["epochs"].values()][-1]
+        error = (
+            each["values"]["log_ratio"]["error_of_images"] ** 2 + each["values"]["log_ratio"]["sd"] ** 2 / each["networks"]
+        ) ** 0.5
+        rows.append(
+            [
+                kind,
+                each["networks"],
+                f"{100 * each['error']:.1f}",
+                f"{100 * last['training_accuracy']:.1f}",
+                f"{2.718281828 ** value['log_ec']:.3f}",
+                f"{2.718281828 ** value['log_ts']:.3f}",
+                with_error(value["log_ratio"], error, 3),
+                f"{100 * last['rms_before']:.1f} → {100 * last['rms_after']:.1f}",
+                f"{100 * each['classes']:.1f}",
+            ]
+        )
+    head = [
+        "kind",
+        "networks",
+        "error %",
+        "training accuracy %",
+        "T_EC",
+        "T_TS",
+        "log T_TS/T_EC",
+        "rms gap % before → after EC",
+    ]
+    return table([*head, "class gap after EC %"], rows)
+
+
+def scores(found, what, digits):
+    """ECE or NLL of every method, one row per kind."""
+    rows = [
+        [kind, *(f"{each['values'][f'{what} {name}']['mean']:.{digits}f}" for name in METHODS)]
+        for kind, each in found["kinds"].items()
+    ]
+    return table([what.upper(), *METHODS], rows)
+
+
+def choices(found):
+    """What "best" chose."""
+    every = [name for each in found["kinds"].values() for name in each["chosen"]]
+    return "`best` chose " + ", ".join(f"{name} {every.count(name)} times" for name in sorted(set(every))) + "."
+
+
+def epochs(found):
+    """One row per kind and epoch."""
+    rows = []
+    for kind, each in found["kinds"].items():
+        for epoch, row in each["epochs"].items():
+            rows.append(
+                [
+                    kind,
+                    epoch,
+                    f"{100 * row['training_accuracy']:.1f}",
+                    f"{100 * row['error']:.1f}",
+                    f"{row['log_ec']:+.3f}",
+                    f"{row['log_ts']:+.3f}",
+                    f"{row['scale']:.2f}",
+                    f"{100 * row['rms_before']:.1f} → {100 * row['rms_after']:.1f}",
+                ]
+            )
+    return table(["kind", "epoch", "training accuracy %", "error %", "log T_EC", "log T_TS", "scale of logits", "gap"], rows)
+
+
+def grown(found):
+    """One row per network that interpolates before its last epoch."""
+    rows = [
+        [
+            row["network"],
+            row["from"],
+            row["to"],
+            *(f"{row[key]:+.3f}" for key in ("growth of T", "growth of scale")),
+            f"{row['r2']:.3f}",
+        ]
+        for each in found["kinds"].values()
+        for row in each["growth"]
+    ]
+    if not rows:
+        return "No network classifies 99.5 % of its training images correctly before its last epoch."
+    return table(["network", "from epoch", "to", "growth of log T_EC", "growth of log scale", "r² of the logits"], rows)
+
+
+def bayes(found):
+    """Scores of the ensemble, of dropout, and of single networks."""
+    rows = []
+    if "ensemble" in found:
+        cells = [
+            f"{found['ensemble'][f'{what} {name}']['value']:.{digits}f}" for what, digits in SCORES for name in METHODS[:3]
+        ]
+        rows.append(["five networks of c10-cosine, mean probability", *cells])
+    for kind, title, prefix in (
+        ("c10-cosine", "c10-cosine, mean of single networks", ""),
+        ("c10-dropout", "c10-dropout, mean probability of 20 passes", "passes "),
+        ("c10-dropout", "c10-dropout, one pass without dropout", ""),
+    ):
+        if kind in found["kinds"]:
+            values = found["kinds"][kind]["values"]
+            cells = [
+                f"{values[f'{prefix}{what} {name}']['mean']:.{digits}f}" for what, digits in SCORES for name in METHODS[:3]
+            ]
+            rows.append([title, *cells])
+    return table(["", *(f"{what.upper()} {name}" for what, _ in SCORES for name in ("as it is", "after TS", "after EC"))], rows)
+
+
+SCORES = (("ece", 2), ("nll", 4))
+
+
+def margins(found):
+    """The gap in each bin, one row per kind."""
+    rows = []
+    for kind, each in found["kinds"].items():
+        error = sum(row["gap_se"] for row in each["margins"]) / len(each["margins"])
+        rows.append([kind, *(f"{100 * row['gap']:+.1f}" for row in each["margins"]), f"{100 * error:.1f}"])
+    return table(["kind", *range(1, len(rows[0]) - 1), "error"], rows)
