@@ -113,8 +113,8 @@ def test_people_see_what_was_fitted_in_a_few_words(place, method, lines):
     ("options", "message"),
     [
         ("--method ec --preserve-accuracy", "the method ec does not have it."),
-        ("--method ec --param shrink=1", "the method ec has no parameter 'shrink', only top_n."),
-        ("--method ts --param shrink=1", "the method ts has no parameter 'shrink', it has none."),
+        ("--method ec --param shrink=1", "the method ec has no parameter 'shrink', only top_n, smooth_labels."),
+        ("--method ts --param shrink=1", "the method ts has no parameter 'shrink', only smooth_labels."),
         (f"{SHIFTED} --param by", "must be NAME=VALUE, such as shrink=false, got 'by'."),
         (f"{SHIFTED} --param by=1 --param by=2", "by is given twice, or follows from another option."),
         (f"{SHIFTED} --param input=probabilities", "has no parameter 'input', only by, preserve_accuracy."),
