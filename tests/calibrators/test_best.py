@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import reference
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GroupKFold, PredefinedSplit, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, PredefinedSplit, StratifiedKFold
+from sklearn.naive_bayes import GaussianNB
 
 import nishimori
 from nishimori import Best
 from nishimori._calibrators import candidates
 from nishimori._calibrators.candidates import TABLE
+from nishimori._calibrators.selection import RowScores, Units, _binned, select
 from nishimori.errors import DegenerateDataError, InputError
 
 N, K = 400, 4
@@ -216,6 +218,17 @@ def test_rows_of_weight_zero_are_in_the_folds_of_a_splitter_and_in_nothing_else(
             {},
             "`cv` must leave samples of each class to fit to, got none of class 0 in fold 1 of 1",
         ),
+        ({"cv": [(np.arange(N), np.arange(N))]}, {}, "`cv` must hold out samples that are not fitted to"),
+        (
+            {"cv": KFold(4, shuffle=True, random_state=0)},
+            {"clusters": np.arange(N) // 2},
+            "keep the samples of a cluster together",
+        ),
+        ({"cv": 2.5}, {}, "`cv` must be a number of folds, a splitter"),
+        ({"cv": []}, {}, "`cv` must have at least one fold"),
+        ({"cv": [([0, 1, 2], [900])]}, {}, "`cv` must be a number of folds, a splitter"),
+        ({"cv": GroupKFold(3)}, {}, "`cv` must be a number of folds, a splitter"),
+        ({"candidates": [nishimori.TemperatureScaling(floor=0.2)]}, {}, "`candidates` must leave out `floor`"),
         ({"scoring": "accuracy"}, {}, "`scoring` must be 'nll', 'brier' or 'ece'"),
         ({"candidates": []}, {}, "`candidates` must be a list of names or calibrators"),
         ({"candidates": "ts"}, {}, "`candidates` must be a list of names or calibrators"),
@@ -266,7 +279,7 @@ def test_what_would_take_long_is_left_out_by_a_formula_and_named(monkeypatch):
     monkeypatch.setattr(candidates, "MOST_SECONDS", 6 * matrix.seconds(N, K) * 0.99)
     left_out = Best().fit(LOGITS, LABELS).selection_.left_out
     assert list(left_out) == ["isotonic", "matrix"]
-    assert left_out["isotonic"] == "it needs 1000 samples"
+    assert left_out["isotonic"].startswith("it needs 1000 samples; name it")
     assert "name it in `candidates`" in left_out["matrix"]
     assert Best(["matrix"]).fit(LOGITS, LABELS).chosen_ == "matrix"
 
@@ -284,7 +297,7 @@ def test_of_large_data_a_part_decides_and_all_rows_are_fitted(monkeypatch):
     assert 20 < best.selection_.n_samples <= 200
     assert best.temperature_ == pytest.approx(nishimori.TemperatureScaling().fit(LOGITS, LABELS).temperature_, rel=1e-10)
     assert best.n_samples_ == N
-    with pytest.raises(InputError, match="`cv` must be a number of folds for data that are not in memory"):
+    with pytest.raises(InputError, match="a number of folds for data of more than 800 scores, or that are not in memory"):
         Best(["ts"], cv=PredefinedSplit(FOLDS)).fit(LOGITS, LABELS)
 
 
@@ -365,5 +378,77 @@ def test_probabilities_with_zeros_get_the_floor_of_all_methods():
 
 
 def test_candidates_with_parameters_of_their_own():
-    best = Best([nishimori.Isotonic(prior=1), nishimori.Isotonic(prior=5)]).fit(LOGITS, LABELS)
-    assert [each.name for each in best.selection_.candidates] == ["none", "isotonic", "isotonic(prior=5)"]
+    for given in ([nishimori.Isotonic(prior=5), "isotonic"], ["isotonic", nishimori.Isotonic(prior=5)]):
+        best = Best(given).fit(LOGITS, LABELS)
+        assert {each.name for each in best.selection_.candidates} == {"none", "isotonic", "isotonic(prior=5)"}
+
+
+def test_candidates_and_splitters_of_every_kind_can_be_saved(tmp_path):
+    best = Best([nishimori.VectorScaling(penalty=None), "ts"], cv=StratifiedKFold(3)).fit(LOGITS, LABELS)
+    best.save(tmp_path / "best.json")
+    loaded = nishimori.load(tmp_path / "best.json")
+    np.testing.assert_array_equal(loaded.predict_proba(LOGITS), best.predict_proba(LOGITS))
+    assert (loaded.candidates, loaded.cv) == (["vector(penalty=None)", "ts"], 3)
+
+
+def test_counts_are_samples_in_the_errors():
+    weights = np.random.default_rng(1).integers(1, 4, size=N)
+    rows = np.repeat(np.arange(N), weights)
+    options = {"scoring": "nll", "cv": PredefinedSplit(FOLDS)}
+    counted = Best(["ts", "isotonic"], **options).fit(LOGITS, LABELS, sample_weight=weights.astype(float), counts=True)
+    copied = Best(["ts", "isotonic"], cv=PredefinedSplit(FOLDS[rows])).fit(LOGITS[rows], LABELS[rows])
+    assert counted.selection_["isotonic"].difference_se == pytest.approx(copied.selection_["isotonic"].difference_se, rel=1e-3)
+    assert counted.selection_.n_samples == len(rows)
+
+
+def test_counts_are_samples_in_the_bins():
+    rng = np.random.default_rng(2)
+    scores = RowScores(*rng.random((3, 50)), rng.random(50) < 0.6)
+    weights = rng.integers(1, 5, size=50)
+    copies = RowScores(*(np.repeat(getattr(scores, name), weights) for name in RowScores.__dataclass_fields__))
+    counted, copied = (
+        _binned(scores, Units(weights.astype(float), np.arange(50), counts=True)),
+        _binned(copies, Units(np.ones(weights.sum()), np.arange(weights.sum()))),
+    )
+    assert counted.corrected == pytest.approx(copied.corrected, abs=1e-9)
+    np.testing.assert_allclose(counted.errors, copied.errors, rtol=1e-9)
+
+
+def test_methods_that_agree_but_for_rounding_are_equal():
+    rows = RowScores(*np.random.default_rng(0).random((3, 40)), np.ones(40, dtype=bool))
+    lower = RowScores(rows.nll * (1 - 1e-15), rows.brier, rows.confidence, rows.right)
+    found = select(
+        {"none": rows, "simple": rows, "rich": lower},
+        Units(np.ones(40), np.arange(40)),
+        "nll",
+        n_unsolved={},
+        left_out={},
+        n_folds=5,
+        seed=0,
+    )
+    assert found.chosen == "simple"
+
+
+def test_samples_whose_true_class_is_masked_do_not_decide(tmp_path):
+    masked = LOGITS.copy()
+    masked[0, LABELS[0]] = -np.inf
+    with pytest.warns(nishimori.errors.InputWarning, match="1 of 400 samples have a true class of probability zero"):
+        best = Best(["ec", "isotonic"]).fit(masked, LABELS)
+    assert np.isfinite(best.selection_[best.chosen_].score)
+    best.save(tmp_path / "best.json")
+    assert nishimori.load(tmp_path / "best.json").selection_ == best.selection_
+
+
+def test_one_more_temperature_keeps_predictions_where_its_method_does():
+    best = Best(["ts+ec", "group+ec"], keep_predictions=True).fit(LOGITS, LABELS)
+    np.testing.assert_array_equal(best.predict(LOGITS), LOGITS.argmax(axis=1))
+
+
+def test_a_classifier_has_no_more_folds_than_groups():
+    X, y = LOGITS[:, :3], (LABELS > 1).astype(int)
+    groups = np.arange(N) % 4
+    fitted = nishimori.CalibratedClassifier(GaussianNB(), cv=GroupKFold(4)).fit(X, y, groups=groups)
+    assert isinstance(fitted.calibrator_, Best)
+    assert fitted.calibrator_.selection_.n_folds == 4
+    each = nishimori.CalibratedClassifier(GaussianNB(), cv=LeaveOneGroupOut(), ensemble=True).fit(X, y, groups=groups)
+    assert all(isinstance(pair.calibrator, Best) for pair in each.calibrated_classifiers_)

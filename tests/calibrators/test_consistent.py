@@ -388,3 +388,13 @@ def test_a_single_sample_is_rescued_where_folds_of_a_classifier_are_calibrated()
             features, labels
         )
     assert np.isfinite(classifier.predict_proba(features)).all()
+
+
+@pytest.mark.parametrize("method", ["isotonic", "histogram", "ensemble"])
+def test_files_of_maps_that_stay_inside_another_can_always_be_loaded(method, tmp_path):
+    for seed in range(12):  # T·(1/T) is not exactly 1 for every seventh T
+        logits, labels = reference.drawn(120, 3, seed=seed)
+        fitted = nishimori.Consistent(method, cv=3).fit(logits, labels)
+        fitted.save(tmp_path / "file.json", overwrite=True)
+        loaded = nishimori.load(tmp_path / "file.json")
+        np.testing.assert_array_equal(loaded.predict_proba(logits), fitted.predict_proba(logits))

@@ -106,19 +106,27 @@ def test_zeros_of_float32_keep_the_floor_of_their_dtype():
     np.testing.assert_allclose(found.logits[0, 0], np.log(np.finfo(np.float32).smallest_normal))
 
 
-def test_of_more_rows_than_allowed_the_same_random_part_is_kept_however_they_are_cut():
+def test_of_more_rows_than_allowed_a_random_part_is_kept_and_the_same_one_each_time():
     logits, labels = samples_of(4000, 3)
-    whole = collect_samples(nishimori.rows(logits, labels), most_numbers=3000)
-    cut = collect_samples(
-        nishimori.rows(lambda: ((logits[i : i + 70], labels[i : i + 70]) for i in range(0, 4000, 70))), most_numbers=3000
-    )
-    np.testing.assert_array_equal(whole.logits, cut.logits)
-    np.testing.assert_array_equal(whole.labels, cut.labels)
-    assert whole.share == cut.share == 0.125 or whole.share == cut.share == 0.25
+    whole, again = (collect_samples(nishimori.rows(logits, labels), most_numbers=3000) for _ in range(2))
+    np.testing.assert_array_equal(whole.logits, again.logits)
+    np.testing.assert_array_equal(whole.labels, again.labels)
+    assert whole.share in (0.125, 0.25)
     assert whole.n_samples == pytest.approx(4000 * whole.share, rel=0.15)
     places = np.flatnonzero(np.isin(logits[:, 0], whole.logits[:, 0]))
     assert abs(places.mean() - 2000) < 4 * 4000 / np.sqrt(12 * len(places))  # from everywhere
     assert abs(whole.logits.mean()) < 4 * 2 / np.sqrt(whole.logits.size)  # and whatever their logits
+
+
+@pytest.mark.parametrize("saturated", [0.7, 1.0])
+def test_rows_of_equal_scores_are_kept_in_their_proportion(saturated):
+    logits, labels = samples_of(8000, 3)
+    same = np.random.default_rng(0).random(8000) < saturated
+    logits[same] = [3.0, 0.0, 0.0]
+    kept = collect_samples(nishimori.rows(logits, labels), most_numbers=6000)
+    share = (kept.logits == [3.0, 0.0, 0.0]).all(axis=1).mean()
+    assert 500 < kept.n_samples <= 2000
+    assert share == pytest.approx(same.mean(), abs=0.05)
 
 
 def test_chunks_of_dask_are_collected_in_their_order():

@@ -87,8 +87,8 @@ class Best(Calibrator):
 
     Notes
     -----
-    Of more than 1,048,576 scores, n·K for n samples of K classes, a random part decides which method is chosen, of at least 20
-    samples per class. The chosen method is fitted to all.
+    Of more than 1,048,576 scores, n·K for n samples of K classes, a random part decides which method is chosen, of at least 10
+    samples per class on average. The chosen method is fitted to all.
 
     Examples
     --------
@@ -165,18 +165,28 @@ class Best(Calibrator):
             raise InputError("X", "hold all logits for Best", got="top-k log-probabilities", remedy="Use 'ec' or 'ts'.")
         samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
         folds = self._folds(samples, data, seed)
-        contest = self._contest(data, samples, len(folds))
+        n_samples = round(float(samples.weights.sum())) if counts else samples.n_samples
+        contest = self._contest(data, n_samples, len(folds))
         selection = self._select(contest, samples, folds, counts=counts, seed=seed)
         chosen = clone(contest.calibrators[selection.chosen])
         chosen = set_common(chosen, input=self.input, classes=self.classes, floor=floor_in(data))
         chosen = _fit_chosen(chosen, data, counts=counts)
-        n_samples = chosen.n_samples_
-        assert n_samples is not None
-        self.learn(X, data, chosen.map_, n_samples, chosen.residual_, chosen.temperature_se_)
+        assert chosen.n_samples_ is not None
+        self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_)
         passes = getattr(chosen, "n_passes_", None)
         self.n_passes_ = None if passes is None else 1 + passes
         self.selection_, self.chosen_, self.calibrator_ = selection, selection.chosen, chosen
         return self
+
+    def limit_folds(self, n_samples: int, params: Mapping[str, Any]) -> None:
+        """Use no more folds than there are samples, or sets of samples that ``params`` of `fit` keep together."""
+        if not isinstance(self.cv, Integral | None):
+            return
+        named = [
+            np.unique(np.asarray(params[name]), return_inverse=True)[1] for name in ("groups", "clusters") if name in params
+        ]
+        units = n_samples if not named else len(np.unique(_linked(*named) if len(named) == 2 else named[0]))
+        self.cv = max(2, min(5 if self.cv is None else int(self.cv), units))
 
     def _check_parameters(self) -> int:
         """Refuse what cannot be meant; the seed of the folds."""
@@ -188,11 +198,11 @@ class Best(Calibrator):
             between("max_seconds", self.max_seconds, 0, float("inf"))
         return 0 if self.random_state is None else whole("random_state", self.random_state, 0)
 
-    def _contest(self, data: Rows, samples: CollectedSamples, n_folds: int) -> Contest:
+    def _contest(self, data: Rows, n_samples: int, n_folds: int) -> Contest:
         keep = bool(self.keep_predictions)
         if self.candidates is not None:
             return asked_candidates(self.candidates, data.n_classes, keep_predictions=keep)
-        return usual_candidates(samples.n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
+        return usual_candidates(n_samples, data.n_classes, n_folds + 1, keep_predictions=keep)
 
     def _folds(self, samples: CollectedSamples, data: Rows, seed: int) -> list[tuple[HostArray, HostArray]]:
         """Which samples are fitted to, and which are held out, in each fold."""
@@ -206,7 +216,8 @@ class Best(Calibrator):
             )
         if isinstance(self.cv, Integral) or self.cv is None:
             number = whole("cv", 5 if self.cv is None else self.cv, 2)
-            unit_name = "clusters" if samples.groups is None else "groups"
+            names = [name for name, there in (("groups", samples.groups), ("clusters", samples.clusters)) if there is not None]
+            unit_name = "sets of samples that share a group or a cluster" if len(names) > 1 else "".join(names)
             numbers = fold_numbers(labels, number, _units(samples), seed=seed, unit_name=unit_name)
             return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in range(number)]
         return _given_folds(self.cv, samples, data)
@@ -244,8 +255,18 @@ class Best(Calibrator):
             n_unsolved[name] = sum(one is not copy for one, copy in zip(made, copies, strict=True))
             scores[name] = _scores([one.map_ for one in made], samples, folds, places)
         kept = np.sort(places)
-        units = Units(samples.weights[kept], np.arange(len(kept)) if samples.clusters is None else samples.clusters[kept])
+        codes = np.arange(len(kept)) if samples.clusters is None else samples.clusters[kept]
+        units = Units(samples.weights[kept], codes, counts)
         return select(scores, units, self.scoring, n_unsolved=n_unsolved, left_out=left_out, n_folds=len(folds), seed=seed)
+
+    def method_params(self) -> dict[str, Any]:
+        """The parameters as a file keeps them: the names of candidates, and the number of folds."""
+        params = super().method_params()
+        if self.candidates is not None:
+            params["candidates"] = [each.name for each in self.selection_.candidates if each.name != NONE]
+        if not isinstance(self.cv, Integral | None):
+            params["cv"] = self.selection_.n_folds
+        return params
 
     def estimates(self) -> dict[str, float] | None:
         """The scores of all candidates, one number per entry."""
@@ -259,7 +280,7 @@ class Best(Calibrator):
         """Become what ``record`` describes, ready to use: without `calibrator_`, and without the reasons in `selection_`."""
         super().restore(record)
         values = record.provenance.estimates or {}
-        names = [name[len("nll[") : -1] for name in values if name.startswith("nll[")]
+        names = list(dict.fromkeys(name.partition("[")[2][:-1] for name in values if name.partition("[")[0] in _NUMBERS))
         rows = tuple(_restored(name, values) for name in names)
         chosen = next((name for name in names if f"chosen[{name}]" in values), "")
         sizes = (int(values.get(name, 0)) for name in ("n_folds", "n_scored"))
@@ -314,11 +335,16 @@ def _units(samples: CollectedSamples) -> HostArray | None:
     groups = None if samples.groups is None else samples.groups.codes
     if groups is None or samples.clusters is None:
         return samples.clusters if groups is None else groups
-    first, second = samples.clusters, groups + samples.clusters.max() + 1
-    size = int(second.max()) + 1
-    _, linked = connected_components(coo_array((np.ones(len(first)), (first, second)), shape=(size, size)), directed=False)
-    units: HostArray = linked[first]
-    return units
+    return _linked(samples.clusters, groups)
+
+
+def _linked(first: HostArray, second: HostArray) -> HostArray:
+    """The number of the set that each sample is in, if samples that share a number of either kind are in one set."""
+    above = second + first.max() + 1
+    size = int(above.max()) + 1
+    _, sets = connected_components(coo_array((np.ones(len(first)), (first, above)), shape=(size, size)), directed=False)
+    found: HostArray = sets[first]
+    return found
 
 
 def _given_folds(cv: Any, samples: CollectedSamples, data: Rows) -> list[tuple[HostArray, HostArray]]:
@@ -326,19 +352,42 @@ def _given_folds(cv: Any, samples: CollectedSamples, data: Rows) -> list[tuple[H
     weights = data.weights if isinstance(data, ArrayRows) else np.ones(samples.n_samples)
     (kept,) = np.nonzero(weights)
     if len(kept) != samples.n_samples or len(weights) != data.n_rows:
-        raise InputError("cv", "be a number of folds for data that are not in memory", got=type(cv).__name__)
+        raise InputError(
+            "cv",
+            f"be a number of folds for data of more than {_SCORES:,} scores, or that are not in memory",
+            got=type(cv).__name__,
+        )
     # Rows of weight zero are part of the splitter's folds, and of nothing else.
     places, labels = np.full(len(weights), -1), np.zeros(len(weights), dtype=samples.labels.dtype)
     places[kept], labels[kept] = np.arange(len(kept)), samples.labels
     groups = None if data.groups is None else data.groups.codes
-    pairs = check_cv(cv, labels, classifier=True).split(np.zeros((len(labels), 1)), labels, groups)
-    rows = [[places[np.asarray(part) if len(part) else slice(0)] for part in pair] for pair in pairs]
+    try:
+        pairs = list(check_cv(cv, labels, classifier=True).split(np.zeros((len(labels), 1)), labels, groups))
+        rows = [[places[np.asarray(part) if len(part) else slice(0)] for part in pair] for pair in pairs]
+    except (ValueError, TypeError, IndexError) as error:
+        raise InputError(
+            "cv",
+            "be a number of folds, a splitter of scikit-learn, or pairs of row numbers",
+            got=f"{cv!r:.60}",
+            remedy=f"{error}",
+        ) from None
     folds = [(train[train >= 0], test[test >= 0]) for train, test in rows]
-    held = np.concatenate([test for _, test in folds]) if folds else np.zeros(0)
-    if not len(held) or any(not len(test) for _, test in folds):
+    if not folds:
+        raise InputError("cv", "have at least one fold", got="none", remedy="A generator can be used once only: pass a list.")
+    held = np.concatenate([test for _, test in folds])
+    if any(not len(test) for _, test in folds):
         raise InputError("cv", "hold out samples in each fold", got="a fold without any")
     if len(np.unique(held)) < len(held):
         raise InputError("cv", "hold out each sample at most once", got="a sample in several folds")
+    units = _units(samples)
+    for number, (train, test) in enumerate(folds, start=1):
+        if np.isin(test, train).any():
+            raise InputError("cv", "hold out samples that are not fitted to", got=f"a sample in both parts of fold {number}")
+        if units is not None and np.isin(units[test], units[train]).any():
+            what = "cluster" if samples.groups is None else "group or cluster"
+            raise InputError(
+                "cv", f"keep the samples of a {what} together", got=f"one in both parts of fold {number}", remedy="Pass `cv=5`."
+            )
     for number, (train, test) in enumerate(folds, start=1):
         missing = np.setdiff1d(samples.labels[test], samples.labels[train])
         if len(missing):

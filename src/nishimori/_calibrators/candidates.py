@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nishimori._calibrators.calibrator import Calibrator
+from nishimori._calibrators.consistent import Consistent
 from nishimori._calibrators.methods import new_calibrator
 from nishimori.errors import InputError
 
@@ -53,8 +54,8 @@ class CandidateMethod:
 
 TABLE = (
     CandidateMethod("adaptive", "one factor for all logits: a network that is overconfident everywhere", 1e-8),
-    CandidateMethod("ts", "the same, by the lowest log-loss", 1e-8),
-    CandidateMethod("ec", "the same, by the mean confidence", 1e-8),
+    CandidateMethod("ts", "one factor for all logits, by the lowest log-loss", 1e-8),
+    CandidateMethod("ec", "one factor for all logits, by the mean confidence", 1e-8),
     CandidateMethod(
         "group", "a temperature per predicted class, shrunk: some classes are more overconfident than others", 1e-7
     ),
@@ -94,7 +95,7 @@ def usual_candidates(n_samples: int, n_classes: int, n_fits: int, *, keep_predic
         if keep_predictions and not _keeps_predictions(made):
             left_out[each.name] = "it can change predictions"
         elif n_samples < each.least_samples:
-            left_out[each.name] = f"it needs {each.least_samples} samples"
+            left_out[each.name] = f"it needs {each.least_samples} samples; name it in `candidates` to try it"
         elif seconds > MOST_SECONDS:
             left_out[each.name] = (
                 f"its {n_fits} fits would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f} s; name it in `candidates` "
@@ -112,12 +113,13 @@ def asked_candidates(given: Any, n_classes: int, *, keep_predictions: bool) -> C
     chosen: dict[str, Calibrator] = {}
     for each in given:
         made = new_calibrator(each, "candidates")
-        name = made.method_name
+        name = _variant_name(made)
+        _refuse_common(made)
         if made.is_fixed:
             raise InputError(
                 "candidates", "be methods that learn something", got=repr(name), remedy="'none' is scored in any case."
             )
-        if name == "best":
+        if made.method_name == "best":
             raise InputError("candidates", "be other methods than 'best' itself")
         if made.traits is not None and made.traits.n_classes == "two" and n_classes > 2:
             raise InputError("candidates", f"work for {n_classes} classes", got=f"{name!r}, which is for two")
@@ -125,12 +127,28 @@ def asked_candidates(given: Any, n_classes: int, *, keep_predictions: bool) -> C
             raise InputError(
                 "candidates", "keep predictions, as `keep_predictions=True` asks for", got=f"{name!r}, which can change them"
             )
-        name = name if name not in chosen else f"{name}({str(made).partition('(')[2]}".removesuffix("()")
         if name in chosen:
             raise InputError("candidates", "be different from each other", got=f"{name} twice")
         chosen[name] = made
     return Contest(chosen, {})
 
 
+def _variant_name(made: Calibrator) -> str:
+    """The name of the method, with those of its parameters in brackets that are not the usual ones."""
+    name = made.method_name
+    usual = str(new_calibrator(name, "candidates")) if ":" not in name else f"{type(made).__name__}()"
+    return name if str(made) == usual else f"{name}({str(made).partition('(')[2]}"
+
+
+def _refuse_common(made: Calibrator) -> None:
+    """Refuse a candidate that was told what the scores are, which `Best` is told."""
+    for name, usual in (("input", "logits"), ("classes", None), ("floor", None)):
+        value = getattr(made, name)
+        if not (value is usual or (isinstance(value, str) and value == usual)):
+            raise InputError("candidates", f"leave out `{name}`", got=f"{value!r:.60}", remedy=f"Pass `{name}` to Best.")
+
+
 def _keeps_predictions(made: Calibrator) -> bool:
+    if isinstance(made, Consistent):  # one more temperature changes no prediction
+        return _keeps_predictions(new_calibrator(made.calibrator, "candidates"))
     return bool(getattr(made, "preserve_accuracy", False)) or (made.traits is not None and made.traits.keeps_predictions)

@@ -148,9 +148,8 @@ class CollectedSamples:
 def collect_samples(data: Rows, most_numbers: int | None = None) -> CollectedSamples:
     """Rows of any kind as samples in memory, in one reading.
 
-    If they have more logits than ``most_numbers``, by default `MOST_NUMBERS`, a random part of the rows is kept. Which one
-    depends on their values alone, and not on how they are cut into batches or chunks; rows with the same logits are kept or
-    left out together.
+    If they have more logits than ``most_numbers``, by default `MOST_NUMBERS`, a random part of the rows is kept: the same
+    one for the same data in the same batches.
     """
     most_rows = max(1, (MOST_NUMBERS if most_numbers is None else most_numbers) // data.n_classes)
     found = data.gather(_Keep(most_rows, may_be_more=data.n_rows is None or data.n_rows > most_rows))
@@ -217,9 +216,11 @@ class _KeptRows:
 
 
 def _draws(logits: HostArray) -> HostArray:
-    """A number from 0 to 1 for each row that looks random and depends on its logits alone."""
+    """A number from 0 to 1 for each row that looks random and depends on its logits and its place in the batch."""
     odd = np.random.default_rng(0).integers(2**63, size=logits.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     mixed = (np.ascontiguousarray(logits, dtype=np.float64).view(np.uint64) * odd).sum(axis=1, dtype=np.uint64)
+    # Trees and neighbours give many rows the same scores: these must not be kept or left out together.
+    mixed += np.arange(len(logits), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # the last steps of SplitMix64
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     found: HostArray = (mixed ^ (mixed >> np.uint64(31))) / 2.0**64

@@ -22,7 +22,8 @@ from nishimori._sums.binned_gaps import BinnedGaps
 from nishimori._sums.reliability import uniform_edges
 from nishimori._support.arrays import HostArray
 from nishimori._support.tables import Tabular, value_with_error
-from nishimori.errors import InputError
+from nishimori._support.warnings import notice
+from nishimori.errors import InputError, InputWarning
 from nishimori.maps.map import Map
 
 Scoring = Literal["nll", "brier", "ece"]
@@ -32,6 +33,9 @@ ECE_MARGIN = 0.01
 
 NONE = "none"
 """The model as it is: scored for comparison, and never chosen."""
+
+# Scores that differ by less than this share of their size differ by rounding.
+_ROUNDING = 1e-9
 
 _BINS = 15
 _RESAMPLES = 200
@@ -69,6 +73,12 @@ class Units:
 
     weights: HostArray
     codes: HostArray
+    counts: bool = False  # whether a weight of w stands for w samples, which are then alone
+
+    @property
+    def n_samples(self) -> int:
+        """How many samples there are."""
+        return round(float(self.weights.sum())) if self.counts else len(self.weights)
 
     def mean(self, values: HostArray) -> float:
         """The weighted mean of one number per sample."""
@@ -76,9 +86,20 @@ class Units:
 
     def error(self, values: HostArray) -> float:
         """The standard error of that mean."""
-        centred = self.weights * (values - self.mean(values))
-        sums = np.bincount(self.codes, centred)
+        centred = values - self.mean(values)
+        if self.counts:
+            return float(np.sqrt(np.einsum("i,i,i", self.weights, centred, centred)) / self.weights.sum())
+        sums = np.bincount(self.codes, self.weights * centred)
         return float(np.linalg.norm(sums) / self.weights.sum())
+
+    def draw(self, rng: np.random.Generator) -> HostArray:
+        """The weight of each sample if samples, or clusters, are drawn again with replacement."""
+        if self.counts:
+            drawn: HostArray = rng.multinomial(self.n_samples, self.weights / self.weights.sum()).astype(float)
+            return drawn
+        number = int(self.codes.max()) + 1
+        times: HostArray = np.bincount(rng.integers(number, size=number), minlength=number)[self.codes] * self.weights
+        return times
 
 
 @dataclass(frozen=True)
@@ -157,10 +178,11 @@ class MethodSelection:
     def notes(self) -> tuple[str, ...]:
         """What has to be known about the table."""
         found = [f"{self.chosen}: {why}." for why in [reason(self.chosen)] if why]
+        number = "one fold" if self.n_folds == 1 else f"{self.n_folds} folds"
         found += [
-            f"Scored on {self.n_samples} samples in {self.n_folds} folds that the methods were not fitted to. The lowest of "
-            "several scores is optimistic: measure the chosen method on other data. Folds share samples, so the standard "
-            "errors are somewhat too small."
+            f"Scored on {self.n_samples} samples in {number} that the methods were not fitted to. The lowest of several "
+            "scores is optimistic: measure the chosen method on other data. Folds share samples, so the standard errors are "
+            "somewhat too small."
         ]
         if self.scoring == "ece":
             found.append(f"Only methods whose NLL exceeds the lowest by at most {100 * ECE_MARGIN:g} % could be chosen.")
@@ -208,6 +230,7 @@ def select(
     seed: int,
 ) -> MethodSelection:
     """The candidate of the lowest score; of equal ones the simplest, which comes first. ``scores`` has "none" too."""
+    scores, units = _possible(scores, units)
     nll = {name: units.mean(each.nll) for name, each in scores.items()}
     by_bins = {name: _binned(each, units) for name, each in scores.items()} if scoring == "ece" else {}
     if scoring == "ece":
@@ -218,7 +241,9 @@ def select(
     if scoring == "ece":
         most = min(nll[name] for name in able) * (1 + ECE_MARGIN)
         able = [name for name in able if nll[name] <= most] or able
-    chosen = min(able, key=lambda name: score[name])  # the first of equal ones
+    lowest = min(score[name] for name in able)
+    # Methods that agree but for rounding are equal, and the first of them is the simplest.
+    chosen = next(name for name in able if score[name] <= lowest + _ROUNDING * abs(lowest))
     errors = _errors(scores, units, scoring, chosen, seed)
     rows = tuple(
         CandidateScore(
@@ -231,7 +256,22 @@ def select(
         )
         for name in scores
     )
-    return MethodSelection(chosen, scoring, rows, dict(left_out), n_folds, len(units.weights))
+    return MethodSelection(chosen, scoring, rows, dict(left_out), n_folds, units.n_samples)
+
+
+def _possible(scores: Mapping[str, RowScores], units: Units) -> tuple[dict[str, RowScores], Units]:
+    """The samples that do not have an infinite loss whatever the method, with a warning if some have."""
+    lost = np.all([np.isinf(each.nll) for each in scores.values()], axis=0)
+    if not lost.any() or lost.all():
+        return dict(scores), units
+    notice(
+        f"{int(lost.sum())} of {len(lost)} samples have a true class of probability zero, which no method can change: "
+        "methods are compared on the others.",
+        InputWarning,
+    )
+    fields = RowScores.__dataclass_fields__
+    kept = {name: RowScores(*(getattr(each, field)[~lost] for field in fields)) for name, each in scores.items()}
+    return kept, Units(units.weights[~lost], np.unique(units.codes[~lost], return_inverse=True)[1], units.counts)
 
 
 def _errors(scores: Mapping[str, RowScores], units: Units, scoring: Scoring, chosen: str, seed: int) -> dict[str, float | None]:
@@ -253,14 +293,17 @@ def _bins_of(confidence: HostArray) -> HostArray:
 
 def _binned(scores: RowScores, units: Units) -> BinnedGaps:
     """The gaps of the bins of confidence, and how they vary together."""
-    bins, total = _bins_of(scores.confidence), units.weights.sum()
-    gaps = units.weights * (scores.confidence - scores.right)
+    bins, total, gaps = _bins_of(scores.confidence), units.weights.sum(), scores.confidence - scores.right
+    sums = np.bincount(bins, units.weights * gaps, _BINS)
+    if units.counts:
+        squares = np.bincount(bins, units.weights * gaps**2, _BINS)
+        return BinnedGaps(sums / total, squares / total**2, sums / total**2, 1 / total)
     number = int(units.codes.max()) + 1
     by_unit = np.zeros((number, _BINS))
-    np.add.at(by_unit, (units.codes, bins), gaps)
+    np.add.at(by_unit, (units.codes, bins), units.weights * gaps)
     weights = np.bincount(units.codes, units.weights, number)
     return BinnedGaps(
-        by_unit.sum(axis=0) / total,
+        sums / total,
         by_unit.T @ by_unit / total**2,
         by_unit.T @ weights / total**2,
         float(weights @ weights) / total**2,
@@ -268,17 +311,17 @@ def _binned(scores: RowScores, units: Units) -> BinnedGaps:
 
 
 def _resampled_errors(scores: Mapping[str, RowScores], units: Units, chosen: str, seed: int) -> dict[str, float | None]:
-    """The standard deviation of the difference of ECEs over samples that are drawn again with replacement."""
-    rng, number = np.random.default_rng(seed), int(units.codes.max()) + 1
+    """The standard deviation of the difference of ECEs, as measured, over samples that are drawn again with replacement."""
+    rng = np.random.default_rng(seed)
     bins = {name: _bins_of(each.confidence) for name, each in scores.items()}
-    gaps = {name: units.weights * (each.confidence - each.right) for name, each in scores.items()}
+    gaps = {name: each.confidence - each.right for name, each in scores.items()}
     drawn: dict[str, list[float]] = {name: [] for name in scores}
     for _ in range(_RESAMPLES):
-        times = np.bincount(rng.integers(number, size=number), minlength=number)[units.codes]
-        total = float(times @ units.weights)
+        weights = units.draw(rng)
+        total = weights.sum()
         if total == 0:
             continue
         for name in scores:
-            drawn[name].append(float(np.abs(np.bincount(bins[name], times * gaps[name], _BINS)).sum()) / total)
+            drawn[name].append(float(np.abs(np.bincount(bins[name], weights * gaps[name], _BINS)).sum() / total))
     own = np.array(drawn[chosen])
     return {name: float(np.std(np.array(each) - own, ddof=1)) for name, each in drawn.items()}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isclose
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -86,6 +87,12 @@ def _temper_affine(map_: Affine | LogAffine, T: float) -> Map:
 
 
 # Maps that are of the same kind after a division by T. They can be folded into weights, exported and read by earlier versions.
+def _temper_again(map_: Tempered, temperature: float) -> Map:
+    """A map with two temperatures after it, or the map inside if they cancel: T·(1/T) may be off from 1 by rounding."""
+    both = map_.temperature * temperature
+    return map_.inner if isclose(both, 1, rel_tol=1e-12) else temper(map_.inner, both)
+
+
 _SAME_KIND: dict[type[Map], Callable[[Any, float], Map]] = {
     Temperature: lambda map_, T: Temperature(checked_temperature(map_.temperature * T)),
     ClassTemperatures: lambda map_, T: ClassTemperatures(map_.temperatures * T),
@@ -93,7 +100,7 @@ _SAME_KIND: dict[type[Map], Callable[[Any, float], Map]] = {
     Affine: _temper_affine,
     LogAffine: _temper_affine,
     LogOdds: lambda map_, T: LogOdds(map_.a / T, map_.b / T, map_.c / T, map_.square / T),
-    Tempered: lambda map_, T: temper(map_.inner, map_.temperature * T),
+    Tempered: _temper_again,
 }
 
 

@@ -569,7 +569,8 @@ def module_for(map_: Map, device: torch.device | None) -> MapModule:
             "The map",
             f"be one of Temperature, {known}, or of a registered class of your own",
             got=f"a {type(map_).__name__}, which PyTorch modules cannot apply",
-            remedy="Use the calibrator itself on the logits that `collect` returns.",
+            remedy="Use another method, such as 'matrix', or `nishimori.Best([...])` without 'isotonic'; or use the calibrator "
+            "itself on the logits that `collect` returns.",
         )
     return kind.of(map_, device)
 

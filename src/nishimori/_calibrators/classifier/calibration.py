@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from nishimori._calibrators.best import Best
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.classifier.folds import FoldScores
 from nishimori._calibrators.classifier.response import Scorer
@@ -95,6 +96,8 @@ class Calibration:
         """A calibrator that is fitted to the scores of some rows: a copy, or one of smoothed labels if it has no solution."""
         made: Calibrator = clone(self.calibrator)
         data, params = (part.scores, self.y[part.rows]), self._params_of(part)
+        if isinstance(made, Best):
+            made.limit_folds(len(part.rows), params)
         try:
             if part.is_constant and not made.is_fixed:
                 error = NoTemperatureError("The classifier gives every sample the same score.", end="flat")
@@ -109,8 +112,9 @@ class Calibration:
     def _params_of(self, part: FoldScores) -> dict[str, Any]:
         """The arguments of `fit` for some rows. The test part of a fold that is a single cluster says nothing about errors."""
         params: dict[str, Any] = method_params_of_rows(self.y, self.params, indices=part.rows)
-        if part.name and "clusters" in params and len(set(np.asarray(params["clusters"]).tolist())) == 1:
-            del params["clusters"]
+        for name in ("clusters", "groups") if part.name else ():
+            if name in params and len(set(np.asarray(params[name]).tolist())) == 1:
+                del params[name]
         return params
 
     def with_weight(self, scored: Sequence[FoldScores]) -> list[FoldScores]:
