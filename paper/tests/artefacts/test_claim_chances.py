@@ -55,12 +55,18 @@ def test_events_that_happen_together():
 
 def test_the_share_of_orders_with_a_high_rank_correlation():
     found = [spearmanr(order, range(5)).statistic for order in permutations(range(5))]
-    for limit in (0.0, 0.55, 0.85):
+    for limit in (0.0, 0.49, 0.51, 0.85):  # the values are multiples of 0.1
         assert _chance.rank_correlation_above(limit, 5) == np.mean(np.array(found) > limit)
 
 
 def test_a_probability_has_two_digits_and_a_very_small_one_a_bound():
     assert [_chance.in_words(p) for p in (0.000999, 0.001, 0.01234, 0.5, 1.0)] == ["under 0.001", "0.001", "0.012", "0.5", "1"]
+
+
+def test_the_farther_limit_of_an_interval_has_no_sign():
+    for mean in (0.3, -0.3):
+        found = {"mean": mean, "error": 0.1}
+        assert _resamples.farther_limit(found) == pytest.approx(max(abs(mean + z * 0.1) for z in norm.ppf([0.025, 0.975])))
 
 
 def test_the_error_of_a_mean_over_networks_is_that_of_images_or_that_of_networks():

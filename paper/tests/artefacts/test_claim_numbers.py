@@ -214,8 +214,8 @@ NOISE = {
     "ec_only": (0.02 + 5 * 0.036 + 0.04 + 0.044 + 0.081) / 9,
 }
 MAXIMISATION = {"n": 4, "off": 0.2, "n_data": 2, "ratio": 0.95, "deviation": 3.0, "fails": "under 0.001"}
-SIMILARITY = {"n": 3, "left_clean": 0.05, "left_noisy": 0.4, "apart_clean": 0.02, "apart_noisy": 0.25}
-SIMILARITY |= {"n_larger": 3, "same_by_chance": "0.12"}
+SIMILARITY = {"n": 3, "left_clean": 0.05, "left_noisy": 0.4, "apart_clean": 0.04, "apart_noisy": 0.25}
+SIMILARITY |= {"n_larger": 2, "same_by_chance": "0.12"}
 RELATED_WORK = {
     "n_few": 2,
     "n_many": 1,

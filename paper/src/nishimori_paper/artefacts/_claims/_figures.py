@@ -23,7 +23,7 @@ from nishimori_paper.artefacts._claims._chance import (
 from nishimori_paper.artefacts._claims._minimum import distance, minima, minimum_pieces, titles
 from nishimori_paper.artefacts._claims._networks import apart, difference, lead, printed_rows
 from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
-from nishimori_paper.artefacts._claims._resamples import column, pooled, resampled_differences
+from nishimori_paper.artefacts._claims._resamples import column, farther_limit, pooled, resampled_differences
 from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._figure_curves import FigureCurves
 
@@ -94,7 +94,7 @@ def _sizes(done: Pieces, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "size_limit": max(each["difference"] + TWO_SIDED * each["difference_error"] for each in found),
         "size_ece": ece["mean"],
         "size_ece_error": ece["error"],
-        "size_ece_limit": abs(ece["mean"]) + TWO_SIDED * ece["error"],
+        "size_ece_limit": farther_limit(ece),
         "size_ece_apart": max(abs(lead(row)) for row in rows),
         "table_apart_paper": table["temperature"],
         "table_ece_paper": table["ece"],

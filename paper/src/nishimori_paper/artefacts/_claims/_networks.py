@@ -18,7 +18,6 @@ from nishimori_paper._names import NetworkName
 from nishimori_paper._printed import printed
 from nishimori_paper.artefacts._claims._chance import (
     ONE_SIDED,
-    TWO_SIDED,
     any_beyond,
     any_wrong_sign,
     beyond,
@@ -28,7 +27,14 @@ from nishimori_paper.artefacts._claims._chance import (
     not_inferior_fails,
 )
 from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
-from nishimori_paper.artefacts._claims._resamples import column, differences, error, pooled, resampled_differences
+from nishimori_paper.artefacts._claims._resamples import (
+    column,
+    differences,
+    error,
+    farther_limit,
+    pooled,
+    resampled_differences,
+)
 from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._claims._subsets import SIZES, excess, subset_pieces
 from nishimori_paper.artefacts._rows import COLUMNS, networks_of_tables
@@ -150,7 +156,7 @@ def _pooled_differences(real: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         result |= {
             f"{key}_mean": found["mean"],
             f"{key}_error": found["error"],
-            f"{key}_limit": abs(found["mean"]) + TWO_SIDED * found["error"],
+            f"{key}_limit": farther_limit(found),
         }
     return result
 

@@ -14,6 +14,7 @@ from nishimori.data import Network
 from nishimori_paper._artefact import Scale
 from nishimori_paper._measured import Row, resampled, scores_by_kind
 from nishimori_paper._names import NetworkName
+from nishimori_paper.artefacts._claims._chance import TWO_SIDED
 
 COLUMNS = ("lead", "brier_lead", "ece_gain_ts", "ece_gain_ec", "brier_gain_ts", "brier_gain_ec")
 
@@ -48,6 +49,11 @@ def pooled(values: Sequence[float], draws: Sequence[Sequence[float]]) -> dict[st
     of_images = error(np.mean(draws, axis=0).tolist())
     of_networks = error(values) / sqrt(len(values))
     return {"mean": float(np.mean(values)), "error": max(of_images, of_networks)}
+
+
+def farther_limit(found: Mapping[str, float]) -> float:
+    """How far from zero the 95 % interval of a mean reaches, on the side where it reaches farther."""
+    return abs(found["mean"]) + TWO_SIDED * found["error"]
 
 
 def column(pieces: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:

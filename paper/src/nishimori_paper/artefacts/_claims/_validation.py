@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from nishimori_paper._artefact import Pieces, Scale
-from nishimori_paper._printed import printed
-from nishimori_paper.artefacts._claims._chance import TWO_SIDED, any_equivalence_fails, beyond, in_words
+from nishimori_paper.artefacts._claims._chance import any_equivalence_fails, beyond, in_words
+from nishimori_paper.artefacts._claims._networks import apart, printed_rows
 from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
+from nishimori_paper.artefacts._claims._resamples import farther_limit
 from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._claims._subsets import SIZES, excess, subset_pieces
 
@@ -27,7 +28,7 @@ def numbers(done: Pieces) -> Numbers:
     ratios = [each["variance_ec"] / each["variance_ts"] for each in found]
     passes_ec, passes_ts = (float(np.mean([each[f"n_passes_{name}"] for each in found])) for name in ("ec", "ts"))
     few, many = (excess(done, size) for size in SIZES)
-    margin = max(abs(row[4] - row[5]) for row in printed()["table-real"]["rows"].values())
+    margin = apart(list(printed_rows("table-real").values()))["ece"]
     # The median exceeds a limit only if half of the ratios do, which by Markov's inequality is at most twice as probable as
     # that one does, whatever their dependence.
     one_too_large = max(beyond(log(_SIMILAR), each["ratio_error"]) / 2 for each in found)
@@ -41,8 +42,8 @@ def numbers(done: Pieces) -> Numbers:
         "few_error": few["error"],
         "many": many["mean"],
         "many_error": many["error"],
-        "few_limit": abs(few["mean"]) + TWO_SIDED * few["error"],
-        "many_limit": abs(many["mean"]) + TWO_SIDED * many["error"],
+        "few_limit": farther_limit(few),
+        "many_limit": farther_limit(many),
         "ratio_fails": in_words(2 * one_too_large),
         "ece_fails": in_words(any_equivalence_fails(margin, [few["error"], many["error"]])),
         "passes_ec": passes_ec,
