@@ -319,6 +319,15 @@ def test_a_difference_of_temperatures_has_no_sign():
     assert _networks.difference({"temperature_ts": 2.0, "temperature_ec": 1.5}) == 0.25
 
 
+def test_clean_images_are_nearer_by_chance_where_the_two_kinds_differ_least_in_either_direction():
+    def found(clean, augmented):
+        return {kind: {"temperature_ts": T, "temperature_ec": T} for kind, T in (("clean", clean), ("augmented", augmented))}
+
+    for clean, augmented in ((1.5, 1.3), (1.3, 1.5)):
+        real = {"cifar10/resnet20-authors": found(1.5, 1.0), "cifar10/resnet56-authors": found(clean, augmented)}
+        assert _networks._nearer_by_chance(real, 0.1) == pytest.approx(norm.sf(1))  # half of 0.2, in errors of 0.1
+
+
 @pytest.mark.parametrize(
     ("ts", "ec", "expected"), [(1.04, 0.96, True), (0.96, 1.04, True), (1.04, 1.06, False), (1.3, 1.2, True)]
 )
