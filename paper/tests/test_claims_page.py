@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import nishimori
 import nishimori_paper as paper
 from claims_page import page
+from nishimori import data
 from nishimori_paper import _runs
 from nishimori_paper.artefacts._claims import _figures, _networks, _noise, _regression, _validation
 from nishimori_paper.artefacts._claims._statement import _filled
@@ -115,3 +117,36 @@ def test_one_number_for_the_samples_that_ec_needs():
 def test_no_page_of_the_paper_counts_subjects_that_others_cannot_get():
     for file in ("docs/affine.md", "docs/claims.md", "docs/paper.md", "docs/errata.md", "docs/why_ec_and_ts_agree.md"):
         assert not re.search(r"humanexp|37 subjects|of 37\b|four other CIFAR-10 networks", text_of(file)), file
+
+
+def test_one_temperature_leaves_the_class_of_the_page_as_far_off_as_it_says():
+    """The explanation averages over classes; it does not say that nothing else is wrong."""
+    network = data.load("cifar10/resnet20")
+    fitted = nishimori.ExpectationConsistency().fit(network.validation.logits, network.validation.labels)
+    p = fitted.predict_proba(network.test.logits)
+    bird = p.argmax(axis=1) == 2
+    gap = 100 * (p.max(axis=1)[bird].mean() - (network.test.labels[bird] == 2).mean())
+    text = text_of("docs/why_ec_and_ts_agree.md")
+    assert f'by {gap:.0f} points for "bird"' in text
+    assert "averaged over classes" in text
+    assert "little else is wrong" not in text
+    assert "uniformly random labels" in text
+    assert "references.md#label-errors" in text
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    [
+        *("2602.14862", "2502.15131", "2605.21552", "2407.08649", "2402.05806", "2506.23492", "2505.16690", "2103.14749"),
+        *("10.2307/1913827", "10.23919/EUSIPCO54536.2021.9616219", "1612.01474", "1902.02476", "2002.10118"),
+    ],
+)
+def test_the_list_of_references_has_each_work_with_its_use(identifier):
+    entry = next(each for each in text_blocks("docs/references.md") if identifier in each)
+    after = entry.split(f"{identifier})")[1]  # the link's end
+    assert len(after.split()) > 5  # what it is for
+
+
+def text_blocks(name):
+    """The paragraphs of a page, each in one line."""
+    return [" ".join(each.split()) for each in (ROOT / name).read_text(encoding="utf-8").split("\n\n")]
