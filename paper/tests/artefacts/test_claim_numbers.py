@@ -60,7 +60,7 @@ METHOD = {
     "hottest": 0.51,
     "n_classes": 4,
     "n_solvable": 2,
-    "n_literal": 2,
+    "n_literal": 3,
     "literal_2": 0.8,
     "none_by_chance": "0.35",  # 0.9 to the tenth
 }
@@ -255,12 +255,12 @@ REGRESSION = {
     "logit_lead_most": 0.03,
     "logit_lead_claimed": 0.01,
     "lead_ratio": 3.0,  # constant at λ_loss: 0.09 over 0.03
-    "brier_tied": 2 / 27,  # logit, 1e-4: the last two
+    "brier_tied": 4 / 27,  # logit, 1e-4 and λ_error: the last two of each
     "brier_lost": 2 / 27,
     "brier_lost_logit": 0.0,
     "brier_lost_affine": 1 / 9,
     "brier_lost_constant": 1 / 9,
-    "brier_won_logit": 7 / 9,
+    "brier_won_logit": 5 / 9,
     "brier_won_affine": 8 / 9,
     "brier_won_constant": 8 / 9,
     "brier_logit_most": 1e-3,

@@ -95,6 +95,7 @@ def numbers(done: Pieces) -> Numbers:
     """The numbers that decide."""
     one, constant = done["one network"], done["constant prediction"]
     found = list(precisions(done).values())
+    *_, last_but_one, _ = one["top_n"]
     return {
         "ece_constant": constant["ece"],
         "error_constant": constant["error"],
@@ -120,7 +121,7 @@ def numbers(done: Pieces) -> Numbers:
         "n_solvable": sum(1 / len(one["top_n"]) < each < 1 for each in one["top_n"]),
         "n_literal": sum(T is not None for T in one["literal"]),
         "literal_2": one["literal"][1],
-        "none_by_chance": in_words(one["top_n"][-2] ** one["n_validation"]),
+        "none_by_chance": in_words(last_but_one ** one["n_validation"]),
     }
 
 

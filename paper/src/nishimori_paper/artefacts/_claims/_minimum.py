@@ -48,8 +48,8 @@ def _piece(name: str, scale: Scale) -> dict[str, Any]:
         kind: {method: row[f"temperature_{method}"] for method in _METHODS}
         for kind, row in scores_by_kind(kinds, found.test).items()
     }
-    all_chosen = [T for each in chosen.values() for T in each.values()]
-    curves = EceCurves.of(found.test, np.arange(0.75 * min(all_chosen), 1.3 * max(all_chosen), _STEP))
+    lowest, *_, highest = sorted(T for each in chosen.values() for T in each.values())
+    curves = EceCurves.of(found.test, np.arange(0.75 * lowest, 1.3 * highest, _STEP))
     generator = np.random.default_rng(scale.seed)
     n = len(found.test.labels)
     drawn = [curves.least(np.bincount(generator.integers(n, size=n), minlength=n)) for _ in range(8 if scale.quick else 20)]

@@ -46,7 +46,7 @@ def _piece(name: str, scale: Scale) -> dict[str, Sequence[float]]:
         for _ in range(100 if scale.quick else 400):
             rows = generator.choice(len(found.validation.labels), size, replace=False)
             both = temperatures_of(open_rows(found.validation.logits[rows], found.validation.labels[rows]), warn=False)
-            if both.ts is not None and both.ec is not None:  # not if every answer is right
+            if None not in (both.ts, both.ec):  # as where every answer is right
                 chosen.append([both.ts, both.ec])
         result[str(size)] = ece(np.array(chosen)).mean(axis=0).tolist()
     return result
