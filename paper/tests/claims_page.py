@@ -30,12 +30,16 @@ page is its output.
 
 - **holds**: the statement is true as it stands.
 - **holds with a condition**: it is true once the condition is added; the paper does not state the condition.
+- **slip of the pen**: the words or the sign are wrong as printed, and the rest of the paper shows what is meant, which is true.
 - **contradicted**: what is found here, or the paper's own equations and tables, say something else.
 - **cannot be judged here**: what would decide it is not available.
 
 *Paper's data* are numbers that the paper prints, or what its equations and its code say. A statement that is true of these
 and not of our data, or the reverse, says so. "Networks" are the authors' three and our eight, calibrated on clean validation
-images, unless the line says otherwise; the statements on the cost of calibration are about all 19 bundled networks.
+images, unless the line says otherwise; the statements on the cost of calibration and on the minimum of the ECE are about all 19
+bundled networks. *Judgement* is what was decided by reading, and not by a number. *Chance* is the probability that the
+criterion fails although the statement is true, or passes although it is not, computed from the standard errors of what is
+compared; without such a line nothing is random: theory, equations, printed numbers, counts.
 """
 
 
@@ -64,6 +68,8 @@ def entry(claim: paper.Claim) -> str:
         f"- True if: {plain(claim.criterion)}.",
         f"- Found: {plain(claim.ours)}.",
         *([f"- Paper's data: {plain(claim.paper_data)}."] if claim.paper_data else []),
+        *([f"- Judgement: {plain(claim.judgement)}."] if claim.judgement else []),
+        *([f"- Chance: {plain(claim.chance)}."] if claim.chance else []),
     ]
     return "\n".join(lines) + "\n"
 

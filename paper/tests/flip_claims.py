@@ -27,16 +27,20 @@ SOURCE = ROOT / "paper" / "src" / "nishimori_paper"
 FILES = (SOURCE / "_claim.py", *sorted((SOURCE / "artefacts" / "_claims").glob("*.py")))
 ARTEFACTS = ROOT / "paper" / "tests" / "artefacts"
 # Tests of pieces made by hand, which need no fixtures; and those that draw or compute, for flips that the former do not see.
-QUICK = ("test_claim_numbers", "test_claim_verdicts")
+QUICK = ("test_claim_numbers", "test_claim_verdicts", "test_claim_chances")
 # By module: file, and words in the names of the tests that run its work.
 SLOW = {
     "_bayes": ("test_claim_pieces", "bayesian"),
+    "_minimum": ("test_claim_pieces", "minimum or curves_of"),
     "_maximisation": ("test_claim_pieces", "evidence or maximisation"),
     "_method": ("test_claim_pieces", "facts or right or frequencies"),
     "_networks": ("test_claim_pieces", "resnet20 or sizes"),
     "_picture": ("test_claim_picture", "test"),
     "_precision": ("test_claim_pieces", "variances or difference or precision or bundled"),
     "_regression": ("test_claim_pieces", "density or best_loss"),
+    "_related_work": ("test_claim_pieces", "posterior"),
+    "_resamples": ("test_claim_pieces", "resamples"),
+    "_subsets": ("test_claim_pieces", "subsets"),
 }
 # What every child needs, except nishimori_paper, which may be changed.
 IMPORTS = (
@@ -51,6 +55,7 @@ VERDICTS = {
     "holds": "contradicted",
     "contradicted": "holds",
     "holds with a condition": "contradicted",
+    "slip of the pen": "contradicted",
     "cannot be judged here": "holds",
     "our data": "the paper's data",
     "the paper's data": "our data",

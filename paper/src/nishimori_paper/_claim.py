@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Judgement = Literal["holds", "holds with a condition", "contradicted", "cannot be judged here"]
+Judgement = Literal["holds", "holds with a condition", "slip of the pen", "contradicted", "cannot be judged here"]
 Origin = Literal["the paper's data", "our data"]
 
 
@@ -24,13 +24,18 @@ class Claim:
     ours : str
         What we find.
     verdict : str
-        ``"holds"``, ``"holds with a condition"``, ``"contradicted"`` or ``"cannot be judged here"``.
+        ``"holds"``, ``"holds with a condition"``, ``"slip of the pen"``, ``"contradicted"`` or ``"cannot be judged here"``.
     condition : str
-        The condition that makes the statement true, or what would be needed to judge it; empty for the other two verdicts.
+        The condition that makes the statement true, what is meant if it is a slip of the pen, or what would be needed to judge
+        it; empty for the other two verdicts.
     paper_data : str
         What the paper's own tables, figures or equations say about the statement; empty where they say nothing.
     true_only_of : str or None
         ``"the paper's data"`` or ``"our data"`` if the criterion is met by one of the two and not by the other, else None.
+    chance : str
+        How probable it is that the criterion fails by chance, and under which assumption; empty where nothing is random.
+    judgement : str
+        What was decided by reading and not by numbers; empty if nothing was.
     """
 
     name: str
@@ -42,6 +47,8 @@ class Claim:
     condition: str = ""
     paper_data: str = ""
     true_only_of: Origin | None = None
+    chance: str = ""
+    judgement: str = ""
 
     @property
     def stands(self) -> bool:

@@ -1,9 +1,11 @@
 """The numbers behind the verdicts on the paper's claims: worked out by hand for pieces made by hand."""
 
-from math import log
+from math import log, sqrt
 
 import claim_pieces
+import numpy as np
 import pytest
+from scipy.stats import norm
 
 from nishimori_paper.artefacts._claims import (
     _bayes,
@@ -13,9 +15,27 @@ from nishimori_paper.artefacts._claims import (
     _networks,
     _noise,
     _regression,
+    _related_work,
     _similarity,
     _validation,
 )
+
+
+def shown(p):
+    """A probability as the texts have it."""
+    return "under 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def outside(limit, error):
+    """The probability that a normal number around zero is further away than the limit."""
+    return norm.sf(limit / error) + norm.cdf(-limit / error)
+
+
+def some(*probabilities):
+    return 1 - np.prod(1 - np.array(probabilities))
+
+
+Z1, Z2 = norm.ppf(0.95), norm.ppf(0.975)
 
 METHOD = {
     "ece_constant": 1e-15,
@@ -28,6 +48,8 @@ METHOD = {
     "hotter": 0.7,
     "accuracy": 0.75,
     "ec_validation": 1.5,
+    "ec_augmented": 1.4,
+    "ec_paper": 1.38,
     "ec_test": 1.6,
     "n_networks": 4,
     "n_falling": 3,  # all but b
@@ -38,15 +60,29 @@ METHOD = {
     "hottest": 0.51,
     "n_classes": 4,
     "n_solvable": 2,
+    "n_literal": 3,
+    "literal_2": 0.8,
+    "none_by_chance": "0.35",  # 0.9 to the tenth
 }
 VALIDATION = {
     "n_networks": 4,
     "ratio_low": 0.5,
     "ratio_median": 1.55,  # of 0.5, 1.5, 1.6 and 2
     "ratio_high": 2.0,
+    "ece_margin": 0.5,  # DenseNet121 of Table 1: 3.0 and 2.5
+    "few": 0.3,
+    "few_error": 0.1,
+    "many": 0.0,
+    "many_error": 0.1,
+    "few_limit": 0.3 + 0.1 * Z2,
+    "many_limit": 0.1 * Z2,
+    "ratio_fails": shown(2 * norm.sf(log(1.25) / 0.1)),
+    "ece_fails": shown(some(outside(0.5 - 0.1 * Z2, 0.1), outside(0.5 - 0.1 * Z2, 0.1))),
     "passes_ec": 2.0,
     "passes_ts": 1.25,
 }
+# By networks: leads of -0.04, -1 and 4 points.
+LEAD_ERROR = np.std([-0.04, -1.0, 4.0], ddof=1) / sqrt(3)
 NETWORKS = {
     "n": 3,
     "temperature_apart": 1 / 3,  # vgg19: 0.3 of 0.9
@@ -55,6 +91,12 @@ NETWORKS = {
     "temperature_apart_paper": 0.09 / 1.07,  # RepVGG-A2: 1.07 and 1.16
     "ece_apart_paper": 0.5,  # DenseNet121: 3.0 and 2.5
     "brier_apart_paper": 0.3,  # VGG19: 37.2 and 36.9
+    "ece_mean": 2.96 / 3,
+    "ece_error": LEAD_ERROR,
+    "ece_limit": 2.96 / 3 + Z2 * LEAD_ERROR,
+    "brier_mean": 2.2 / 3,
+    "brier_error": 2.0,  # of images: the networks share them
+    "brier_limit": 2.2 / 3 + Z2 * 2.0,
     "n_ece_similar": 1,  # 0.04 points; the others differ by 1 and 4
     "ece_farthest": "CIFAR-100 VGG19",
     "coldest": 0.9,
@@ -66,9 +108,28 @@ NETWORKS = {
     "n_paper": 8,
     "n_lower": 1,  # vgg19
     "n_not_higher_rounded": 2,  # 1.0 and 1.0; 2.0 and 6.0
-    "n_significantly_worse": 1,  # resnet56: by 2.5 errors; resnet20: by 1.3
-    "worst_lead": -1.0,
-    "worst_lead_error": 0.4,
+    "lead": 2.96 / 3,
+    "lead_error": LEAD_ERROR,
+    "lead_limit": 2.96 / 3 - Z1 * LEAD_ERROR,
+    "few": -0.3,
+    "few_error": 0.1,
+    "few_limit": -0.3 - Z1 * 0.1,
+    "margin": 0.25,
+    "inferior_by_chance": shown(norm.cdf(Z1 - 0.25 / LEAD_ERROR)),
+    "temperatures_fail": shown(some(*[outside(0.09 / 1.07, 0.05)] * 3)),
+    # The mean has such errors that its interval is always wider than the margin.
+    "scores_fail": "1",
+    "some_fails": shown(some(*(outside(0.005, e) for e in (0.003, 0.004, 0.01)), *[outside(0.003, 0.02)] * 3)),
+    "overconfident_fails": shown(
+        some(
+            *(norm.cdf(-x / 0.2) for x in (1.0, 0.5, -0.1)),
+            *(norm.cdf(-x / 0.3) for x in (0.9, 0.5, 0.2)),
+            *(norm.cdf(-x / 0.1) for x in (0.05, -0.05, 0.1)),
+        )
+    ),
+    "ece_fails": shown(some(*(norm.cdf(-x / 0.02) for x in (0.04, 0.03, -0.01, 0.0396, 0.02, 0.03)))),
+    "brier_fails": shown(some(*(norm.cdf(-x / 0.02) for x in (0.01, -0.01, 0.01, 0.012, 0.01, 0.01)))),
+    "augmented_fails": shown(norm.cdf(-0.05 / 0.4)),  # resnet56: 1.5 and 1.4; the largest error is 0.4
     "off_clean": 0.63,  # resnet20, TS: 2.00 against 1.37
     "off_augmented": 0.1,  # resnet20, TS: 1.27 against 1.37
     "ece_clean_low": 0.010,
@@ -86,14 +147,20 @@ NETWORKS = {
     "svhn_train_paper": 65931,
     "svhn_validation_paper": 7325,
 }
+SIZE_ERRORS = [0.001, *(0.0025 * k for k in range(1, 9))]
+OWN_LIMIT = 1 - 1.77987916864334 / 1.8235535146923
 FIGURES = {
-    "off_clean": 0.2,  # 2.3 from 2.5
-    "excess_clean": 0.6,  # 1.0 - 0.4
-    "off_augmented": 0.7,  # 1.8 from 2.5
-    "excess_augmented": 2.6,  # 3.0 - 0.4
+    "n_minima": 3,
+    "n_close": 1,  # 0.05; the others are 0.2 and 0.1 or a rounding more
+    "not_close": "SVHN ResNet20 (ours), CIFAR-100 VGG19 (ours)",
+    "off_median": 0.1,
+    "n_augmented": 2,
+    "n_close_augmented": 0,  # 0.3 and 0.15
+    "n_missed_by_chance": outside(0.1, 0.1) + outside(0.1, 0.2) + outside(0.1, 0.05),
     "off_paper": 0.626353,  # 2.086207 - 1.459853
     "excess_paper": 3.708823,  # 4.440573 - 0.731750
     "diagrams_apart": 5.0,
+    "diagrams_fail": shown(outside(2 / 5 * 0.04, 0.01)),
     "validation_accuracy": 0.9,
     "test_accuracy": 0.88,
     "validation_accuracy_paper": 0.9343,
@@ -103,12 +170,20 @@ FIGURES = {
     # Ranks 0, 1, 2, 3, 5, 6, 7, 8, 4 after nine positions: the last moves by 4 and four others by 1.
     "rank_correlation": 1 - 6 * (4**2 + 4) / (9 * 80),
     "rank_correlation_paper": 1 - 6 * (4 + 4 + 1 + 1 + 4) / (9 * 80),
+    "rank_by_chance": "0.0054",  # 1,960 of 362,880 orders
     "size_apart": 0.08,
     "size_apart_error": 0.02,
+    "size_limit": 0.08 + Z2 * 0.02,
+    "size_ece": -0.4,  # minus the mean of 0, 0.1, ..., 0.8
+    "size_ece_error": 0.2,
+    "size_ece_limit": 0.4 + Z2 * 0.2,
     "size_ece_apart": 0.008,
-    "size_apart_paper": 1 - 1.77987916864334 / 1.8235535146923,
-    "size_ece_apart_paper": 0.0106787579894066 - 0.00962179317474365,
     "table_apart_paper": 0.09 / 1.07,
+    "table_ece_paper": 0.5,
+    "size_fails": shown(some(*(outside(0.09 / 1.07 - Z2 * e, e) for e in SIZE_ERRORS), outside(0.5 - Z2 * 0.2, 0.2))),
+    "own_limit_fails": some(*(outside(OWN_LIMIT, e) for e in SIZE_ERRORS)),
+    "size_apart_paper": OWN_LIMIT,
+    "size_ece_apart_paper": 0.0106787579894066 - 0.00962179317474365,
 }
 # Appendix C: ECE after TS and after EC, and the temperatures; then the temperatures of Table 1.
 PRINTED_ECE = ((10.7, 7.5), (4.6, 4.2), (5.4, 4.9), (3.6, 5.0), (9.6, 5.9), (7.6, 7.3), (5.2, 5.1), (11.6, 11.7))
@@ -129,9 +204,33 @@ NOISE = {
     "noisy_apart": (8 * 0.2 + 0.1) / 9,
     "noisy_apart_paper": sum(1 - ec / ts for ts, ec in PRINTED_NOISY) / 8,
     "clean_apart_paper": sum(abs(ts - ec) / ts for ts, ec in PRINTED_CLEAN) / 8,
+    "reduction_error": 0.1,  # of images; of networks it is 0.07
+    "margin_by_chance": shown(1 - norm.cdf(2) ** 9 - 9 * norm.sf(2) * norm.cdf(2) ** 8),
+    "apart_fails": shown(norm.cdf(-(1.7 / 9 - 3 * sum(abs(ts - ec) / ts for ts, ec in PRINTED_CLEAN) / 8) / 0.05)),
+    "n_worse_ts": 9,
+    "n_worse_ec": 8,  # all but 0.02
+    "before_only": 0.03,
+    "ts_only": 1.25 * (0.04 * 7 + 0.05 + 0.1) / 9,
+    "ec_only": (0.02 + 5 * 0.036 + 0.04 + 0.044 + 0.081) / 9,
 }
-MAXIMISATION = {"n": 4, "off": 0.2, "n_data": 2, "ratio": 0.95, "deviation": 3.0}  # 1.2 and 0.7; 2 and 3 errors
-SIMILARITY = {"n": 3, "n_analysed": 0, "left_clean": 0.05, "left_noisy": 0.4, "apart_clean": 0.02, "apart_noisy": 0.25}
+MAXIMISATION = {"n": 4, "off": 0.2, "n_data": 2, "ratio": 0.95, "deviation": 3.0, "fails": "under 0.001"}
+SIMILARITY = {"n": 3, "left_clean": 0.05, "left_noisy": 0.4, "apart_clean": 0.04, "apart_noisy": 0.25}
+SIMILARITY |= {"n_larger": 2, "same_by_chance": "0.12"}
+RELATED_WORK = {
+    "n_few": 2,
+    "n_many": 1,
+    "vector_higher_few": 0,
+    "matrix_higher_few": 1,
+    "vector_higher_many": 1,
+    "matrix_higher_many": 0,
+    "vector_none_few": 0,
+    "matrix_none_few": 0,
+    "vector_none_many": 0,
+    "matrix_none_many": 1,
+    "order_fails": shown(some(*(norm.cdf(-x) for x in (2, 1, 1, 3, 2)))),
+    "excess_logit": 0.003,
+    "excess_others": 0.05,
+}
 BAYES = {"n": 3, "ece": 0.3, "excess": 0.1, "off": 0.3, "error_nearby": 1e-6}
 REGRESSION = {
     "nearest_loss": 0.1,
@@ -156,7 +255,15 @@ REGRESSION = {
     "logit_lead_most": 0.03,
     "logit_lead_claimed": 0.01,
     "lead_ratio": 3.0,  # constant at λ_loss: 0.09 over 0.03
+    "brier_tied": 4 / 27,  # logit, 1e-4 and λ_error: the last two of each
     "brier_lost": 2 / 27,
+    "brier_lost_logit": 0.0,
+    "brier_lost_affine": 1 / 9,
+    "brier_lost_constant": 1 / 9,
+    "brier_won_logit": 5 / 9,
+    "brier_won_affine": 8 / 9,
+    "brier_won_constant": 8 / 9,
+    "brier_logit_most": 1e-3,
     "brier_worst": 2e-3,
     "error_gain": 2.0,  # affine: 0.30 - 0.28
     "ece_gain": 1.0,  # constant at λ_error: 0.10 - 0.09
@@ -183,7 +290,7 @@ REGRESSION = {
     ("group", "pieces", "expected"),
     [
         (_method, claim_pieces.METHOD, METHOD),
-        (_validation, claim_pieces.PRECISION, VALIDATION),
+        (_validation, claim_pieces.VALIDATION, VALIDATION),
         (_networks, claim_pieces.NETWORKS, NETWORKS),
         (_figures, claim_pieces.FIGURES, FIGURES),
         (_noise, claim_pieces.NOISE, NOISE),
@@ -191,8 +298,12 @@ REGRESSION = {
         (_maximisation, claim_pieces.MAXIMISATION, MAXIMISATION),
         (_similarity, claim_pieces.SIMILARITY, SIMILARITY),
         (_regression, claim_pieces.REGRESSION, REGRESSION),
+        (_related_work, claim_pieces.RELATED_WORK, RELATED_WORK),
     ],
-    ids=["method", "validation", "networks", "figures", "noise", "bayes", "maximisation", "similarity", "regression"],
+    ids=[
+        *("method", "validation", "networks", "figures", "noise", "bayes", "maximisation", "similarity", "regression"),
+        "related work",
+    ],
 )
 def test_the_numbers_of_each_group_are_those_worked_out_by_hand(group, pieces, expected):
     found = group.numbers(pieces)
@@ -206,6 +317,15 @@ def test_the_numbers_of_each_group_are_those_worked_out_by_hand(group, pieces, e
 def test_a_difference_of_temperatures_has_no_sign():
     assert _networks.difference({"temperature_ts": 2.0, "temperature_ec": 2.5}) == 0.25
     assert _networks.difference({"temperature_ts": 2.0, "temperature_ec": 1.5}) == 0.25
+
+
+def test_clean_images_are_nearer_by_chance_where_the_two_kinds_differ_least_in_either_direction():
+    def found(clean, augmented):
+        return {kind: {"temperature_ts": T, "temperature_ec": T} for kind, T in (("clean", clean), ("augmented", augmented))}
+
+    for clean, augmented in ((1.5, 1.3), (1.3, 1.5)):
+        real = {"cifar10/resnet20-authors": found(1.5, 1.0), "cifar10/resnet56-authors": found(clean, augmented)}
+        assert _networks._nearer_by_chance(real, 0.1) == pytest.approx(norm.sf(1))  # half of 0.2, in errors of 0.1
 
 
 @pytest.mark.parametrize(

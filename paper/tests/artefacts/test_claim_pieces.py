@@ -5,10 +5,21 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 
-from nishimori import data, theory
+from nishimori import data, metrics, theory
 from nishimori.data import Labelled
 from nishimori_paper._artefact import Scale
-from nishimori_paper.artefacts._claims import _bayes, _maximisation, _method, _networks, _precision, _regression
+from nishimori_paper.artefacts._claims import (
+    _bayes,
+    _maximisation,
+    _method,
+    _minimum,
+    _networks,
+    _precision,
+    _regression,
+    _related_work,
+    _resamples,
+    _subsets,
+)
 from nishimori_paper.artefacts._figure_density import solved
 
 AUTHORS = "cifar10/resnet20-authors"
@@ -79,13 +90,108 @@ def test_facts_about_one_network():
     for key, part in (("ec_validation", network.validation), ("ec_test", network.test)):
         assert np.log(found[key]) == pytest.approx(log_temperatures(part.logits.astype(float), part.labels)[0], abs=1e-5)
     p = softmax(logits)
-    assert found["loss"] == pytest.approx(-np.log(p[np.arange(len(labels)), labels]).mean(), rel=1e-5)
+    log_likelihood = np.log(p[np.arange(len(labels)), labels]).mean()
+    assert (found["loss"], found["log_likelihood"]) == pytest.approx((-log_likelihood, log_likelihood), rel=1e-5)
+    augmented = log_temperatures(network.augmented.logits.astype(float), network.augmented.labels)[0]
+    assert np.log(found["ec_augmented"]) == pytest.approx(augmented, abs=1e-5)
+    assert found["n_validation"] == len(labels)
     assert [found["confidence"][T] for T in ("0.5", "1", "2")] == pytest.approx(
         [softmax(logits, float(T)).max(axis=1).mean() for T in ("0.5", "1", "2")], rel=1e-5
     )
     # The rank of the label among the logits of its row.
     rank = (logits > logits[np.arange(len(labels)), labels][:, None]).sum(axis=1)
     assert found["top_n"] == pytest.approx([(rank < n).mean() for n in range(1, 11)], abs=5e-4)
+    # Mean confidence at the T of the literal remark is the top-N accuracy; all labels are among the ten largest.
+    for n, T in enumerate(found["literal"][:-1], 1):
+        assert softmax(logits, T).max(axis=1).mean() == pytest.approx(found["top_n"][n - 1], abs=1e-6)
+    assert found["literal"][-1] is None
+
+
+def test_resamples_of_two_networks_have_the_same_images_and_differences_their_sign():
+    row = {"ece": 0.1, "ece_ts": 0.03, "ece_ec": 0.02, "brier": 0.3, "brier_ts": 0.25, "brier_ec": 0.26}
+    assert _resamples.differences(row) == pytest.approx(
+        {
+            "lead": 0.01,
+            "brier_lead": -0.01,
+            "ece_gain_ts": 0.07,
+            "ece_gain_ec": 0.08,
+            "brier_gain_ts": 0.05,
+            "brier_gain_ec": 0.04,
+        }
+    )
+    network, scale = data.load(AUTHORS), Scale(quick=True)
+    near = {"temperature_ts": 1.52, "temperature_ec": 1.51}
+    found = _resamples.resampled_differences(AUTHORS, network, near, scale)
+    same = _resamples.resampled_differences("cifar10/resnet20", network, near, scale)
+    other = _resamples.resampled_differences("svhn/resnet20", network, near, scale)
+    assert found == same != other
+    assert {len(draws) for draws in found.values()} == {10}
+    # The first draw, once more by hand: how often each image counts, then both temperatures and the ECE of each.
+    generator = np.random.default_rng([0, *b"cifar10"])
+    counts = [np.bincount(generator.integers(n, size=n), minlength=n) for n in (5000, 10000)]
+    rows = np.repeat(np.arange(5000), counts[0])
+    ec, ts = np.exp(log_temperatures(network.validation.logits[rows].astype(float), network.validation.labels[rows]))
+    ece = [
+        metrics.ece(network.test.logits, network.test.labels, temperature=T, sample_weight=counts[1], strategy="quantile")
+        for T in (ts, ec)
+    ]
+    assert found["lead"][0] == pytest.approx(ece[0] - ece[1], abs=1e-6)
+
+
+def test_curves_of_the_ece_are_those_of_the_metric_for_any_weights():
+    test = data.load(AUTHORS).test
+    part = Labelled(test.logits[:2000], test.labels[:2000])
+    grid = np.array([1.2, 1.5, 1.8])
+    curves = _minimum.EceCurves.of(part, grid)
+    weights = np.random.default_rng(0).integers(0, 3, size=2000).astype(float)
+    # All copies of a sample that lies on the edge of two bins belong to one of them, which is another one than in the metric.
+    for w, tolerance in ((np.ones(2000), 5e-4), (weights, 2e-3)):
+        direct = [
+            metrics.ece(part.logits, part.labels, temperature=T, sample_weight=w, strategy="quantile") for T in grid.tolist()
+        ]
+        found = curves.ece(w)
+        assert found == pytest.approx(direct, abs=tolerance)
+        assert curves.least(w) == grid[np.argmin(found)]
+
+
+def test_the_minimum_of_the_test_ece_is_that_of_a_grid():
+    found = _minimum._piece(AUTHORS, Scale(quick=True))
+    test = data.load(AUTHORS).test
+    grid = np.arange(1.3, 1.9, 0.02)
+    ece = [metrics.ece(test.logits, test.labels, temperature=T, strategy="quantile") for T in grid.tolist()]
+    assert found["least"] == pytest.approx(grid[np.argmin(ece)], abs=0.05)
+    assert (found["clean"]["ts"], found["clean"]["ec"]) == pytest.approx((1.52, 1.51), abs=0.005)
+    assert found["augmented"]["ts"] == pytest.approx(1.35, abs=0.03)
+    # The error of T_EC alone is 0.04; that of the minimum comes on top.
+    assert 0.04 < found["error"] < 0.3
+    assert _minimum.distance(found, "clean") == min(abs(found["least"] - T) for T in found["clean"].values())
+
+
+def test_subsets_give_the_mean_ece_of_few_samples():
+    found = _subsets._piece(AUTHORS, Scale(quick=True))
+    network = data.load(AUTHORS)
+    generator = np.random.default_rng([0, *AUTHORS.encode()])
+    drawn = []
+    for _ in range(100):
+        rows = generator.choice(5000, 100, replace=False)
+        ec, ts = np.exp(log_temperatures(network.validation.logits[rows].astype(float), network.validation.labels[rows]))
+        drawn.append(
+            [metrics.ece(network.test.logits, network.test.labels, temperature=T, strategy="quantile") for T in (ts, ec)]
+        )
+    assert found["100"] == pytest.approx(np.mean(drawn, axis=0), rel=0.01)
+    assert found["1000"][0] < found["100"][0]  # more samples, a lower ECE
+    assert found["1000"][1] < found["100"][1]
+
+
+def test_the_posterior_is_better_than_logistic_regression_after_ts():
+    """Loss and Brier score of TS are at least those of the Bayes-optimal predictor, and much higher for a constant teacher."""
+    logit, constant = (_related_work._excess(teacher) for teacher in ("logit", "constant"))
+    assert len(logit) == len(constant) == 4
+    assert all(0 < row[key] < 1e-5 for row in logit for key in ("loss", "brier"))
+    best, found = theory.bayes_optimal("constant", 20.0), theory.state_evolution("constant", 20.0, 1e-4)
+    T = found.temperature_ts
+    assert constant[-1]["brier"] == pytest.approx(found.brier(T) / best.brier - 1, rel=0.01)  # the penalty hardly matters
+    assert constant[-1]["loss"] == pytest.approx(found.loss(T) / best.loss - 1, rel=0.01)
 
 
 def test_samples_that_are_all_right_or_all_wrong_have_no_temperature():
@@ -108,7 +214,10 @@ def test_the_authors_resnet20_has_the_temperatures_found_before():
     assert (clean["ece_ts"], clean["ece_ec"]) == pytest.approx((0.0058, 0.0064), abs=5e-5)
     assert (augmented["temperature_ts"], augmented["temperature_ec"]) == pytest.approx((1.35, 1.35), abs=0.03)
     assert found["confidence"] == pytest.approx(softmax(data.load(AUTHORS).test.logits).max(axis=1).mean(), rel=1e-5)
-    assert 5e-4 < found["lead_error"] < 5e-3  # ten bootstrap samples
+    p = softmax(data.load(AUTHORS).test.logits)
+    gap = p.max(axis=1) - (p.argmax(axis=1) == data.load(AUTHORS).test.labels)
+    assert found["confidence_error"] == pytest.approx(gap.std() / 100, rel=1e-6)  # 10,000 images
+    assert 0.01 < found["temperature_errors"]["clean errors of a fit"]["temperature_ec"] < 0.06
 
 
 def test_sizes_of_networks_and_of_svhn():

@@ -41,7 +41,7 @@ def table(path):
 
 SHEETS = {
     "table-real": {"table-real.csv": (11, 40)},
-    "table-corrupted": {"table-corrupted.csv": (11, 57)},
+    "table-corrupted": {"table-corrupted.csv": (11, 60)},
     "figure-curves": {
         "figure-curves-curves.csv": (2 * 19, 5),
         "figure-curves-paper.csv": (30, 4),

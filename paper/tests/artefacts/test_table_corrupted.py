@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from nishimori import data
+from nishimori import ExpectationConsistency, TemperatureScaling, data, metrics
 from nishimori_paper._artefact import Scale
 from nishimori_paper._printed import printed
 from nishimori_paper.artefacts._rows import COLUMNS
-from nishimori_paper.artefacts._table_corrupted import _noisy, corrupted, noisy_scores
+from nishimori_paper.artefacts._table_corrupted import _noisy, corrupted, noisy_scores, validation_only
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,26 @@ def test_the_papers_seven_percent_is_a_mean_over_its_rows():
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in printed()["table-corrupted"]["rows"].values()]
     mean = np.mean([(row["ece_ts"] - row["ece_ec"]) / row["ece_ts"] for row in rows])
     assert round(mean, 2) == printed()["table-corrupted"]["ece_reduction"] == 0.07
+
+
+def test_noise_in_the_validation_labels_alone_is_measured_with_clean_test_labels():
+    name, scale = "cifar10/resnet20-authors", Scale(quick=True)
+    network, rng = data.load(name), np.random.default_rng(scale.seed)
+    expected = []
+    for _ in range(4):
+        noisy = corrupted(network.validation, rng)
+        corrupted(network.test, rng)  # the next numbers, which are not used here
+        fitted = [kind().fit(noisy.logits, noisy.labels) for kind in (TemperatureScaling, ExpectationConsistency)]
+        expected.append(
+            [
+                metrics.ece(network.test.logits, network.test.labels, temperature=each.temperature_, strategy="quantile")
+                for each in fitted
+            ]
+        )
+    found = noisy_scores(name, scale)["validation only"]
+    assert (found["ece_ts"], found["ece_ec"]) == pytest.approx(np.mean(expected, axis=0), abs=2e-5)
+    assert found["ece"] == pytest.approx(metrics.ece(network.test.logits, network.test.labels, strategy="quantile"), abs=1e-6)
+    assert found["error"] == pytest.approx((network.test.logits.argmax(axis=1) != network.test.labels).mean())
+    row = validation_only(noisy_scores(name, scale))
+    assert row == {f"validation_only_{column}": 100 * found[column] for column in ("ece", "ece_ts", "ece_ec")}
+    assert row["validation_only_ece_ts"] > row["validation_only_ece"]  # worse than no calibration

@@ -14,6 +14,7 @@ from nishimori_paper.artefacts._figure_reliability import FigureReliability
 from nishimori_paper.artefacts._figure_temperatures import FigureTemperatures
 from nishimori_paper.artefacts._figure_train_size import FigureTrainSize
 from nishimori_paper.artefacts._figure_validation_size import FigureValidationSize
+from nishimori_paper.artefacts._table_baselines import TableBaselines
 from nishimori_paper.artefacts._table_corrupted import TableCorrupted
 from nishimori_paper.artefacts._table_real import TableReal
 
@@ -25,6 +26,7 @@ ARTEFACTS: Mapping[str, Artefact] = {
     for each in (
         *(TableReal(), FigureCurves(), FigureTrainSize(), TableCorrupted(), FigureReliability(), FigureValidationSize()),
         *(FigureTemperatures(), FigureEce(), FigureDensity()),
+        TableBaselines(),
         *(Bayes(), ExpectationMaximisationArtefact(), FigureCoincidence(), Claims()),
     )
 }

@@ -39,13 +39,19 @@ class TableCorrupted(Artefact):
         return {name: partial(noisy_scores, name, scale) for name in networks_of_tables()}
 
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
-        return {"table": [sheet_row(name, content, _BARS) for name, content in done.items()]}
+        rows = [{**sheet_row(name, content, _BARS), **validation_only(content)} for name, content in done.items()]
+        return {"table": rows}
 
     def findings(self, done: Pieces) -> Sequence[Finding]:
         return compared_rows(done, self.name)
 
     def draw(self, done: Pieces, pyplot: Any) -> Any:
         return draw_table(done, self.name, pyplot, bars=_BARS["se"])
+
+
+def validation_only(content: Mapping[str, Any]) -> Row:
+    """ECE in percent of clean test labels, before calibration and after that on noisy validation labels."""
+    return {f"validation_only_{column}": 100 * content["validation only"][column] for column in ("ece", "ece_ts", "ece_ec")}
 
 
 def corrupted(labelled: Labelled, generator: np.random.Generator) -> Labelled:
@@ -74,14 +80,17 @@ def _of_bundled(name: str, scale: Scale) -> dict[str, Any]:
 def _noisy(found: Network, scale: Scale) -> dict[str, Any]:
     generator, of_images = np.random.default_rng(scale.seed), np.random.default_rng([scale.seed, 1])
     kinds = validations(found)
-    drawn, again, of_fits = [], [], []
+    drawn, again, of_fits, only = [], [], [], []
     for _ in range(4 if scale.quick else 20):
         labels, test = corrupted(found.validation, generator).labels, corrupted(found.test, generator)
         noisy = {kind: Labelled(part.logits, labels) for kind, part in kinds.items()}
         drawn.append(scores_by_kind(noisy, test))
         again.append(scores_by_kind(noisy, test, **resampled(found, of_images), near=drawn[-1]))
         of_fits.append(temperature_errors(noisy))
+        only.append(scores_by_kind({"": noisy["clean"]}, found.test, near={"": drawn[-1]["clean"]})[""])
     result: dict[str, Any] = {"noisy": float(_is_noisy(found.test).mean())}
+    # The same noise in the labels that are calibrated on, and none in those that the result is measured with.
+    result["validation only"] = mean_and_spread(only)[0]
     for kind in kinds:
         result[kind], result[f"{kind} error bars"] = mean_and_spread([rows[kind] for rows in drawn])
         result[f"{kind} error bars of images"] = mean_and_spread([rows[kind] for rows in again])[1]

@@ -150,6 +150,7 @@ def _counts(findings: "Sequence[Finding]") -> str:
         "differs": "differ",
         "holds": "hold",
         "holds with a condition": "hold with a condition",
+        "slip of the pen": "slips of the pen",
         "contradicted": "contradicted",
         "cannot be judged here": "cannot be judged here",
     }

@@ -14,6 +14,7 @@ from nishimori_paper.artefacts._claims import (
     _networks,
     _noise,
     _regression,
+    _related_work,
     _similarity,
     _validation,
 )
@@ -27,7 +28,18 @@ __all__ = ["GROUPS", "Claims"]
 # A new group of statements is a module with a `GROUP`, named here.
 GROUPS: Sequence[Group] = tuple(
     module.GROUP
-    for module in (_validation, _similarity, _method, _networks, _figures, _noise, _bayes, _maximisation, _regression)
+    for module in (
+        _validation,
+        _similarity,
+        _related_work,
+        _method,
+        _networks,
+        _figures,
+        _noise,
+        _bayes,
+        _maximisation,
+        _regression,
+    )
 )
 
 # The order in which claims are listed; a statement that names several places is listed at the first.
@@ -53,7 +65,7 @@ class Claims(Artefact):
     def tables(self, done: Pieces) -> Mapping[str, Sequence[Row]]:
         columns = (
             *("section", "name", "quotation", "criterion", "ours"),
-            *("paper_data", "verdict", "condition", "true_only_of"),
+            *("paper_data", "verdict", "condition", "chance", "judgement", "true_only_of"),
         )
         return {"claims": [{name: getattr(claim, name) for name in columns} for claim in self.claims(done)]}
 

@@ -7,13 +7,33 @@ from typing import Any
 import numpy as np
 
 from nishimori_paper._artefact import Pieces, Scale
-from nishimori_paper._measured import Row, network, scores
+from nishimori_paper._measured import network, scores
 from nishimori_paper._names import resnet20_on
 from nishimori_paper._printed import printed
-from nishimori_paper.artefacts._claims._networks import difference, printed_rows
+from nishimori_paper.artefacts._claims._chance import (
+    TWO_SIDED,
+    any_beyond,
+    any_equivalence_fails,
+    beyond,
+    either,
+    equivalence_fails,
+    in_words,
+    rank_correlation_above,
+)
+from nishimori_paper.artefacts._claims._minimum import distance, minima, minimum_pieces, titles
+from nishimori_paper.artefacts._claims._networks import apart, difference, lead, printed_rows
 from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
+from nishimori_paper.artefacts._claims._resamples import column, farther_limit, pooled, resampled_differences
 from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
 from nishimori_paper.artefacts._figure_curves import FigureCurves
+
+# Further from the T of the least ECE is not close to it.
+_CLOSE = 0.1
+# Diagrams that differ by fewer points are indistinguishable.
+_INDISTINGUISHABLE = 2.0
+# A rank correlation above this is growth.
+_GROWS = 0.8
+_RESNET20 = "cifar10/resnet20-authors"
 
 
 def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
@@ -22,12 +42,15 @@ def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
         **{f"curves {name}": work for name, work in FigureCurves().pieces(scale).items()},
         **{f"fraction {each:g}": partial(_fraction, each, scale) for each in fractions},
         **precision_pieces(scale),
+        **minimum_pieces(scale),
     }
 
 
-def _fraction(fraction: float, scale: Scale) -> Row:
-    found = network(str(resnet20_on(fraction)), scale)
-    return scores(found.validation, found.test)
+def _fraction(fraction: float, scale: Scale) -> dict[str, Any]:
+    name = str(resnet20_on(fraction))
+    found = network(name, scale)
+    row = scores(found.validation, found.test)
+    return {**row, "draws": resampled_differences(name, found, row, scale)}
 
 
 def numbers(done: Pieces) -> Numbers:
@@ -36,12 +59,10 @@ def numbers(done: Pieces) -> Numbers:
     rows = [value for key, value in done.items() if key.startswith("fraction ")]
     size = printed()["figure-train-size"]
     theirs = [{key: size[key][i] for key in ("temperature_ts", "temperature_ec")} for i in range(len(size["fraction"]))]
-    farthest = max((str(resnet20_on(each)) for each in size["fraction"]), key=lambda name: precisions(done)[name]["difference"])
     return {
-        **_distances(dense["clean"], dense["least_ece"], "clean"),
-        **_distances(dense["augmented"], dense["least_ece"], "augmented"),
-        **_distances(paper, (paper["least_ece_temperature"], paper["least_ece"]), "paper"),
-        "diagrams_apart": _diagrams_apart(done["curves cifar10/resnet20-authors"]["reliability"]),
+        **_minimum(minima(done)),
+        **_distances(paper, (paper["least_ece_temperature"], paper["least_ece"])),
+        **_diagrams(done),
         "validation_accuracy": dense["accuracy"],
         "test_accuracy": 1 - dense["clean"]["error"],
         "validation_accuracy_paper": paper["accuracy"],
@@ -50,22 +71,69 @@ def numbers(done: Pieces) -> Numbers:
         "n_grows": _n_grows([1 - row["error"] for row in rows]),
         "rank_correlation": _rank_correlation([1 - row["error"] for row in rows]),
         "rank_correlation_paper": _rank_correlation(size["accuracy"]),
-        "size_apart": precisions(done)[farthest]["difference"],
-        "size_apart_error": precisions(done)[farthest]["difference_error"],
-        "size_ece_apart": max(abs(row["ece_ts"] - row["ece_ec"]) for row in rows),
-        "size_apart_paper": max(difference(row) for row in theirs),
+        "rank_by_chance": in_words(rank_correlation_above(_GROWS, len(rows))),
+        **_sizes(done, rows, own_limit=max(difference(row) for row in theirs)),
         "size_ece_apart_paper": max(abs(ts - ec) for ts, ec in zip(size["ece_ts"], size["ece_ec"], strict=True)),
-        "table_apart_paper": max(difference(row) for row in printed_rows("table-real").values()),
     }
 
 
-def _distances(chosen: Mapping[str, float], least: Sequence[float], kind: str) -> dict[str, float]:
-    """How far the nearer of the two temperatures is from the smallest ECE, in T and in points of ECE."""
+def _sizes(done: Pieces, rows: Sequence[Mapping[str, Any]], *, own_limit: float) -> dict[str, Any]:
+    """How far apart the methods are at each size of the training set, in temperature and in ECE.
+
+    ``own_limit`` is the largest relative difference of the temperatures in the paper's own figure.
+    """
+    found = [precisions(done)[str(resnet20_on(each))] for each in printed()["figure-train-size"]["fraction"]]
+    farthest = max(found, key=lambda each: each["difference"])
+    errors = [each["difference_error"] for each in found]
+    ece = pooled([100 * lead(row) for row in rows], [[100 * x for x in draws] for draws in column(rows, "lead")])
+    table = apart(list(printed_rows("table-real").values()))
+    fails = either(any_equivalence_fails(table["temperature"], errors), equivalence_fails(table["ece"], ece["error"]))
+    return {
+        "size_apart": farthest["difference"],
+        "size_apart_error": farthest["difference_error"],
+        "size_limit": max(each["difference"] + TWO_SIDED * each["difference_error"] for each in found),
+        "size_ece": ece["mean"],
+        "size_ece_error": ece["error"],
+        "size_ece_limit": farther_limit(ece),
+        "size_ece_apart": max(abs(lead(row)) for row in rows),
+        "table_apart_paper": table["temperature"],
+        "table_ece_paper": table["ece"],
+        "size_fails": in_words(fails),
+        "own_limit_fails": any_beyond(own_limit, errors),
+        "size_apart_paper": own_limit,
+    }
+
+
+def _minimum(found: Mapping[str, Any]) -> dict[str, Any]:
+    """On how many networks one of the two temperatures is close to that of the least ECE."""
+    off = {name: distance(each, "clean") for name, each in found.items()}
+    augmented = [distance(each, "augmented") for each in found.values() if "augmented" in each]
+    return {
+        "n_minima": len(off),
+        "n_close": sum(each <= _CLOSE for each in off.values()),
+        "not_close": titles([name for name, each in off.items() if each > _CLOSE]),
+        "off_median": float(np.median(list(off.values()))),
+        "n_augmented": len(augmented),
+        "n_close_augmented": sum(each <= _CLOSE for each in augmented),
+        "n_missed_by_chance": sum(beyond(_CLOSE, each["error"]) for each in found.values()),
+    }
+
+
+def _distances(chosen: Mapping[str, float], least: Sequence[float]) -> dict[str, float]:
+    """How far the nearer of the two temperatures of the paper is from the smallest ECE, in T and in points of ECE."""
     temperature, ece = least
     return {
-        f"off_{kind}": min(abs(chosen[f"temperature_{method}"] - temperature) for method in ("ts", "ec")),
-        f"excess_{kind}": 100 * (min(chosen[f"ece_{method}"] for method in ("ts", "ec")) - ece),
+        "off_paper": min(abs(chosen[f"temperature_{method}"] - temperature) for method in ("ts", "ec")),
+        "excess_paper": 100 * (min(chosen[f"ece_{method}"] for method in ("ts", "ec")) - ece),
     }
+
+
+def _diagrams(done: Pieces) -> dict[str, Any]:
+    """How far apart the two diagrams are, and how probable it is that they are too far apart for the same T."""
+    points, precise = _diagrams_apart(done[f"curves {_RESNET20}"]["reliability"]), precisions(done)[_RESNET20]
+    # Diagrams move in proportion to the difference of the temperatures.
+    too_far = _INDISTINGUISHABLE / points * precise["difference"]
+    return {"diagrams_apart": points, "diagrams_fail": in_words(beyond(too_far, precise["difference_error"]))}
 
 
 def _diagrams_apart(bins: Sequence[Mapping[str, Any]]) -> float:
@@ -104,7 +172,8 @@ STATEMENTS = (
         "The reliability diagram after EC is indistinguishable from the one of TS",
         "the two curves differ by less than 2 points everywhere (authors' ResNet20)",
         "by at most {diagrams_apart:.1f} points",
-        lambda n: n["diagrams_apart"] < 2,
+        lambda n: n["diagrams_apart"] < _INDISTINGUISHABLE,
+        chance="fails with probability {diagrams_fail} if T_EC = T_TS for infinitely many images",
     ),
     Statement(
         "accuracy grows with the training set",
@@ -112,35 +181,41 @@ STATEMENTS = (
         "the accuracy of the model increases with the amount of training data",
         "Spearman's correlation of accuracy and size is above 0.8; with one training per size, single steps may fall",
         "correlation {rank_correlation:.2f}, rising in {n_grows} of {n_steps} steps",
-        lambda n: n["rank_correlation"] > 0.8,
+        lambda n: n["rank_correlation"] > _GROWS,
         paper_data="correlation {rank_correlation_paper:.2f}",
-        paper_holds=lambda n: n["rank_correlation_paper"] > 0.8,
+        paper_holds=lambda n: n["rank_correlation_paper"] > _GROWS,
+        chance="passes with probability {rank_by_chance} if the accuracies are in random order",
     ),
     Statement(
         "similarity at every training size",
         "4",
         "the temperatures and ECE obtained from both methods are extremely similar, independently of the accuracy of the model",
-        "|T_TS − T_EC| / T_TS is at most as large as in the paper's own figure",
-        "at most {size_apart:.1%} ± {size_apart_error:.1%}; ECEs within {size_ece_apart:.2%}",
-        lambda n: n["size_apart"] <= n["size_apart_paper"],
-        "if differences as large as those of Table 1, {table_apart_paper:.1%}, count as extremely similar",
-        lambda n: n["size_apart"] <= n["table_apart_paper"],
-        "at most {size_apart_paper:.1%}; ECEs within {size_ece_apart_paper:.2%}",
-        lambda _: True,
+        "both measures are: at each size the 95 % interval of |T_TS − T_EC| / T_TS is below {table_apart_paper:.1%}, and that "
+        "of the mean of ECE_TS − ECE_EC over the sizes is within {table_ece_paper:.1f} points, the largest differences of "
+        "Table 1",
+        "temperatures differ by at most {size_apart:.1%} ± {size_apart_error:.1%} (largest upper limit {size_limit:.1%}), "
+        "ECEs by {size_ece:+.2f} ± {size_ece_error:.2f} points on average and {size_ece_apart:.2%} at most",
+        lambda n: n["size_limit"] <= n["table_apart_paper"] and n["size_ece_limit"] <= n["table_ece_paper"],
+        paper_data="at most {size_apart_paper:.1%}; ECEs within {size_ece_apart_paper:.2%}",
+        paper_holds=lambda n: n["size_apart_paper"] <= n["table_apart_paper"],
+        chance="fails with probability {size_fails} if T_EC = T_TS for infinitely many images. The differences of the paper's "
+        "own figure as limits would fail with probability {own_limit_fails:.2f} even then",
     ),
     Statement(
         "minimum of the ECE",
         "4",
         "neither T_TS nor T_EC is close to the minimum of ECE",
-        "both are more than 0.1 away from the T with the smallest test ECE (our DenseNet121)",
-        "the nearer one, with clean validation images: {off_clean:.2f} away in T and {excess_clean:.2f} points in ECE; with "
-        "augmented ones: {off_augmented:.2f} and {excess_augmented:.2f}",
-        lambda n: n["off_clean"] > 0.1,
+        "on most networks both are more than 0.1 away from the T with the smallest test ECE",
+        "with clean validation images the nearer one is within 0.1 on {n_close} of {n_minima} networks (not on {not_close}), "
+        "in the median {off_median:.2f} away; with augmented ones on {n_close_augmented} of {n_augmented}",
+        lambda n: n["n_close"] < n["n_minima"] / 2,
         "if the validation images are not like the test images: augmented ones here; in the paper's figure probably images "
-        "of the training set. With clean, new images EC finds the minimum",
-        lambda n: n["off_augmented"] > 0.1,
+        "of the training set",
+        lambda n: n["n_close_augmented"] < n["n_augmented"] / 2,
         "{off_paper:.2f} away in T and {excess_paper:.2f} points in ECE",
-        lambda n: n["off_paper"] > 0.1,
+        lambda n: n["off_paper"] > _CLOSE,
+        chance="if T_EC were that T for infinitely many images, {n_missed_by_chance:.1f} of {n_minima} networks would be "
+        "expected to miss it by more than 0.1",
     ),
 )
 

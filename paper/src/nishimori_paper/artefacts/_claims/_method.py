@@ -1,21 +1,27 @@
 """Statements of Sections 2 and 3: the metrics, and the two ways to choose a temperature."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from scipy.special import log_softmax
 
 from nishimori import metrics
 from nishimori._fit.temperatures import temperatures_of
 from nishimori._rows.entry import open_rows
 from nishimori.data import Labelled
-from nishimori.errors import NoTemperatureError
+from nishimori.errors import FewErrorsWarning, NoTemperatureError
 from nishimori_paper._artefact import Pieces, Scale
 from nishimori_paper._measured import network
+from nishimori_paper._printed import printed
+from nishimori_paper.artefacts._claims._chance import in_words
 from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
 from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
+from nishimori_paper.artefacts._rows import COLUMNS
+from nishimori_paper.methods import LiteralTopN
 
 _RESNET20 = "cifar10/resnet20-authors"
 # Its classes are not equally frequent, so that even a constant prediction has something to gain.
@@ -32,10 +38,16 @@ def _one_network(scale: Scale) -> dict[str, Any]:
     validation = found.validation
     logits, labels = validation.logits, validation.labels
     top_n = [metrics.top_n_accuracy(logits, labels, top_n=n) for n in range(1, logits.shape[1] + 1)]
+    augmented = validation if found.augmented is None else found.augmented
+    log_p = log_softmax(np.asarray(logits, dtype=np.float64), axis=1)
     return {
         "ec_validation": _ec(validation),
+        "ec_augmented": _ec(augmented),
         "ec_test": _ec(found.test),
         "loss": metrics.nll(logits, labels),
+        "log_likelihood": float(np.take_along_axis(log_p, labels[:, None], axis=1).mean()),
+        "n_validation": len(labels),
+        "literal": [_literal(validation, n) for n in range(1, logits.shape[1] + 1)],
         "confidence": {f"{T:g}": metrics.confidence(logits, labels, temperature=T) for T in (0.5, 1.0, 2.0)},
         "accuracy": metrics.accuracy(logits, labels),
         "top_n": top_n,
@@ -44,6 +56,16 @@ def _one_network(scale: Scale) -> dict[str, Any]:
 
 def _ec(sample: Labelled) -> float | None:
     return temperatures_of(open_rows(sample.logits, sample.labels), warn=False).ec
+
+
+def _literal(sample: Labelled, top_n: int) -> float | None:
+    """The temperature at which mean confidence is the top-N accuracy, or None."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FewErrorsWarning)  # for large N, few labels are not among the N largest classes
+        try:
+            return LiteralTopN(top_n).fit(sample.logits, sample.labels).temperature_
+        except NoTemperatureError:
+            return None
 
 
 def _one_sided(scale: Scale) -> list[str | None]:
@@ -73,17 +95,20 @@ def numbers(done: Pieces) -> Numbers:
     """The numbers that decide."""
     one, constant = done["one network"], done["constant prediction"]
     found = list(precisions(done).values())
+    *_, last_but_one, _ = one["top_n"]
     return {
         "ece_constant": constant["ece"],
         "error_constant": constant["error"],
         "error_network": constant["network_error"],
         "first_line": one["loss"],
-        "second_line": -one["loss"],
+        "second_line": one["log_likelihood"],
         "colder": one["confidence"]["0.5"],
         "as_trained": one["confidence"]["1"],
         "hotter": one["confidence"]["2"],
         "accuracy": one["accuracy"],
         "ec_validation": one["ec_validation"],
+        "ec_augmented": one["ec_augmented"],
+        "ec_paper": printed()["table-real"]["rows"]["cifar10/resnet20"][COLUMNS.index("temperature_ec")],
         "ec_test": one["ec_test"],
         "n_networks": len(found),
         "n_falling": sum(_falls(each["confidence"]) for each in found),
@@ -94,6 +119,9 @@ def numbers(done: Pieces) -> Numbers:
         "hottest": max(each["confidence"][-1] for each in found),
         "n_classes": len(one["top_n"]),
         "n_solvable": sum(1 / len(one["top_n"]) < each < 1 for each in one["top_n"]),
+        "n_literal": sum(T is not None for T in one["literal"]),
+        "literal_2": one["literal"][1],
+        "none_by_chance": in_words(last_but_one ** one["n_validation"]),
     }
 
 
@@ -118,6 +146,8 @@ STATEMENTS = (
         "{first_line:.3f} on the left, {second_line:.3f} on the right: a minus is missing. With the ℓ on the left, the TS "
         "objective arg min(−Σℓ) of Section 3 also has the wrong sign",
         lambda n: n["first_line"] == n["second_line"],
+        "a minus before the sum is meant; with it both sides are equal",
+        slip_if=lambda n: abs(n["first_line"] + n["second_line"]) < 1e-6,
     ),
     Statement(
         "direction of T",
@@ -126,14 +156,20 @@ STATEMENTS = (
         "mean confidence at T = 0.5 is below that at T = 1 (authors' ResNet20)",
         "{colder:.1%} at T = 0.5, {as_trained:.1%} at T = 1, {hotter:.1%} at T = 2: it is T > 1 that lowers confidence",
         lambda n: n["colder"] < n["as_trained"],
+        "T > 1 is meant, as in the limits T ≪ 1 and T ≫ 1 that the same paragraph describes",
+        slip_if=lambda n: n["hotter"] < n["as_trained"],
     ),
     Statement(
         "which images EC uses",
         "3",
         "the average confidence is equal to the proportion of correct labels in the test set",
         "the test set gives the T_EC of the equation and of the algorithm, which use the validation set",
-        "authors' ResNet20: T = {ec_test:.3f} from the test set, {ec_validation:.3f} from the validation set",
+        "authors' ResNet20: T = {ec_test:.3f} from the test set, {ec_validation:.3f} from clean and {ec_augmented:.3f} from "
+        "augmented validation images; Table 1 prints {ec_paper:.2f}",
         lambda n: n["ec_test"] == n["ec_validation"],
+        "the validation set is meant, as in the paper's equation, algorithm and code; its augmented images come closest to "
+        "the T of Table 1",
+        slip_if=lambda n: abs(n["ec_augmented"] - n["ec_paper"]) < abs(n["ec_test"] - n["ec_paper"]),
         paper_data="the paper's equation and its algorithm say validation set",
     ),
     Statement(
@@ -154,17 +190,22 @@ STATEMENTS = (
         "above 0.99 at T = 1e-6 and below 0.005 at T = 1e6",
         "at least {coldest:.4f} at T = 1e-6; at T = 1e6 it is 1/K to four digits, 0.1 or 0.01: the limit is 1/K",
         lambda n: n["coldest"] > 0.99 and n["hottest"] < 0.005,
+        "1/K is meant, as where the paper lets the softmax tend to a uniform vector. Where T_EC exists depends on it",
+        slip_if=lambda n: n["coldest"] > 0.99 and n["off_chance"] < 0.001,
     ),
     Statement(
         "confidence equal to top-N accuracy",
         "3",
         "we can fix the temperature so that the average confidence is equal to the top N accuracy for any N ∈ [K]",
-        "for each N, the top-N accuracy lies between 1/K and 1 (authors' ResNet20, validation images)",
-        "for {n_solvable} of {n_classes} values of N",
-        lambda n: n["n_solvable"] == n["n_classes"],
-        "if the top-N accuracy is below 1, so never for N = K. Matching the top-N probability instead (top_n=N) needs this, "
-        "too",
-        lambda n: n["n_solvable"] == n["n_classes"] - 1,
+        "for each N there is a T at which the mean confidence of the largest class is the top-N accuracy (authors' ResNet20, "
+        "validation images; nishimori_paper.methods.LiteralTopN finds it)",
+        "for {n_literal} of {n_classes} values of N; T is {ec_validation:.2f} for N = 1 and already {literal_2:.2f} for N = 2",
+        lambda n: n["n_literal"] == n["n_classes"],
+        "if the top-N accuracy is above 1/K and below 1, so not for N = K. If the top-N probability is matched instead "
+        "(top_n=N), every T solves the case N = K, and T is undetermined",
+        lambda n: n["n_literal"] == n["n_solvable"] == n["n_classes"] - 1,
+        chance="no T for N = K − 1 either, because no label happens to be last, with probability {none_by_chance} for samples "
+        "as many as these",
     ),
 )
 

@@ -8,49 +8,69 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from nishimori import metrics
-from nishimori.data import Network
+from nishimori.data import Labelled
 from nishimori_paper._artefact import Pieces, Scale
-from nishimori_paper._measured import Row, network, scores_by_kind, validations
+from nishimori_paper._measured import SANDWICH, Row, network, scores_by_kind, temperature_errors, validations
 from nishimori_paper._names import NetworkName
 from nishimori_paper._printed import printed
+from nishimori_paper.artefacts._claims._chance import (
+    ONE_SIDED,
+    any_beyond,
+    any_wrong_sign,
+    beyond,
+    either,
+    equivalence_fails,
+    in_words,
+    not_inferior_fails,
+)
+from nishimori_paper.artefacts._claims._precision import precision_pieces, precisions
+from nishimori_paper.artefacts._claims._resamples import (
+    column,
+    differences,
+    error,
+    farther_limit,
+    pooled,
+    resampled_differences,
+)
 from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
+from nishimori_paper.artefacts._claims._subsets import SIZES, excess, subset_pieces
 from nishimori_paper.artefacts._rows import COLUMNS, networks_of_tables
 
 _METHODS = ("ts", "ec")
+# EC counts as at least as good as TS if it is worse by less than this, half of the largest difference of Table 1; in points.
+_MARGIN = 0.25
 _AUTHORS_CIFAR10 = ("cifar10/resnet20", "cifar10/resnet56")
 
 
 def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
     return {
         **{f"real {name}": partial(_real, name, scale) for name in networks_of_tables()},
+        **precision_pieces(scale),
+        **subset_pieces(scale),
         "sizes": partial(_sizes, scale),
     }
 
 
 def _real(name: str, scale: Scale) -> dict[str, Any]:
-    """The row of Table 1 for each kind of validation images, and the standard error of ECE_TS − ECE_EC."""
+    """The row of Table 1 for each kind of validation images, and differences between methods for other images."""
     found = network(name, scale)
     result = scores_by_kind(validations(found), found.test)
     return {
         **result,
         "confidence": metrics.confidence(found.test.logits, found.test.labels),
-        "lead_error": _lead_error(found, result["clean"], scale),
+        "confidence_error": _confidence_error(found.test),
+        "temperature_errors": temperature_errors(validations(found)),
+        "draws": resampled_differences(name, found, result["clean"], scale),
     }
 
 
-def _lead_error(found: Network, row: Row, scale: Scale) -> float:
-    """The standard error of `lead`: its spread over bootstrap samples of the validation and the test images."""
-    generator, leads = np.random.default_rng(scale.seed), []
-    for _ in range(10 if scale.quick else 40):
-        on_validation, on_test = (
-            np.bincount(generator.integers(n, size=n), minlength=n)
-            for n in (len(part.labels) for part in (found.validation, found.test))
-        )
-        weights = {"validation_weight": on_validation, "test_weight": on_test}
-        leads.append(lead(scores_by_kind({"": found.validation}, found.test, **weights, near={"": row})[""]))
-    return float(np.std(leads, ddof=1))
+def _confidence_error(test: Labelled) -> float:
+    """The standard error of mean confidence minus accuracy."""
+    p = softmax(np.asarray(test.logits, dtype=np.float64), axis=1)
+    return float(np.std(p.max(axis=1) - (p.argmax(axis=1) == test.labels)) / len(test.labels) ** 0.5)
 
 
 def _sizes(scale: Scale) -> dict[str, Any]:
@@ -63,9 +83,9 @@ def _sizes(scale: Scale) -> dict[str, Any]:
     }
 
 
-def lead(row: Row) -> float:
+def lead(row: Mapping[str, Any]) -> float:
     """By how much the ECE is lower after EC than after TS."""
-    return row["ece_ts"] - row["ece_ec"]
+    return float(row["ece_ts"] - row["ece_ec"])
 
 
 def difference(row: Row) -> float:
@@ -98,12 +118,12 @@ def numbers(done: Pieces) -> Numbers:
     real = {key.removeprefix("real "): value for key, value in done.items() if key.startswith("real ")}
     rows, paper = [each["clean"] for each in real.values()], printed_rows("table-real")
     here, there = apart(rows), apart(list(paper.values()))
-    worst = min(real.values(), key=lambda each: lead(each["clean"]))
     sizes, setup = done["sizes"], printed()["table-real"]["setup"]
     return {
         "n": len(rows),
         **{f"{key}_apart": value for key, value in here.items()},
         **{f"{key}_apart_paper": value for key, value in there.items()},
+        **_pooled_differences(list(real.values())),
         "n_ece_similar": sum(apart([row])["ece"] <= there["ece"] for row in rows),
         "ece_farthest": NetworkName.parse(max(real, key=lambda name: apart([real[name]["clean"]])["ece"])).title,
         "coldest": min(row[f"temperature_{method}"] for row in rows for method in _METHODS),
@@ -115,9 +135,8 @@ def numbers(done: Pieces) -> Numbers:
         "n_paper": len(paper),
         "n_lower": sum(lead(row) > 0 for row in rows),
         "n_not_higher_rounded": sum(_not_higher_in_print(row) for row in rows),
-        "n_significantly_worse": sum(lead(each["clean"]) < -2 * each["lead_error"] for each in real.values()),
-        "worst_lead": 100 * lead(worst["clean"]),
-        "worst_lead_error": 100 * worst["lead_error"],
+        **_non_inferiority(done, list(real.values())),
+        **_chances(done, real, there),
         **_augmentation(real, paper),
         **{f"{model}_here": value for model, value in sizes["parameters"].items()},
         **{f"{model}_paper": value for model, value in setup["parameters"].items()},
@@ -126,6 +145,88 @@ def numbers(done: Pieces) -> Numbers:
         "svhn_train_paper": setup["svhn"]["train"],
         "svhn_validation_paper": setup["svhn"]["validation"],
     }
+
+
+def _pooled_differences(real: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean differences of ECE and Brier score between TS and EC, in points, and the farther limits of their intervals."""
+    result: dict[str, Any] = {}
+    for name, key in (("lead", "ece"), ("brier_lead", "brier")):
+        values = [100 * differences(each["clean"])[name] for each in real]
+        found = pooled(values, [[100 * x for x in draws] for draws in column(real, name)])
+        result |= {
+            f"{key}_mean": found["mean"],
+            f"{key}_error": found["error"],
+            f"{key}_limit": farther_limit(found),
+        }
+    return result
+
+
+def _non_inferiority(done: Pieces, real: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How much lower the ECE is after EC than after TS, in points: with all validation images, and with few of them."""
+    found = pooled([100 * lead(each["clean"]) for each in real], [[100 * x for x in draws] for draws in column(real, "lead")])
+    few = excess(done, SIZES[0])
+    return {
+        "lead": found["mean"],
+        "lead_error": found["error"],
+        "lead_limit": found["mean"] - ONE_SIDED * found["error"],
+        "few": -few["mean"],
+        "few_error": few["error"],
+        "few_limit": -few["mean"] - ONE_SIDED * few["error"],
+        "margin": _MARGIN,
+        "inferior_by_chance": in_words(not_inferior_fails(_MARGIN, found["error"])),
+    }
+
+
+def _chances(done: Pieces, real: Mapping[str, Mapping[str, Any]], paper: Mapping[str, float]) -> dict[str, str]:
+    """How probable it is that the criteria on Table 1 fail by chance."""
+    each = list(real.values())
+    errors = {name: [error(draws) for draws in column(each, name)] for name in each[0]["draws"]}
+
+    def worse(metric: str) -> float:
+        names = [f"{metric}_gain_{method}" for method in _METHODS]
+        values = [differences(one["clean"])[name] for name in names for one in each]
+        return any_wrong_sign(values, [bar for name in names for bar in errors[name]])
+
+    fits = [one["temperature_errors"][f"clean {SANDWICH}"] for one in each]
+    above = [one["clean"][f"temperature_{method}"] - 1 for one in each for method in _METHODS]
+    surer = [one["confidence"] - (1 - one["clean"]["error"]) for one in each]
+    not_over = any_wrong_sign(
+        [*above, *surer],
+        [*(fit[f"temperature_{method}"] for fit in fits for method in _METHODS), *(one["confidence_error"] for one in each)],
+    )
+    of_temperatures = [found["difference_error"] for name, found in precisions(done).items() if name in real]
+    means = _pooled_differences(each)
+    of_means = either(*(equivalence_fails(paper[key], means[f"{key}_error"]) for key in ("ece", "brier")))
+    of_some = either(any_beyond(paper["ece"] / 100, errors["lead"]), any_beyond(paper["brier"] / 100, errors["brier_lead"]))
+    authors = [
+        fit[f"temperature_{method}"]
+        for name in _AUTHORS_CIFAR10
+        for fit in real[f"{name}-authors"]["temperature_errors"].values()
+        for method in _METHODS
+    ]
+    return {
+        "temperatures_fail": in_words(any_beyond(paper["temperature"], of_temperatures)),
+        "scores_fail": in_words(of_means),
+        "some_fails": in_words(of_some),
+        "overconfident_fails": in_words(not_over),
+        "ece_fails": in_words(worse("ece")),
+        "brier_fails": in_words(worse("brier")),
+        "augmented_fails": in_words(_nearer_by_chance(real, max(authors))),
+    }
+
+
+def _nearer_by_chance(real: Mapping[str, Mapping[str, Any]], largest: float) -> float:
+    """That clean images come nearer to Table 1 than augmented ones by chance: the least distance between the two is passed.
+
+    The two temperatures of a network have errors of at most ``largest`` each.
+    """
+    apart = min(
+        abs(found["clean"][f"temperature_{method}"] - found["augmented"][f"temperature_{method}"])
+        for found in (real[f"{name}-authors"] for name in _AUTHORS_CIFAR10)
+        for method in _METHODS
+    )
+    # Half way between them clean and augmented images would be equally near.
+    return beyond(apart / 2, largest) / 2
 
 
 def improved(row: Row, metric: str) -> bool:
@@ -157,6 +258,11 @@ def _augmentation(real: Mapping[str, Any], paper: Mapping[str, Row]) -> dict[str
     }
 
 
+def _is_equivalent(numbers: Numbers) -> bool:
+    """Whether mean differences are as small as the largest of Table 1, with 95 % confidence."""
+    return all(numbers[f"{key}_limit"] <= numbers[f"{key}_apart_paper"] for key in ("ece", "brier"))
+
+
 STATEMENTS = (
     Statement(
         "similar temperatures",
@@ -166,17 +272,22 @@ STATEMENTS = (
         "at most {temperature_apart:.1%} on {n} networks",
         lambda n: n["temperature_apart"] <= n["temperature_apart_paper"],
         paper_data="at most {temperature_apart_paper:.1%} in Table 1",
+        chance="fails with probability {temperatures_fail} if T_EC = T_TS for infinitely many images",
     ),
     Statement(
         "similar ECE and Brier score",
         "4",
         "[...] implying a similar ECE and Brier score",
-        "the scores after TS and after EC differ by at most as much as in the paper's own Table 1",
-        "ECE by at most {ece_apart:.2f} points, Brier score by at most {brier_apart:.2f} of 100",
-        lambda n: n["ece_apart"] <= n["ece_apart_paper"] and n["brier_apart"] <= n["brier_apart_paper"],
-        "on {n_ece_similar} of {n} networks; the exception is {ece_farthest}",
-        lambda n: n["n_ece_similar"] >= n["n"] - 1 and n["brier_apart"] <= n["brier_apart_paper"],
+        "on every network the scores after TS and after EC differ by at most as much as in the paper's own Table 1, and on "
+        "average over networks the 95 % interval of the difference is within that",
+        "ECE by at most {ece_apart:.2f} points and by {ece_mean:+.2f} ± {ece_error:.2f} on average, Brier score by at most "
+        "{brier_apart:.2f} of 100 and by {brier_mean:+.2f} ± {brier_error:.2f}",
+        lambda n: _is_equivalent(n) and n["ece_apart"] <= n["ece_apart_paper"] and n["brier_apart"] <= n["brier_apart_paper"],
+        "on average, and on {n_ece_similar} of {n} networks; {ece_farthest} differs most",
+        _is_equivalent,
         "at most {ece_apart_paper:.1f} points and {brier_apart_paper:.1f} of 100 in Table 1",
+        chance="if TS and EC have the same scores for infinitely many images, the average fails with probability "
+        "{scores_fail}, and some network with {some_fails}",
     ),
     Statement(
         "overconfident networks",
@@ -187,6 +298,7 @@ STATEMENTS = (
         lambda n: n["coldest"] > 1 and n["n_overconfident"] == n["n"],
         paper_data="T of at least {coldest_paper:.2f} in Table 1",
         paper_holds=lambda n: n["coldest_paper"] > 1,
+        chance="on other images of the same number it would fail with probability {overconfident_fails}",
     ),
     Statement(
         "calibration improves",
@@ -195,6 +307,7 @@ STATEMENTS = (
         "the test ECE is lower after TS and after EC than before, on every network",
         "on {n_better_ece} of {n} networks",
         lambda n: n["n_better_ece"] == n["n"],
+        chance="on other images of the same number it would fail with probability {ece_fails}",
     ),
     Statement(
         "Brier score improves",
@@ -205,15 +318,22 @@ STATEMENTS = (
         lambda n: n["n_better_brier"] == n["n"],
         paper_data="in {n_better_brier_paper} of {n_paper} rows of Table 1",
         paper_holds=lambda n: n["n_better_brier_paper"] == n["n_paper"],
+        chance="on other images of the same number it would fail with probability {brier_fails}",
     ),
     Statement(
         "EC at least as good as TS",
         "Table 1",
         "Given how well TS works in practice we conjecture at least the same for EC",
-        "on no network is the ECE after EC higher than after TS by more than two standard errors (paired bootstrap)",
-        "ECE after EC is lower on {n_lower} of {n} networks and not higher in the digits of Table 1 on {n_not_higher_rounded}; "
-        "in the least favourable row ECE_TS − ECE_EC is {worst_lead:.2f} ± {worst_lead_error:.2f} points",
-        lambda n: n["n_significantly_worse"] == 0,
+        "EC is not inferior: the 95 % lower limit of the mean of ECE_TS − ECE_EC over networks is above −{margin:.2f} points, "
+        "half of the largest difference of Table 1, with all validation images and with 100 of them",
+        "with all of them {lead:+.2f} ± {lead_error:.2f} points (limit {lead_limit:+.2f}), with 100 {few:+.2f} ± "
+        "{few_error:.2f} (limit {few_limit:+.2f}). With all, ECE after EC is lower on {n_lower} of {n} networks and not "
+        "higher in the digits of Table 1 on {n_not_higher_rounded}",
+        lambda n: min(n["lead_limit"], n["few_limit"]) > -n["margin"],
+        "with thousands of validation images, as in the paper; with 100, TS has the lower ECE on average",
+        lambda n: n["lead_limit"] > -n["margin"],
+        chance="with all images, fails with probability {inferior_by_chance} if the two are equally good, and passes with "
+        "probability 0.05 if EC is worse by the margin",
     ),
     Statement(
         "parameters of the ResNets",
@@ -254,6 +374,8 @@ STATEMENTS = (
         "the validation images were cropped and flipped, too",
         lambda n: n["off_augmented"] < n["off_clean"],
         "the paper's code splits off the validation images after it attaches the augmentation",
+        chance="clean images would be nearer by chance with probability {augmented_fails}, on the network where the two kinds "
+        "differ least",
     ),
     Statement(
         "public networks for CIFAR-100",

@@ -12,6 +12,7 @@ _COLUMNS = {"section": (0.0, 12), "the paper says": (0.07, 56), "found here": (0
 _COLOURS: Mapping[Judgement, str] = {
     "holds": HUES["green"],
     "holds with a condition": HUES["blue"],
+    "slip of the pen": HUES["purple"],
     "contradicted": HUES["vermilion"],
     "cannot be judged here": "0.4",
 }

@@ -55,14 +55,23 @@ def _piece(name: str, scale: Scale) -> dict[str, Any]:
 
 
 def spreads(sample: Labelled, ec: float, ts: float) -> dict[str, float]:
-    """Variance of log T per sample for both methods, and the relative difference of the two T with its standard error."""
+    """Variance of log T per sample for both methods, and the relative difference of the two T.
+
+    With the standard errors of this difference and of the logarithm of the ratio of the variances.
+    """
     errors_ec, errors_ts = _errors_ec(sample, ec), _errors_ts(sample, ts)
     return {
         "variance_ec": float(np.mean(errors_ec**2)),
         "variance_ts": float(np.mean(errors_ts**2)),
+        "ratio_error": _ratio_error(errors_ec**2, errors_ts**2),
         "difference": abs(ts - ec) / ts,
         "difference_error": ec / ts * float(np.std(errors_ec - errors_ts)) / len(sample.labels) ** 0.5,
     }
+
+
+def _ratio_error(one: HostArray, other: HostArray) -> float:
+    """The standard error of the logarithm of a ratio of two means over the same samples."""
+    return float(np.std(one / one.mean() - other / other.mean()) / len(one) ** 0.5)
 
 
 def _errors_ec(sample: Labelled, temperature: float) -> HostArray:

@@ -22,18 +22,25 @@ class Statement:
 
     Attributes
     ----------
-    name, section, quotation, criterion
+    name, section, quotation
         As for `Claim`.
-    ours, paper_data : str
+    criterion, ours, paper_data : str
         Templates for the texts of the claim, filled in with numbers of the group.
     holds : callable or None
         Whether the criterion is met; None if nothing here can decide it.
     condition : str
-        The condition under which the statement is true, if it does not hold as it stands; a template, too.
+        The condition under which the statement is true, if it does not hold as it stands, or what it means to say; a template,
+        too.
     holds_if : callable or None
         Whether it is true under that condition; None if there is no such condition.
+    slip_if : callable or None
+        Whether what is evidently meant is true, so that the words are a slip of the pen; None if they mean what they say.
     paper_holds : callable or None
         Whether the paper's own numbers meet the criterion; None if there are none.
+    chance : str
+        How probable it is that the criterion fails by chance, a template; empty where nothing is random.
+    judgement : str
+        Why a reader decided that the statement does not hold as it stands, which no number can say. ``holds`` is None then.
     """
 
     name: str
@@ -46,29 +53,36 @@ class Statement:
     holds_if: Test | None = None
     paper_data: str = ""
     paper_holds: Test | None = None
+    slip_if: Test | None = None
+    chance: str = ""
+    judgement: str = ""
 
     def judged(self, numbers: Numbers) -> Claim:
         """The claim with its verdict."""
         verdict = self._verdict(numbers)
-        conditional = verdict in ("holds with a condition", "cannot be judged here")
+        explained = verdict not in ("holds", "contradicted")
         return Claim(
             self.name,
             self.section,
             self.quotation,
-            self.criterion,
+            _filled(self.criterion, numbers),
             _filled(self.ours, numbers),
             verdict,
-            _filled(self.condition, numbers) if conditional else "",
+            _filled(self.condition, numbers) if explained else "",
             _filled(self.paper_data, numbers),
             self._true_only_of(numbers),
+            _filled(self.chance, numbers),
+            self.judgement,
         )
 
     def _verdict(self, numbers: Numbers) -> Judgement:
-        if self.holds is None:
+        if self.holds is None and not self.judgement:
             return "cannot be judged here"
-        if self.holds(numbers):
+        if self.holds is not None and self.holds(numbers):
             return "holds"
-        return "holds with a condition" if self.holds_if is not None and self.holds_if(numbers) else "contradicted"
+        if self.holds_if is not None and self.holds_if(numbers):
+            return "holds with a condition"
+        return "slip of the pen" if self.slip_if is not None and self.slip_if(numbers) else "contradicted"
 
     def _true_only_of(self, numbers: Numbers) -> Origin | None:
         if self.holds is None or self.paper_holds is None:

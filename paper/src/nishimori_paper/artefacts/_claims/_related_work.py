@@ -1,0 +1,97 @@
+"""Statements of the related work: vector and matrix scaling, and Bayesian methods, compared with TS."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from nishimori.theory import bayes_optimal, optimal_penalty, state_evolution
+from nishimori_paper._artefact import Pieces, Scale
+from nishimori_paper.artefacts._claims._chance import any_wrong_sign, in_words
+from nishimori_paper.artefacts._claims._statement import Group, Numbers, Statement
+from nishimori_paper.artefacts._rows import networks_of_tables
+from nishimori_paper.artefacts._table_baselines import baseline_scores, worse
+
+_TEACHERS = ("logit", "affine", "constant")
+_ALPHAS = (1.0, 3.0, 10.0, 20.0)
+_AFFINE_MAPS = ("vector", "matrix")
+# A loss and a Brier score that exceed those of the posterior by less, in relation to them, are competitive.
+_COMPETITIVE = 0.01
+_PREFIX = "baselines "
+
+
+def _pieces(scale: Scale) -> Mapping[str, Callable[[], Any]]:
+    return {
+        **{f"{_PREFIX}{name}": partial(baseline_scores, name, scale) for name in networks_of_tables()},
+        **{f"posterior {teacher}": partial(_excess, teacher) for teacher in _TEACHERS},
+    }
+
+
+def _excess(teacher: str) -> list[dict[str, float]]:
+    """By what share loss and Brier score of logistic regression after TS exceed those of the posterior mean, at λ_loss."""
+    rows = []
+    for alpha in _ALPHAS:
+        best = bayes_optimal(teacher, alpha)
+        found = state_evolution(teacher, alpha, optimal_penalty(teacher, alpha, minimise="loss"))
+        T = found.temperature_ts
+        rows.append({"loss": found.loss(T) / best.loss - 1, "brier": found.brier(T) / best.brier - 1})
+    return rows
+
+
+def numbers(done: Pieces) -> Numbers:
+    """The numbers that decide."""
+    found = {key.removeprefix(_PREFIX): value for key, value in done.items() if key.startswith(_PREFIX)}
+    few, many = ({each: worse(found, each, n_classes) for each in _AFFINE_MAPS} for n_classes in (10, 100))
+    changes = [content[each] for content in found.values() for each in _AFFINE_MAPS if content[each] is not None]
+    excess = {teacher: max(max(row.values()) for row in done[f"posterior {teacher}"]) for teacher in _TEACHERS}
+    return {
+        "n_few": few["vector"]["of"],
+        "n_many": many["vector"]["of"],
+        **{f"{each}_higher_few": few[each]["higher"] for each in _AFFINE_MAPS},
+        **{f"{each}_higher_many": many[each]["higher"] for each in _AFFINE_MAPS},
+        **{f"{each}_none_few": few[each]["none"] for each in _AFFINE_MAPS},
+        **{f"{each}_none_many": many[each]["none"] for each in _AFFINE_MAPS},
+        "order_fails": in_words(
+            any_wrong_sign([abs(each["nll_change"]) for each in changes], [each["nll_change_se"] for each in changes])
+        ),
+        "excess_logit": excess["logit"],
+        "excess_others": max(excess[teacher] for teacher in _TEACHERS if teacher != "logit"),
+    }
+
+
+def _is_worse(numbers: Numbers, which: str) -> bool:
+    """Whether both maps have a higher loss than TS, or no optimum, on all networks with few or many classes."""
+    return all(
+        numbers[f"{each}_higher_{which}"] + numbers[f"{each}_none_{which}"] == numbers[f"n_{which}"] for each in _AFFINE_MAPS
+    )
+
+
+STATEMENTS = (
+    Statement(
+        "TS and Bayesian approaches",
+        "1",
+        "in some settings, TS is competitive with much more costly Bayesian approaches in terms of uncertainty quantification",
+        "loss and Brier score after TS exceed those of the Bayes-optimal predictor by less than 1 %, for logistic regression "
+        "with the penalty of least loss (theory; three teachers, α = 1 to 20)",
+        "by {excess_logit:.4%} at most for the logit teacher, by up to {excess_others:.0%} for the others. Networks are not "
+        "tested: that needs ensembles or dropout, whose outputs are not among the bundled logits",
+        lambda n: max(n["excess_logit"], n["excess_others"]) < _COMPETITIVE,
+        "if the model is well specified. For networks it is open",
+        lambda n: n["excess_logit"] < _COMPETITIVE,
+    ),
+    Statement(
+        "vector and matrix scaling",
+        "3",
+        "Despite being more general, matrix and vector scaling have been observed [...] to perform worse than TS",
+        "without penalties, as there, both have a higher test loss than TS, or no optimum, on every network",
+        "10 classes: vector scaling has a higher loss on {vector_higher_few} of {n_few} networks and matrix scaling on "
+        "{matrix_higher_few}. 100 classes: vector scaling on {vector_higher_many} of {n_many}, and matrix scaling has no "
+        "optimum on {matrix_none_many}",
+        lambda n: _is_worse(n, "few") and _is_worse(n, "many"),
+        "with 100 classes, where 5,000 validation images are 50 per class. With 10 classes, or with penalties, they are "
+        "better on these networks (table-baselines)",
+        lambda n: _is_worse(n, "many"),
+        chance="on other test images the order of some pair would be another with probability {order_fails}",
+    ),
+)
+
+GROUP = Group(_pieces, numbers, STATEMENTS)
