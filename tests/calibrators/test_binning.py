@@ -351,7 +351,7 @@ def test_bins_that_cannot_be_are_refused(monkeypatch):
 @BOTH
 def test_a_network_cannot_apply_curves_and_says_so(kind):
     calibrator = kind().fit(LOGITS, LABELS)
-    with pytest.raises(InputError, match=r"got a ClassCurves, which PyTorch modules cannot apply\. Use the"):
+    with pytest.raises(InputError, match=r"got a ClassCurves, which PyTorch modules cannot apply\. Use another method"):
         nishimori.torch.Calibrated(torch.nn.Identity(), calibrator.map_)
 
 

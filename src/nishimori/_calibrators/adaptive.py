@@ -67,7 +67,7 @@ class AdaptiveConsistency(AdaptiveMethod, Calibrator):
     EC 2.34, TS 2.61, share 0.88: T = 2.37
     >>> low, high = many.confidence_interval()
     >>> print(f"{low:.2f} to {high:.2f}")
-    2.10 to 2.67
+    2.12 to 2.66
     """
 
     traits = Traits(keeps_predictions=True, streams=True, from_sketch=True, error_bars=True)

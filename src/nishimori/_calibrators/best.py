@@ -99,7 +99,7 @@ class Best(Calibrator):
     'vector'
     >>> difference = best.selection_["adaptive"]
     >>> print(f"NLL of one temperature: higher by {difference.difference:.3f} ± {difference.difference_se:.3f}")
-    NLL of one temperature: higher by 0.085 ± 0.006
+    NLL of one temperature: higher by 0.094 ± 0.006
     """
 
     traits = Traits(keeps_predictions=False, streams=False, from_sketch=False, error_bars=False)
