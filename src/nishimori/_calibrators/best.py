@@ -165,9 +165,10 @@ class Best(Calibrator):
             raise InputError("X", "hold all logits for Best", got="top-k log-probabilities", remedy="Use 'ec' or 'ts'.")
         samples = collect_samples(data, max(_SCORES, _PER_CLASS * data.n_classes**2))
         folds = self._folds(samples, data, seed)
-        n_samples = round(float(samples.weights.sum())) if counts else samples.n_samples
-        contest = self._contest(data, n_samples, len(folds))
-        selection = self._select(contest, samples, folds, counts=counts, seed=seed)
+        codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
+        units = Units(samples.weights, codes, counts)
+        contest = self._contest(data, units.n_samples, len(folds))
+        selection = self._select(contest, samples, folds, units, seed=seed)
         chosen = clone(contest.calibrators[selection.chosen])
         chosen = set_common(chosen, input=self.input, classes=self.classes, floor=floor_in(data))
         chosen = _fit_chosen(chosen, data, counts=counts)
@@ -227,8 +228,8 @@ class Best(Calibrator):
         contest: Contest,
         samples: CollectedSamples,
         folds: list[tuple[HostArray, HostArray]],
+        units: Units,
         *,
-        counts: bool,
         seed: int,
     ) -> MethodSelection:
         """Score all candidates on the samples that are held out, and choose."""
@@ -241,7 +242,7 @@ class Best(Calibrator):
                 left_out[name] = f"{seconds:g} s had passed"
                 continue
             copies = [clone(each) for _ in folds]
-            options = counts_option(each, counts=counts)
+            options = counts_option(each, counts=units.counts)
             try:
                 with collect_notices():
                     made = [
@@ -254,10 +255,15 @@ class Best(Calibrator):
                 continue
             n_unsolved[name] = sum(one is not copy for one, copy in zip(made, copies, strict=True))
             scores[name] = _scores([one.map_ for one in made], samples, folds, places)
-        kept = np.sort(places)
-        codes = np.arange(len(kept)) if samples.clusters is None else samples.clusters[kept]
-        units = Units(samples.weights[kept], codes, counts)
-        return select(scores, units, self.scoring, n_unsolved=n_unsolved, left_out=left_out, n_folds=len(folds), seed=seed)
+        return select(
+            scores,
+            units.some(np.sort(places)),
+            self.scoring,
+            n_unsolved=n_unsolved,
+            left_out=left_out,
+            n_folds=len(folds),
+            seed=seed,
+        )
 
     def method_params(self) -> dict[str, Any]:
         """The parameters as a file keeps them: the names of candidates, and the number of folds."""
@@ -388,7 +394,6 @@ def _given_folds(cv: Any, samples: CollectedSamples, data: Rows) -> list[tuple[H
             raise InputError(
                 "cv", f"keep the samples of a {what} together", got=f"one in both parts of fold {number}", remedy="Pass `cv=5`."
             )
-    for number, (train, test) in enumerate(folds, start=1):
         missing = np.setdiff1d(samples.labels[test], samples.labels[train])
         if len(missing):
             raise InputError(

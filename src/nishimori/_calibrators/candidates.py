@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.consistent import Consistent
-from nishimori._calibrators.methods import new_calibrator
+from nishimori._calibrators.methods import new_calibrator, refuse_common
 from nishimori.errors import InputError
 
 Suits = Literal["any", "two", "several"]
@@ -114,7 +114,7 @@ def asked_candidates(given: Any, n_classes: int, *, keep_predictions: bool) -> C
     for each in given:
         made = new_calibrator(each, "candidates")
         name = _variant_name(made)
-        _refuse_common(made)
+        refuse_common(made, "candidates", "Best")
         if made.is_fixed:
             raise InputError(
                 "candidates", "be methods that learn something", got=repr(name), remedy="'none' is scored in any case."
@@ -138,14 +138,6 @@ def _variant_name(made: Calibrator) -> str:
     name = made.method_name
     usual = str(new_calibrator(name, "candidates")) if ":" not in name else f"{type(made).__name__}()"
     return name if str(made) == usual else f"{name}({str(made).partition('(')[2]}"
-
-
-def _refuse_common(made: Calibrator) -> None:
-    """Refuse a candidate that was told what the scores are, which `Best` is told."""
-    for name, usual in (("input", "logits"), ("classes", None), ("floor", None)):
-        value = getattr(made, name)
-        if not (value is usual or (isinstance(value, str) and value == usual)):
-            raise InputError("candidates", f"leave out `{name}`", got=f"{value!r:.60}", remedy=f"Pass `{name}` to Best.")
 
 
 def _keeps_predictions(made: Calibrator) -> bool:

@@ -10,12 +10,12 @@ import numpy as np
 
 from nishimori._calibrators.calibrator import Calibrator
 from nishimori._calibrators.cross_fit import CollectedSamples, collect_samples, fold_maps, mapped_logits, out_of_fold_logits
-from nishimori._calibrators.methods import inner_name, new_calibrator, set_common
+from nishimori._calibrators.methods import inner_name, new_calibrator, refuse_common, set_common
 from nishimori._calibrators.one_temperature import ExpectationConsistency
 from nishimori._calibrators.parameters import refuse_sketch
 from nishimori._calibrators.rescue import fit_always
 from nishimori._methods.built_in import FINISHED
-from nishimori._methods.fitted_method import counts_option, own_parameters, plain
+from nishimori._methods.fitted_method import COMMON, counts_option, own_parameters, plain
 from nishimori._methods.record import Record
 from nishimori._methods.traits import Traits
 from nishimori._rows.labels import Classes
@@ -200,11 +200,7 @@ class Consistent(Calibrator):
     def _new_calibrator(self) -> Calibrator:
         """The method, unfitted; refuses one that was told something else about the scores."""
         made = new_calibrator(self.calibrator, "calibrator")
-        for name, usual in (("input", "logits"), ("classes", None), ("floor", None)):
-            if not _is_same(getattr(made, name), usual) and not _is_same(getattr(made, name), getattr(self, name)):
-                raise InputError(
-                    "calibrator", f"leave out `{name}`", got=repr(getattr(made, name)), remedy=f"Pass `{name}` to Consistent."
-                )
+        refuse_common(made, "calibrator", "Consistent", {name: getattr(self, name) for name in COMMON})
         if made.is_fixed:
             raise InputError(
                 "calibrator", "be a method that is fitted", got=repr(made.method_name), remedy="Use ExpectationConsistency."
@@ -278,11 +274,6 @@ class Consistent(Calibrator):
         )
         fitted = made.restore(replace(record, map=temper(record.map, 1 / temperature), provenance=inner))
         return self._describe(fitted, temperature, error)
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values of a parameter are equal; they may be lists or arrays."""
-    return bool(np.array_equal(np.asarray(one, dtype=object), np.asarray(other, dtype=object)))
 
 
 def _fit_inner(calibrator: Calibrator, data: Rows, where: str = "", *, counts: bool) -> Calibrator:

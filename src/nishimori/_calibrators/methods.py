@@ -2,13 +2,14 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from inspect import Parameter, Signature, isabstract
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sklearn.base import clone
 
 from nishimori._calibrators.calibrator import Calibrator
@@ -98,6 +99,22 @@ def new_calibrator(given: Any, name: str) -> Calibrator:
         return copy
     _refuse_class(given, name)
     raise InputError(name, "be the name of a method, such as 'ec', or a calibrator", got=f"{given!r:.60}")
+
+
+def refuse_common(made: Calibrator, name: str, owner: str, own: Mapping[str, Any] | None = None) -> None:
+    """Refuse a calibrator that was told what the scores are, where its ``owner`` is told, unless both say the same.
+
+    ``name`` is the parameter of the owner that held the calibrator, and ``own`` what the owner was told.
+    """
+    for each, usual in (("input", "logits"), ("classes", None), ("floor", None)):
+        value = getattr(made, each)
+        if not any(_is_same(value, known) for known in (usual, (own or {}).get(each, usual))):
+            raise InputError(name, f"leave out `{each}`", got=f"{value!r:.60}", remedy=f"Pass `{each}` to {owner}.")
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values of a parameter are equal; they may be lists or arrays."""
+    return bool(np.array_equal(np.asarray(one, dtype=object), np.asarray(other, dtype=object)))
 
 
 def set_common(calibrator: Calibrator, **common: Any) -> Calibrator:

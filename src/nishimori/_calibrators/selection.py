@@ -80,6 +80,10 @@ class Units:
         """How many samples there are."""
         return round(float(self.weights.sum())) if self.counts else len(self.weights)
 
+    def some(self, chosen: HostArray) -> "Units":
+        """Some of the samples, by a mask or by their numbers; units without any of them are not counted."""
+        return Units(self.weights[chosen], np.unique(self.codes[chosen], return_inverse=True)[1], self.counts)
+
     def mean(self, values: HostArray) -> float:
         """The weighted mean of one number per sample."""
         return float(np.einsum("i,i", self.weights, values) / self.weights.sum())
@@ -271,7 +275,7 @@ def _possible(scores: Mapping[str, RowScores], units: Units) -> tuple[dict[str, 
     )
     fields = RowScores.__dataclass_fields__
     kept = {name: RowScores(*(getattr(each, field)[~lost] for field in fields)) for name, each in scores.items()}
-    return kept, Units(units.weights[~lost], np.unique(units.codes[~lost], return_inverse=True)[1], units.counts)
+    return kept, units.some(~lost)
 
 
 def _errors(scores: Mapping[str, RowScores], units: Units, scoring: Scoring, chosen: str, seed: int) -> dict[str, float | None]:
