@@ -1,0 +1,108 @@
+"""When calibrating hurts: corrupted images and wrong labels in validation data, test data or both.
+
+    python bench/shift.py logits DATA --folder build/shift       # DATA: folders cifar10, svhn and weights
+    python bench/shift.py study --folder build/shift
+
+`logits` computes the logits of the paper authors' networks on corrupted images, in blocks of 1,000 images; blocks whose files
+are in the folder already are left out. `study` measures what the blocks allow, and writes bench/results/shift.md,
+paper/shift_results.json and docs/images/shift.png. Scores of a network that were computed before are read from the folder.
+"""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from shift_conditions import CONDITIONS
+from shift_logits import BLOCK, NETWORKS, block_file, compute
+from shift_measures import SPLITS, Scores, measure
+from shift_pictures import draw
+from shift_situations import break_even, by_condition, by_network, curves, situations, summary
+from shift_tables import page
+
+ROOT = Path(__file__).parents[1]
+BLOCKS = 10  # all test images of CIFAR-10
+
+
+def blocks(folder, network):
+    """The blocks of a network that are complete, as far as none is missing."""
+    found = []
+    while (path := block_file(folder, network, len(found))).exists():
+        found.append(path)
+    return found
+
+
+def measured(folder, network, n_blocks):
+    """The scores of a network, from the first blocks of its images."""
+    path = Path(folder) / f"scores-{network.dataset}-{network.model}-{n_blocks}-{SPLITS}.npz"
+    if not path.exists():
+        parts = [np.load(each) for each in blocks(folder, network)[:n_blocks]]
+        logits, labels = (
+            np.concatenate([each["logits"] for each in parts], axis=1),
+            np.concatenate([each["labels"] for each in parts]),
+        )
+        np.savez(path, **asdict(measure(logits, labels)))
+    with np.load(path) as content:
+        return Scores(**content)
+
+
+def results(networks, n_images):
+    """Everything that is published, from the scores of each network by name."""
+    names, scores = list(networks), list(networks.values())
+    return {
+        "images": n_images,
+        "splits": scores[0].shifted.shape[2],
+        "conditions": list(CONDITIONS),
+        "without temperature": float(np.mean([np.isnan(each.logs).mean() for each in scores])),
+        "situations": {name: asdict(each) | summary(scores, each) for name, each in situations().items()},
+        "curves": curves(scores),
+        "break even": break_even(scores, names),
+        "networks": by_network(scores, names),
+        "by condition": by_condition(scores),
+    }
+
+
+def study(options):
+    """Measure all networks and write page, numbers and picture."""
+    n_blocks = min(len(blocks(options.folder, each)) for each in NETWORKS)
+    networks = {each.name: measured(options.folder, each, n_blocks) for each in NETWORKS}
+    found = results(networks, n_blocks * BLOCK)
+    options.numbers.write_text(json.dumps(rounded(found), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    found = json.loads(options.numbers.read_text(encoding="utf-8"))
+    options.page.write_text(page(found), encoding="utf-8")
+    draw(found, options.picture)
+
+
+def rounded(value, digits=5):
+    """Numbers with five significant digits."""
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items() if key != "conditions" or not isinstance(each, tuple)}
+    if isinstance(value, list | tuple):
+        return [rounded(each) for each in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def main():
+    """Read the options and compute logits, or measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(required=True)
+    logits = verbs.add_parser("logits", help="compute logits on corrupted images")
+    logits.add_argument("data", type=Path, help="folder with the folders cifar10, svhn and weights")
+    logits.add_argument("--blocks", type=int, default=BLOCKS, help="how many blocks of 1,000 images")
+    logits.add_argument("--networks", nargs="*", help="such as cifar10-resnet20; by default all")
+    logits.set_defaults(run=lambda o: compute(o.data, o.folder, range(o.blocks), o.networks))
+    measuring = verbs.add_parser("study", help="measure, and write page, numbers and picture")
+    measuring.add_argument("--page", type=Path, default=ROOT / "bench" / "results" / "shift.md")
+    measuring.add_argument("--numbers", type=Path, default=ROOT / "paper" / "shift_results.json")
+    measuring.add_argument("--picture", type=Path, default=ROOT / "docs" / "images" / "shift.png")
+    measuring.set_defaults(run=study)
+    for each in (logits, measuring):
+        each.add_argument("--folder", type=Path, default=ROOT / "build" / "shift", help="where blocks are kept")
+    chosen = parser.parse_args()
+    chosen.run(chosen)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The page of tables about shift and noise, from the numbers in paper/shift_results.json."""
+
+from shift_conditions import NOISES
+
+METHODS = {"ec": "EC", "ts": "TS", "adaptive": "adaptive"}
+SOURCES = {"clean": "clean", "matching": "same corruption", "mixed": "other corruptions"}
+
+
+def page(found):
+    """The page as Markdown."""
+    parts = [
+        "# Shift and noise",
+        "Written by `bench/shift.py`, which says how to repeat it; all numbers are in `paper/shift_results.json`. Three networks "
+        "of the paper's authors (CIFAR-10 ResNet20 and ResNet56, SVHN ResNet20 with rebuilt images), "
+        f"{found['images']:,} images each of the public test sets, of which a random half is for validation and the other for "
+        f"the test; {found['splits']} such splits. Eight corruptions with the constants of CIFAR-10-C (Hendrycks and "
+        "Dietterich, arXiv:1903.12261) in severities 1, 3 and 5. Four kinds of label noise, at 5, 10, 20, 30 and 40 %: a label "
+        f"becomes {'; '.join(NOISES.values())}. ECE with 15 bins of equal width.",
+        "A cell is a network with a corruption (or none) and a kind and rate of noise (or none). In a cell a method is *worse* "
+        "if its score exceeds that of no calibration by more than the standard deviation of the difference over splits. ± is a "
+        f"standard error, of splits and networks together. In {found['without temperature']:.1%} of the fits there is no "
+        "temperature, because accuracy is not above chance: these count as no calibration.",
+        "## When calibrating hurts",
+        hurts(found),
+        "## Mean confidence and accuracy",
+        "Mean of |confidence − accuracy| over cells, in points.",
+        gaps(found),
+        "## Regret",
+        "What is lost, on average, against the best temperature for the test set itself: for the ECE the temperature of least "
+        "ECE, for the NLL that of least NLL.",
+        regrets(found),
+        "## EC or TS",
+        "ECE after EC minus ECE after TS, in points, and in how many cells it is lower or higher by more than the standard "
+        "deviation over splits.",
+        versus(found),
+        "## How much noise is too much",
+        "The share of wrong validation labels at which the ECE on clean test images is as large as without calibration. Rule: "
+        "the rate at which uniform noise takes as much from the accuracy as the network is overconfident by.",
+        break_even(found),
+        "## The paper's noise in the validation labels only",
+        "Random labels in a tenth of the classes, the true one included; ECE on clean test labels, in percent ± standard "
+        "deviation over splits.",
+        papers_noise(found),
+        "## By corruption",
+        "ECE in percent without calibration, and after EC / TS, by the images that T was fitted to; means over the three "
+        "networks.",
+        conditions(found),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(head, rows):
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def signed(value, digits):
+    """A number with its sign, a true minus included."""
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def change(row, digits):
+    """A mean change and its standard error."""
+    return f"{signed(row['change'], digits)} ± {row['se']:.{digits}f}"
+
+
+def hurts(found):
+    """Shares of cells in which a method is worse than no calibration, and mean changes."""
+    head = ["validation data", "test data", "cells", "ECE before"]
+    for title in METHODS.values():
+        head += [f"{title}: worse in ECE, NLL", "ECE", "NLL"]
+    rows = []
+    for each in found["situations"].values():
+        row = [each["validation"], each["test"], each["cells"], f"{each['none']['ece']:.1f}"]
+        for method in METHODS:
+            ece, nll = each[method]["ece"], each[method]["nll"]
+            row += [f"{ece['worse']:.0%}, {nll['worse']:.0%}", change(ece, 1), change(nll, 3)]
+        rows.append(row)
+    return table(head, rows)
+
+
+def gaps(found):
+    """Distances of confidence and accuracy."""
+    head = ["validation data", "test data", "none", *METHODS.values()]
+    rows = [
+        [
+            each["validation"],
+            each["test"],
+            f"{each['none']['gap']:.1f}",
+            *(f"{each[name]['gap']['mean']:.1f}" for name in METHODS),
+        ]
+        for each in found["situations"].values()
+    ]
+    return table(head, rows)
+
+
+def regrets(found):
+    """Distances to the oracle."""
+    head = ["validation data", "test data", "ECE: oracle", "none", *METHODS.values(), "NLL: oracle", "none", *METHODS.values()]
+    rows = []
+    for each in found["situations"].values():
+        row = [each["validation"], each["test"]]
+        for measure, digits in (("ece", 1), ("nll", 3)):
+            best = each["oracle"][measure]
+            row += [f"{best:.{digits}f}", signed(each["none"][measure] - best, digits)]
+            row += [signed(each[name][measure]["regret"], digits) for name in METHODS]
+        rows.append(row)
+    return table(head, rows)
+
+
+def versus(found):
+    """EC against TS."""
+    rows = [
+        [
+            each["validation"],
+            each["test"],
+            change(each["ec − ts"], 1),
+            f"{each['ec − ts']['lower']:.0%}",
+            f"{each['ec − ts']['higher']:.0%}",
+        ]
+        for each in found["situations"].values()
+    ]
+    return table(["validation data", "test data", "EC − TS", "EC lower", "EC higher"], rows)
+
+
+def break_even(found):
+    """Rates of noise."""
+    rows = [
+        [name, NOISES[noise], *(f"{each[method]:.1%}" for method in METHODS), f"{noises['rule']:.1%}"]
+        for name, noises in found["break even"].items()
+        for noise, each in noises.items()
+        if noise != "rule"
+    ]
+    return table(["network", "wrong labels are", *METHODS.values(), "rule"], rows)
+
+
+def papers_noise(found):
+    """ECE of each network."""
+    rows = []
+    for name, each in found["networks"].items():
+        for label, ece in each["ece"].items():
+            T = each["temperature"][label]
+            scores = [f"{ece[column]['mean']:.1f} ± {ece[column]['sd']:.1f}" for column in ("none", *METHODS)]
+            rows.append([name, label, *(f"{T[method]:.2f}" for method in METHODS), *scores])
+    return table(
+        ["network", "validation labels", *(f"T, {each}" for each in METHODS.values()), "ECE, none", *METHODS.values()], rows
+    )
+
+
+def conditions(found):
+    """ECE under each corruption."""
+    rows = []
+    for condition, each in found["by condition"].items():
+        row = [condition, f"{each['error']:.1f}", f"{each['clean']['none']['mean']:.1f}"]
+        row += [" / ".join(f"{each[source][method]['mean']:.1f}" for method in ("ec", "ts")) for source in SOURCES]
+        rows.append(row)
+    return table(["corruption", "error", "none", *(f"T from {each}" for each in SOURCES.values())], rows)
