@@ -1,11 +1,12 @@
 """When calibrating hurts: corrupted images and wrong labels in validation data, test data or both.
 
-    python bench/shift.py logits DATA --folder build/shift       # DATA: folders cifar10, svhn and weights
+    python bench/shift.py logits DATA --folder build/shift --device cuda      # DATA: folders cifar10, svhn and weights
     python bench/shift.py study --folder build/shift
 
 `logits` computes the logits of the paper authors' networks on corrupted images, in blocks of 1,000 images; blocks whose files
-are in the folder already are left out. `study` measures what the blocks allow, and writes bench/results/shift.md,
-paper/shift_results.json and docs/images/shift.png. Scores of a network that were computed before are read from the folder.
+are in the folder already are left out. On one core of a CPU it takes about half an hour. `study` measures what the blocks
+allow, and writes bench/results/shift.md, paper/shift_results.json and docs/images/shift.png. Scores of a network that were
+computed before are read from the folder.
 """
 
 import argparse
@@ -92,7 +93,8 @@ def main():
     logits.add_argument("data", type=Path, help="folder with the folders cifar10, svhn and weights")
     logits.add_argument("--blocks", type=int, default=BLOCKS, help="how many blocks of 1,000 images")
     logits.add_argument("--networks", nargs="*", help="such as cifar10-resnet20; by default all")
-    logits.set_defaults(run=lambda o: compute(o.data, o.folder, range(o.blocks), o.networks))
+    logits.add_argument("--device", default="cpu", help="a PyTorch device")
+    logits.set_defaults(run=lambda o: compute(o.data, o.folder, range(o.blocks), o.networks, o.device))
     measuring = verbs.add_parser("study", help="measure, and write page, numbers and picture")
     measuring.add_argument("--page", type=Path, default=ROOT / "bench" / "results" / "shift.md")
     measuring.add_argument("--numbers", type=Path, default=ROOT / "paper" / "shift_results.json")

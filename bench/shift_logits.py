@@ -41,9 +41,11 @@ def block_file(folder, network, number):
     return Path(folder) / f"{network.dataset}-{network.model}-{number:02}.npz"
 
 
-def compute(data, folder, numbers, names):
+def compute(data, folder, numbers, names=(), device="cpu"):
     """Write the logits of some blocks of images, of the named networks or of all."""
     torch.set_num_threads(1)
+    torch.backends.cudnn.allow_tf32 = False
+    device = torch.device(device)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     sets, frozen = {}, {}
@@ -55,13 +57,13 @@ def compute(data, folder, numbers, names):
             if network.dataset not in sets:
                 sets[network.dataset] = image_set(network.dataset, data)
             if network not in frozen:
-                frozen[network] = for_inference(loaded(network.weights(data), network.model, 10))
+                frozen[network] = for_inference(loaded(network.weights(data), network.model, 10), device)
             start = time.perf_counter()
             # Validation and test images are halves of the public test set, so that nothing differs but what is changed here.
             images = sets[network.dataset].test
             index = np.random.default_rng(0).permutation(len(images))[number * BLOCK : (number + 1) * BLOCK]
             chosen = images.at(index)
-            found = of_conditions(frozen[network], chosen.pixels, network.dataset, number)
+            found = of_conditions(frozen[network], chosen.pixels, network.dataset, number, device)
             part = path.with_suffix(".part")
             with part.open("wb") as stream:
                 np.savez(stream, logits=found, labels=chosen.labels, index=index)
@@ -69,25 +71,27 @@ def compute(data, folder, numbers, names):
             print(f"{path.name}: {time.perf_counter() - start:.0f} s", flush=True)
 
 
-def for_inference(network):
-    """The network with batch normalisation folded into its convolutions, which takes a third less time on a CPU."""
+def for_inference(network, device):
+    """The network in evaluation mode; on a CPU with batch normalisation in its convolutions, which takes a third less time."""
+    network = network.eval().to(device, memory_format=torch.channels_last)
+    if device.type != "cpu":
+        return network
     example = torch.zeros(BATCH, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-    network = network.eval().to(memory_format=torch.channels_last)
     with torch.inference_mode():
         return torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(network, example)))
 
 
-def of_conditions(network, images, dataset, number):
+def of_conditions(network, images, dataset, number, device):
     """Logits under each of `CONDITIONS`, of shape (conditions, images, classes). The same noise for all networks."""
     found = []
     for i, condition in enumerate(CONDITIONS):
-        pixels = Pixels(corrupted(images, condition, [number, i]), dataset, torch.device("cpu"))
+        pixels = Pixels(corrupted(images, condition, [number, i]), dataset, device)
         found.append(logits(network, pixels))
     return np.stack(found)
 
 
 def logits(network, pixels):
-    """The logits of a network that is frozen in evaluation mode."""
-    views, every = Views.straight(len(pixels), pixels.device), torch.arange(len(pixels))
+    """The logits of a network in evaluation mode, which a frozen one is always in."""
+    views, every = Views.straight(len(pixels), pixels.device), torch.arange(len(pixels), device=pixels.device)
     with torch.inference_mode():
-        return torch.cat([network(pixels.batch(index, views[index])) for index in torch.split(every, BATCH)]).numpy()
+        return torch.cat([network(pixels.batch(index, views[index])).cpu() for index in torch.split(every, BATCH)]).numpy()

@@ -10,7 +10,7 @@ def page(found):
     """The page as Markdown."""
     parts = [
         "# Shift and noise",
-        "Written by `bench/shift.py`, which says how to repeat it; all numbers are in `paper/shift_results.json`. Three networks "
+        "Written by `bench/shift.py`, all numbers are in `paper/shift_results.json`. Three networks "
         "of the paper's authors (CIFAR-10 ResNet20 and ResNet56, SVHN ResNet20 with rebuilt images), "
         f"{found['images']:,} images each of the public test sets, of which a random half is for validation and the other for "
         f"the test; {found['splits']} such splits. Eight corruptions with the constants of CIFAR-10-C (Hendrycks and "
@@ -156,3 +156,32 @@ def conditions(found):
         row += [" / ".join(f"{each[source][method]['mean']:.1f}" for method in ("ec", "ts")) for source in SOURCES]
         rows.append(row)
     return table(["corruption", "error", "none", *(f"T from {each}" for each in SOURCES.values())], rows)
+
+
+# What the page "When calibrating hurts" says about a situation, in its order.
+ADVICE = {
+    "nothing": "Calibrate; EC and TS are equally good.",
+    "validation noise, little": "Hurts as soon as the wrong labels cost more accuracy than the network is overconfident by.",
+    "validation noise, much": "Do not calibrate on such labels.",
+    "test noise, little": "Wrong test labels look like overconfidence; calibration is not to blame.",
+    "noise in both, much": "Looks like a success, and on clean labels is the failure two rows above.",
+    "test corrupted": "T is too small, and still better than T = 1.",
+    "both corrupted": "Best: validation images like those to come.",
+    "mixture": "Half-way for strong corruptions, too much for mild ones.",
+    "validation corrupted": "Harmless if mild, worse than nothing if strong.",
+    "clean with noise, little": "Two errors cancel in part: the noise raises T, and the corruption needs a larger one.",
+    "matching with noise, much": "The right images do not make up for wrong labels.",
+}
+
+
+def advice(found):
+    """The table of the page: how often calibration hurts, by how much it changes scores, and a sentence."""
+    head = ["validation", "test", "hurts: EC", "TS", "adaptive", "ECE before", "EC", "TS", "NLL: EC", "TS", "in a sentence"]
+    rows = []
+    for name, sentence in ADVICE.items():
+        each = found["situations"][name]
+        row = [each["validation"], each["test"], *(f"{100 * each[method]['ece']['worse']:.0f} %" for method in METHODS)]
+        row += [f"{each['none']['ece']:.1f}", *(change(each[method]["ece"], 1) for method in ("ec", "ts"))]
+        row += [signed(each[method]["nll"]["change"], 2) for method in ("ec", "ts")]
+        rows.append([*row, sentence])
+    return table(head, rows)

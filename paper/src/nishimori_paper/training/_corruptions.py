@@ -1,6 +1,6 @@
 """Images as a worse camera would give them: noise, blur, fog, light and compression, in five severities.
 
-The kinds and their constants are those of CIFAR-10-C (Hendrycks and Dietterich, arXiv:1903.12261), for images of 32 x 32 pixels.
+The kinds and their constants are those of CIFAR-10-C (Hendrycks and Dietterich, arXiv:1903.12261), for 32 x 32 pixels.
 The random numbers are other ones, so that single images differ from the public files.
 """
 
@@ -179,9 +179,8 @@ def _box_means(images: HostArray, n: int, *, axis: int) -> HostArray:
     scale = images.shape[axis] / n
     middle = (np.arange(n) + 0.5) * scale
     reach = 0.5 * max(scale, 1.0)
-    # As Pillow's filter BOX: a box contains its upper edge, not its lower one.
-    distance = np.arange(images.shape[axis]) + 0.5 - middle[:, None]
-    inside = (-reach < distance) & (distance <= reach)
+    # As Pillow's filter BOX. For the sizes of `_KINDS` no centre is on the edge of a box.
+    inside = np.abs(np.arange(images.shape[axis]) + 0.5 - middle[:, None]) < reach
     weights = (inside / inside.sum(axis=1, keepdims=True)).astype(np.float32)
     means = np.moveaxis(np.tensordot(weights, images.astype(np.float32), axes=(1, axis)), 0, axis)
     rounded: HostArray = np.floor(means + np.float32(0.5 + 1e-4)).astype(np.uint8)
