@@ -10,7 +10,7 @@ def page(found):
     """The page as Markdown."""
     parts = [
         "# Shift and noise",
-        "Written by `bench/shift.py`, all numbers are in `paper/shift_results.json`. Three networks "
+        "Written by `bench/shift.py`; all numbers are in `paper/shift_results.json`. Three networks "
         "of the paper's authors (CIFAR-10 ResNet20 and ResNet56, SVHN ResNet20 with rebuilt images), "
         f"{found['images']:,} images each of the public test sets, of which a random half is for validation and the other for "
         f"the test; {found['splits']} such splits. Eight corruptions with the constants of CIFAR-10-C (Hendrycks and "
@@ -56,8 +56,9 @@ def table(head, rows):
 
 
 def signed(value, digits):
-    """A number with its sign, a true minus included."""
-    return f"{value:+.{digits}f}".replace("-", "−")
+    """A number with its sign, a true minus included; zero has none."""
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
 def change(row, digits):

@@ -13,14 +13,24 @@ import nishimori
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+@pytest.fixture(autouse=True, scope="module")
+def _path():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "bench"))
+        yield
 
 
 @pytest.fixture(scope="module")
 def numbers():
     return json.loads((ROOT / "paper" / "shift_results.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def scores():
+    """The scores of a generated network in two splits."""
+    from shift_measures import measure
+
+    return measure(*generated(), n_splits=2)
 
 
 def generated(n=400, k=5, *, seed=0, T=1.5):
@@ -95,12 +105,11 @@ def scores_by_hand(logits, labels, T):
     return 100 * abs(confidence.mean() - right.mean()), 100 * ece, nll
 
 
-def test_all_scores_of_a_network_are_those_by_hand():
+def test_all_scores_of_a_network_are_those_by_hand(scores):
     from shift_conditions import CONDITIONS, VARIANTS
-    from shift_measures import COLUMNS, GRID, METHODS, PLACES, SOURCES, halves, label_draws, measure
+    from shift_measures import COLUMNS, GRID, METHODS, PLACES, SOURCES, halves, label_draws
 
     logits, labels = generated()
-    found = measure(logits, labels, n_splits=2)
     confusion = np.histogram2d(labels, logits[0].argmax(axis=1), bins=5)[0]
     draws = label_draws(labels, confusion, 2)
     validation, test = halves(400, 1)
@@ -111,7 +120,7 @@ def test_all_scores_of_a_network_are_those_by_hand():
     for place, fitted_to, tested_with in (("validation", variant, 0), ("test", 0, variant), ("both", variant, variant)):
         truth = draws[1, tested_with, test]
         for source, images in fits.items():
-            row = found.shifted[:, condition, 1, SOURCES.index(source), PLACES.index(place), variant]
+            row = scores.shifted[:, condition, 1, SOURCES.index(source), PLACES.index(place), variant]
             for j, method in enumerate(METHODS[:2]):
                 T = nishimori.calibrator(method).fit(logits[images, validation], draws[1, fitted_to, validation]).temperature_
                 by_hand = scores_by_hand(logits[condition, test], truth, T)
@@ -123,8 +132,8 @@ def test_all_scores_of_a_network_are_those_by_hand():
             assert (row[:, COLUMNS.index("oracle"), None] <= row + 1e-9).all()
     T = nishimori.calibrator("ec").fit(logits[condition, validation], labels[validation]).temperature_
     by_hand = scores_by_hand(logits[0, test], labels[test], T)
-    np.testing.assert_allclose(found.unshifted[:, condition, 1, 0], by_hand, rtol=0.01, atol=0.15)
-    assert found.errors[condition] == pytest.approx((logits[condition].argmax(axis=1) != labels).mean())
+    np.testing.assert_allclose(scores.unshifted[:, condition, 1, 0], by_hand, rtol=0.01, atol=0.15)
+    assert scores.errors[condition] == pytest.approx((logits[condition].argmax(axis=1) != labels).mean())
 
 
 def test_a_mixture_leaves_the_kind_of_the_test_images_out():
@@ -191,7 +200,7 @@ def test_the_rate_at_which_calibration_stops_to_pay_is_interpolated():
 
 
 def test_the_page_says_what_was_measured(numbers):
-    from shift_tables import advice
+    from shift_tables import advice, signed
 
     text = (ROOT / "docs" / "shift_and_noise.md").read_text(encoding="utf-8")
     assert advice(numbers) in text
@@ -211,7 +220,7 @@ def test_the_page_says_what_was_measured(numbers):
 
     def versus(name):
         each = every[name]["ec − ts"]
-        return f"{each['change']:+.1f} ± {each['se']:.1f}".replace("-", "−")
+        return f"{signed(each['change'], 1)} ± {each['se']:.1f}"
 
     sentences = [
         f"this rule gives {listed([each['rule'] for each in rates])}",
@@ -221,6 +230,7 @@ def test_the_page_says_what_was_measured(numbers):
         f"and TS in {worse('validation noise, little', 'ts')};",
         f"in {100 * every['validation noise, much']['ec − ts']['lower']:.0f} % of the cells, "
         f"by {versus('validation noise, much').removeprefix('−')} points",
+        f"TS has the lower ECE in {100 * every['clean with noise, little']['ec − ts']['higher']:.0f} % of the cells",
         f"EC seems to lower the ECE by {change('noise in both, much')}",
         f"the same temperature raises it by {change('validation noise, much')}",
         f"an ECE of {ece('test corrupted')} after EC and {every['test corrupted']['none']['ece']:.1f} % before",
@@ -250,32 +260,37 @@ def test_the_page_says_what_was_measured(numbers):
     assert every["validation noise, little"]["ec − ts"]["higher"] == every["validation noise, much"]["ec − ts"]["higher"] == 0
 
 
-def test_the_tables_and_the_picture_are_made_of_the_same_numbers(numbers, tmp_path):
-    from shift_pictures import draw
+def test_numbers_have_their_sign_and_zero_has_none():
+    from shift_tables import signed
+
+    assert [signed(each, 1) for each in (-1.26, 0.31, -0.04, 0.04)] == ["−1.3", "+0.3", "0.0", "0.0"]
+
+
+def test_the_tables_are_made_of_the_same_numbers(numbers):
     from shift_tables import page
 
     assert (ROOT / "bench" / "results" / "shift.md").read_text(encoding="utf-8") == page(numbers)
-    draw(numbers, tmp_path / "shift.png")
-    assert (tmp_path / "shift.png").stat().st_size > 20_000
 
 
-def test_a_study_reads_blocks_and_writes_all_files(monkeypatch, tmp_path):
+def test_a_study_reads_blocks_and_writes_all_files(scores, monkeypatch, tmp_path):
     pytest.importorskip("torch")
     import shift
     from shift_logits import NETWORKS, block_file
 
     for i, network in enumerate(NETWORKS):
-        for number in range(1 + (i == 0)):  # of which the second is not used, because others have none
-            logits, labels = generated(120, 10, seed=(i, number))
-            np.savez(block_file(tmp_path, network, number), logits=logits, labels=labels, index=np.arange(120))
-    monkeypatch.setattr(shift, "measure", lambda logits, labels: shift_measures.measure(logits, labels, n_splits=2))
-    import shift_measures
-
+        for number in range(2 + (i == 0)):  # of which the third is not used, because others have none
+            part = np.full((25, 4, 10), i, dtype=np.float32)
+            np.savez(block_file(tmp_path, network, number), logits=part, labels=np.full(4, number), index=np.arange(4))
+    seen = []
+    monkeypatch.setattr(shift, "measure", lambda logits, labels: seen.append((logits[0, 0, 0], *labels)) or scores)
     paths = {"page": tmp_path / "page.md", "numbers": tmp_path / "numbers.json", "picture": tmp_path / "picture.png"}
     shift.study(SimpleNamespace(folder=tmp_path, **paths))
+    assert seen == [(i, *[0] * 4, *[1] * 4) for i in range(3)]
     found = json.loads(paths["numbers"].read_text(encoding="utf-8"))
-    assert found["images"] == 1000
+    assert found["images"] == 2000
     assert found["splits"] == 2
     assert [*found["networks"]] == [each.name for each in NETWORKS]
     assert "| CIFAR-10 ResNet56 | paper's noise |" in paths["page"].read_text(encoding="utf-8")
     assert paths["picture"].stat().st_size > 20_000
+    shift.measured(tmp_path, NETWORKS[0], 2)
+    assert len(seen) == 3  # scores are kept
