@@ -234,7 +234,7 @@ def test_the_page_says_what_was_measured(numbers):
         f"EC seems to lower the ECE by {change('noise in both, much')}",
         f"the same temperature raises it by {change('validation noise, much')}",
         f"an ECE of {ece('test corrupted')} after EC and {every['test corrupted']['none']['ece']:.1f} % before",
-        f"calibration hurts in {worse('test corrupted', 'ec')} of the cells",
+        f"calibration hurts in {worse('test corrupted', 'ec')} of the cells: one, SVHN",
         f"of the same corruption it is {ece('both corrupted')}, with a mixture of other corruptions {ece('mixture')}",
         "clean test images have {:.1f} % with it, and {:.1f} % before".format(
             *(by_severity["mixed"]["0"][each]["mean"] for each in ("ec", "none"))
@@ -256,6 +256,7 @@ def test_the_page_says_what_was_measured(numbers):
     plain = " ".join(text.split())
     assert [each for each in sentences if each not in plain] == []
     # What is said without a number.
+    assert every["test corrupted"]["ec"]["ece"]["worse"] * every["test corrupted"]["cells"] == pytest.approx(1, abs=0.01)
     assert all(every["validation noise, much"][method]["ece"]["worse"] == 1 for method in ("ec", "ts"))
     assert every["validation noise, little"]["ec − ts"]["higher"] == every["validation noise, much"]["ec − ts"]["higher"] == 0
 

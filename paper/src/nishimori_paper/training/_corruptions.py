@@ -7,6 +7,7 @@ The random numbers are other ones, so that single images differ from the public 
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -131,24 +132,21 @@ def cloud(n: int, decay: float, rng: np.random.Generator) -> HostArray:
 
     Points halfway between known ones get their mean and a random number, whose range falls by decay² with each halving.
     """
-    height = np.zeros((n, SIDE, SIDE))
+    height: HostArray = np.zeros((n, SIDE, SIDE))
     step, spread = SIDE, 1.0
     while step > 1:
         half = step // 2
-
-        def jittered(total: HostArray, spread: float = spread) -> HostArray:
-            noise: HostArray = rng.uniform(-spread, spread, total.shape)
-            return total / 4 + noise
-
+        noise = partial(rng.uniform, -spread, spread, (n, SIDE // step, SIDE // step))
         corners = height[:, ::step, ::step]
-        above = corners + np.roll(corners, -1, axis=1)
-        centres = jittered(above + np.roll(above, -1, axis=2))
+        below, beside = (corners + np.roll(corners, -1, axis=axis) for axis in (1, 2))
+        centres = (below + np.roll(below, -1, axis=2)) / 4 + noise()
         height[:, half::step, half::step] = centres
-        height[:, ::step, half::step] = jittered(corners + np.roll(corners, -1, axis=2) + centres + np.roll(centres, 1, axis=1))
-        height[:, half::step, ::step] = jittered(corners + np.roll(corners, -1, axis=1) + centres + np.roll(centres, 1, axis=2))
+        height[:, ::step, half::step] = (beside + centres + np.roll(centres, 1, axis=1)) / 4 + noise()
+        height[:, half::step, ::step] = (below + centres + np.roll(centres, 1, axis=2)) / 4 + noise()
         step, spread = half, spread / decay**2
     height -= height.min(axis=(1, 2), keepdims=True)
-    return height / height.max(axis=(1, 2), keepdims=True)
+    height /= height.max(axis=(1, 2), keepdims=True)
+    return height
 
 
 def _brightness(images: HostArray, more: float, _: np.random.Generator) -> HostArray:
