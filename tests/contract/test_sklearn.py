@@ -268,8 +268,8 @@ def complaints(estimator, declared: dict[str, Reason]) -> list[str]:
 EVERY = dict.fromkeys([*(registry.find(name) for name in BUILT_IN), FixedTemperature, MultilabelCalibrator], OF_ALL)
 
 
-# Those that fit other methods to parts of the data warn where they cannot tell much, and go on. Two parts take a third of the time
-# of five, and every check and every candidate is the same.
+# Those that fit other methods to parts of the data warn where they cannot tell much, and go on. Two parts take a third
+# of the time of five, and every check and every candidate is the same.
 GO_ON = {Best, Consistent}
 MADE = {FixedTemperature: FixedTemperature(2.0), Best: Best(cv=2), Consistent: Consistent(cv=2)}
 
