@@ -1,7 +1,7 @@
 """Which rule "best" should use to choose among calibrators, and whether it is as good as CalibratedClassifierCV.
 
     python bench/best.py --cache FOLDER                  # everything; an hour or two on one core
-    python bench/best.py --cache FOLDER --quick          # three cells, two splits, few draws; in seconds
+    python bench/best.py --cache FOLDER --quick          # four cells, one split, few draws; in seconds
     python bench/best.py --cache FOLDER --again          # our methods again, with the classifiers and the peers of the last run
     python bench/best.py --cache FOLDER --tables-only    # the page, from what FOLDER has
 
@@ -61,7 +61,7 @@ def main() -> None:
     options = parser.parse_args()
     cells, n_splits, names, draws = CELLS, options.splits, data.names(), options.draws
     if options.quick:
-        cells, n_splits, names, draws = list(QUICK_CELLS), 2, QUICK, 2
+        cells, n_splits, names, draws = list(QUICK_CELLS), 1, QUICK, 2
     if options.peers_only:
         measure(cells, n_splits, options.cache, ("peers",))
         return

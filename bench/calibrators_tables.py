@@ -85,8 +85,7 @@ is divided into random halves three times, and the mean is given. Its standard e
 halves share rows. The class gap is the mean over predicted classes of |mean confidence - accuracy|. *Chance* is what it would
 be if the model were calibrated: it is not zero, because each class has few test rows. ECE has 15 bins of equal width. Times
 of fits are medians of processor time, on one core. For two classes, the probabilities of the ten classes of CIFAR-10 are
-added up, those of six animals and those of four machines, as in CalArena. The three files whose names begin with ecpaper hold
-the test rows of bundled networks whose names end in -authors."""
+added up, those of six animals and those of four machines, as in CalArena."""
 SIZE_NOTE = """Mean over data sets of the NLL after each method minus that after TS, times 1,000. In brackets: on how many
 data sets the method is worse than TS by more than two paired standard errors, out of those that it could be fitted to."""
 NLL_NOTE = """Times 1,000. Negative: better than TS. Bold: by more than two paired standard errors, in either direction."""

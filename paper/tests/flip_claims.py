@@ -38,7 +38,7 @@ SLOW = {
     "_picture": ("test_claim_picture", "test"),
     "_precision": ("test_claim_pieces", "variances or difference or precision or bundled"),
     "_regression": ("test_claim_pieces", "density or best_loss"),
-    "_related_work": ("test_claim_pieces", "posterior"),
+    "_related_work": ("test_claim_pieces", "posterior or bayesian_methods"),
     "_resamples": ("test_claim_pieces", "resamples"),
     "_subsets": ("test_claim_pieces", "subsets"),
 }

@@ -57,7 +57,7 @@ top_n_accuracy: MetricFunction
 
 
 def __getattr__(name: str) -> Any:
-    if name not in table.names():
+    if name.startswith("_") or name not in table.names():
         raise AttributeError(f"module 'nishimori.metrics' has no attribute {name!r}")
     made = function_of(table.find_metric(name))
     if name in table.built_in():

@@ -353,12 +353,14 @@ def test_it_calibrates_a_classifier(module):
 
 
 def test_it_is_fitted_again_to_resamples_whose_spread_is_that_of_its_standard_errors(fitted, module):
-    for method in (module.MarginScaling(), "margin"):
-        found = nishimori.bootstrap(LOGITS, LABELS, method=method, n_draws=100)
-        assert found.parameters == pytest.approx(fitted.parameters_, rel=1e-9)
-        assert found.errors == pytest.approx(fitted.parameters_se_, rel=0.25)
-        low, high = found.interval(0.95, "b")
-        assert low < B < high
+    # The spread of 40 draws has a standard error of 11 %.
+    found = nishimori.bootstrap(LOGITS, LABELS, method=module.MarginScaling(), n_draws=40)
+    assert found.parameters == pytest.approx(fitted.parameters_, rel=1e-9)
+    assert found.errors == pytest.approx(fitted.parameters_se_, rel=0.3)
+    low, high = found.interval(0.95, "b")
+    assert low < B < high
+    by_name = nishimori.bootstrap(LOGITS, LABELS, method="margin", n_draws=10)
+    np.testing.assert_array_equal(by_name.draws["b"], found.draws["b"][:10])
 
 
 def test_a_state_dict_is_loaded_into_networks_with_a_map_of_the_same_kind_alone(module, fitted):

@@ -217,6 +217,12 @@ MAXIMISATION = {"n": 4, "off": 0.2, "n_data": 2, "ratio": 0.95, "deviation": 3.0
 SIMILARITY = {"n": 3, "left_clean": 0.05, "left_noisy": 0.4, "apart_clean": 0.04, "apart_noisy": 0.25}
 SIMILARITY |= {"n_larger": 2, "same_by_chance": "0.12"}
 RELATED_WORK = {
+    "excess_dropout": -0.2,
+    "excess_laplace": 0.25,
+    "excess_ensemble": 0.5,
+    "ece_dropout": -1.0,
+    "ece_laplace": 2.0,
+    "ece_ensemble": -0.5,
     "n_few": 2,
     "n_many": 1,
     "vector_higher_few": 0,

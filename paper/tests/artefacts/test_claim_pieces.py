@@ -1,5 +1,8 @@
 """The work behind the claims, against second computations and against values worked out independently."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -23,6 +26,7 @@ from nishimori_paper.artefacts._claims import (
 from nishimori_paper.artefacts._figure_density import solved
 
 AUTHORS = "cifar10/resnet20-authors"
+ROOT = Path(__file__).parents[3]
 
 
 def softmax(logits, T=1.0):
@@ -192,6 +196,23 @@ def test_the_posterior_is_better_than_logistic_regression_after_ts():
     T = found.temperature_ts
     assert constant[-1]["brier"] == pytest.approx(found.brier(T) / best.brier - 1, rel=0.01)  # the penalty hardly matters
     assert constant[-1]["loss"] == pytest.approx(found.loss(T) / best.loss - 1, rel=0.01)
+
+
+def test_losses_of_bayesian_methods_are_those_of_the_population_and_of_the_study_of_laplace():
+    found = _related_work._of_networks()
+    population = json.loads((ROOT / "paper" / "population_results.json").read_text(encoding="utf-8"))
+    single, dropping = (population["kinds"][kind]["values"] for kind in ("c10-cosine", "c10-dropout"))
+    lines = (ROOT / "bench" / "results" / "laplace.md").read_text(encoding="utf-8").splitlines()
+    page = {cells[1].strip(): cells for cells in (line.split("|") for line in lines) if len(cells) > 4}
+    best = min((cells for title, cells in page.items() if title.startswith("Laplace")), key=lambda cells: float(cells[2]))
+    for metric, unit, column in (("nll", 1, 2), ("ece", 100, 4)):
+        expected = {
+            "ensemble": (population["ensemble"][f"{metric} none"]["value"], single[f"{metric} ts"]["mean"]),
+            "dropout": (dropping[f"passes {metric} none"]["mean"], dropping[f"{metric} ts"]["mean"]),
+            "laplace": (float(best[column]), float(page["TS"][column])),
+        }
+        for name, pair in expected.items():
+            assert [unit * found[name][metric], unit * found[name][f"{metric}_ts"]] == pytest.approx(pair, rel=1e-4)
 
 
 def test_samples_that_are_all_right_or_all_wrong_have_no_temperature():

@@ -19,7 +19,7 @@ VERDICTS = {
     "abstract: validation samples": CONDITION,  # performance with 1,000 samples; the precision of T takes 1.8 times as many
     "4: computational cost": HOLDS,
     "1: origin of the similarity": CONDITION,  # the paper's analysis is about linear models
-    "1: TS and Bayesian approaches": CONDITION,  # if well specified; networks are open
+    "1: TS and Bayesian approaches": CONDITION,  # if well specified; an ensemble of networks has the lower loss
     "3: vector and matrix scaling": CONDITION,  # with 100 classes
     "2: constant prediction": HOLDS,
     "2: sign of the loss": SLIP,  # the two lines have opposite signs

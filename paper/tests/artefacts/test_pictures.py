@@ -14,7 +14,7 @@ METHODS = {"before": "before", "uncalibrated": "before", "TS": "ts", "EC": "ec"}
 GREY = to_hex("0.4")
 
 
-@pytest.fixture(params=paper.names())
+@pytest.fixture(scope="module", params=paper.names())  # to draw one takes longer than to look at it
 def picture(request, computed):
     stored = json.loads((computed(request.param) / f"{request.param}.json").read_text(encoding="utf-8"))
     figure = paper.artefact(request.param).draw(stored["pieces"], pyplot)

@@ -5,12 +5,12 @@ packages, which are imported only when their method is used.
 """
 
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 from nishimori._methods.built_in import BARE, BUILT_IN, FINISHED
 from nishimori._sums.observables import Observable
-from nishimori._support.optional import load_entry_point
+from nishimori._support.optional import entry_points, load_entry_point
 from nishimori.errors import InputError
 
 GROUP = "nishimori.methods"
@@ -90,4 +90,4 @@ def name_of(target: Any) -> str:
 
 
 def _entry_points() -> list[EntryPoint]:
-    return list(entry_points(group=GROUP))
+    return list(entry_points(GROUP))

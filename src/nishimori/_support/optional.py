@@ -1,6 +1,10 @@
 """Packages that nishimori can use but does not install, and what they add to it."""
 
 import importlib
+import importlib.metadata
+import os
+import sys
+from functools import lru_cache
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -19,6 +23,27 @@ def require(module: str, *, extra: str, for_: str, distribution: str = "nishimor
             f"{for_} needs {package}, which is not installed. Run `pip install '{distribution}[{extra}]'`.",
             name=package,
         ) from None
+
+
+def entry_points(group: str) -> tuple[EntryPoint, ...]:
+    """What installed packages add to a group.
+
+    All packages are looked through once, which takes longer than to fit a temperature, and again only after a folder that
+    modules are imported from has changed, as it does where a package is installed while a notebook runs.
+    """
+    return _entry_points(group, tuple((each, _last_change(each)) for each in sys.path))
+
+
+@lru_cache(maxsize=16)
+def _entry_points(group: str, _state: tuple[tuple[str, int | None], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(importlib.metadata.entry_points(group=group))
+
+
+def _last_change(folder: str) -> int | None:
+    try:
+        return os.stat(folder or os.curdir).st_mtime_ns
+    except OSError:  # there is none
+        return None
 
 
 def load_entry_point(point: EntryPoint, what: str) -> Any:

@@ -7,13 +7,14 @@ packages are imported for the help and the completion of the shell as well, whic
 
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from nishimori._support.optional import entry_points
 from nishimori.cli import leaving_on_ctrl_c
 from nishimori.cli._terminal import note
 from nishimori.errors import InputError
@@ -56,7 +57,7 @@ class Commands(TyperGroup):
 
     @cached_property  # all installed packages are looked through
     def _entry_points(self) -> list[EntryPoint]:
-        return list(entry_points(group=GROUP))
+        return list(entry_points(GROUP))
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of all commands; nothing is imported."""

@@ -5,10 +5,11 @@ An entry point in the group ``nishimori.data`` has as its value a folder of a pa
 """
 
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
 
+from nishimori._support.optional import entry_points
 from nishimori.data._networks import ENDING
 from nishimori.errors import InputError
 
@@ -33,7 +34,7 @@ IN_PAPER = (
 def folders() -> Iterator[Path]:
     """All folders of networks, the library's first; entry points are looked up only where its own are not enough."""
     yield Path(__file__).parent
-    for point in entry_points(group=GROUP):
+    for point in entry_points(GROUP):
         yield _folder_of(point)
 
 

@@ -6,14 +6,13 @@ were registered in this process, and those of the entry points of installed pack
 
 import json
 from dataclasses import fields
-from importlib.metadata import entry_points
 from inspect import isabstract
 from typing import Any
 
 import numpy as np
 
 from nishimori._support.arrays import on_host
-from nishimori._support.optional import load_entry_point
+from nishimori._support.optional import entry_points, load_entry_point
 from nishimori.errors import InputError
 from nishimori.maps.affine import Affine, LogAffine
 from nishimori.maps.claims import random_logits
@@ -115,8 +114,9 @@ def find_kind(kind: Any) -> type[Map] | None:
     if not isinstance(kind, str):
         return None
     if kind not in _BUILT_IN and kind not in _registered:
-        for point in entry_points(group=GROUP, name=kind):
-            register_map(kind, load_entry_point(point, "map"))
+        for point in entry_points(GROUP):
+            if point.name == kind:
+                register_map(kind, load_entry_point(point, "map"))
     return _BUILT_IN.get(kind, _registered.get(kind))
 
 

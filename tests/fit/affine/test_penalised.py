@@ -166,6 +166,19 @@ def test_separated_data_without_penalties_are_refused(k, is_matrix):
         searched(logits, labels, is_matrix, [0.0] * (3 if is_matrix else 2)).minimum()
 
 
+def test_the_search_for_a_large_matrix_ends_where_all_samples_are_separated_unless_a_penalty_holds_it():
+    rng = np.random.default_rng(1)
+    logits, labels = rng.normal(size=(60, 33)), rng.integers(0, 33, size=60)
+    labels[:33] = np.arange(33)
+    search = searched(logits, labels, True, [0.0, 0.0, 0.0])
+    with pytest.raises(
+        NotConvergedError, match=r"^No finite parameters fit best: after \d+ readings, all samples are separated"
+    ):
+        search.minimum()
+    assert search.n_readings < 60  # not the 400 after which the search gives up
+    assert np.isfinite(searched(logits, labels, True, [1e-3, 1e-3, 1e-3]).minimum().theta).all()
+
+
 def test_the_variances_of_a_kronecker_product_are_those_of_its_inverse():
     logits, labels = drawn(200, 4)
     parameters = Parameters(4, True)

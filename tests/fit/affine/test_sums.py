@@ -53,6 +53,17 @@ def test_the_loss_is_the_cross_entropy(shape):
 
 
 @SHAPES
+@pytest.mark.parametrize("single", [False, True])
+def test_rows_are_doubtful_whose_label_has_no_more_than_half_of_the_probability(shape, single):
+    point = somewhere(shape)
+    x = (LOGITS - LOGITS.mean(axis=1, keepdims=True)) / point.temperature
+    p = reference.softmax((x @ point.scale.T if point.is_matrix else x * point.scale) + point.bias)
+    expected = np.count_nonzero(p[np.arange(60), LABELS] <= 0.5)
+    assert 0 < expected < 60
+    assert DATA.gather(Loss(point, single=single)).n_doubtful == expected
+
+
+@SHAPES
 def test_the_gradient_is_the_derivative_of_the_loss(shape):
     point = somewhere(shape)
     np.testing.assert_allclose(gradient_of(point), differences(loss_of, point), atol=1e-6)
@@ -117,7 +128,11 @@ def test_sums_in_float32_are_those_in_float64_up_to_rounding(shape):
 
 def flat_sums(sums):
     """All numbers of some sums in one array."""
-    parts = [flat_sums(each) if isinstance(each, LossSums) else np.ravel(each) for each in vars(sums).values()]
+    parts = [
+        flat_sums(each) if isinstance(each, LossSums) else np.ravel(each)
+        for name, each in vars(sums).items()
+        if name != "n_doubtful"  # which has no unit
+    ]
     return np.concatenate(parts)
 
 

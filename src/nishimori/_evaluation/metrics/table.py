@@ -10,7 +10,6 @@ from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import Any
 
@@ -18,7 +17,7 @@ from nishimori._evaluation import metrics as folder
 from nishimori._evaluation.metrics.functions import as_metric
 from nishimori._evaluation.metrics.metric import Metric
 from nishimori._methods.registry import import_object
-from nishimori._support.optional import load_entry_point
+from nishimori._support.optional import entry_points, load_entry_point
 from nishimori.errors import InputError, setting
 
 GROUP = "nishimori.metrics"
@@ -79,7 +78,7 @@ def register(metric: Metric) -> None:
 
 def names() -> tuple[str, ...]:
     """All names, those of entry points last; nothing is imported for those."""
-    return tuple(dict.fromkeys([*built_in(), *_registered, *(each.name for each in entry_points(group=GROUP))]))
+    return tuple(dict.fromkeys([*built_in(), *_registered, *(each.name for each in entry_points(GROUP))]))
 
 
 def default_metrics() -> tuple[Metric, ...]:
@@ -127,7 +126,7 @@ def _find(name: str) -> Metric | None:
     known = built_in().get(name) or _registered.get(name)
     if known is not None:
         return known
-    for each in entry_points(group=GROUP):
+    for each in entry_points(GROUP):
         if each.name == name:
             _registered[name] = _checked(load_entry_point(each, "metric"), name)
             return _registered[name]

@@ -193,6 +193,13 @@ class AffineSearch:
             f"separated perfectly. Use {self._remedy}, or more data."
         )
 
+    def separated(self) -> NotConvergedError:
+        """The error where some parameters give every label more than half of the probability."""
+        return NotConvergedError(
+            f"No finite parameters fit best: after {self.n_readings} readings, all samples are separated perfectly, and larger "
+            f"parameters always fit better. Use {self._remedy}, or more data."
+        )
+
     def separation_error(self, effects: HostArray, frequencies: HostArray) -> NotConvergedError:
         """The error where parameters grow without limit, by the squared effect on each class and the weight of its samples."""
         places = np.flatnonzero(effects >= effects.max() / 2)
@@ -491,6 +498,8 @@ class _LBFGS:
         last = search.n_readings + (_MOST_READINGS if final else curvature.rough_readings)
         here = self._measure(theta, precisions, single=True)
         while True:
+            if here.separates and not strengths.any():
+                raise search.separated()
             is_near = curvature.is_near(here, final=final)
             there = None if is_near else self._along(here, self.memory.step_from(here.gradient, curvature.solve), last)
             if there is not None:
@@ -511,7 +520,8 @@ class _LBFGS:
         if known is None or known.theta is not theta or known.single != single:
             sums = search.read(Loss(search.point(theta), single=single))
             weight = float(sums.frequencies.sum() * search.unit)
-            known = _Slope(theta, search.unit * sums.loss, search.unit * search.parameters.gradient(sums), weight, single)
+            gradient, separates = search.unit * search.parameters.gradient(sums), sums.n_doubtful == 0
+            known = _Slope(theta, search.unit * sums.loss, gradient, weight, single, separates)
             self.slope = known
         return replace(known, loss=known.loss + precisions @ theta**2 / 2, gradient=known.gradient + precisions * theta)
 
@@ -540,13 +550,17 @@ class _LBFGS:
 
 @dataclass(frozen=True, eq=False)
 class _Slope:
-    """The loss and its gradient at one point, with penalties or without, from numbers in float32 or float64."""
+    """The loss and its gradient at one point, with penalties or without, from numbers in float32 or float64.
+
+    ``separates`` says whether each label has more than half of the probability. Larger parameters then lower every loss.
+    """
 
     theta: HostArray
     loss: float
     gradient: HostArray
     weight: float
     single: bool
+    separates: bool
 
 
 def _factorise(hessian: HostArray, precisions: HostArray) -> Cholesky:

@@ -20,6 +20,9 @@ from nishimori._support.arrays import Array, HostArray, namespace, row_max, row_
 # The exponentials of numbers up to this size, and their sums, are normal numbers of float32.
 _MODERATE = 60.0
 
+# A label with half of the probability has a loss of log 2 = 0.693. Rounding in float32 must not hide on which side a row is.
+_HALF = 0.69
+
 # How many numbers the tables of a pass may have besides the batch itself: 2 MiB of float64, which stay in the cache of a CPU,
 # and 32 MiB elsewhere.
 _LARGEST_TABLE, _LARGEST_DEVICE_TABLE = 2**18, 2**22
@@ -65,12 +68,15 @@ class LossSums:
         The derivative of the loss by each bias: Σw(p_i − y_i).
     frequencies : array of shape (K,)
         The weight of the labels of each class.
+    n_doubtful : int
+        The number of rows whose label does not have more than half of the probability. Without any, all rows are separated.
     """
 
     loss: float
     by_scale: HostArray
     by_bias: HostArray
     frequencies: HostArray
+    n_doubtful: int
 
     def __add__(self, other: "LossSums") -> "LossSums":
         return LossSums(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -240,7 +246,9 @@ class AffineRows:
         heavy *= self.weights[:, None]
         by_scale = heavy.T @ self.x if self.point.is_matrix else batch.xp.sum(heavy * self.x, axis=0)
         frequencies = np.bincount(host(batch.labels), host(batch.weights), batch.n_classes)
-        return LossSums(batch.total(losses), self.sums(by_scale), self.sums(batch.xp.sum(heavy, axis=0)), frequencies)
+        n_doubtful = int(batch.xp.sum(batch.xp.astype(losses >= _HALF, batch.xp.int32)))
+        by_bias = self.sums(batch.xp.sum(heavy, axis=0))
+        return LossSums(batch.total(losses), self.sums(by_scale), by_bias, frequencies, n_doubtful)
 
     def hessian(self) -> HostArray:
         """The second derivatives by all factors and by the biases."""
