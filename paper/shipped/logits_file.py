@@ -1,8 +1,8 @@
 """The files of logits in ``nishimori_paper/shipped``: how they are written, and how documents are split.
 
 A file has no text and no input of a model, only ``logits`` (float16, the row maximum subtracted), ``labels`` (int16),
-``documents`` (int32, what was sampled: a catalogue, a source package), ``classes`` (the model's own names), ``split`` (uint8, see
-`PARTS`) and ``provenance`` (JSON).
+``documents`` (int32, what was sampled: a catalogue, a source package), ``classes`` (the model's own names), ``split`` (uint8,
+see `PARTS`) and ``provenance`` (JSON).
 """
 
 import hashlib
@@ -47,8 +47,8 @@ def write(path, logits, labels, documents, classes, split, provenance, **more):
     split : integer array of shape (n,) or None
         The part of each row, as in `PARTS`; None: from the hash of the document.
     provenance : dict
-        ``title``, ``package``, ``version``, ``licence``, ``data`` (where the labelled data come from, with versions) and ``rows``
-        (how a row was made), and what else a reader should know.
+        ``title``, ``package``, ``version``, ``licence``, ``data`` (where the labelled data come from, with versions) and
+        ``rows`` (how a row was made), and what else a reader should know.
     **more : arrays of length n
         What else is known of each row, such as ``lengths``.
     """

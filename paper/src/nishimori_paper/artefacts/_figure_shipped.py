@@ -11,7 +11,7 @@ from nishimori_paper._measured import network
 from nishimori_paper._names import NetworkName
 from nishimori_paper.artefacts._coincidence import Distances, decomposition
 from nishimori_paper.artefacts._rows import networks_of_tables
-from nishimori_paper.artefacts._shipped_measures import measured
+from nishimori_paper.artefacts._shipped_measures import larger_error, measured
 from nishimori_paper.artefacts._table_shipped import models
 
 _NETWORKS = "image networks"
@@ -88,7 +88,7 @@ def _draw_differences(ax: Any, done: Pieces, names: Sequence[str]) -> None:
     ax.plot([each["difference"] for each in networks], [-1.0] * len(networks), "|", color=HUES["black"], markersize=16)
     for y, name in enumerate(names):
         number = done[name]["difference"]
-        error = max(number["difference_se_document"], number["difference_se_class"])
+        error = larger_error(number)
         ax.errorbar(number["difference"], y, xerr=2 * error, fmt="D", color=HUES["purple"], markersize=9, capsize=3)
         ax.annotate(
             f"{number['difference'] / error:+.1f} SE",

@@ -1,7 +1,8 @@
 """What is measured of a model that people ship: scores of all methods, both temperatures, and why these differ."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from math import sqrt
@@ -33,6 +34,7 @@ QUICK = ("none", "ts", "ec")
 QUICK_ROWS = 400
 _BINS = 15
 _DRAWS = 500
+_FEWEST_CLASSES = 20  # from which standard errors by class are estimated
 _FEW = 10  # rows that a predicted class must have for its gap
 
 
@@ -65,7 +67,7 @@ def measured(name: str, half: Half = "final", quick: bool = False) -> dict[str, 
         "methods": scores(fit, test, QUICK if quick else tuple(METHODS)),
         "masked": scores(fit.only(present), test.only(present), tuple(MASKED)),
         "difference": temperature_difference(joined(fit, test)),
-        "mechanisms": {} if quick else mechanisms(fit, test, present),
+        "mechanisms": mechanisms(fit, test, present, quick=quick),
     }
     if model.doubtful is not None:
         cleaner = [each.take(~each.doubtful) for each in (fit, test)]
@@ -124,20 +126,28 @@ def scores(fit: shipped.ShippedModel, test: shipped.ShippedModel, methods: Seque
 
 
 def _fitted(method: str, fit: shipped.ShippedModel) -> Any:
-    with warnings.catch_warnings():
-        # Few rows of each class is what these data are like; a search that does not converge is reported as None.
-        for kind in (FewErrorsWarning, InputWarning):
-            warnings.simplefilter("ignore", kind)
+    with _few_rows():
         try:
             return nishimori.calibrator(method).fit(fit.logits, fit.labels)
         except NishimoriError:
-            return None
+            return None  # no solution; tables say so
+
+
+@contextmanager
+def _few_rows() -> Iterator[None]:
+    """Few rows of each class, and few clusters, are what these data are like: no warnings of that."""
+    with warnings.catch_warnings():
+        for kind in (FewErrorsWarning, InputWarning):
+            warnings.simplefilter("ignore", kind)
+        yield
 
 
 def scores_of(log_p: HostArray, test: shipped.ShippedModel) -> dict[str, Any]:
     """Accuracy, confidence, NLL and ECE with standard errors by document, and the gaps of predicted classes."""
-    card = nishimori.evaluate(log_p, test.labels, clusters=test.documents, strategy="quantile")
-    by_class = nishimori.evaluate(log_p, test.labels, clusters=test.labels, strategy="quantile")
+    with _few_rows():
+        card = nishimori.evaluate(log_p, test.labels, clusters=test.documents, strategy="quantile")
+        by_class = nishimori.evaluate(log_p, test.labels, clusters=test.labels, strategy="quantile")
+    enough = len(np.unique(test.labels)) >= _FEWEST_CLASSES
     _, gap, predicted = confidence_gaps(log_p, test.labels)
     classes = class_gaps(gap, predicted)
     worst = max(classes, key=lambda each: abs(each["gap"])) if classes else None
@@ -146,14 +156,14 @@ def scores_of(log_p: HostArray, test: shipped.ShippedModel) -> dict[str, Any]:
         "confidence": card.confidence,
         "gap": card.gap,
         "gap_se": card.gap_se,
-        "gap_se_class": by_class.gap_se,
+        "gap_se_class": by_class.gap_se if enough else None,
         "nll": card.nll,
         "nll_se": card.nll_se,
-        "nll_se_class": by_class.nll_se,
+        "nll_se_class": by_class.nll_se if enough else None,
         "ece": card.ece,
         "ece_corrected": card.ece_corrected,
         "ece_se": card.ece_se,
-        "ece_se_class": by_class.ece_se,
+        "ece_se_class": by_class.ece_se if enough else None,
         "class_gap": sqrt(
             max(
                 0.0,
@@ -229,11 +239,17 @@ def temperature_difference(data: shipped.ShippedModel) -> dict[str, Any]:
     at_ec, at_ts = distances.at(ec), distances.at(ts)
     influence = at_ts.ts_gap / at_ts.ts_slope.mean() - at_ec.gap / at_ec.slope.mean()
     found["difference_se_document"] = clustered_error(influence, data.documents)
-    found["difference_se_class"] = clustered_error(influence, data.labels)
+    several = len(np.unique(data.labels)) >= _FEWEST_CLASSES
+    found["difference_se_class"] = clustered_error(influence, data.labels) if several else None
     rows = profile(distances, ec)
     found["rms_before"], found["rms_after"] = root_mean_square(profile(distances, 0.0)), root_mean_square(rows)
     found["profile"] = rows
     return found
+
+
+def larger_error(found: Mapping[str, Any]) -> float:
+    """The larger of the standard errors by document and by class, where there are enough classes."""
+    return max(found["difference_se_document"], found["difference_se_class"] or 0.0)
 
 
 def clustered_error(influence: HostArray, clusters: HostArray) -> float:
@@ -246,12 +262,16 @@ def clustered_error(influence: HostArray, clusters: HostArray) -> float:
 # Mechanisms: what is left of log T_TS/T_EC if one thing is mended.
 
 
-def mechanisms(fit: shipped.ShippedModel, test: shipped.ShippedModel, present: HostArray) -> dict[str, Any]:
+def mechanisms(
+    fit: shipped.ShippedModel, test: shipped.ShippedModel, present: HostArray, *, quick: bool = False
+) -> dict[str, Any]:
     """The difference of the temperatures after one thing is mended, on the rows of both parts.
 
     What has to be learned (biases, temperatures, which classes are hard) is learned on one part and used on the other.
     """
     both = joined(fit, test)
+    if quick:
+        return {"as shipped": _short(both)}
     changed: dict[str, Any] = {
         "as shipped": both,
         "absent classes removed": both.only(present),

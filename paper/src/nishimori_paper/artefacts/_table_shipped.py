@@ -7,7 +7,7 @@ from typing import Any
 from nishimori.plot._style import COLORS, HUES, MARKERS
 from nishimori_paper import shipped
 from nishimori_paper._artefact import Artefact, Finding, Pieces, Row, Scale
-from nishimori_paper.artefacts._shipped_measures import MASKED, METHODS, measured, transferred
+from nishimori_paper.artefacts._shipped_measures import MASKED, METHODS, larger_error, measured, transferred
 
 _COLUMNS = (
     "temperature",
@@ -69,7 +69,7 @@ class TableShipped(Artefact):
         found = []
         for name, content in done.items():
             number = content["difference"]
-            ratio = number["difference"] / max(number["difference_se_document"], number["difference_se_class"])
+            ratio = number["difference"] / larger_error(number)
             text = f"log T_TS/T_EC = {number['difference']:+.3f}, {ratio:+.1f} standard errors"
             found.append(Finding(f"{name}: EC and TS", text, "nearly agree on networks", abs(ratio) < 3))
         return found

@@ -1,0 +1,146 @@
+"""The page docs/shipped_models.md, written from paper/shipped/page.md and the numbers in paper/shipped_results.json.
+
+python paper/tests/shipped_page.py > docs/shipped_models.md
+
+In page.md, {{py3langid/methods/ec/ece|.1%}} is a number of the final half, and {{scores}}, {{temperatures}}, {{mechanisms}} and
+{{domains}} are tables.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from nishimori_paper.artefacts._shipped_measures import MASKED, METHODS, larger_error
+
+PAPER = Path(__file__).resolve().parents[1]
+SHOWN = ("none", "ts", "ec", "adaptive", "best", "classwise", "bias", "vector", "vector+ec")
+CHANGES = {
+    "as shipped": "nothing",
+    "absent classes removed": "classes that do not occur removed",
+    "bias per class": "a bias per class (priors)",
+    "absent removed, bias": "both",
+    "temperature per class": "a temperature per class",
+    "hard classes removed": "classes of which less than half are right removed",
+    "doubtful labels removed": "labels that two other models contradict removed",
+    "temperature by length": "a temperature for each range of lengths",
+    "short third": "shortest third only",
+    "middle third": "middle third only",
+    "long third": "longest third only",
+    "not divided by √bytes": "scores not divided by √bytes",
+}
+
+
+def results():
+    """What paper/shipped/results.py has measured."""
+    return json.loads((PAPER / "shipped_results.json").read_text(encoding="utf-8"))
+
+
+def page(stored):
+    """The page in Markdown."""
+    text = (PAPER / "shipped" / "page.md").read_text(encoding="utf-8")
+    final = stored["final"]
+    for name, table in (("scores", scores), ("temperatures", temperatures), ("mechanisms", mechanisms), ("domains", domains)):
+        text = text.replace(f"{{{{{name}}}}}", "\n".join(table(final)))
+    return re.sub(r"\{\{([^{}|]+)\|([^{}]+)\}\}", lambda found: number(stored, *found.groups()), text)
+
+
+def number(stored, path, form):
+    """One number of the final half, or of development; the form "se" divides a difference by the larger error."""
+    value = stored if path.startswith(("development/", "final/")) else stored["final"]
+    for each in path.split("/"):
+        value = value[each]
+    if form == "se":
+        return f"{value['difference'] / larger_error(value):.1f}"
+    return format(value, form).replace("%", " %").replace("-", "−")
+
+
+def errors(found, document, by_class, form):
+    """Both standard errors, or the first where there are too few classes."""
+    return " ± ".join(format(found[name], form) for name in (document, by_class) if found[name] is not None)
+
+
+def title(content):
+    """The model's short name."""
+    return content["title"].partition(",")[0]
+
+
+def models(final):
+    """Those with scores of all methods."""
+    return {name: content for name, content in final.items() if "mechanisms" in content}
+
+
+def scores(final):
+    yield "| model | method | accuracy | ECE (± document, ± class) | corrected | NLL | class gaps |"
+    yield "|---|---|---|---|---|---|---|"
+    for content in models(final).values():
+        first = f"{title(content)}, {content['n_test']} rows"
+        rows = [(METHODS[method], content["methods"].get(method)) for method in SHOWN]
+        rows += [(MASKED[method], found) for method, found in content["masked"].items()]
+        rows += [
+            (f"scores not divided by √bytes, {METHODS[method]}", found) for method, found in content.get("raw", {}).items()
+        ]
+        for name, found in rows:
+            if found is None:
+                yield f"| {first} | {name} | no solution | | | | |"
+            else:
+                yield f"| {first} | {name} | {score(found)} |"
+            first = ""
+
+
+def score(found):
+    """Accuracy, ECE with both errors, corrected ECE, NLL and the root mean square of class gaps."""
+    percent = {name: value and 100 * value for name, value in found.items() if name.startswith("ece")}
+    ece = f"{percent['ece']:.1f} ± {errors(percent, 'ece_se', 'ece_se_class', '.1f')} %"
+    corrected = "" if found["ece_corrected"] is None else f"{100 * found['ece_corrected']:.1f} %"
+    gaps = "" if found["class_gap"] is None else f"{100 * found['class_gap']:.0f} %"
+    return f"{100 * found['accuracy']:.1f} % | {ece} | {corrected} | {found['nll']:.3f} ± {found['nll_se']:.3f} | {gaps}"
+
+
+def temperatures(final):
+    yield (
+        "| model | T_EC | T_TS | log T_TS/T_EC (± document, ± class) | standard errors | formula | covariance | rest "
+        "| rms Δ before → after EC |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for content in models(final).values():
+        found = content["difference"]
+        values = [
+            title(content),
+            f"{found['temperature_ec']:.2f}",
+            f"{found['temperature_ts']:.2f}",
+            f"{found['difference']:+.3f} ± {errors(found, 'difference_se_document', 'difference_se_class', '.3f')}",
+            f"{found['difference'] / larger_error(found):+.1f}",
+            *(f"{found[name]:+.3f}" for name in ("first_order", "covariance", "wrong_classes")),
+            f"{100 * found['rms_before']:.1f} → {100 * found['rms_after']:.1f} %",
+        ]
+        yield f"| {' | '.join(values)} |".replace("-", "−")
+
+
+def mechanisms(final):
+    chosen = models(final)
+    yield f"| what is changed | {' | '.join(title(content) for content in chosen.values())} |"
+    yield f"|---|{'---|' * len(chosen)}"
+    for change, name in CHANGES.items():
+        cells = [content["mechanisms"].get(change) for content in chosen.values()]
+        words = [
+            "" if found is None else f"{found['difference']:+.3f} ± {larger_error(found):.3f}".replace("-", "−")
+            for found in cells
+        ]
+        if any(words):
+            yield f"| {name} | {' | '.join(words)} |"
+
+
+def domains(final):
+    yield "| model | fitted to | as shipped | TS | EC | NLL as shipped, TS, EC |"
+    yield "|---|---|---|---|---|---|"
+    for name, content in final.items():
+        if name.endswith("-manuals"):
+            for kind, words in (("methods", "messages"), ("own", "manuals")):
+                found = [content[kind][method] for method in ("none", "ts", "ec")]
+                eces = " | ".join(f"{100 * each['ece']:.1f} ± {100 * each['ece_se']:.1f} %" for each in found)
+                yield f"| {title(content)} | {words} | {eces} | {', '.join(format(each['nll'], '.3f') for each in found)} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(results()))
