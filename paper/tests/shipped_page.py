@@ -2,8 +2,8 @@
 
 python paper/tests/shipped_page.py > docs/shipped_models.md
 
-In page.md, {{py3langid/methods/ec/ece|.1%}} is a number of the final half, and {{scores}}, {{temperatures}}, {{mechanisms}} and
-{{domains}} are tables.
+In page.md, {{py3langid/methods/ec/ece|.1%}} is a number of the final half, and {{halves}}, {{scores}}, {{temperatures}},
+{{mechanisms}} and {{domains}} are tables.
 """
 
 import json
@@ -42,7 +42,22 @@ def page(stored):
     final = stored["final"]
     for name, table in (("scores", scores), ("temperatures", temperatures), ("mechanisms", mechanisms), ("domains", domains)):
         text = text.replace(f"{{{{{name}}}}}", "\n".join(table(final)))
+    stored = {half: {name: with_differences(content) for name, content in found.items()} for half, found in stored.items()}
+    text = text.replace("{{halves}}", "\n".join(halves(stored)))
     return re.sub(r"\{\{([^{}|]+)\|([^{}]+)\}\}", lambda found: number(stored, *found.groups()), text)
+
+
+def with_differences(content):
+    """A model's numbers, with NLLs minus that of TS, and the share of log T_TS/T_EC that goes with doubtful labels."""
+    if "mechanisms" not in content:
+        return content
+    methods = {
+        name: found and found | {"against_ts": found["against_ts"] | {"nll": found["nll"] - content["methods"]["ts"]["nll"]}}
+        for name, found in content["methods"].items()
+    }
+    before, after = (content["mechanisms"].get(name) for name in ("as shipped", "doubtful labels removed"))
+    shares = {"doubtful": 1 - after["difference"] / before["difference"]} if after else {}
+    return content | {"methods": methods, "shares": shares}
 
 
 def number(stored, path, form):
@@ -68,6 +83,25 @@ def title(content):
 def models(final):
     """Those with scores of all methods."""
     return {name: content for name, content in final.items() if "mechanisms" in content}
+
+
+def halves(stored):
+    yield "| model | half | ECE as shipped | TS | EC | EC − TS | log T_TS/T_EC | standard errors |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, content in models(stored["final"]).items():
+        for half in ("development", "final"):
+            found = stored[half][name]
+            methods, difference = found["methods"], found["difference"]
+            against = methods["ec"]["against_ts"]
+            values = [
+                title(content) if half == "development" else "",
+                half,
+                *(f"{100 * methods[each]['ece']:.1f} %" for each in ("none", "ts", "ec")),
+                f"{100 * against['ece']:+.1f} ± {100 * max(against['se'], against['se_class']):.1f}",
+                f"{difference['difference']:+.3f} ± {larger_error(difference):.3f}",
+                f"{difference['difference'] / larger_error(difference):+.1f}",
+            ]
+            yield f"| {' | '.join(values)} |".replace("-", "−")
 
 
 def scores(final):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from textwrap import fill
 from typing import Any
 
 from nishimori import data
@@ -76,8 +77,8 @@ class FigureShipped(Artefact):
         left.set_xlim(left=0)
         left.set_yticks(range(len(names)), [_label(done[name]) for name in names])
         left.grid(axis="x", alpha=0.3)
-        left.legend(frameon=False, loc="lower right")
-        left.set_title("EC beats TS where one temperature is all you may change", fontsize=11, loc="left")
+        left.legend(frameon=False, loc="lower right", fontsize=10)
+        left.set_title("One number mends most of it", fontsize=11, loc="left")
         _draw_differences(right, done, names)
         return figure
 
@@ -101,10 +102,10 @@ def _draw_differences(ax: Any, done: Pieces, names: Sequence[str]) -> None:
     ax.set(xlabel="log T_TS / T_EC, with two standard errors", ylim=(len(names) - 0.4, -1.6))
     ax.set_yticks(
         [-1, *range(len(names))],
-        [f"{len(networks)} networks\n(SVHN, CIFAR)", *(done[name]["title"].partition(",")[0] for name in names)],
+        [f"{len(networks)} networks\n(SVHN, CIFAR)", *(fill(done[name]["title"].partition(",")[0], 24) for name in names)],
     )
     ax.grid(axis="x", alpha=0.3)
-    ax.set_title("The two temperatures are not the same here", fontsize=11, loc="left")
+    ax.set_title("How far apart EC and TS are", fontsize=11, loc="left")
 
 
 def _label(content: Mapping[str, Any]) -> str:
@@ -114,7 +115,7 @@ def _label(content: Mapping[str, Any]) -> str:
             "%", " %"
         )
     )
-    return f"{title}\n{words}"
+    return f"{fill(title, 30)}\n{words}"
 
 
 def network_differences(scale: Scale) -> list[dict[str, Any]]:
