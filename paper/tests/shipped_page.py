@@ -2,8 +2,8 @@
 
 python paper/tests/shipped_page.py > docs/shipped_models.md
 
-In page.md, {{py3langid/methods/ec/ece|.1%}} is a number of the final half, and {{halves}}, {{scores}}, {{temperatures}},
-{{mechanisms}} and {{domains}} are tables.
+In page.md, {{py3langid/methods/ec/ece|.1%}} is a number of the final half, and {{models}}, {{halves}}, {{scores}},
+{{temperatures}}, {{mechanisms}} and {{domains}} are tables.
 """
 
 import json
@@ -15,6 +15,7 @@ from nishimori_paper.artefacts._shipped_measures import MASKED, METHODS, larger_
 
 PAPER = Path(__file__).resolve().parents[1]
 SHOWN = ("none", "ts", "ec", "adaptive", "best", "classwise", "bias", "vector", "vector+ec")
+RAW = {"none": "", "ts": ", TS", "ec": ", EC"}
 CHANGES = {
     "as shipped": "nothing",
     "absent classes removed": "classes that do not occur removed",
@@ -40,8 +41,8 @@ def page(stored):
     """The page in Markdown."""
     text = (PAPER / "shipped" / "page.md").read_text(encoding="utf-8")
     final = stored["final"]
-    for name, table in (("scores", scores), ("temperatures", temperatures), ("mechanisms", mechanisms), ("domains", domains)):
-        text = text.replace(f"{{{{{name}}}}}", "\n".join(table(final)))
+    for table in (models, scores, temperatures, mechanisms, domains):
+        text = text.replace(f"{{{{{table.__name__}}}}}", "\n".join(table(final)))
     stored = {half: {name: with_differences(content) for name, content in found.items()} for half, found in stored.items()}
     text = text.replace("{{halves}}", "\n".join(halves(stored)))
     return re.sub(r"\{\{([^{}|]+)\|([^{}]+)\}\}", lambda found: number(stored, *found.groups()), text)
@@ -80,15 +81,24 @@ def title(content):
     return content["title"].partition(",")[0]
 
 
-def models(final):
+def with_mechanisms(final):
     """Those with scores of all methods."""
     return {name: content for name, content in final.items() if "mechanisms" in content}
+
+
+def models(final):
+    yield "| model | package | classes | occur here | documents | rows to fit and to test |"
+    yield "|---|---|---|---|---|---|"
+    for content in with_mechanisms(final).values():
+        numbers = [content[name] for name in ("n_classes", "n_present", "documents")]
+        sizes = f"{content['n_fit']}, {content['n_test']}"
+        yield f"| {title(content)} | {content['package']} | {' | '.join(map(str, numbers))} | {sizes} |"
 
 
 def halves(stored):
     yield "| model | half | ECE as shipped | TS | EC | EC − TS | log T_TS/T_EC | standard errors |"
     yield "|---|---|---|---|---|---|---|---|"
-    for name, content in models(stored["final"]).items():
+    for name, content in with_mechanisms(stored["final"]).items():
         for half in ("development", "final"):
             found = stored[half][name]
             methods, difference = found["methods"], found["difference"]
@@ -107,13 +117,12 @@ def halves(stored):
 def scores(final):
     yield "| model | method | accuracy | ECE (± document, ± class) | corrected | NLL | class gaps |"
     yield "|---|---|---|---|---|---|---|"
-    for content in models(final).values():
+    for content in with_mechanisms(final).values():
         first = f"{title(content)}, {content['n_test']} rows"
         rows = [(METHODS[method], content["methods"].get(method)) for method in SHOWN]
-        rows += [(MASKED[method], found) for method, found in content["masked"].items()]
-        rows += [
-            (f"scores not divided by √bytes, {METHODS[method]}", found) for method, found in content.get("raw", {}).items()
-        ]
+        rows += [(MASKED[method], content["masked"][method]) for method in MASKED]
+        if "raw" in content:
+            rows += [(f"not divided by √bytes{RAW[method]}", content["raw"][method]) for method in RAW]
         for name, found in rows:
             if found is None:
                 yield f"| {first} | {name} | no solution | | | | |"
@@ -137,7 +146,7 @@ def temperatures(final):
         "| rms Δ before → after EC |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
-    for content in models(final).values():
+    for content in with_mechanisms(final).values():
         found = content["difference"]
         values = [
             title(content),
@@ -152,7 +161,7 @@ def temperatures(final):
 
 
 def mechanisms(final):
-    chosen = models(final)
+    chosen = with_mechanisms(final)
     yield f"| what is changed | {' | '.join(title(content) for content in chosen.values())} |"
     yield f"|---|{'---|' * len(chosen)}"
     for change, name in CHANGES.items():

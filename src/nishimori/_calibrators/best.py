@@ -260,7 +260,7 @@ class Best(Calibrator):
                 units.some(np.sort(places)),
                 self.scoring,
                 n_unsolved={name: number for name, number in n_unsolved.items() if name not in unsolvable},
-                left_out=left_out | unsolvable,
+                left_out=left_out | dict(unsolvable),
                 n_folds=len(folds),
                 seed=seed,
             )

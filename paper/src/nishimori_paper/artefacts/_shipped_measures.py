@@ -70,9 +70,8 @@ def measured(name: str, half: Half = "final", quick: bool = False) -> dict[str, 
         "mechanisms": mechanisms(fit, test, present, quick=quick),
     }
     if model.doubtful is not None:
-        cleaner = [each.take(~each.doubtful) for each in (fit, test)]
-        result["cleaner"] = scores(*cleaner, QUICK)
-        result["n_doubtful"] = int(joined(fit, test).doubtful.sum())
+        result["cleaner"] = scores(without_doubtful(fit), without_doubtful(test), QUICK)
+        result["n_doubtful"] = int(np.count_nonzero(joined(fit, test).doubtful))
     if model.name.startswith("py3langid"):
         result["raw"] = scores(undivided(fit), undivided(test), QUICK)
     return result
@@ -95,7 +94,8 @@ def transferred(name: str, other: str, half: Half = "final") -> dict[str, Any]:
 
 def joined(a: shipped.ShippedModel, b: shipped.ShippedModel) -> shipped.ShippedModel:
     """The rows of both."""
-    return replace(a, **{name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in a.columns})
+    columns: dict[str, Any] = {name: np.concatenate([getattr(a, name), getattr(b, name)]) for name in a.columns}
+    return replace(a, **columns)
 
 
 # Scores.
@@ -106,7 +106,8 @@ def scores(fit: shipped.ShippedModel, test: shipped.ShippedModel, methods: Seque
 
     ``against_ts`` is the ECE minus that of TS, with standard errors of both kinds from the same bootstrap samples.
     """
-    gaps, result = {}, {}
+    gaps: dict[str, tuple[HostArray, ...]] = {}
+    result: dict[str, Any] = {}
     for method in methods:
         fitted = _fitted(method, fit)
         if fitted is None:
@@ -249,7 +250,7 @@ def temperature_difference(data: shipped.ShippedModel) -> dict[str, Any]:
 
 def larger_error(found: Mapping[str, Any]) -> float:
     """The larger of the standard errors by document and by class, where there are enough classes."""
-    return max(found["difference_se_document"], found["difference_se_class"] or 0.0)
+    return float(max(found["difference_se_document"], found["difference_se_class"] or 0.0))
 
 
 def clustered_error(influence: HostArray, clusters: HostArray) -> float:
@@ -281,7 +282,7 @@ def mechanisms(
         "hard classes removed": crossed(fit, test, without_hard),
     }
     if both.doubtful is not None:
-        changed["doubtful labels removed"] = both.take(~both.doubtful)
+        changed["doubtful labels removed"] = without_doubtful(both)
     if both.lengths is not None:
         order = np.argsort(both.lengths, kind="stable")
         for name, part in zip(("short third", "middle third", "long third"), np.array_split(order, 3), strict=True):
@@ -322,6 +323,12 @@ def classwise(teacher: shipped.ShippedModel, data: shipped.ShippedModel) -> ship
 def _mapped(method: str, teacher: shipped.ShippedModel, data: shipped.ShippedModel) -> shipped.ShippedModel:
     fitted = _fitted(method, teacher)
     return replace(data, logits=np.asarray(fitted.predict_log_proba(np.asarray(data.logits, dtype=np.float64))))
+
+
+def without_doubtful(data: shipped.ShippedModel) -> shipped.ShippedModel:
+    """Rows without those of which two other models are sure that they are of another class."""
+    assert data.doubtful is not None
+    return data.take(~data.doubtful)
 
 
 def undivided(data: shipped.ShippedModel) -> shipped.ShippedModel:
