@@ -31,7 +31,7 @@ METHODS: Mapping[str, str] = {
 }
 MASKED: Mapping[str, str] = {"none": "absent classes removed", "ts": "absent removed, TS", "ec": "absent removed, EC"}
 QUICK = ("none", "ts", "ec")
-QUICK_ROWS = 400
+QUICK_ROWS = 150
 _BINS = 15
 _DRAWS = 500
 _FEWEST_CLASSES = 20  # from which standard errors by class are estimated
@@ -71,7 +71,7 @@ def measured(name: str, half: Half = "final", quick: bool = False) -> dict[str, 
     }
     if model.doubtful is not None:
         result["cleaner"] = scores(without_doubtful(fit), without_doubtful(test), QUICK)
-        result["n_doubtful"] = int(np.count_nonzero(joined(fit, test).doubtful))
+        result["n_doubtful"] = sum(len(each.labels) - len(without_doubtful(each).labels) for each in (fit, test))
     if model.name.startswith("py3langid"):
         result["raw"] = scores(undivided(fit), undivided(test), QUICK)
     return result
