@@ -310,6 +310,28 @@ def test_data_without_a_temperature_are_calibrated_with_a_warning():
     assert any("ts had no solution in 5 of 5 folds" in each for each in best.selection_.notes)
 
 
+def test_a_method_without_a_solution_for_all_samples_gives_way_to_the_next(monkeypatch):
+    from nishimori._calibrators import best as module
+
+    usual = Best(["ts", "ec", "vector"]).fit(LOGITS, LABELS)
+    first, second = sorted((each for each in usual.selection_.candidates if each.name != "none"), key=lambda each: each.score)[
+        :2
+    ]
+    fit_checked = module.fit_checked
+
+    def fails(calibrator, *data, **options):
+        if calibrator.method_name == first.name:
+            raise nishimori.errors.NotConvergedError("The loss still falls.")
+        return fit_checked(calibrator, *data, **options)
+
+    monkeypatch.setattr(module, "fit_checked", fails)
+    best = Best(["ts", "ec", "vector"]).fit(LOGITS, LABELS)
+    assert (usual.chosen_, best.chosen_) == (first.name, second.name)
+    assert best.selection_.left_out[first.name] == "no solution for all samples: The loss still falls"
+    expected = nishimori.calibrator(second.name).fit(LOGITS, LABELS).predict_log_proba(LOGITS)
+    np.testing.assert_array_equal(best.predict_log_proba(LOGITS), expected)
+
+
 def test_masked_classes_leave_out_what_cannot_mask():
     masked = LOGITS.copy()
     masked[:50, 3] = -np.inf

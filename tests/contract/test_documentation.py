@@ -15,7 +15,7 @@ IMPORTS += ("sklearn.datasets", "sklearn.linear_model", "pandas", "pydantic", "m
 
 
 # Pages about the paper, whose blocks may use nishimori-paper. On other pages a block that does so says what to install.
-PAPER = {"paper", "claims", "errata", "why_ec_and_ts_agree"}
+PAPER = {"paper", "claims", "errata", "why_ec_and_ts_agree", "shipped_models"}
 
 
 def runner_with(folder, *first):

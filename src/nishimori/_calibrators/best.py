@@ -1,7 +1,7 @@
 """The calibrator that chooses among others, by their losses on samples that they were not fitted to."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Self, get_args
 
@@ -168,10 +168,8 @@ class Best(Calibrator):
         codes = np.arange(samples.n_samples) if samples.clusters is None else samples.clusters
         units = Units(samples.weights, codes, counts)
         contest = self._contest(data, units.n_samples, len(folds))
-        selection = self._select(contest, samples, folds, units, seed=seed)
-        chosen = clone(contest.calibrators[selection.chosen])
-        chosen = set_common(chosen, input=self.input, classes=self.classes, floor=floor_in(data))
-        chosen = _fit_chosen(chosen, data, counts=counts)
+        choose = self._scored(contest, samples, folds, units, seed=seed)
+        selection, chosen = self._fit_chosen(choose, contest, data, counts=counts)
         assert chosen.n_samples_ is not None
         self.learn(X, data, chosen.map_, chosen.n_samples_, chosen.residual_, chosen.temperature_se_)
         passes = getattr(chosen, "n_passes_", None)
@@ -223,7 +221,7 @@ class Best(Calibrator):
             return [(np.flatnonzero(numbers != fold), np.flatnonzero(numbers == fold)) for fold in range(number)]
         return _given_folds(self.cv, samples, data)
 
-    def _select(
+    def _scored(
         self,
         contest: Contest,
         samples: CollectedSamples,
@@ -231,8 +229,8 @@ class Best(Calibrator):
         units: Units,
         *,
         seed: int,
-    ) -> MethodSelection:
-        """Score all candidates on the samples that are held out, and choose."""
+    ) -> Callable[[Mapping[str, str]], MethodSelection]:
+        """Score all candidates on the samples that are held out; a function that chooses, without those that it leaves out."""
         places = np.concatenate([held for _, held in folds])
         scores = {NONE: _scores([Temperature(1.0)] * len(folds), samples, folds, places)}
         left_out, n_unsolved = dict(contest.left_out), {}
@@ -255,15 +253,43 @@ class Best(Calibrator):
                 continue
             n_unsolved[name] = sum(one is not copy for one, copy in zip(made, copies, strict=True))
             scores[name] = _scores([one.map_ for one in made], samples, folds, places)
-        return select(
-            scores,
-            units.some(np.sort(places)),
-            self.scoring,
-            n_unsolved=n_unsolved,
-            left_out=left_out,
-            n_folds=len(folds),
-            seed=seed,
-        )
+
+        def choose(unsolvable: Mapping[str, str]) -> MethodSelection:
+            return select(
+                {name: each for name, each in scores.items() if name not in unsolvable},
+                units.some(np.sort(places)),
+                self.scoring,
+                n_unsolved={name: number for name, number in n_unsolved.items() if name not in unsolvable},
+                left_out=left_out | dict(unsolvable),
+                n_folds=len(folds),
+                seed=seed,
+            )
+
+        return choose
+
+    def _fit_chosen(
+        self, choose: Callable[[Mapping[str, str]], MethodSelection], contest: Contest, data: Rows, *, counts: bool
+    ) -> tuple[MethodSelection, Calibrator]:
+        """The choice, and the chosen method after its fit to all data.
+
+        A method that had a solution in all folds can have none for all samples. What would take its place was not scored, so
+        the best of the others is chosen. In folds without a solution smoothed targets were scored: then they are used here.
+        What methods warn of, such as few samples of a class, has been measured out of fold.
+        """
+        failures: dict[str, str] = {}
+        while True:
+            selection = choose(failures)
+            chosen = clone(contest.calibrators[selection.chosen])
+            chosen = set_common(chosen, input=self.input, classes=self.classes, floor=floor_in(data))
+            options = counts_option(chosen, counts=counts)
+            try:
+                with collect_notices():
+                    return selection, fit_checked(chosen, data, **options)
+            except NO_SOLUTION as error:
+                alone = not {each.name for each in selection.candidates} - {NONE, selection.chosen}
+                if alone or selection[selection.chosen].n_unsolved:
+                    return selection, rescue(chosen, error, data, **options)
+                failures[selection.chosen] = f"no solution for all samples: {error}".rstrip(".")
 
     def method_params(self) -> dict[str, Any]:
         """The parameters as a file keeps them: the names of candidates, and the number of folds."""
@@ -310,19 +336,6 @@ def _restored(name: str, values: Mapping[str, float]) -> CandidateScore:
     return CandidateScore(
         name, infinite if score is None else score, difference, error, infinite if nll is None else nll, int(unsolved or 0)
     )
-
-
-def _fit_chosen(chosen: Calibrator, data: Rows, *, counts: bool) -> Calibrator:
-    """The chosen method after its fit to all data.
-
-    What methods warn of, such as few samples of a class, has been measured out of fold; that there is no solution is told.
-    """
-    options = counts_option(chosen, counts=counts)
-    try:
-        with collect_notices():
-            return fit_checked(chosen, data, **options)
-    except NO_SOLUTION as error:
-        return rescue(chosen, error, data, **options)
 
 
 def _scores(

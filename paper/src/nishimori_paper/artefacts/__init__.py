@@ -11,12 +11,14 @@ from nishimori_paper.artefacts._figure_curves import FigureCurves
 from nishimori_paper.artefacts._figure_density import FigureDensity
 from nishimori_paper.artefacts._figure_ece import FigureEce
 from nishimori_paper.artefacts._figure_reliability import FigureReliability
+from nishimori_paper.artefacts._figure_shipped import FigureShipped
 from nishimori_paper.artefacts._figure_temperatures import FigureTemperatures
 from nishimori_paper.artefacts._figure_train_size import FigureTrainSize
 from nishimori_paper.artefacts._figure_validation_size import FigureValidationSize
 from nishimori_paper.artefacts._table_baselines import TableBaselines
 from nishimori_paper.artefacts._table_corrupted import TableCorrupted
 from nishimori_paper.artefacts._table_real import TableReal
+from nishimori_paper.artefacts._table_shipped import TableShipped
 
 __all__ = ["ARTEFACTS"]
 
@@ -26,7 +28,7 @@ ARTEFACTS: Mapping[str, Artefact] = {
     for each in (
         *(TableReal(), FigureCurves(), FigureTrainSize(), TableCorrupted(), FigureReliability(), FigureValidationSize()),
         *(FigureTemperatures(), FigureEce(), FigureDensity()),
-        TableBaselines(),
+        *(TableBaselines(), TableShipped(), FigureShipped()),
         *(Bayes(), ExpectationMaximisationArtefact(), FigureCoincidence(), Claims()),
     )
 }
