@@ -7,7 +7,7 @@ fitted again to each resample.
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from math import asinh, ceil, inf, log, pi
+from math import asinh, ceil, inf, log, nan, pi
 from typing import Any, Unpack
 
 import numpy as np
@@ -30,8 +30,11 @@ from nishimori._sums.observables import Observable, RowView, TopN
 from nishimori._sums.resampling import ResampledRows, on_host, resampled_sums
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import PRINTED_ROWS, Display, Displayed, plural, short_repr
+from nishimori._support.formatting import interval_text, value_with_error
 from nishimori._support.intervals import Interval
 from nishimori._support.numbers import between, whole
+from nishimori._support.tables import Tabular
 from nishimori._support.warnings import collect_notices
 from nishimori.errors import InputError, NoRowsError, NotConvergedError, NoTemperatureError
 
@@ -52,9 +55,9 @@ _FARTHEST = 40.0
 _ROUNDING = 64 * float(np.finfo(float).eps)
 
 
-@dataclass(frozen=True, eq=False)
-class Bootstrap:
-    """What was fitted to many resamples of a validation set.
+@dataclass(frozen=True, eq=False, repr=False)
+class Bootstrap(Displayed):
+    """What was fitted to many resamples of a validation set. ``print`` shows a table.
 
     Each sample is in a resample as often as a draw from Poisson's distribution with mean 1 says, independently of all others.
     The usual bootstrap draws as many samples as there are. The number of copies of one sample has the same distribution there,
@@ -133,14 +136,28 @@ class Bootstrap:
         return len(next(iter(self.draws.values())))
 
     def __repr__(self) -> str:
-        without = f", {self.n_without} without a temperature" if self.n_without else ""
-        if self.temperature is None or self.se is None:
-            found = f"{len(self.parameters)} parameters, {', '.join(self.parameters)}"
-        else:
-            found = f"T = {self.temperature:.4g} ± {self.se:.2g}"
-            if self.n_draws:
-                found += ", 95 % from {:.4g} to {:.4g}".format(*self.interval())
-        return f"<Bootstrap: {found}; {self.n_draws} resamples{without}>"
+        parameters = None if self.temperature is not None else tuple(self.parameters)
+        numbers = {"temperature": self.temperature, "se": self.se, "parameters": parameters}
+        return short_repr(self, **numbers, n_draws=self.n_draws, n_without=self.n_without or None)
+
+    @property
+    def _display(self) -> Display:
+        rows = [row for name in self.parameters for row in self._rows(name)]
+        without = (f"{plural(self.n_without, 'further resample')} had no solution.",) if self.n_without else ()
+        table = Tabular(("parameter", "value", "95 % interval"), rows)
+        return Display(plural(self.n_draws, "resample"), (table,), without, n_printed=PRINTED_ROWS)
+
+    def _rows(self, name: str) -> list[tuple[str, str, str]]:
+        """A row of the table for each number of a parameter."""
+        values, errors = (np.asarray(each[name], dtype=float) for each in (self.parameters, self.errors))
+        low, high = map(np.asarray, self.interval(parameter=name)) if self.n_draws else (errors * nan, errors * nan)
+        rows = []
+        for place in np.ndindex(values.shape):
+            error = float(errors[place])
+            shown = "T" if name == "temperature" else name + (f"[{', '.join(map(str, place))}]" if place else "")
+            interval = interval_text(float(low[place]), float(high[place]), error) if self.n_draws else ""
+            rows.append((shown, value_with_error(float(values[place]), error), interval))
+        return rows
 
 
 @takes_rows(refuses={"groups": NO_GROUPS, "counts": "resamples are drawn from independent samples"})

@@ -17,7 +17,7 @@ import numpy as np
 
 from nishimori._evaluation.calibrated import CALIBRATORS_WORD, calibrator_or_map, open_calibrated
 from nishimori._evaluation.deviation import BrierExcess, ConfidenceGap, Deviation, EnergyGap, RowScore, deviation
-from nishimori._evaluation.p_value import format_p_value, is_rejected, verdict
+from nishimori._evaluation.p_value import is_rejected, verdict
 from nishimori._evaluation.redrawn_ece import Answer, RedrawnECE
 from nishimori._evaluation.scorecard import edges_for
 from nishimori._fit.match import Match, gaps_at
@@ -30,9 +30,12 @@ from nishimori._sums.observables import BUILT_IN, Observable
 from nishimori._sums.reliability import Strategy, check_bins
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.formatting import format_p_value, number_text, p_value_text, value_with_error
 from nishimori._support.intervals import two_sided
 from nishimori._support.numbers import whole
 from nishimori._support.roots import Root
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, NishimoriError, NoTemperatureError
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import temperature_of
@@ -51,6 +54,14 @@ _SENTENCES = {
     "ece": "the ECE is {size:.2g}, and {expected:.2g} on average if labels are drawn from the model",
 }
 
+_TITLES = {
+    "confidence": "confidence − accuracy",
+    "energy": "energy gap",
+    "spiegelhalter": "Brier score − expected",
+    "ece": "ECE",
+    "temperatures": "log(T of EC / T of TS)",
+}
+
 _LONG_NAMES = {"ec": "Expectation consistency", "ts": "Temperature scaling"}
 
 _MOST_DRAWS = 1_000_000
@@ -62,9 +73,9 @@ _ROUNDING = 1e-9
 _SAME = 1e-12
 
 
-@dataclass(frozen=True)
-class CalibrationTest:
-    """Whether labels may have been drawn from the probabilities of the model.
+@dataclass(frozen=True, repr=False)
+class CalibrationTest(Displayed):
+    """Whether labels may have been drawn from the probabilities of the model. ``print`` shows a table and a sentence.
 
     Attributes
     ----------
@@ -146,8 +157,16 @@ class CalibrationTest:
         says = "one temperature does not describe this model" if rejected else "one temperature is not rejected"
         return f"EC and TS differ by {abs(self.z):.1f} standard errors ({format_p_value(self.p_value)}): {says}."
 
-    def __str__(self) -> str:
-        return self.verdict
+    def __repr__(self) -> str:
+        numbers = {"value": self.value, "se": self.se, "z": self.z, "p_value": self.p_value}
+        return short_repr(self, statistic=self.statistic, **numbers, n_samples=self.n_samples)
+
+    @property
+    def _display(self) -> Display:
+        numbers = (value_with_error(self.value, self.se), number_text(self.expected, 3), number_text(self.z, 3))
+        row = (_TITLES[self.statistic], *numbers, p_value_text(self.p_value))
+        table = Tabular(("statistic", "value", "expected", "z", "p-value"), [row])
+        return Display(f"Calibration test, {plural(self.n_samples, 'sample')}", (table,), (self.verdict,))
 
 
 @takes_rows(words=CALIBRATORS_WORD)

@@ -20,8 +20,11 @@ from nishimori._sums.outcomes import Levels, OneClaim, Outcomes, check_claim, le
 from nishimori._sums.passes import Mean, Sums, together
 from nishimori._support import arrays
 from nishimori._support.arrays import Array, HostArray
+from nishimori._support.display import Display, Displayed, short_repr
+from nishimori._support.formatting import number_text
 from nishimori._support.numbers import temperature as checked_temperature
 from nishimori._support.numbers import whole
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 
 Score = Literal["nll", "brier"]
@@ -36,8 +39,8 @@ _READINGS = 3
 _LEAST_WEIGHT = 1e-300
 
 
-@dataclass(frozen=True)
-class Decomposition:
+@dataclass(frozen=True, repr=False)
+class Decomposition(Displayed):
     """A score, split: ``score = calibration + refinement`` and ``refinement = uncertainty - resolution``.
 
     Attributes
@@ -63,6 +66,16 @@ class Decomposition:
     resolution: float
     uncertainty: float
     temperature: float | None = None
+
+    def __repr__(self) -> str:
+        return short_repr(self, **vars(self))
+
+    @property
+    def _display(self) -> Display:
+        parts = ("score", "calibration", "refinement", "resolution", "uncertainty")
+        T = () if self.temperature is None else (f"Recalibrated with T = {number_text(self.temperature)}.",)
+        notes = ("score = calibration + refinement; refinement = uncertainty − resolution", *T)
+        return Display("", (Tabular(("part", "value"), [(name, number_text(getattr(self, name))) for name in parts]),), notes)
 
 
 @takes_rows(refuses=ONE_NUMBER)

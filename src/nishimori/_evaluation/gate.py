@@ -30,6 +30,7 @@ from nishimori._rows.rows import Rows, counts_in, groups_in
 from nishimori._sums.groups import By
 from nishimori._sums.reliability import Strategy
 from nishimori._sums.sketch.sketch import Sketch
+from nishimori._support.display import Display, Displayed, plural, short_repr
 from nishimori._support.numbers import between, whole
 from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
@@ -49,8 +50,8 @@ _STATES: dict[Verdict, State] = {
 }
 
 
-@dataclass(frozen=True)
-class Gate:
+@dataclass(frozen=True, repr=False)
+class Gate(Displayed):
     """The checks of a model, and whether it may pass. ``print`` shows one line per check.
 
     Attributes
@@ -98,12 +99,21 @@ class Gate:
                 return each
         raise InputError("The check", f"be one of {', '.join(repr(each.name) for each in self.checks)}", got=repr(name))
 
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.checks))
+    def __repr__(self) -> str:
+        names = tuple(each.name for each in self.checks)
+        return short_repr(self, verdict=self.verdict, passed=self.passed, checks=names, n_samples=self.n_samples)
+
+    @property
+    def _display(self) -> Display:
+        strict = "; strict, so that inconclusive is a failure" if self.strict else ""
+        title = f"{self.verdict.capitalize()} ({plural(self.n_samples, 'sample')}{strict})"
+        headers = ("check", "verdict", "estimate", f"{100 * self.level:g} % bounds")
+        remarks = tuple(dict.fromkeys(filter(None, (each.remark for each in self.checks))))
+        return Display(title, (Tabular(headers, [each.cells for each in self.checks]),), remarks)
 
     @property
     def table(self) -> Tabular:
-        """The checks as a table."""
+        """The checks as a table with a sentence each."""
         return Tabular(
             ("check", "verdict", "what was found"), [(each.title, each.verdict, each.message) for each in self.checks]
         )
@@ -139,9 +149,6 @@ class Gate:
 
     def _state(self, check: Check) -> State:
         return "failed" if self.strict and check.verdict == "inconclusive" else _STATES[check.verdict]
-
-    def _repr_html_(self) -> str:
-        return f"<p>{self.verdict}, {self.n_samples} samples</p>{self.table.html()}"
 
 
 @takes_rows(words=CALIBRATORS_WORD)

@@ -22,7 +22,17 @@ from nishimori._sums.predictions import CollectClaims
 from nishimori._sums.reliability import Reliability, Strategy, check_bins, uniform_edges
 from nishimori._sums.sketch.sketch import Sketch
 from nishimori._support.arrays import HostArray
+from nishimori._support.display import Display, Displayed, plural, short_repr
+from nishimori._support.formatting import (
+    interval_text,
+    number_text,
+    percent,
+    percent_with_error,
+    points_with_error,
+    value_with_error,
+)
 from nishimori._support.intervals import Interval
+from nishimori._support.tables import Tabular
 from nishimori.errors import InputError, setting
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
@@ -32,8 +42,10 @@ _CLAIMS_AT_ONCE = 2**23
 
 
 @dataclass(frozen=True, repr=False)
-class Scorecard:
-    """How often a classifier is right, how sure it is, whether the two agree, and how sure all this is.
+class Scorecard(Displayed):
+    """Accuracy, confidence, whether the two agree, and other metrics of a classifier, with standard errors.
+
+    ``print`` shows a table.
 
     Each metric is an attribute, and so is its standard error: ``card.nll`` and ``card.nll_se``, which is None where it is not
     known. ``card["nll"]`` has both, and an interval.
@@ -56,7 +68,7 @@ class Scorecard:
     ece : float
         Expected calibration error of the predicted class: the mean of abs(gap) over the bins of `reliability`.
     ece_corrected : float or None
-        The ECE without the bias of small bins, at least 0.
+        The bias-corrected ECE, at least 0: without the part that is due to few samples per bin.
     brier : float
         Mean squared distance between probabilities and truth, summed over classes: from 0 to 2.
         NaN for top-k log-probabilities, which do not tell.
@@ -98,12 +110,43 @@ class Scorecard:
         return self.estimates[name]
 
     def __repr__(self) -> str:
-        numbers = {"n_samples": self.n_samples, "temperature": self.temperature}
-        numbers |= {name: each.value for name, each in self.estimates.items()}
-        return f"Scorecard({', '.join(f'{name}={value!r}' for name, value in numbers.items())})"
+        known = {name: each.value for name, each in self.estimates.items() if name != "error"}
+        return short_repr(self, n_samples=self.n_samples, temperature=self.temperature, **known)
 
-    def __str__(self) -> str:
-        return f"{self.caveat}\n{self!r}" if self.caveat else repr(self)
+    @property
+    def _display(self) -> Display:
+        T = "" if self.temperature is None else f", T = {number_text(self.temperature)}"
+        clusters = "" if self.n_clusters is None else f" in {plural(self.n_clusters, 'cluster')}"
+        title = f"{plural(self.n_samples, 'sample')}{clusters}{T}"
+        return Display(title, (self.table,), self._notes, self.caveat)
+
+    @property
+    def table(self) -> Tabular:
+        """The metrics as they are shown, with 95 % intervals; without the error, which is one minus the accuracy."""
+        rows = []
+        for name, each in self.estimates.items():
+            if name == "error" and "accuracy" in self.estimates:
+                continue
+            title = "gap in points" if name == "gap" else each.metric.shown
+            rows.append((title, _value_of(each), _interval_of(each)))
+            if name == "ece" and self.ece_corrected is not None:
+                rows.append(("bias-corrected ECE", percent(self.ece_corrected), ""))
+        return Tabular(("metric", "value", "95 % interval"), rows)
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        notes, bins = [], self.reliability
+        if "gap" in self.estimates:
+            notes.append("The gap is confidence minus accuracy.")
+        if "ece" in self.estimates and bins.n_bins is not None:
+            of = "of equal width" if bins.strategy == "uniform" else "of equal weight"
+            notes.append(f"The ECE has {plural(bins.n_bins, 'bin')} {of}.")
+        why: dict[str, list[str]] = {}
+        for name, each in self.why_no_se.items():
+            if not (name == "error" and "accuracy" in self.estimates):
+                why.setdefault(each, []).append(self.estimates[name].metric.shown)
+        notes += [f"No standard error of {', '.join(names)}: {reason}" for reason, names in why.items()]
+        return tuple(notes)
 
     @property
     def caveat(self) -> str:
@@ -175,6 +218,25 @@ class Scorecard:
         0.022 0.005 0.000 0.034
         """
         return self[name].interval(level)
+
+
+def _value_of(each: Estimate) -> str:
+    """A metric with its standard error, as it is shown."""
+    if each.metric.name == "gap":
+        return points_with_error(each.value, each.se)
+    if each.metric.in_percent:
+        return percent_with_error(each.value, each.se)
+    return number_text(each.value) if each.se is None else value_with_error(each.value, each.se)
+
+
+def _interval_of(each: Estimate) -> str:
+    """The 95 % interval of a metric, as it is shown; empty if it is not known."""
+    if not each.se:
+        return ""
+    scale = 100 if each.metric.in_percent else 1
+    low, high = (scale * end for end in each.interval())
+    unit = " %" if each.metric.in_percent and each.metric.name != "gap" else ""
+    return f"{interval_text(low, high, scale * each.se)}{unit}"
 
 
 @takes_rows(words=CALIBRATORS_WORD)
