@@ -1,4 +1,4 @@
-"""Scores of a classifier: how often it is right, how sure it is, and whether the two agree.
+"""Scores of a classifier: accuracy, confidence, and whether the two agree.
 
 `nishimori.evaluate` gives the usual ones together, with standard errors and intervals, from one pass over the data. Here every
 metric is a function of ``(logits, labels)``, in that order and in any array library, ``temperature``, by which logits are

@@ -60,7 +60,7 @@ def test_value_and_error_are_rounded_at_the_second_digit_of_the_error():
         shown = [Decimal(each.replace("−", "-")).scaleb(int(exponent or 0)) for each in mantissas.split(" ± ")]
         expected = [Decimal(repr(each)).quantize(place, ROUND_HALF_EVEN) for each in (value, error)]
         assert shown == expected, (value, error, text)
-        assert len(text) <= 24
+        assert len(text) <= 26
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,9 @@ def test_a_share_with_one_decimal_has_its_own_bounds():
     [
         (0.0687, 0.0032, "+6.87 ± 0.32"),
         (-0.0201, 0.0058, "−2.01 ± 0.58"),
-        (0.0, 0.0, "0.00"),
+        (0.0, 0.0, "0"),
+        (1.0, 1e-8, "+100"),
+        (-1.0, 0.0, "−100"),
         (-0.0001, 0.01, "0.0 ± 1.0"),
         (0.1, None, "+10.00"),
     ],

@@ -1,6 +1,6 @@
 """How what is fitted varies from one validation set to the next, by resampling the one there is.
 
-The temperatures of all resamples that match an observable are found together, from a few readings. Every other calibrator is
+The temperatures of all resamples that match an observable are found together, from a few passes. Every other calibrator is
 fitted again to each resample.
 """
 
@@ -42,7 +42,7 @@ from nishimori.errors import InputError, NoRowsError, NotConvergedError, NoTempe
 # imaginary part of π/2, which says how many points give this relative precision.
 _PRECISION = 1e-8
 
-# The first panel reaches so many standard errors to each side: of a million normal draws, none lies beyond.
+# The first panel reaches this many standard errors to each side: of a million normal draws, none lies beyond.
 _REACH = 5.0
 _NARROWEST, _WIDEST = 1e-3, 0.5
 
@@ -233,8 +233,8 @@ def bootstrap(
 def _run_bootstrap(data: Rows, observable: Observable, n_draws: int, seed: int, n_jobs: int | None) -> Bootstrap:
     """The temperature of the rows, and those of resamples, which are looked for near it."""
     matched = match(data, observable, right=observable if isinstance(observable, TopN) else None)
-    temperature, receipt = matched.solution(0)
-    reach = min(max(_REACH * (receipt.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)
+    temperature, fit_info = matched.solution(0)
+    reach = min(max(_REACH * (fit_info.temperature_se or 0.0) / temperature, _NARROWEST), _WIDEST)
     found = _ResampledSearch(data, observable, n_draws, seed, n_jobs).roots(-log(temperature), reach)
     draws = {"temperature": np.exp(-found[np.isfinite(found)])}
     return Bootstrap({"temperature": temperature}, draws, int((~np.isfinite(found)).sum()))
@@ -315,7 +315,7 @@ class _ResampledSearch:
         return self.found
 
     def _beyond(self, hotter: HostArray, colder: HostArray, low: float, high: float, width: float) -> tuple[HostArray, ...]:
-        """Look in one more panel at each side, from one reading; those resamples are left whose root lies still further out."""
+        """Look in one more panel at each side, from one pass; those resamples are left whose root lies still further out."""
         pending = np.concatenate([hotter, colder])
         sums = self._sums(pending, [_points(low - width, low), _points(high, high + width)], ends=False)
         half = sums.shape[1] // 2

@@ -131,7 +131,7 @@ class CalibrationTest(Displayed):
 
     @property
     def verdict(self) -> str:
-        """The result as a sentence, at the level of 95 %."""
+        """The result as a sentence, at a confidence level of 95 %."""
         return self.sentence()
 
     def sentence(self, level: float = 0.95) -> str:
@@ -199,7 +199,7 @@ def calibration_test(
         class; it needs a temperature. These are the conditions of EC and of TS. "spiegelhalter": the Brier score of all classes
         has the mean that the model expects. "ece": the expected calibration error is not larger than that of labels redrawn
         from the model. "temperatures": EC and TS choose the same temperature. If labels are drawn from the softmax of logits
-        over some T, both are estimates of it; if they differ by more than chance, no temperature makes the model calibrated.
+        over some T, both are estimates of it; if they differ significantly, no temperature makes the model calibrated.
     n_bins, strategy
         Bins of "ece", as for `metrics.ece`.
     n_draws, seed : int
@@ -372,7 +372,7 @@ def _refuse_without_both(matched: Match) -> None:
 
 
 def _at_one_temperature(data: Rows, matched: Match, *, counts: bool) -> GapSums:
-    """The sums of both conditions at T of temperature scaling, from one more reading, or from those of a sketch.
+    """The sums of both conditions at T of temperature scaling, from one more pass, or from those of a sketch.
 
     Each condition at its own temperature, as a fit has them, makes the test reject too often for few wrong answers: for 100
     samples of svhn/resnet20 in 8.0 % instead of 5 % of cases with labels that are drawn from softmax(z/T), and in 9.2 % with

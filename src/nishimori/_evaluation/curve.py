@@ -19,7 +19,7 @@ from nishimori._support.tables import Tabular
 from nishimori.errors import InputError
 from nishimori.maps.temperature import Temperature
 
-# So many temperatures of the grid are printed.
+# This many temperatures of the grid are printed.
 _PRINTED = 13
 
 

@@ -30,11 +30,11 @@ from nishimori.errors import InputError
 Score = Literal["nll", "brier"]
 Decomposed = Literal["top", "positive", "all"]
 
-# Temperatures that are tried first, times the given one. Each further reading divides the two steps around the best of them by
+# Temperatures that are tried first, times the given one. Each further pass divides the two steps around the best of them by
 # six, and a last one tries the vertex of a parabola in log T. The steps are then 2.6 % wide, and T is exact to about 0.1 %.
 _FACTORS = 2.0 ** np.arange(-6, 7)
 _POINTS = 5
-_READINGS = 3
+_PASSES = 3
 
 _LEAST_WEIGHT = 1e-300
 
@@ -288,7 +288,7 @@ def _constant_score(score: Score, shares: HostArray) -> float:
 
 def _least(score: Score, data: Rows, tried: HostArray, values: HostArray) -> tuple[float, float]:
     """The temperature of the least score, and that score: from the best one that was tried and its two neighbours."""
-    for _ in range(_READINGS):
+    for _ in range(_PASSES):
         best = int(np.argmin(values))
         low, high = max(best - 1, 0), min(best + 1, len(tried) - 1)
         between = np.geomspace(tried[low], tried[high], _POINTS + 2)

@@ -235,13 +235,13 @@ def gate_of(logits: Any, labels: Any, options: RowOptions, wanted: Wanted, used:
     data, (map_,) = open_calibrated({"calibrator": used}, logits, labels, options)
     classes = options.get("classes")
     known = getattr(used, "classes", None) if classes is None else classes
-    has_group_gap = any(each.metric is None for each in wanted.limits)  # only then, because the groups may take a reading
+    has_group_gap = any(each.metric is None for each in wanted.limits)  # only then, because the groups may take a pass
     by_default: By = "groups" if has_group_gap and groups_in(data) is not None else "prediction"
     return judge(data, map_, wanted, by or by_default, known, counts=counts_in(data, options))
 
 
 def judge(data: Rows | Sketch, map_: Map, wanted: Wanted, by: By, classes: Classes = None, *, counts: bool = False) -> Gate:
-    """The checks of rows after a map: one reading for all samples, and one more for groups."""
+    """The checks of rows after a map: one pass for all samples, and one more for groups."""
     level, counts = wanted.level, counts or counts_in(data)
     if by not in get_args(By):
         raise InputError("by", "be 'prediction' or 'groups'", got=repr(by))

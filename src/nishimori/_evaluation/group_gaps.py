@@ -46,7 +46,7 @@ class GroupGap:
     p_value : float
         How probable a gap of at least this size is in a group that is calibrated, adjusted for the number of groups after Holm.
     is_off : bool
-        Whether the gap is not noise: in at most 5 % of data sets (or 1 - ``level``), any group is marked wrongly.
+        Whether the gap is significant: in at most 5 % of data sets (or 1 - ``level``), any group is marked wrongly.
     """
 
     name: Any
@@ -103,7 +103,7 @@ class GroupGaps(Displayed):
 
     @cached_property
     def worst_first(self) -> tuple[GroupGap, ...]:
-        """The groups whose gap is not noise first, and larger gaps before smaller ones."""
+        """The groups whose gap is significant first, and larger gaps before smaller ones."""
         return tuple(sorted(self.groups, key=lambda each: (not each.is_off, -abs(each.gap))))
 
     def __getitem__(self, name: Any) -> GroupGap:
@@ -206,7 +206,7 @@ def group_gaps(
     level: float = 0.95,
     **options: Unpack[RowOptions],
 ) -> GroupGaps:
-    """Confidence minus accuracy of each group of samples, with errors, and which groups are off by more than noise.
+    """Confidence minus accuracy of each group of samples, with standard errors, and which of them are significant.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def group_gaps(
 
 
 def gaps_after(data: Rows, maps: Sequence[Map], by: By, names: Sequence[Any], level: float, *, counts: bool) -> list[GroupGaps]:
-    """The gaps of the groups of rows after each of several maps, all from one reading."""
+    """The gaps of the groups of rows after each of several maps, all from one pass."""
     tally = tally_of(data, by, names, counts=counts)
     return [gaps_in(by, names, sums, level) for sums in data.gather(replace(tally, maps=tuple(maps))).items]
 

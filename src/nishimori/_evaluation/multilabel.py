@@ -52,7 +52,7 @@ class LabelScore:
         How probable it is that one of the two gaps is at least this far from zero, in units of its standard error, for a label
         that is calibrated; adjusted for the number of gaps of all labels after Holm.
     is_off : bool
-        Whether one of the gaps is not noise: in at most 5 % of data sets, any label is marked wrongly.
+        Whether one of the gaps is significant: in at most 5 % of data sets, any label is marked wrongly.
     ece : float
         The expected calibration error of the probability of the label.
     brier, nll : float
@@ -97,7 +97,7 @@ class MultilabelScorecard(Displayed):
 
     @cached_property
     def worst_first(self) -> tuple[LabelScore, ...]:
-        """The labels with a gap that is not noise first, and larger calibration errors before smaller ones."""
+        """The labels with a significant gap first, and larger calibration errors before smaller ones."""
         return tuple(sorted(self.labels, key=lambda each: (not each.is_off, -each.ece)))
 
     @property
@@ -240,7 +240,7 @@ def evaluate_multilabel(
 def _measure(
     rows: Decisions, map_: Map, n_bins: int, calibrator: MultilabelCalibrator | None, *, clustered: bool
 ) -> MultilabelScorecard:
-    """The scores of decisions after a map, from three readings."""
+    """The scores of decisions after a map, from three passes."""
     (card,) = scorecards(rows, [map_], n_bins=n_bins)
     sums = rows.gather(MeasureLabels(map_, uniform_edges(n_bins), len(rows.names), clustered))
     # A sample has each label once, so that the decisions about one label are independent unless the caller names clusters.

@@ -1,6 +1,6 @@
-"""Every metric of a data set, before or after calibration, from one reading.
+"""Every metric of a data set, before or after calibration, from one pass.
 
-`evaluate` is what people call. Inside, `scorecards` measures several maps in the same reading: a table of before and after
+`evaluate` is what people call. Inside, `scorecards` measures several maps in the same pass: a table of before and after
 reads the data once, or twice if bins of equal weight need the quantiles of the confidence first.
 """
 
@@ -37,8 +37,11 @@ from nishimori.errors import InputError, setting
 from nishimori.maps.map import Map
 from nishimori.maps.temperature import Temperature, temperature_of
 
-# Quantiles need one number per row and map. More maps than this many numbers allow are measured in several readings: 64 MiB.
+# Quantiles need one number per row and map. More maps than this many numbers allow are measured in several passes: 64 MiB.
 _CLAIMS_AT_ONCE = 2**23
+
+# What the short representation of a scorecard has.
+_MAIN = ("accuracy", "confidence", "ece", "nll", "brier")
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +113,7 @@ class Scorecard(Displayed):
         return self.estimates[name]
 
     def __repr__(self) -> str:
-        known = {name: each.value for name, each in self.estimates.items() if name != "error"}
+        known = {name: self.estimates[name].value for name in _MAIN if name in self.estimates}
         return short_repr(self, n_samples=self.n_samples, temperature=self.temperature, **known)
 
     @property
@@ -328,7 +331,7 @@ def scorecards(
     counts: bool = False,
     metrics: tuple[Metric, ...] | None = None,
 ) -> list[Scorecard]:
-    """A scorecard for each map, all from the same readings; ``metrics`` are the usual ones by default."""
+    """A scorecard for each map, all from the same passes; ``metrics`` are the usual ones by default."""
     check_bins(n_bins, strategy)
     wanted = default_metrics() if metrics is None else metrics
     if isinstance(data, Sketch):
@@ -355,7 +358,7 @@ def _from_shared_readings(
 
 
 def edges_for(data: Rows, maps: tuple[Map, ...], n_bins: int, strategy: Strategy) -> tuple[HostArray, ...]:
-    """The edges of the bins after each map; quantiles take a reading of their own."""
+    """The edges of the bins after each map; quantiles take a pass of their own."""
     if strategy == "uniform":
         return (uniform_edges(n_bins),) * len(maps)
     return tuple(each.edges(n_bins) for each in data.gather(CollectClaims(maps)).items)

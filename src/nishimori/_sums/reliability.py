@@ -296,7 +296,7 @@ def _weight_ratios(weights: HostArray) -> tuple[HostArray, bool]:
 
 
 def reliability_of(data: Rows, *, beta: float, n_bins: int, strategy: Strategy, of: Of) -> Reliability:
-    """The reliability curve of all rows, from one reading, or two for quantiles."""
+    """The reliability curve of all rows, from one pass, or two for quantiles."""
     check_bins(n_bins, strategy)
     _check_claims(data, of)
     edges = uniform_edges(n_bins) if strategy == "uniform" else data.gather(KeepUnbinned(beta, of)).edges(n_bins)

@@ -67,8 +67,9 @@ def percent_with_error(share: float, error: float | None) -> str:
 
 def points_with_error(gap: float, error: float | None) -> str:
     """A difference of shares in percentage points with its sign and its standard error, such as "+6.87 ± 0.32"."""
-    if error is None or not _is_error(gap, error):
-        return _with_minus(f"{100 * gap:+.2f}") if round(100 * gap, 2) else "0.00"
+    if error is None or not _is_error(gap, error) or error < _UNSEEN:
+        shown = round(100 * gap, 2)
+        return _with_minus(f"{shown:+.2f}" if 0 < abs(shown) < 100 else f"{shown:+.0f}") if shown else "0"
     return _with_error(100 * gap, 100 * error, sign="+")
 
 

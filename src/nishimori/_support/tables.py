@@ -88,7 +88,7 @@ class Tabular:
         """A ``<table>``, as notebooks show it."""
 
         def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html_text(cell)}</{tag}>" for cell in cells) + "</tr>"
+            return "<tr>" + "".join(f"<{tag}>{html_text(printable(cell))}</{tag}>" for cell in cells) + "</tr>"
 
         body = "".join(line(row, "td") for row in self.rows)
         return f"<table><thead>{line(self.headers, 'th')}</thead><tbody>{body}</tbody></table>"
