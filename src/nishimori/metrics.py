@@ -91,7 +91,8 @@ def reliability(
     temperature : float
         Divide the logits by this first, so that one array serves before and after calibration.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
+        ``shift_labels``, ``class_axis``.
 
     Examples
     --------

@@ -81,7 +81,7 @@ def test_what_is_printed_fits_80_columns(result):
 
 def test_no_number_is_written_as_machines_do(result):
     text = str(result)
-    for word in ("nan", "inf ", "None ", "e-9", "100.00", "array(", "np.float"):
+    for word in ("nan", "inf ", "None ", "e-9", "100.0000 %", "100.00 %", "array(", "np.float"):
         assert word not in text, word
 
 

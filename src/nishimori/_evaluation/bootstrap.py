@@ -194,7 +194,8 @@ def bootstrap(
     n_jobs : int, optional
         How many threads; by default one per core, and one where a calibrator is fitted again to data that are not in memory.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``clusters``, ``input``, ``classes``, ``floor``,
+        ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------

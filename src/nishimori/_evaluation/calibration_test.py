@@ -190,22 +190,34 @@ def calibration_test(
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator
-        As for `evaluate`: by default T = 1, which asks whether the model needs calibration. "temperatures" takes neither
-        temperature nor calibrator. A sketch is for "confidence" and "energy", at a temperature of its grid, such as 1, and for
-        "temperatures". Clusters and counts are not for "ece".
+    logits : array, path, batches, `Sketch` or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
+        A sketch is for "confidence" and "energy", at a temperature of its grid, such as 1, and for "temperatures".
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     statistic : {"confidence", "energy", "spiegelhalter", "ece", "temperatures"}
         "confidence": mean confidence equals accuracy. "energy": the mean expected logit equals the mean logit of the true
         class; it needs a temperature. These are the conditions of EC and of TS. "spiegelhalter": the Brier score of all classes
         has the mean that the model expects. "ece": the expected calibration error is not larger than that of labels redrawn
         from the model. "temperatures": EC and TS choose the same temperature. If labels are drawn from the softmax of logits
         over some T, both are estimates of it; if they differ significantly, no temperature makes the model calibrated.
-    n_bins, strategy
-        Bins of "ece", as for `metrics.ece`.
+    temperature : float, optional
+        Divide the logits by this first. By default T = 1, which asks whether the model needs calibration. Not for
+        "temperatures".
+    calibrator : calibrator, optional
+        A fitted calibrator to apply first, instead of a temperature. Not for "temperatures".
+    n_bins : int
+        Number of bins of "ece".
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of equal weight.
     n_draws, seed : int
         How often "ece" redraws the labels, and the random seed.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------
@@ -225,16 +237,23 @@ def calibration_test(
     >>> logits = 3 * rng.normal(size=(2000, 5))
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
     >>> print(nishimori.calibration_test(logits, labels, statistic="confidence"))
-    T = 1 is rejected (p = 6e-92): mean confidence is 0.18 above accuracy.
-    >>> print(nishimori.calibration_test(logits, labels, statistic="ece"))
-    T = 1 is rejected (p = 0.001): the ECE is 0.18, and 0.022 on average if labels are drawn from the model.
+    Calibration test, 2,000 samples
+    <BLANKLINE>
+    statistic              value            expected  z     p-value
+    ---------------------  ---------------  --------  ----  -------
+    confidence − accuracy  0.1780 ± 0.0088  0         20.3  < 0.001
+    <BLANKLINE>
+    T = 1 is rejected (p < 0.001): mean confidence is 0.18 above accuracy.
+    ± is one standard error.
+    >>> nishimori.calibration_test(logits, labels, statistic="ece").verdict
+    'T = 1 is rejected (p < 0.001): the ECE is 0.18, and 0.022 on average if labels are drawn from the model.'
     >>> nishimori.calibration_test(logits, labels, temperature=2.0).p_value > 0.05
     True
-    >>> print(nishimori.calibration_test(logits, labels, statistic="temperatures"))
-    EC and TS differ by 0.3 standard errors (p = 0.76): one temperature is not rejected.
+    >>> nishimori.calibration_test(logits, labels, statistic="temperatures").verdict
+    'EC and TS differ by 0.3 standard errors (p = 0.76): one temperature is not rejected.'
     >>> labels[:300] = rng.integers(5, size=300)  # label noise
-    >>> print(nishimori.calibration_test(logits, labels, statistic="temperatures"))
-    EC and TS differ by 3.6 standard errors (p = 0.00037): one temperature does not describe this model.
+    >>> nishimori.calibration_test(logits, labels, statistic="temperatures").verdict
+    'EC and TS differ by 3.6 standard errors (p < 0.001): one temperature does not describe this model.'
     """
     if not isinstance(statistic, str) or statistic not in get_args(Statistic):
         raise InputError("statistic", f"be one of {', '.join(map(repr, get_args(Statistic)))}", got=repr(statistic))

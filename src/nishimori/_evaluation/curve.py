@@ -86,7 +86,8 @@ def temperature_curve(
     n_bins, strategy
         As for `metrics.ece`.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
+        ``shift_labels``, ``class_axis``.
 
     Examples
     --------

@@ -103,7 +103,8 @@ def decomposition(
     cv : int, optional
         Number of folds. Recalibration is then fitted to the other folds; by default to the same data. Not for ``of="all"``.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``input``, ``classes``, ``floor``, ``ignore_index``,
+        ``shift_labels``, ``class_axis``.
 
     Returns
     -------

@@ -171,8 +171,13 @@ def gate(
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator, n_bins, strategy
-        As for `evaluate`, and so are ``input``, ``classes``, ``floor`` and ``ignore_index``.
+    logits : array, path, batches, `Sketch` or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     bounds : dict of metrics to numbers
         What each metric must not exceed or, where higher values are better, fall below, such as ``{"ece": 0.02}``. Metrics are
         names, functions of `nishimori.metrics`, or a `Metric` of your own. That of the gap is on its size, and "group_gap"
@@ -185,10 +190,20 @@ def gate(
     min_samples : int
         With fewer samples, or fewer clusters where these are given, no check can be judged. Samples whose weights w differ
         count as (Σw)²/Σw². Neither can a model be judged that gives the same probabilities for every sample.
-    by
-        As for `group_gaps`; by default groups where those are given, else predicted classes.
+    temperature : float, optional
+        Divide the logits by this first; 1 by default.
+    calibrator : calibrator, optional
+        A fitted calibrator to apply first, instead of a temperature.
+    by : {"prediction", "groups"}, optional
+        What makes a group of "group_gap": the predicted class, or what ``groups`` says; by default groups where those are
+        given.
+    n_bins : int
+        Number of bins of the calibration error.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of equal weight.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------
@@ -200,8 +215,14 @@ def gate(
     >>> import nishimori
     >>> test = nishimori.data.load("cifar10/resnet20").test
     >>> print(nishimori.gate(test.logits, test.labels, bounds={"gap": 0.02, "error": 0.2}))
-    fail: gap exceeds 2 %: 6.87 % (confidence is above accuracy), and above 6.34 % at the level of 95 %
-    pass: error is at most 20 %: 16.29 %, and below 16.91 % at the level of 95 %
+    Fail (10,000 samples)
+    <BLANKLINE>
+    check               verdict  estimate  95 % bounds
+    ------------------  -------  --------  ------------------
+    gap at most 2 %     fail     6.87 %    6.34 % to 7.40 %
+    error at most 20 %  pass     16.29 %   15.68 % to 16.91 %
+    <BLANKLINE>
+    gap: confidence is above accuracy.
     """
     wanted = Wanted(bounds, level, strict, n_bins, strategy, min_samples)
     return gate_of(logits, labels, options, wanted, calibrator_or_map(temperature, calibrator), by)

@@ -210,14 +210,24 @@ def group_gaps(
 
     Parameters
     ----------
-    logits, labels, temperature, calibrator
-        As for `evaluate`.
+    logits : array, path, batches or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     by : {"prediction", "groups"}
         What makes a group: the class that is predicted for a sample, or what ``groups`` says.
+    temperature : float, optional
+        Divide the logits by this first; 1 by default.
+    calibrator : calibrator, optional
+        A fitted calibrator to apply first, instead of a temperature.
     level : float
-        At most a share 1 - ``level`` of data sets of a calibrated model has a group that is marked as off.
+        At most a share 1 - ``level`` of data sets of a calibrated model has a significant gap.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------

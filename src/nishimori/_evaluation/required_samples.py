@@ -107,7 +107,13 @@ def required_samples(target: float, pilot: Any, *, level: float | None = None, m
     >>> labels = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(axis=1)  # drawn at T = 2
     >>> pilot = nishimori.ExpectationConsistency().fit(logits, labels)
     >>> print(nishimori.required_samples(0.02, pilot))
-    6,571 more validation samples would bring T of ec within 2 % (one standard error).
+            samples  relative standard error of T
+    ------  -------  ----------------------------
+    pilot   500      7.5 %
+    target  7,071    2 %
+    <BLANKLINE>
+    6,571 more validation samples would bring T of ec within 2 % (one standard
+      error).
     """
     target = between("target", target, 1e-6, 0.5)
     quantile = 1.0 if level is None else normal_quantile(between("level", level, 1e-6, 1 - 1e-6))

@@ -258,8 +258,14 @@ def evaluate(
 
     Parameters
     ----------
-    logits, labels
-        As for `temperatures`. A `TopK` is measured as it is, at T = 1.
+    logits : array, path, batches, `TopK`, `Sketch` or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
+        A `TopK` is measured as it is, at T = 1.
+    labels : array of shape (n_samples,), or as ``logits`` before the classes
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     temperature : float, optional
         Divide the logits by this first; 1 by default.
     calibrator : calibrator, optional
@@ -267,23 +273,44 @@ def evaluate(
     metrics : sequence, optional
         What to measure besides: names such as "ks" or "top_n_accuracy(top_n=3)", functions of `nishimori.metrics`, or a
         `Metric` of your own.
-    n_bins, strategy
-        Bins of the calibration error, as for `metrics.ece`.
+    n_bins : int
+        Number of bins of the calibration error.
+    strategy : {"uniform", "quantile"}
+        Bins of equal width, or of equal weight.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``groups``, ``input``,
+        ``classes``, ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------
     Scorecard
-        With `error`, `accuracy`, `confidence`, `gap`, `ece`, `nll`, `brier` and what was asked for, standard errors,
-        `interval` and `reliability`.
+        Print it for a table. Each metric is an attribute (`accuracy`, `error`, `confidence`, `gap`, `ece`, `ece_corrected`,
+        `nll`, `brier`, and what was asked for), and so is its standard error (`ece_se`, ...). With `interval(name, level)`,
+        `reliability` and `to_dict`.
 
     Examples
     --------
     >>> import nishimori
-    >>> card = nishimori.evaluate([[2.0, 0.0], [0.0, 2.0]], [0, 0], temperature=2.0)
-    >>> print(f"{card.accuracy} {card.confidence:.3f} {card.ece:.3f} {card.nll:.3f}")
-    0.5 0.731 0.231 0.813
+    >>> test = nishimori.data.load("cifar10/resnet20").test
+    >>> card = nishimori.evaluate(test.logits, test.labels)
+    >>> print(card)
+    10,000 samples, T = 1
+    <BLANKLINE>
+    metric              value            95 % interval
+    ------------------  ---------------  ----------------
+    accuracy            83.71 ± 0.37 %   82.97 to 84.42 %
+    confidence          90.58 ± 0.16 %   90.27 to 90.89 %
+    gap in points       +6.87 ± 0.32     6.24 to 7.50
+    ECE                 6.99 ± 0.32 %    6.29 to 7.62 %
+    bias-corrected ECE  6.97 %
+    NLL                 0.538 ± 0.013    0.512 to 0.564
+    Brier score         0.2460 ± 0.0053  0.2357 to 0.2563
+    <BLANKLINE>
+    The gap is confidence minus accuracy.
+    The ECE has 15 bins of equal width.
+    ± is one standard error.
+    >>> print(f"{card.nll:.3f} {card.nll_se:.3f}")
+    0.538 0.013
     """
     used, wanted = calibrator_or_map(temperature, calibrator), asked_metrics(metrics)
     if isinstance(logits, TopK):

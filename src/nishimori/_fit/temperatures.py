@@ -156,13 +156,16 @@ def temperatures(
 
     Parameters
     ----------
-    logits : array of shape (n_samples, n_classes), or (n_samples,), or (..., n_classes)
-        Scores before the softmax, in any array library; a flat array z means the binary logits (0, z). With more dimensions,
-        such as (sequences, tokens, vocabulary), each position is a sample. Or a `TopK` of the most probable classes.
+    logits : array, path, batches, `TopK`, `Sketch` or `Rows`
+        Scores before the softmax, of shape (n_samples, n_classes): an array of NumPy, PyTorch, JAX, CuPy or Dask. A flat array
+        z means the binary logits (0, z); with more dimensions, such as (sequences, tokens, vocabulary), each position before
+        the classes is a sample. Or the path of a file, a loader of batches ``(logits, labels)``, or what `rows` returns.
     labels : array of shape (n_samples,), or as ``logits`` before the classes
-        The true class of each sample: its column, or one of ``classes``.
+        The true class of each sample: its column, or one of ``classes``. For a file, the name of its array or column. Left out
+        where ``logits`` brings them.
     **options
-        What is said about the data: see `rows`.
+        What is said about the data, see `rows`: ``sample_weight``, ``counts``, ``clusters``, ``input``, ``classes``,
+        ``floor``, ``ignore_index``, ``shift_labels``, ``class_axis``.
 
     Returns
     -------

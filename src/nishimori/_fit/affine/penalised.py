@@ -58,8 +58,8 @@ _LARGE_PENALTY = 1e-3
 _SHORT = 0.05
 
 # Where no penalty holds parameters, a curvature along some direction below that of this many samples with equal probabilities
-# is suspicious: a search that ends beside perfectly separated samples has left a thousandth of it. Steps then tell. On the way to
-# infinity each is as long as the one before; near a minimum, which may be far away, each is far shorter.
+# is suspicious: a search that ends beside perfectly separated samples has left a thousandth of it. Steps then tell. On the way
+# to infinity each is as long as the one before; near a minimum, which may be far away, each is far shorter.
 _VANISHING, _AS_LONG, _FAR_SHORTER = 1e-6, 0.1, 0.01
 
 # Without penalties, logits change by at most so much in the first step, as a root mean square, and in each further step by so

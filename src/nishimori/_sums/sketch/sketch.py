@@ -291,7 +291,7 @@ class Sketch(Displayed):
         >>> import nishimori
         >>> sketch = nishimori.Sketch().update([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]], [0, 1, 1])
         >>> nishimori.Sketch.from_bytes(sketch.to_bytes())
-        <Sketch of 3 samples: ec, ts; T from 0.0442 to 22.6>
+        Sketch(n_samples=3, observables=('ec', 'ts'))
         """
         return cls._from_archive(SketchArchive.in_memory(data), observables)
 
