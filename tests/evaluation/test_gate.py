@@ -208,7 +208,7 @@ def test_three_samples_prove_nothing_if_they_are_judged_at_all():
     logits, labels = np.array([[9.0, 0.0], [9.1, 0.0], [9.2, 0.0]]), [0, 0, 0]
     found = gate(logits, labels, min_samples=1, bounds=BOUNDS)
     assert {each.verdict for each in found.checks} == {"inconclusive"}
-    assert found["nll"].message.endswith("(fewer than 10 wrong answers, which decide it); 95 % bounds 1.034e-4 and infinite")
+    assert found["nll"].message.endswith("(fewer than 10 wrong answers, which decide it); 95 % bounds 0.0001034 and infinite")
 
 
 def test_thirty_right_answers_leave_an_ece_of_nine_percent_possible():

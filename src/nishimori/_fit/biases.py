@@ -30,9 +30,9 @@ from nishimori.errors import NotConvergedError, setting
 ROUNDS = 20
 """How often the top classes are taken again before the search gives up."""
 
-# The confidence level at which the biases are spread at least as much as is assumed. On 28 sets of logits with 500 to
-# 5,000 validation samples, this level gave nearly all of the gain, and hardly ever a loss. The mean of the distribution in place of this quantile (the
-# estimate of Paule and Mandel) gave a loss more often.
+# The confidence level at which the biases are spread at least as much as is assumed. On 28 sets of logits with 500 to 5,000
+# validation samples, this level gave nearly all of the gain, and hardly ever a loss. The mean of the distribution in place of
+# this quantile (the estimate of Paule and Mandel) gave a loss more often.
 _LEVEL = 0.95
 
 # The spread is found again until it changes by less than this share; then its own uncertainty is a hundred times larger.

@@ -8,7 +8,7 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from math import inf, isfinite, isnan
 
 # Numbers below and above these are written with a power of ten.
-_SMALLEST_EXPONENT, _LARGEST_EXPONENT = -3, 6
+_SMALLEST_EXPONENT, _LARGEST_EXPONENT = -4, 6
 
 # An error that is a smaller part of its value is rounding.
 _ROUNDING = 1e-12
