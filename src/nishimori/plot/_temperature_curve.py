@@ -66,9 +66,9 @@ def _axes_above(ax: "Axes") -> Any:
     if place is None:
         above = ax.inset_axes((0, 1.05, 1, 0.4), sharex=ax, label="loss")
     else:  # which layouts of matplotlib know, other than axes that stand out of their place
-        upper, lower = place.subgridspec(2, 1, height_ratios=(2, 5), hspace=0.06)
-        ax.set_subplotspec(lower)
-        above = figure.add_subplot(upper, sharex=ax, label="loss")
+        halves: Any = place.subgridspec(2, 1, height_ratios=(2, 5), hspace=0.06)
+        ax.set_subplotspec(halves[1])
+        above = figure.add_subplot(halves[0], sharex=ax, label="loss")
     above.tick_params(labelbottom=False)
     return above
 
